@@ -1,0 +1,48 @@
+# The README's commands. Every target sets itself up first; a second set-up costs nothing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test fast lint types format bench clean
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup: $(VENV)/.ready  ## a .venv with the package and its pinned dependencies
+
+$(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+java: setup
+	@$(BIN)/trijoin-sql doctor --quiet
+
+demo: java  ## three streams of real departures, a cyclic and a chain query (about two minutes)
+	@$(BIN)/trijoin-sql demo
+
+test: java lint types  ## lint, types and all tests
+	@$(BIN)/python -m pytest
+
+fast: setup  ## the tests that need no Spark
+	@$(BIN)/python -m pytest -m 'not spark'
+
+lint: setup
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+# mypy cannot follow the package-dir mapping of pyproject.toml, so it reads a tree of links that has the installed shape.
+types: setup
+	@rm -rf build/types && mkdir -p build/types/trijoin_sql
+	@for entry in trijoin_sql/*; do ln -s "$(CURDIR)/$$entry" build/types/$$entry; done
+	@ln -s "$(CURDIR)/rewriter" "$(CURDIR)/operators" build/types/trijoin_sql/
+	@cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p trijoin_sql
+
+format: setup  ## format and mend what lint can mend
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+bench: java  ## the benchmarks
+	@$(BIN)/trijoin-sql bench
+
+clean:
+	rm -rf build dist $(VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,180 @@
+"""Errors, in PySpark's conventions: a condition name, an SQLSTATE, message parameters.
+
+This module is a leaf: the rewriter and the operators raise these classes too, and import nothing else from the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One row of the table of errors.
+
+    Parameters
+    ----------
+    sqlstate
+        Five characters; Spark's own where Spark has the same condition.
+    message
+        The sentence a user reads, with ``{parameters}``.
+    action
+        What to do about it.
+    """
+
+    sqlstate: str
+    message: str
+    action: str
+
+
+#: Every error condition there is. README and tests are checked against it.
+CONDITIONS: Mapping[str, Condition] = MappingProxyType(
+    {
+        "TRIJOIN_SYNTAX_ERROR": Condition(
+            "42601",
+            "Syntax error: {detail}",
+            "Correct the SQL at the place that the caret marks.",
+        ),
+        "TRIJOIN_UNSUPPORTED_QUERY": Condition(
+            "0A000",
+            "This query cannot run on streams: {reason}.",
+            "Follow the hint, or run it on batch tables.",
+        ),
+        "TRIJOIN_INVALID_HINT": Condition(
+            "42602",
+            "The hint {hint} is not usable here: {reason}.",
+            "Correct or remove the hint.",
+        ),
+        "TRIJOIN_INVALID_SETTING": Condition(
+            "22023",
+            "The setting {setting} = {value} is not usable: {reason}.",
+            "Give it a value of the kind that the message names.",
+        ),
+        "TRIJOIN_CHECKPOINT_MISMATCH": Condition(
+            "55000",
+            "The checkpoint {checkpoint} belongs to another query: {difference}.",
+            "Use a new checkpoint location, or start the query that the checkpoint was written by.",
+        ),
+        "TRIJOIN_ARITHMETIC_OVERFLOW": Condition(
+            "22003",
+            "{expression} overflows {type}.",
+            "Cast the operands to a wider type; Spark itself raises here in ANSI mode.",
+        ),
+        "TRIJOIN_INTERNAL": Condition(
+            "XX000",
+            "A broken invariant, which is a bug of TriJoin SQL: {detail}.",
+            "Please report it with the query.",
+        ),
+    }
+)
+
+
+class TriJoinError(Exception):
+    """Base of all errors that TriJoin SQL raises.
+
+    Parameters
+    ----------
+    condition
+        A key of `CONDITIONS`.
+    parameters
+        Values for the message's ``{parameters}``.
+    hint
+        A way out, in one sentence.
+    """
+
+    def __init__(self, condition: str, parameters: Mapping[str, object], hint: str | None = None) -> None:
+        self.condition = condition
+        self.parameters = {name: str(value) for name, value in parameters.items()}
+        self.hint = hint
+        message = CONDITIONS[condition].message.format(**self.parameters)
+        super().__init__(f"[{condition}] {message}" + (f"\nHint: {hint}" if hint else ""))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.__dict__.copy(), self.args)
+
+    def getCondition(self) -> str:  # noqa: N802 (PySpark's name)
+        """Return the condition name, as PySpark's errors do."""
+        return self.condition
+
+    def getSqlState(self) -> str:  # noqa: N802 (PySpark's name)
+        """Return the SQLSTATE."""
+        return CONDITIONS[self.condition].sqlstate
+
+    def getMessageParameters(self) -> dict[str, str]:  # noqa: N802 (PySpark's name)
+        """Return the message parameters."""
+        return dict(self.parameters)
+
+
+def _rebuild(cls: type[TriJoinError], state: dict[str, object], args: tuple[object, ...]) -> TriJoinError:
+    error = cls.__new__(cls)
+    error.__dict__.update(state)
+    error.args = args
+    return error
+
+
+class SqlSyntaxError(TriJoinError):
+    """The SQL text does not parse.
+
+    Parameters
+    ----------
+    detail
+        What is wrong, in one sentence.
+    sql
+        The whole text.
+    line, column
+        Where, from 1.
+    """
+
+    def __init__(self, detail: str, sql: str, line: int, column: int) -> None:
+        self.sql, self.line, self.column = sql, line, column
+        lines = sql.splitlines() or [""]
+        text = lines[min(line, len(lines)) - 1]
+        caret = " " * (column - 1) + "^"
+        super().__init__(
+            "TRIJOIN_SYNTAX_ERROR", {"detail": f"{detail} (line {line}, column {column})\n{text}\n{caret}"}
+        )
+
+
+class UnsupportedQueryError(TriJoinError):
+    """Neither TriJoin SQL nor Spark can run the query on streams; `reason` says why and `hint` names a way out."""
+
+    def __init__(self, reason: str, hint: str | None = None) -> None:
+        self.reason = reason
+        super().__init__("TRIJOIN_UNSUPPORTED_QUERY", {"reason": reason}, hint)
+
+
+class InvalidHintError(TriJoinError):
+    """A TRIJOIN, SCHEME or UNITS hint cannot be followed."""
+
+    def __init__(self, hint_text: str, reason: str) -> None:
+        super().__init__("TRIJOIN_INVALID_HINT", {"hint": hint_text, "reason": reason})
+
+
+class InvalidSettingError(TriJoinError, ValueError):
+    """A setting has a value that it cannot have."""
+
+    def __init__(self, setting: str, value: object, reason: str) -> None:
+        super().__init__("TRIJOIN_INVALID_SETTING", {"setting": setting, "value": value, "reason": reason})
+
+
+class PlanError(TriJoinError):
+    """A broken invariant of a plan: a bug of ours, never the user's."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("TRIJOIN_INTERNAL", {"detail": detail})
+
+
+class CheckpointMismatchError(TriJoinError):
+    """A checkpoint was written by another query."""
+
+    def __init__(self, checkpoint: str, difference: str) -> None:
+        super().__init__("TRIJOIN_CHECKPOINT_MISMATCH", {"checkpoint": checkpoint, "difference": difference})
+
+
+class JoinOverflowError(TriJoinError, ArithmeticError):
+    """A difference in a join condition overflows its type, where Spark batch in ANSI mode raises too."""
+
+    def __init__(self, expression: str, type_name: str) -> None:
+        super().__init__("TRIJOIN_ARITHMETIC_OVERFLOW", {"expression": expression, "type": type_name})
