@@ -1,3 +1,55 @@
-"""TriJoin SQL: multi-way theta joins on Spark streams, in plain SQL."""
+"""TriJoin SQL: multi-way theta joins on Spark streams, in plain SQL.
+
+Importing the package loads neither PySpark nor sqlglot: each name is fetched from its module when it is first used.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .config import configure as configure
+    from .errors import CheckpointMismatchError as CheckpointMismatchError
+    from .errors import InvalidHintError as InvalidHintError
+    from .errors import InvalidSettingError as InvalidSettingError
+    from .errors import JoinOverflowError as JoinOverflowError
+    from .errors import PlanError as PlanError
+    from .errors import SqlSyntaxError as SqlSyntaxError
+    from .errors import TriJoinError as TriJoinError
+    from .errors import UnsupportedQueryError as UnsupportedQueryError
+
+    __version__: str
+
+_HOME = {
+    "configure": ".config",
+    "TriJoinSession": ".session",
+    "enable": ".session",
+    "disable": ".session",
+    "TriJoinError": ".errors",
+    "SqlSyntaxError": ".errors",
+    "UnsupportedQueryError": ".errors",
+    "InvalidHintError": ".errors",
+    "InvalidSettingError": ".errors",
+    "PlanError": ".errors",
+    "CheckpointMismatchError": ".errors",
+    "JoinOverflowError": ".errors",
+}
+__all__ = [*_HOME, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("trijoin-sql")
+    elif name in _HOME:
+        value = getattr(import_module(_HOME[name], __name__), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

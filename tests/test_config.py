@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trijoin_sql import config
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Builder:
+    """The part of a session builder that `configure` touches."""
+
+    def __init__(self, **options: str) -> None:
+        self._options = {key.replace("__", "."): value for key, value in options.items()}
+
+    def config(self, key: str, value: Any) -> Builder:
+        self._options[key] = str(value)
+        return self
+
+
+@pytest.fixture(autouse=True)
+def _nothing_outside(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    for name in ("SPARK_CONF_DIR", "SPARK_REMOTE", "MASTER", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    if "spark" not in request.fixturenames:
+        monkeypatch.setattr(config, "_running_settings", lambda options: None)
+
+
+def configured(**options: str) -> dict[str, str]:
+    return config.configure(Builder(**options))._options
+
+
+@pytest.mark.parametrize(
+    ("master", "partitions"),
+    [("local", 1), ("local[3]", 3), ("local[3,4]", 3), ("local[ 3 , 4 ]", 3), ("yarn", config.CLUSTER_PARTITIONS)],
+)
+def test_partitions_follow_the_cores(master: str, partitions: int) -> None:
+    assert configured(spark__master=master)["spark.sql.shuffle.partitions"] == str(partitions)
+
+
+def test_partitions_follow_the_cores_that_a_cluster_grants() -> None:
+    wide = {"spark.master": "yarn", "spark.executor.instances": "3", "spark.executor.cores": "4"}
+    assert config.settings_for(wide)["spark.sql.shuffle.partitions"] == "12"
+    capped = {"spark.master": "spark://host:7077", "spark.cores.max": "6"}
+    assert config.settings_for(capped)["spark.sql.shuffle.partitions"] == "6"
+
+
+def test_a_setting_of_the_builder_wins() -> None:
+    options = configured(spark__master="local[2]", spark__sql__shuffle__partitions="40")
+    assert options["spark.sql.shuffle.partitions"] == "40"
+    assert options["spark.sql.streaming.stateStore.checkpointFormatVersion"] == "2"
+
+
+def test_settings_from_outside_the_program_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# ours\nspark.sql.shuffle.partitions   50\nspark.sql.execution.arrow.maxBytesPerBatch=8m\n\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv(
+        "PYSPARK_SUBMIT_ARGS",
+        "--master 'local[3]' --conf spark.python.unix.domain.socket.enabled=false pyspark-shell",
+    )
+    options = configured()
+    assert "spark.sql.shuffle.partitions" not in options
+    assert "spark.sql.execution.arrow.maxBytesPerBatch" not in options
+    assert "spark.python.unix.domain.socket.enabled" not in options
+    assert config._FILE_MANAGER in options
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.master", "yarn"),
+        ("spark.hadoop.fs.defaultFS", "hdfs://name/"),
+        ("spark.sql.streaming.checkpointLocation", "s3a://bucket/checkpoints"),
+    ],
+)
+def test_only_local_checkpoints_leave_sparks_file_manager(key: str, value: str) -> None:
+    assert config._FILE_MANAGER in config.settings_for({"spark.master": "local[2]"})
+    assert config._FILE_MANAGER not in config.settings_for({"spark.master": "local[2]", key: value})
+
+
+def test_a_connect_server_gets_only_what_a_session_takes() -> None:
+    ours = set(configured(spark__remote="sc://host")) - {"spark.remote"}
+    assert ours == {*config.STATE_SETTINGS, *config.ARROW_SETTINGS}
+    assert config._FILE_MANAGER in configured(spark__remote="local[2]")  # the server starts in this process
+
+
+def test_a_builder_that_hides_its_options_is_configured_all_the_same() -> None:
+    given: dict[str, str] = {}
+    config.configure(SimpleNamespace(config=given.__setitem__))
+    assert set(config.STATE_SETTINGS) <= set(given)
+
+
+def test_a_session_has_every_setting(spark: SparkSession) -> None:
+    for part in (
+        config.STATE_SETTINGS,
+        config.ARROW_SETTINGS,
+        config.CONTEXT_SETTINGS,
+        config.LOCAL_CHECKPOINT_SETTINGS,
+    ):
+        assert {key: spark.conf.get(key) for key in part} == dict(part)
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_a_running_session_keeps_its_own(spark: SparkSession) -> None:
+    key = "spark.sql.execution.arrow.maxBytesPerBatch"
+    before = spark.conf.get(key)
+    spark.conf.set(key, "16m")
+    try:
+        assert config.configure(type(spark).builder).getOrCreate() is spark
+        assert spark.conf.get(key) == "16m"
+    finally:
+        spark.conf.set(key, before)

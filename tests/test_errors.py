@@ -1,0 +1,63 @@
+"""The table of errors: complete, well-formed, in the README, and the classes that carry its rows."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+import trijoin_sql
+from trijoin_sql import errors
+
+README = Path(__file__).parent.parent / "README.md"
+EXAMPLES = [
+    errors.SqlSyntaxError("unexpected FROM", "SELECT\n  FROM r", line=2, column=3),
+    errors.UnsupportedQueryError("a theta outer join on streams", hint="use an inner join"),
+    errors.InvalidHintError("UNITS(0)", "units start at 1"),
+    errors.InvalidSettingError("trijoin.units", "many", "an integer is needed"),
+    errors.PlanError("two nodes with one name"),
+    errors.CheckpointMismatchError("/tmp/checkpoint", "the predicate r.a < s.a is new"),
+    errors.JoinOverflowError("r.a - s.a", "BIGINT"),
+]
+
+
+def classes() -> set[type[errors.TriJoinError]]:
+    return {
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.TriJoinError) and value is not errors.TriJoinError
+    }
+
+
+def test_every_class_and_every_condition_has_an_example() -> None:
+    assert {type(error) for error in EXAMPLES} == classes()
+    assert {error.condition for error in EXAMPLES} == set(errors.CONDITIONS)
+
+
+def test_every_class_is_exported() -> None:
+    assert {name.__name__ for name in classes()} | {"TriJoinError"} <= set(trijoin_sql.__all__)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_follows_pysparks_conventions(error: errors.TriJoinError) -> None:
+    condition = errors.CONDITIONS[error.getCondition()]
+    assert re.fullmatch(r"[0-9A-Z]{5}", error.getSqlState())
+    fields = {field for _, field, _, _ in Formatter().parse(condition.message) if field}
+    assert fields == set(error.getMessageParameters())
+    assert str(error).startswith(f"[{error.condition}] ")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.__dict__) == (type(error), str(error), error.__dict__)
+
+
+def test_a_syntax_error_points_at_the_place() -> None:
+    *_, text, caret = str(EXAMPLES[0]).splitlines()
+    assert text[caret.index("^") :].startswith("FROM")
+
+
+def test_the_readme_lists_every_condition() -> None:
+    rows = re.findall(r"^\| `(TRIJOIN_\w+)` \| (\w{5}) \| (.+?) \| (.+?) \|$", README.read_text("utf-8"), re.MULTILINE)
+    table = {name: (state, message.replace("`", ""), action) for name, state, message, action in rows}
+    assert table == {name: (row.sqlstate, row.message, row.action) for name, row in errors.CONDITIONS.items()}

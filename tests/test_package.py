@@ -1,0 +1,131 @@
+"""The house itself: what is packaged, who imports whom, and what an import does."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+import trijoin_sql
+
+ROOT = Path(__file__).parent.parent
+SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+FOLDERS = {"trijoin_sql": ROOT / "trijoin_sql"} | {
+    f"trijoin_sql.{name}": ROOT / name for name in ("rewriter", "operators")
+}
+MODULES = {
+    ".".join((package, *path.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__"): path
+    for package, folder in FOLDERS.items()
+    for path in sorted(folder.rglob("*.py"))
+}
+
+
+def imports(module: str) -> Iterator[str]:
+    """Yield the absolute name of every module that a module imports, wherever in the file it does so."""
+    path = MODULES[module]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: -(node.level - 1) or None] if node.level else []
+            base = ".".join([*parents, *([node.module] if node.module else [])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names if f"{base}.{alias.name}" in MODULES)
+
+
+def within(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+def test_every_folder_with_code_is_packaged() -> None:
+    folders = {module if path.name == "__init__.py" else module.rpartition(".")[0] for module, path in MODULES.items()}
+    assert sorted(SETUPTOOLS["packages"]) == sorted(folders)
+
+
+def test_every_file_that_is_not_code_is_packaged() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files", "trijoin_sql", "rewriter", "operators"], cwd=ROOT, capture_output=True, text=True
+    )
+    if tracked.returncode:
+        pytest.skip("not a git checkout")
+    places = {folder: package for package, folder in SETUPTOOLS["package-dir"].items()}
+    data = SETUPTOOLS["package-data"]
+    for name in tracked.stdout.split():
+        if not name.endswith((".py", ".md")):
+            top, _, rest = name.partition("/")
+            package, name_in = places[top], rest
+            while f"{package}.{name_in.partition('/')[0]}" in SETUPTOOLS["packages"]:
+                head, _, name_in = name_in.partition("/")
+                package = f"{package}.{head}"
+            assert any(fnmatch(name_in, pattern) for pattern in data.get(package, [])), f"{name} is not in package-data"
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_imports_point_one_way(module: str) -> None:
+    """``trijoin_sql -> operators -> rewriter.plan``; everybody may raise our errors."""
+    ours = {name for name in imports(module) if within(name, "trijoin_sql")} - {"trijoin_sql.errors"}
+    if module == "trijoin_sql.errors":
+        assert not ours
+    elif within(module, "trijoin_sql.rewriter"):
+        assert all(within(name, "trijoin_sql.rewriter") for name in ours)
+    elif within(module, "trijoin_sql.operators"):
+        assert all(within(name, "trijoin_sql.operators", "trijoin_sql.rewriter.plan") for name in ours)
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_nobody_imports_a_folder_by_its_bare_name(module: str) -> None:
+    """``rewriter.plan`` and ``trijoin_sql.rewriter.plan`` would be two modules with two sets of classes."""
+    assert not [name for name in imports(module) if within(name, "rewriter", "operators")]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        name
+        for name in sorted(MODULES)
+        if within(name, "trijoin_sql.rewriter", "trijoin_sql.operators.kernels", "trijoin_sql.operators.index")
+    ],
+)
+def test_rewriter_kernels_and_index_know_no_spark(module: str) -> None:
+    assert not [name for name in imports(module) if within(name, "pyspark", "py4j")]
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=ROOT.parent, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_import_has_no_side_effects() -> None:
+    assert not run(
+        "import logging, os, sys, warnings\n"
+        "before = set(sys.modules), dict(os.environ), list(logging.root.handlers), list(warnings.filters)\n"
+        "import trijoin_sql\n"
+        "assert before[1:] == (dict(os.environ), list(logging.root.handlers), list(warnings.filters))\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before[0]} - set(sys.stdlib_module_names)\n"
+        "assert new <= {'trijoin_sql'} | {n for n in new if n.startswith('__editable__')}, new\n"
+    )
+
+
+def test_the_rewriter_loads_without_spark() -> None:
+    names = [name for name in MODULES if within(name, "trijoin_sql.rewriter")]
+    assert not run(
+        f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\nassert 'pyspark' not in sys.modules\n"
+    )
+
+
+def test_public_names_are_there() -> None:
+    missing = [name for name in trijoin_sql.__all__ if not hasattr(trijoin_sql, name)]
+    assert not missing
+    assert set(trijoin_sql.__all__) <= set(dir(trijoin_sql))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        trijoin_sql.nonsense  # noqa: B018

@@ -1,0 +1,184 @@
+"""The Spark settings that make small triggers fast and state durable. A user's own settings always win."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+_log = logging.getLogger("trijoin_sql")
+
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+#: Partitions on a cluster whose size the settings do not tell. Spark's 200 would start 200 Python tasks a trigger.
+CLUSTER_PARTITIONS = 16
+
+#: Needed by every stateful query of ours; a session takes them at any time.
+STATE_SETTINGS: Mapping[str, str] = {
+    # The only provider that transformWithState runs on.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # Upload a trigger's changes, not a snapshot of the whole store; snapshots follow in the background.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Version 2 names every state file by the attempt that wrote it: a task that runs twice leaves no ambiguous state.
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+}
+
+#: How rows cross between the JVM and Python; a session takes them at any time.
+ARROW_SETTINGS: Mapping[str, str] = {
+    # createDataFrame and toPandas in columns, not in pickled rows.
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Bounds what a Python worker holds at once. The row limit stays: lowering it multiplies the packed rows.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+}
+
+#: Read when the Spark context starts, so a running session cannot take them.
+CONTEXT_SETTINGS: Mapping[str, str] = {
+    # Over TCP every Python task waits about 40 ms for a delayed acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+
+#: For checkpoints on a local disk: the default manager forks `chmod` for every file it writes. HDFS and object stores
+#: keep Spark's default, which relies on their atomic rename.
+LOCAL_CHECKPOINT_SETTINGS: Mapping[str, str] = {
+    _FILE_MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+}
+
+
+class SessionBuilder(Protocol):
+    """What `configure` needs of a builder: classic and Spark Connect builders have it."""
+
+    def config(self, key: str, value: Any) -> Any:
+        """Set one option and return the builder."""
+
+
+Builder = TypeVar("Builder", bound=SessionBuilder)
+
+
+def configure(builder: Builder) -> Builder:
+    """Add the Spark settings that TriJoin SQL runs best with to a session builder.
+
+    A key that the user has set is left alone, be it on the builder (before or after this call), in
+    ``spark-defaults.conf``, through ``spark-submit --conf``, or in a session that is already running. What a running
+    context or a Spark Connect server cannot take is left out.
+
+    Parameters
+    ----------
+    builder
+        ``SparkSession.builder``, classic or Spark Connect.
+
+    Returns
+    -------
+    Builder
+        The same builder.
+
+    Examples
+    --------
+    >>> import trijoin_sql
+    >>> from pyspark.sql import SparkSession
+    >>> spark = trijoin_sql.configure(SparkSession.builder.master("local[2,4]")).getOrCreate()  # doctest: +SKIP
+    """
+    # A builder has no public way to read its options; without them our settings could only come first or last.
+    options: dict[str, str] = dict(getattr(builder, "_options", None) or {})
+    running = _running_settings(options)
+    user = {**_submitted_settings(), **(running or {}), **options}
+    for key, value in settings_for(user, running=running is not None).items():
+        if key not in user:
+            builder.config(key, value)
+    return builder
+
+
+def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str, str]:
+    """Return our settings for a session that has the user's settings.
+
+    Parameters
+    ----------
+    user
+        What the user set: ``spark.master``, ``spark.remote``, the default file system and so on are read from it.
+    running
+        Whether the Spark context runs already, so that it is too late for its own settings.
+
+    Returns
+    -------
+    dict of str to str
+        Keys may be among those in `user`; the user's value has precedence.
+    """
+    settings = {**STATE_SETTINGS, **ARROW_SETTINGS}
+    remote = user.get("spark.remote") or ("" if "spark.master" in user else os.environ.get("SPARK_REMOTE", ""))
+    if remote and not remote.startswith("local"):
+        return settings  # a server's cores, disks and context are not ours to know or to set
+    master = remote or user.get("spark.master") or os.environ.get("MASTER") or "local[*]"
+    settings[_PARTITIONS] = str(_cores(master, user) or CLUSTER_PARTITIONS)
+    if not running:
+        settings.update(CONTEXT_SETTINGS)
+    if master.startswith("local") and _on_local_disk(user):
+        settings.update(LOCAL_CHECKPOINT_SETTINGS)
+    return settings
+
+
+def _cores(master: str, user: Mapping[str, str]) -> int | None:
+    """Return how many tasks run at once, None if the settings do not tell."""
+    local = re.fullmatch(r"local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?", master)
+    if local:
+        return {None: 1, "*": os.cpu_count() or 1}.get(local[1]) or int(local[1])
+    if user.get("spark.cores.max", "").isdigit():
+        return int(user["spark.cores.max"])
+    executors, each = user.get("spark.executor.instances", ""), user.get("spark.executor.cores", "")
+    return int(executors) * int(each) if executors.isdigit() and each.isdigit() else None
+
+
+def _on_local_disk(user: Mapping[str, str]) -> bool:
+    """Return whether a path without a scheme, and the default checkpoint location, mean this machine's disk."""
+    default = urlsplit(user.get("spark.hadoop.fs.defaultFS", "file:///")).scheme
+    location = urlsplit(user.get("spark.sql.streaming.checkpointLocation", "")).scheme
+    return default == "file" and location in ("", "file")
+
+
+def _running_settings(options: Mapping[str, str]) -> dict[str, str] | None:
+    """Return what is set in the session that the builder would return, None if it would start one."""
+    if options.get("spark.remote", "").startswith("sc:"):
+        return None  # asking would cost a call to the server; Spark Connect sessions are cheap and mostly new
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        return None
+    settings = dict(session.conf.getAll)
+    late = [key for key, value in CONTEXT_SETTINGS.items() if settings.get(key) != value]
+    if late:
+        _log.warning("Spark is running already: too late for %s. Call configure() before getOrCreate().", late)
+    return settings
+
+
+def _submitted_settings() -> dict[str, str]:
+    """Return the settings that reach Spark from outside the program: spark-defaults.conf, then the command line."""
+    settings: dict[str, str] = {}
+    folder = os.environ.get("SPARK_CONF_DIR") or (
+        str(Path(os.environ["SPARK_HOME"], "conf")) if "SPARK_HOME" in os.environ else None
+    )
+    defaults = Path(folder, "spark-defaults.conf") if folder else None
+    if defaults and defaults.is_file():
+        for line in defaults.read_text(encoding="utf-8").splitlines():
+            key, _, value = re.sub(r"[=:\s]+", " ", line.strip(), count=1).partition(" ")
+            if key and not key.startswith("#"):
+                settings[key] = value.strip()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its JVM knows the --conf arguments
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()
+        settings.update(SparkConf().getAll())
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    for flag, word in pairwise(words):
+        key, equals, value = word.partition("=")
+        if flag in ("--conf", "-c") and equals:
+            settings[key] = value
+        elif flag == "--master":
+            settings["spark.master"] = word
+    return settings
