@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A classic session as `configure` makes it: two cores, four attempts a task, no UI, everything below a temp folder.
+    """A classic session as `configure` makes it: two cores, four attempts a task, no UI, files in a temporary folder.
 
     Tests that use it are marked ``spark`` by themselves.
     """

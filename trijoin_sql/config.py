@@ -88,7 +88,7 @@ def configure(builder: Builder) -> Builder:
     # A builder has no public way to read its options; without them our settings could only come first or last.
     options: dict[str, str] = dict(getattr(builder, "_options", None) or {})
     running = _running_settings(options)
-    user = {**_submitted_settings(), **(running or {}), **options}
+    user = {**submitted_settings(), **(running or {}), **options}
     for key, value in settings_for(user, running=running is not None).items():
         if key not in user:
             builder.config(key, value)
@@ -123,6 +123,33 @@ def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str,
     return settings
 
 
+def submitted_settings() -> dict[str, str]:
+    """Return the settings that reach Spark from outside the program: spark-defaults.conf, then the command line."""
+    settings: dict[str, str] = {}
+    folder = os.environ.get("SPARK_CONF_DIR") or (
+        str(Path(os.environ["SPARK_HOME"], "conf")) if "SPARK_HOME" in os.environ else None
+    )
+    defaults = Path(folder, "spark-defaults.conf") if folder else None
+    if defaults and defaults.is_file():
+        for line in defaults.read_text(encoding="utf-8").splitlines():
+            key, _, value = re.sub(r"[=:\s]+", " ", line.strip(), count=1).partition(" ")
+            if key and not key.startswith("#"):
+                settings[key] = value.strip()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its JVM knows the --conf arguments
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()
+        settings.update(SparkConf().getAll())
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    for flag, word in pairwise(words):
+        key, equals, value = word.partition("=")
+        if flag in ("--conf", "-c") and equals:
+            settings[key] = value
+        elif flag == "--master":
+            settings["spark.master"] = word
+    return settings
+
+
 def _cores(master: str, user: Mapping[str, str]) -> int | None:
     """Return how many tasks run at once, None if the settings do not tell."""
     local = re.fullmatch(r"local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?", master)
@@ -154,31 +181,4 @@ def _running_settings(options: Mapping[str, str]) -> dict[str, str] | None:
     late = [key for key, value in CONTEXT_SETTINGS.items() if settings.get(key) != value]
     if late:
         _log.warning("Spark is running already: too late for %s. Call configure() before getOrCreate().", late)
-    return settings
-
-
-def _submitted_settings() -> dict[str, str]:
-    """Return the settings that reach Spark from outside the program: spark-defaults.conf, then the command line."""
-    settings: dict[str, str] = {}
-    folder = os.environ.get("SPARK_CONF_DIR") or (
-        str(Path(os.environ["SPARK_HOME"], "conf")) if "SPARK_HOME" in os.environ else None
-    )
-    defaults = Path(folder, "spark-defaults.conf") if folder else None
-    if defaults and defaults.is_file():
-        for line in defaults.read_text(encoding="utf-8").splitlines():
-            key, _, value = re.sub(r"[=:\s]+", " ", line.strip(), count=1).partition(" ")
-            if key and not key.startswith("#"):
-                settings[key] = value.strip()
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its JVM knows the --conf arguments
-        from pyspark import SparkConf, SparkContext
-
-        SparkContext._ensure_initialized()
-        settings.update(SparkConf().getAll())
-    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    for flag, word in pairwise(words):
-        key, equals, value = word.partition("=")
-        if flag in ("--conf", "-c") and equals:
-            settings[key] = value
-        elif flag == "--master":
-            settings["spark.master"] = word
     return settings

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from trijoin_sql import doctor
+
+OLD_OPTION = "Unrecognized option: --add-modules=jdk.incubator.vector"
+NO_MODULE = "java.lang.module.FindException: Module jdk.incubator.vector not found"
+
+
+def install(folder: Path, version: str, complaint: str | None = None) -> Path:
+    """Write a ``java`` that says what the real one of that version says; `complaint` answers --add-modules."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    refuse = f'case "$1" in --add-modules*) echo "{complaint}" >&2; exit 1;; esac\n' if complaint else ""
+    java.write_text(f"#!/bin/sh\n{refuse}echo 'openjdk version \"{version}\" 2025-04-15' >&2\n")
+    java.chmod(0o755)
+    return java
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("version", "complaint", "level"),
+    [
+        ("17.0.15", None, "ok"),
+        ("21", None, "ok"),
+        ("25.0.1", None, "warning"),
+        ("11.0.22", None, "problem"),
+        ("1.8.0_402", OLD_OPTION, "problem"),
+        ("17.0.15", NO_MODULE, "problem"),
+    ],
+)
+def test_java_versions(home: Path, version: str, complaint: str | None, level: str) -> None:
+    install(home, version, complaint)
+    finding = doctor.check_java()
+    assert finding.level == level
+    assert f"Java {version} ({home}/bin/java)" in finding.text
+    assert "\n" not in finding.text
+    if level == "problem":
+        assert "apt-get install openjdk-" in finding.text
+        assert "brew install openjdk@17" in finding.text
+        assert "conda install -c conda-forge openjdk=17" in finding.text
+
+
+def test_java_home_comes_before_the_path_as_in_spark(
+    home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    install(other, "21.0.1")
+    monkeypatch.setenv("PATH", str(other / "bin"), prepend=":")
+    assert doctor.check_java().text.startswith(f"JAVA_HOME={home} has no bin/java; Java 17 or 21 is needed: ")
+    monkeypatch.delenv("JAVA_HOME")
+    assert doctor.check_java().text == f"Java 21.0.1 ({other}/bin/java)"
+
+
+def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor.check_java().text.startswith("Java is not installed; Java 17 or 21 is needed: ")
+
+
+@pytest.mark.parametrize("script", ["exit 1", "echo nothing of use"])
+def test_a_java_that_does_not_answer(home: Path, script: str) -> None:
+    install(home, "17").write_text(f"#!/bin/sh\n{script}\n")
+    assert doctor.check_java().level == "problem"
+
+
+def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    (fine,) = doctor.check_packages()
+    assert fine.level == "ok"
+    real = metadata.version
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "3.0.1" if name == "pandas" else real(name))
+    (wrong,) = doctor.check_packages()
+    assert (wrong.level, wrong.subject) == ("problem", "pandas")
+    assert "pandas 3.0.1" in wrong.text
+    assert f"pip install 'pandas=={real('pandas')}'" in wrong.text
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", missing)
+    assert {finding.level for finding in doctor.check_packages()} == {"problem"}
+
+
+@pytest.mark.parametrize(
+    ("master", "level"),
+    [("local", "warning"), ("local[2]", "warning"), ("local[*]", "warning"), ("local[2,4]", "ok"), ("yarn", "ok")],
+)
+def test_a_local_master_without_a_failure_budget(monkeypatch: pytest.MonkeyPatch, master: str, level: str) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master {master} pyspark-shell")
+    assert doctor.check_master().level == level
+
+
+def test_little_memory_and_little_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "MEMORY_GIB", 1 << 20)
+    monkeypatch.setattr(doctor, "DISK_GIB", 1 << 20)
+    assert (doctor.check_memory().level, doctor.check_disk().level) == ("warning", "warning")
+
+
+def test_a_disk_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "absent"))
+    assert doctor.check_disk().level == "problem"
+
+
+def test_pyspark_is_not_imported() -> None:
+    code = "import sys; from trijoin_sql.doctor import examine; examine(); assert 'pyspark' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

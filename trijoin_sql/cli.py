@@ -1,0 +1,140 @@
+"""The command line: ``trijoin-sql``, also ``python -m trijoin_sql``.
+
+Data goes to stdout; progress, logs and errors go to stderr. Every command loads what it needs when it runs, so that
+``--help`` and ``doctor`` work where Spark does not.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.text import Text
+from typer.core import TyperGroup
+
+from .errors import JoinOverflowError, PlanError, TriJoinError
+
+DONE, FAILED, REFUSED = 0, 1, 2
+
+
+class Commands(TyperGroup):
+    """The group of all commands: what a user did wrong ends in one message, not in a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that the arguments name."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _say("stopped", "yellow")
+            raise typer.Exit(130) from None
+        except Exception as error:
+            told = explain_error(error)
+            if told is None:
+                raise
+            message, code = told
+            _say(f"error: {message}", "red")
+            raise typer.Exit(code) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="trijoin-sql",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 the query failed, 2 wrong usage, refused SQL or a machine that is not ready.",
+)
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Spark's log and our own, in full.")]
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    app()
+
+
+def explain_error(error: Exception) -> tuple[str, int] | None:
+    """Return the message and the exit code for an error that is the user's to mend, None for a bug.
+
+    Parameters
+    ----------
+    error
+        Whatever a command raised.
+
+    Returns
+    -------
+    tuple of str and int, or None
+        The message is complete: condition, reason, hint.
+    """
+    if isinstance(error, TriJoinError):
+        return str(error), FAILED if isinstance(error, PlanError | JoinOverflowError) else REFUSED
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}", REFUSED
+    spark = sys.modules.get("pyspark.errors")  # an error of Spark's can only come where Spark is loaded
+    if spark is None or not isinstance(error, spark.PySparkException):
+        return None
+    # Spark appends the plan, or the whole JVM stack, to the sentence that a user can read.
+    message = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip()
+    refused = isinstance(error, spark.AnalysisException | spark.ParseException | spark.IllegalArgumentException)
+    return message if refused else message.partition("\n")[0], REFUSED if refused else FAILED
+
+
+def stderr() -> Console:
+    """Return a console on stderr; rich leaves colours out where NO_COLOR is set or nobody sees them."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def stdout() -> Console:
+    """Return a console on stdout."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def set_up_logging(*, quiet: bool = False, verbose: bool = False) -> None:
+    """Send the package's log to stderr: warnings, or everything, or errors alone."""
+    logger = logging.getLogger("trijoin_sql")
+    logger.handlers = [RichHandler(console=stderr(), show_path=False, show_time=verbose)]
+    logger.setLevel(logging.DEBUG if verbose else logging.ERROR if quiet else logging.WARNING)
+
+
+def _say(message: str, style: str) -> None:
+    stderr().print(Text(message, style=style))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        stdout().print(f"trijoin-sql {version('trijoin-sql')}")
+        raise typer.Exit(DONE)
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Multi-way theta joins on Spark streams, in plain SQL."""
+
+
+@app.command()
+def doctor(quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only problems, on stderr.")] = False) -> None:
+    """Check Python, Java, packages, memory and disk.
+
+    Exit code 2 if something is missing that TriJoin SQL cannot run without.
+    """
+    from .doctor import examine
+
+    findings = examine()
+    problems = [finding for finding in findings if finding.level == "problem"]
+    console = stderr() if quiet else stdout()
+    for finding in problems if quiet else findings:
+        style = {"ok": "green", "warning": "yellow", "problem": "red"}[finding.level]
+        console.print(Text.assemble((f"{finding.level:<8}", style), f" {finding.subject + ':':<10} {finding.text}"))
+    if problems:
+        raise typer.Exit(REFUSED)

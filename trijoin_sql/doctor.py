@@ -1,0 +1,210 @@
+"""Checks what TriJoin SQL needs of a machine, without starting Spark."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Literal
+
+from .config import submitted_settings
+
+Level = Literal["ok", "warning", "problem"]
+GIB = 1 << 30
+
+JAVA_VERSIONS = (17, 21)
+#: What the driver (2 GiB by default here) and a Python worker a core want, and what shuffles and state write.
+MEMORY_GIB, DISK_GIB = 4, 5
+
+#: Import name and how much of the pinned version must agree: 1 the major, 2 the minor too.
+PACKAGES = {
+    "pyspark": ("pyspark", 2),  # transformWithState in Python changes between minor versions
+    "sqlglot": ("sqlglot", 2),  # so does sqlglot's Python API
+    "networkx": ("networkx", 1),
+    "numpy": ("numpy", 1),
+    "pyarrow": ("pyarrow", 1),
+    "pandas": ("pandas", 1),  # PySpark 4.3 warns on pandas 3
+    "protobuf": ("google.protobuf", 1),
+    "typer": ("typer", 1),
+    "rich": ("rich", 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found.
+
+    Parameters
+    ----------
+    level
+        ``"ok"``, ``"warning"`` (it runs, with a drawback) or ``"problem"`` (it does not run).
+    subject
+        What was checked, in one or two words.
+    text
+        What was found and, if that is not right, what to do: one line.
+    """
+
+    level: Level
+    subject: str
+    text: str
+
+
+def examine() -> list[Finding]:
+    """Run all checks, the cheapest and most decisive first.
+
+    Returns
+    -------
+    list of Finding
+        At least one for each check.
+    """
+    return [check_python(), check_java(), *check_packages(), check_master(), check_memory(), check_disk()]
+
+
+def check_python() -> Finding:
+    """Python 3.11 or newer."""
+    found = platform.python_version()
+    if sys.version_info < (3, 11):  # noqa: UP036 (that is the check)
+        return Finding("problem", "Python", f"Python {found} is too old, 3.11 or newer is needed")
+    return Finding("ok", "Python", found)
+
+
+def check_java() -> Finding:
+    """Java 17 or 21, found as Spark's launch script finds it: ``$JAVA_HOME/bin/java``, else ``java`` on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+    if java is None:
+        where = f"JAVA_HOME={home} has no bin/java" if home else "Java is not installed"
+        return Finding("problem", "Java", f"{where}; Java {_either()} is needed: {_install_java()}")
+    try:
+        # The module is the one that jlinked runtimes leave out; Java 8 does not know the option, hence the second run.
+        asked = _run(java, "--add-modules=jdk.incubator.vector", "-version")
+        said = asked if asked.returncode == 0 else _run(java, "-version")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding(
+            "problem", "Java", f"{java} does not run ({error}); Java {_either()} is needed: {_install_java()}"
+        )
+    version = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', said.stderr + said.stdout)
+    if said.returncode or version is None:
+        return Finding("problem", "Java", f"{java} -version fails; Java {_either()} is needed: {_install_java()}")
+    found, major = f"Java {version[1]} ({java})", int(version[2])
+    if major < JAVA_VERSIONS[0]:
+        return Finding("problem", "Java", f"{found} is too old, {_either()} is needed: {_install_java()}")
+    if asked.returncode:
+        return Finding(
+            "problem", "Java", f"{found} lacks the module jdk.incubator.vector that Spark needs: {_install_java()}"
+        )
+    if major not in JAVA_VERSIONS:
+        return Finding("warning", "Java", f"{found} is not one that Spark 4.3 is made for ({_either()})")
+    return Finding("ok", "Java", found)
+
+
+def check_packages() -> list[Finding]:
+    """The pinned packages: there, importable and of a version that agrees with the pin."""
+    pins = _pins()
+    findings = [_check_package(name, *PACKAGES[name], pins.get(name)) for name in PACKAGES]
+    wrong = [finding for finding in findings if finding.level != "ok"]
+    return wrong or [Finding("ok", "Packages", ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES))]
+
+
+def check_master() -> Finding:
+    """A local master without a failure budget: a Python worker that dies takes the query with it."""
+    master = submitted_settings().get("spark.master") or os.environ.get("MASTER", "")
+    if re.fullmatch(r"local(\[[^,\]]+\])?", master):
+        better = f"local[{master[6:-1] or '*'},4]"
+        return Finding(
+            "warning", "Master", f"{master} allows a task one attempt: a lost worker ends the query. Use {better}"
+        )
+    return Finding("ok", "Master", master or "local[*,4] unless a session or a setting says otherwise")
+
+
+def check_memory() -> Finding:
+    """Memory of the machine, or of the container around us."""
+    try:
+        size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return Finding("ok", "Memory", "unknown on this system")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.is_file() and (text := limit.read_text().strip()).isdigit():
+        size = min(size, int(text))
+    if size < MEMORY_GIB * GIB:
+        return Finding("warning", "Memory", f"{size / GIB:.1f} GiB; {MEMORY_GIB} GiB or more are advised")
+    return Finding("ok", "Memory", f"{size / GIB:.1f} GiB")
+
+
+def check_disk() -> Finding:
+    """Room where Spark puts shuffle files, state and temporary checkpoints."""
+    folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return Finding("problem", "Disk", f"{folder} cannot be used: {error.strerror}")
+    if free < DISK_GIB * GIB:
+        return Finding(
+            "warning", "Disk", f"{free / GIB:.1f} GiB free in {folder}; {DISK_GIB} GiB are advised (SPARK_LOCAL_DIRS)"
+        )
+    return Finding("ok", "Disk", f"{free / GIB:.0f} GiB free in {folder}")
+
+
+def _check_package(name: str, module: str, depth: int, pin: str | None) -> Finding:
+    wanted = f"{name}=={pin}" if pin else name
+    try:
+        found = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return Finding("problem", name, f"{name} is not installed: pip install '{wanted}'")
+    if pin and found.split(".")[:depth] != pin.split(".")[:depth]:
+        return Finding("problem", name, f"{name} {found} does not go with TriJoin SQL: pip install '{wanted}'")
+    try:
+        if module != "pyspark":  # the other packages have compiled parts that can be broken; it only costs time
+            import_module(module)
+    except Exception as error:
+        reason = str(error).splitlines()[:1] or [type(error).__name__]
+        return Finding(
+            "problem",
+            name,
+            f"{name} {found} cannot be imported ({reason[0]}): pip install --force-reinstall '{wanted}'",
+        )
+    return Finding("ok", name, found)
+
+
+def _pins() -> dict[str, str]:
+    """Return the pinned versions by name, as the installed distribution declares them."""
+    try:
+        requirements = metadata.requires("trijoin-sql") or []
+    except metadata.PackageNotFoundError:  # run from a folder that is not installed
+        return {}
+    return {pin[1]: pin[2] for text in requirements if (pin := re.fullmatch(r"([\w.-]+)==([\w.]+)", text))}
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=30, check=False
+    )
+
+
+def _either() -> str:
+    return " or ".join(map(str, JAVA_VERSIONS))
+
+
+def _install_java() -> str:
+    """Return the commands that install a right Java, this system's first."""
+    try:
+        system = platform.freedesktop_os_release()
+    except OSError:
+        system = {}
+    # Debian 13 has no Java 17.
+    newer = system.get("ID") == "debian" and system.get("VERSION_ID", "0").split(".")[0] >= "13"
+    commands = {
+        "Debian/Ubuntu": f"apt-get install openjdk-{21 if newer else 17}-jre-headless",
+        "macOS": "brew install openjdk@17",
+        "conda": "conda install -c conda-forge openjdk=17",
+    }
+    first = "conda" if "CONDA_PREFIX" in os.environ else "macOS" if sys.platform == "darwin" else "Debian/Ubuntu"
+    order = sorted(commands, key=lambda name: name != first)
+    return ", ".join(f"{commands[name]} ({name})" for name in order)
