@@ -398,7 +398,7 @@ def test_units_may_change_at_a_border(name: str, data: st.DataObject) -> None:
 # every order of arrival, and the near misses -------------------------------------------------------------------------
 
 
-def orders(streams: str = "RST", rows: str | None = None) -> Iterator[tuple[str, Run]]:
+def orders(streams: str = "RST") -> Iterator[tuple[str, Run]]:
     """Give every order of arrival of one row a stream, all cuts and ranks, as `R,ST`: R, then a batch of S before T."""
     for ranks in permutations(streams):
         for cut in product(range(len(streams)), repeat=len(streams)):
