@@ -8,6 +8,7 @@ operator library can import it without pulling in sqlglot or networkx.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -86,7 +87,8 @@ class Predicate:
     left, right
         Spark SQL expressions over one relation each, with columns qualified by its alias.
     lower, upper
-        For ``"band"``: Spark SQL constants, None where that side is open.
+        For ``"band"``: Spark SQL constants, None where that side is open: whole numbers for integers and (as days) for
+        dates, day-time intervals for timestamps.
     lower_inclusive, upper_inclusive
         For ``"band"``: whether the difference may equal the bound.
     guards
@@ -362,12 +364,13 @@ class Exchange(Node):
 
 @dataclass(frozen=True)
 class Join(Node):
-    """A binary join."""
+    """A binary join. ``by_spark``: it stays with Spark, by a hint or because one side is static."""
 
     kind: JoinKind
     left: Node
     right: Node
     predicates: tuple[Predicate, ...] = ()
+    by_spark: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -448,6 +451,108 @@ class MultiJoin(JoinNode):
 
 
 @dataclass(frozen=True)
+class Where(Node):
+    """Conjuncts over a join tree that have not found their place yet; those that stay become Spark's WHERE."""
+
+    input: Node
+    predicates: tuple[Predicate, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        (only,) = inputs
+        return dataclasses.replace(self, input=only)
+
+
+@dataclass(frozen=True)
+class StaticJoin(Node):
+    """Static relations joined to one stream before its group; rendered as that stream's derived table."""
+
+    stream: Node
+    statics: tuple[Node, ...]
+    predicates: tuple[Predicate, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.stream, *self.statics)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return dataclasses.replace(self, stream=inputs[0], statics=inputs[1:])
+
+
+@dataclass(frozen=True)
+class LeftAlone(Node):
+    """A join group that stays with Spark; ``decision.reason`` says why."""
+
+    root: Node
+    graph: JoinGraph
+    decision: Decision
+    retention: tuple[Retention, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.root,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        (only,) = inputs
+        return dataclasses.replace(self, root=only)
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What the hints of one SELECT ask for.
+
+    Parameters
+    ----------
+    convert
+        False for NO_TRIJOIN.
+    relations
+        The relations of TRIJOIN(...): only a group of just these is converted. Empty if there is no such hint.
+    scheme, units
+        The values of SCHEME(...) and UNITS(...).
+    """
+
+    convert: bool = True
+    relations: tuple[str, ...] = ()
+    scheme: str | None = None
+    units: int | None = None
+
+
+@dataclass(frozen=True)
+class Block(Node):
+    """One SELECT that joins: its FROM and WHERE as a plan. The rest of it stays in the syntax tree.
+
+    Parameters
+    ----------
+    number
+        Which SELECT, in plan order.
+    required
+        The columns, as ``(alias, name)``, that the rest of the SELECT reads.
+    within
+        The length of WITHIN in microseconds.
+    problem
+        Why nothing in it can be converted.
+    """
+
+    number: int
+    input: Node
+    required: tuple[tuple[str, str], ...] = ()
+    hints: Hints = field(default_factory=Hints)
+    within: int | None = None
+    problem: str | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        (only,) = inputs
+        return dataclasses.replace(self, input=only)
+
+
+@dataclass(frozen=True)
 class Query(Node):
     """The rest of a SELECT (projection, grouping, ordering ...) as Spark SQL over the join nodes below.
 
@@ -482,3 +587,25 @@ def source_conditions(source: Node) -> tuple[str, ...]:
             conditions = node.conditions + conditions
         (node,) = node.inputs
     return conditions
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield a node and all nodes below it, parents first."""
+    yield node
+    for below in node.inputs:
+        yield from walk(below)
+
+
+def transform(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Return the tree with ``change`` applied to every node, bottom up. Unchanged nodes are kept as they are."""
+    inputs = tuple(transform(below, change) for below in node.inputs)
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(inputs)
+    return change(node)
+
+
+def scans(node: Node) -> tuple[Scan, ...]:
+    """Return the relations of a join tree from left to right, without those inside derived tables."""
+    if isinstance(node, Scan):
+        return (node,)
+    return tuple(scan for below in node.inputs for scan in scans(below))

@@ -1,1 +1,1 @@
-from __future__ import annotations
+"""The rules of the pipeline, one a file: ``plan -> plan | NotApplicable``. `pipeline.STAGES` has their order."""

@@ -1,0 +1,193 @@
+"""What the rewriter asks about tables, and a catalog made of DDL, so that EXPLAIN works without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ..errors import SqlSyntaxError
+from .dialect import MICROSECONDS, tokenize
+from .plan import Column
+
+#: Other names of Spark's types.
+TYPE_NAMES = {
+    "integer": "int",
+    "long": "bigint",
+    "short": "smallint",
+    "byte": "tinyint",
+    "real": "float",
+    "dec": "decimal(10,0)",
+    "decimal": "decimal(10,0)",
+    "numeric": "decimal(10,0)",
+    "timestamp_ltz": "timestamp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """What is known of a table, a view or a stream.
+
+    Parameters
+    ----------
+    columns
+        Its columns in order.
+    streaming
+        Whether it is a stream; None if unknown.
+    rows
+        Rows (batch) or rows a second (stream), if known.
+    event_time, delay
+        The column that has a watermark, and the watermark's delay in microseconds.
+    """
+
+    columns: tuple[Column, ...]
+    streaming: bool | None = None
+    rows: float | None = None
+    event_time: str | None = None
+    delay: int | None = None
+
+
+class Catalog(Protocol):
+    """Knows tables by name."""
+
+    def table(self, name: tuple[str, ...]) -> TableInfo | None:
+        """Return what is known of a table, given the parts of its name; None if there is no such table."""
+
+
+@dataclass(frozen=True)
+class DdlCatalog:
+    """A catalog made of ``CREATE TABLE`` and ``CREATE STREAM`` statements; names resolve without regard to case."""
+
+    tables: tuple[tuple[str, TableInfo], ...] = ()
+
+    def table(self, name: tuple[str, ...]) -> TableInfo | None:
+        """Return the last definition of ``name``."""
+        wanted = ".".join(name).lower()
+        for known, info in reversed(self.tables):
+            if known.lower() == wanted:
+                return info
+        return None
+
+    def with_tables(self, tables: Iterable[tuple[str, TableInfo]]) -> DdlCatalog:
+        """Return a catalog that knows more tables."""
+        return DdlCatalog((*self.tables, *tables))
+
+
+def read_script(sql: str) -> tuple[DdlCatalog, tuple[str, ...]]:
+    """Split an SQL file into the catalog that its DDL declares and its other statements.
+
+    Raises
+    ------
+    SqlSyntaxError
+        A declaration does not parse. The place is that in the whole file.
+
+    Examples
+    --------
+    >>> catalog, statements = read_script("CREATE TABLE r (a INT); SELECT a FROM r")
+    >>> catalog.table(("r",)).columns, statements
+    ((Column(name='a', type='int'),), ('SELECT a FROM r',))
+    """
+    tables: list[tuple[str, TableInfo]] = []
+    statements: list[str] = []
+    for tokens in _statements(tokenize(sql)):
+        words = [token.text.upper() for token in tokens[:5]]
+        if words[0] == "CREATE" and (words[1:2] in (["TABLE"], ["STREAM"])):
+            tables.append(_Declaration(sql, tokens).read())
+        else:
+            statements.append(sql[tokens[0].start : tokens[-1].end + 1])
+    return DdlCatalog(tuple(tables)), tuple(statements)
+
+
+def _statements(tokens: list[Token]) -> Iterable[list[Token]]:
+    statement: list[Token] = []
+    for token in tokens:
+        if token.token_type != TokenType.SEMICOLON:
+            statement.append(token)
+        elif statement:
+            yield statement
+            statement = []
+    if statement:
+        yield statement
+
+
+class _Declaration:
+    """Reads one CREATE TABLE or CREATE STREAM, token by token."""
+
+    def __init__(self, sql: str, tokens: list[Token]) -> None:
+        self.sql, self.tokens, self.position = sql, tokens, 1
+
+    def read(self) -> tuple[str, TableInfo]:
+        streaming = self.word() == "STREAM"
+        self.position += 1
+        for word in ("IF", "NOT", "EXISTS"):
+            if self.word() == word:
+                self.position += 1
+        name = [self.take()]
+        while self.word() == ".":
+            self.position += 1
+            name.append(self.take())
+        columns = self.columns() if self.word() == "(" else ()
+        event_time, delay = None, None
+        while self.position < len(self.tokens):
+            if self.word() == "WATERMARK":
+                event_time, delay = self.watermark()
+            else:
+                self.position += 1
+        return ".".join(name), TableInfo(columns, streaming, None, event_time, delay)
+
+    def word(self) -> str:
+        return self.tokens[self.position].text.upper() if self.position < len(self.tokens) else ""
+
+    def take(self) -> str:
+        if self.position >= len(self.tokens):
+            self.fail("the declaration ends too early")
+        self.position += 1
+        return self.tokens[self.position - 1].text
+
+    def fail(self, detail: str) -> None:
+        token = self.tokens[min(self.position, len(self.tokens) - 1)]
+        line = self.sql.count("\n", 0, token.start) + 1
+        raise SqlSyntaxError(detail, self.sql, line, token.start - self.sql.rfind("\n", 0, token.start))
+
+    def columns(self) -> tuple[Column, ...]:
+        self.position += 1
+        columns = []
+        while True:
+            name = self.take()
+            start, depth = self.position, 0
+            while depth or self.word() not in (",", ")"):
+                if self.word() in ("", ";"):
+                    self.fail("the list of columns has no end")
+                word = self.word()
+                depth += word.count("(") + word.count("<") - word.count(")") - word.count(">")
+                self.position += 1
+            columns.append(Column(name, self.type_name(self.tokens[start : self.position])))
+            self.position += 1
+            if self.tokens[self.position - 1].text == ")":
+                return tuple(columns)
+
+    def type_name(self, tokens: list[Token]) -> str:
+        if not tokens:
+            self.fail("a column has no type")
+        for index, token in enumerate(tokens):
+            if token.text.upper() in ("NOT", "COMMENT", "DEFAULT", "PRIMARY", "NULL"):
+                tokens = tokens[:index]
+                break
+        text = "".join(self.sql[tokens[0].start : tokens[-1].end + 1].split()).lower()
+        return TYPE_NAMES.get(text, text)
+
+    def watermark(self) -> tuple[str, int]:
+        self.position += 1
+        column = self.take()
+        for word in ("DELAY", "OF", "INTERVAL"):
+            if self.word() != word:
+                self.fail(f"WATERMARK column DELAY OF INTERVAL ...: {word} is missing")
+            self.position += 1
+        number, unit = self.take(), self.take()
+        scale = MICROSECONDS.get(unit.upper().removesuffix("S"))
+        if scale is None or not number.replace(".", "", 1).isdigit():
+            self.fail("the delay is a number and a unit such as SECONDS")
+            raise AssertionError
+        return column, round(float(number) * scale)

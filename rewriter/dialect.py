@@ -1,0 +1,358 @@
+"""Our SQL: Spark 4.3's, plus WITHIN, our hints and ``EXPLAIN [FORMATTED|JSON|MERMAID|DOT|HTML]``.
+
+The base is sqlglot's ``databricks`` dialect, because ``spark`` reads ``STREAM t`` as a table named STREAM. Functions
+are not interpreted: a call is rendered as it was written, so that Spark and nobody else says what it means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+from sqlglot import exp
+from sqlglot.dialects.databricks import Databricks
+from sqlglot.errors import ParseError, SqlglotError, TokenError
+from sqlglot.generators.databricks import DatabricksGenerator
+from sqlglot.parsers.databricks import DatabricksParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ..errors import SqlSyntaxError
+
+EXPLAIN_FORMATS = ("FORMATTED", "JSON", "MERMAID", "DOT", "HTML")
+
+#: Functions whose first argument is a unit, not a column.
+UNIT_FUNCTIONS = ("TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF")
+
+# WITHIN is no keyword of sqlglot; where it starts our clause its token takes the type of a clause Spark does not have.
+_WITHIN = TokenType.PREWHERE
+
+_SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
+
+MICROSECONDS = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+
+
+class Watermark(exp.Expression):
+    """``WATERMARK column DELAY OF interval``, Spark 4.3's clause behind a relation."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False, "delay": True}
+
+
+def _unit_function(name: str) -> Callable[[list[Any]], exp.Expr]:
+    def build(args: list[Any]) -> exp.Expr:
+        first = args[0] if args else None
+        if len(args) == 3 and isinstance(first, exp.Column) and not first.table:
+            args = [exp.Var(this=first.name), *args[1:]]
+        return exp.Anonymous(this=name, expressions=args)
+
+    return build
+
+
+class TriJoinSql(Databricks):
+    """The dialect; use `parse_statement`, `parse_expression` and `render`."""
+
+    class Tokenizer(Databricks.Tokenizer):
+        """Since Spark 4.0 a doubled quote inside a string is one quote."""
+
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+
+    class Parser(DatabricksParser):
+        """Adds WATERMARK and WITHIN, and leaves functions alone."""
+
+        FUNCTIONS: ClassVar[dict[str, Any]] = {
+            **{name: _unit_function(name) for name in UNIT_FUNCTIONS},
+            "ARRAY": exp.Array.from_arg_list,  # as a plain call its subscript would be read as a literal
+        }
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: DatabricksParser.FUNCTION_PARSERS[name] for name in _SPECIAL_FORMS
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: DatabricksParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
+        }
+        QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Any]] = {
+            **DatabricksParser.QUERY_MODIFIER_PARSERS,
+            _WITHIN: lambda self: ("within", self._parse_within()),
+        }
+        QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
+        PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Any]] = {
+            **DatabricksParser.PLACEHOLDER_PARSERS,
+            TokenType.PLACEHOLDER: lambda self: self._parse_positional(),
+        }
+
+        def _parse_positional(self) -> exp.Expr:
+            marker = exp.Placeholder()
+            marker.meta["start"] = self._prev.start
+            return marker
+
+        def _parse_within(self) -> Any:
+            self._advance()
+            if self._curr.token_type == TokenType.INTERVAL:
+                length: Any = self._parse_interval()
+            else:
+                self._advance()
+                number = self._prev.text
+                self._advance()
+                length = exp.Interval(this=exp.Literal.string(number), unit=exp.Var(this=self._prev.text.upper()))
+            if interval_microseconds(length) is None:
+                self.raise_error("WITHIN takes a length of time such as 10 MINUTES")
+            return length
+
+        def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
+            clause = None
+            if self._curr.text.upper() == "WATERMARK" and self._next.token_type not in (
+                TokenType.COMMA,
+                TokenType.JOIN,
+                TokenType.ON,
+            ):
+                index = self._index
+                self._advance()
+                column = self._parse_assignment()
+                name = self._parse_id_var() if self._match(TokenType.ALIAS) else None
+                if column and self._match_text_seq("DELAY", "OF"):
+                    clause = Watermark(this=column, alias=name, delay=self._parse_interval())
+                else:
+                    self._retreat(index)
+            alias = super()._parse_table_alias(alias_tokens)
+            if clause:
+                alias = alias or exp.TableAlias()
+                alias.set("watermark", clause)
+            return alias
+
+        def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
+            comma = self._curr.token_type == TokenType.COMMA
+            join = super()._parse_join(*args, **kwargs)
+            if join is not None and comma:
+                join.meta["comma"] = True
+            return join
+
+    class Generator(DatabricksGenerator):
+        """Renders Spark 4.3's SQL."""
+
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {
+            **{k: v for k, v in DatabricksGenerator.TRANSFORMS.items() if k not in (exp.Select, exp.With, exp.Create)},
+            exp.NullSafeEQ: lambda self, e: self.binary(e, "<=>"),
+            exp.NullSafeNEQ: lambda self, e: f"NOT ({self.binary(e, '<=>')})",
+            Watermark: lambda self, e: (
+                f"WATERMARK {self.sql(e, 'this')}"
+                + (f" AS {self.sql(e, 'alias')}" if e.args.get("alias") else "")
+                + f" DELAY OF {self.sql(e, 'delay')}"
+            ),
+        }
+
+        def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
+            return self._watermarked(expression, lambda bare: super(type(self), self).table_sql(bare, sep), sep)
+
+        def subquery_sql(self, expression: exp.Subquery, sep: str = " AS ") -> str:
+            return self._watermarked(expression, lambda bare: super(type(self), self).subquery_sql(bare, sep), sep)
+
+        def _watermarked(self, relation: exp.Expr, render: Callable[[Any], str], sep: str) -> str:
+            alias = relation.args.get("alias")
+            clause = alias.args.get("watermark") if alias else None
+            if alias is None or clause is None:
+                return render(relation)
+            bare = relation.copy()
+            bare.set("alias", None)
+            name = alias.copy()
+            name.set("watermark", None)
+            return f"{render(bare)} {self.sql(clause)}" + (f"{sep}{self.sql(name)}" if alias.this else "")
+
+
+DIALECT = TriJoinSql()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One parsed statement.
+
+    Parameters
+    ----------
+    kind
+        ``select``, ``create_view``, ``explain`` or ``other`` (not parsed any further).
+    tree
+        The query, None for ``other``.
+    view, replace
+        For ``create_view``: its name as written, and whether it says OR REPLACE.
+    explain_format
+        For ``explain``: one of `EXPLAIN_FORMATS`, or None for a plain EXPLAIN.
+    positional
+        How many ``?`` markers there are.
+    """
+
+    kind: Literal["select", "create_view", "explain", "other"]
+    tree: exp.Expr | None = None
+    view: str | None = None
+    replace: bool = False
+    explain_format: str | None = None
+    positional: int = 0
+
+
+def tokenize(sql: str) -> list[Token]:
+    """Split SQL text into tokens.
+
+    Raises
+    ------
+    SqlSyntaxError
+        A string, an identifier or a comment has no end.
+    """
+    try:
+        return list(DIALECT.tokenize(sql))
+    except TokenError as error:
+        found = re.match(r"Missing (\S+) from \d+:(\d+)", str(error.__cause__))
+        if found is None:
+            raise SqlSyntaxError("a closing */ is missing", sql, *_place(sql, max(0, sql.rfind("/*")))) from None
+        raise SqlSyntaxError(f"a closing {found[1]} is missing", sql, *_place(sql, int(found[2]))) from None
+
+
+def parse_statement(sql: str) -> Statement:
+    """Parse one statement; what is no query is ``other``.
+
+    Raises
+    ------
+    SqlSyntaxError
+        The text is not SQL as we and Spark understand it.
+    """
+    tokens = tokenize(sql)
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise SqlSyntaxError("there is no statement", sql, 1, 1)
+    words = [token.text.upper() for token in tokens[:8]]
+    match words:
+        case ["EXPLAIN", word, *_] if word in EXPLAIN_FORMATS:
+            return _query(sql, tokens[2:], "explain", explain_format=word)
+        case ["EXPLAIN", "SELECT" | "WITH" | "(", *_]:
+            return _query(sql, tokens[1:], "explain")
+        case ["CREATE", *_]:
+            return _create(sql, tokens, words)
+        case ["SELECT" | "WITH" | "(", *_]:
+            return _query(sql, tokens, "select")
+    return Statement("other")
+
+
+def _create(sql: str, tokens: list[Token], words: list[str]) -> Statement:
+    position = 1
+    replace = words[position : position + 2] == ["OR", "REPLACE"]
+    position += 2 * replace
+    if words[position : position + 1] not in (["TEMP"], ["TEMPORARY"]) or words[position + 1 : position + 2] != [
+        "VIEW"
+    ]:
+        return Statement("other")
+    name = tokens[position + 2 : position + 3]
+    if not name or words[position + 3 : position + 4] != ["AS"]:
+        return Statement("other")
+    quoted = name[0].token_type == TokenType.IDENTIFIER
+    view = exp.to_identifier(name[0].text, quoted=quoted).sql(DIALECT)
+    return _query(sql, tokens[position + 4 :], "create_view", view=view, replace=replace)
+
+
+def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view", "explain"], **rest: Any) -> Statement:
+    tokens = [_retag(tokens, index) for index in range(len(tokens))]
+    try:
+        trees = DIALECT.parser().parse(tokens, sql)
+    except ParseError as error:
+        raise _syntax_error(error, sql) from None
+    except SqlglotError as error:
+        raise SqlSyntaxError(str(error).splitlines()[0], sql, 1, 1) from None
+    except RecursionError:
+        raise SqlSyntaxError("the statement is nested too deeply", sql, 1, 1) from None
+    if len(trees) != 1 or trees[0] is None:
+        start = next((t for t in tokens if t.token_type == TokenType.SEMICOLON), tokens[0] if tokens else None)
+        line, column = _place(sql, start.start) if start else (1, 1)
+        raise SqlSyntaxError("there is more than one statement" if trees else "a query is missing", sql, line, column)
+    if not isinstance(trees[0], exp.Query):
+        return Statement("other")
+    markers = sorted(
+        (m for m in trees[0].find_all(exp.Placeholder) if "start" in m.meta), key=lambda m: m.meta["start"]
+    )
+    for number, marker in enumerate(markers, 1):
+        marker.set("this", f"__p{number}")
+    return Statement(kind, trees[0], positional=len(markers), **rest)
+
+
+def _retag(tokens: list[Token], index: int) -> Token:
+    token = tokens[index]
+    if token.text.upper() != "WITHIN" or token.token_type == TokenType.IDENTIFIER or index + 1 >= len(tokens):
+        return token
+    if tokens[index + 1].token_type not in (TokenType.NUMBER, TokenType.INTERVAL):
+        return token
+    return Token(_WITHIN, token.text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def _syntax_error(error: ParseError, sql: str) -> SqlSyntaxError:
+    first = error.errors[0] if error.errors else {}
+    line, column = first.get("line") or 1, first.get("col") or 1
+    highlight = first.get("highlight") or " "
+    detail = (first.get("description") or "cannot be parsed").rstrip(".")
+    if detail.startswith("Required keyword"):
+        detail = "something is missing here"
+    elif "<Token" in detail:
+        detail = detail.split(" but got")[0].lower()
+    elif detail.startswith("Invalid expression"):
+        detail = f"{highlight.strip() or 'this'} was not expected here"
+    return SqlSyntaxError(detail, sql, line, max(1, column - len(highlight) + 1))
+
+
+def _place(sql: str, offset: int) -> tuple[int, int]:
+    before = sql[:offset]
+    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+
+@lru_cache(maxsize=8192)
+def parse_expression(sql: str) -> exp.Expr:
+    """Parse one expression. The result is shared: copy it before you change it."""
+    return DIALECT.parse_into(exp.Condition, sql)[0] or exp.Null()
+
+
+def render(tree: exp.Expr) -> str:
+    """Render a tree as Spark SQL on one line."""
+    return tree.sql(DIALECT, normalize_functions=False, comments=False)
+
+
+def interval_microseconds(length: object) -> int | None:
+    """Return the length of a constant interval of days or less in microseconds, None for any other expression."""
+    if isinstance(length, exp.Neg):
+        inner = interval_microseconds(length.this)
+        return None if inner is None else -inner
+    if isinstance(length, exp.Paren):
+        return interval_microseconds(length.this)
+    if not isinstance(length, exp.Interval) or not isinstance(length.this, exp.Literal):
+        return None
+    unit = length.args.get("unit")
+    if not isinstance(unit, exp.Var):
+        return None
+    scale = MICROSECONDS.get(unit.name.upper().removesuffix("S"))
+    text = length.this.name.strip()
+    if scale is None or not re.fullmatch(r"[+-]?\d+(\.\d{1,6})?", text):
+        return None
+    whole, _, fraction = text.partition(".")
+    sign = -1 if whole.startswith("-") else 1
+    micros = abs(int(whole)) * scale
+    if fraction:
+        micros += int(fraction) * scale // 10 ** len(fraction)
+    return sign * micros
+
+
+def quote(name: str) -> str:
+    """Return a name as an SQL identifier, quoted where that is needed."""
+    return render(identifier(name))
+
+
+def identifier(name: str) -> exp.Identifier:
+    """Return a name as an identifier node, quoted where that is needed."""
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
+    return exp.Identifier(this=name, quoted=not plain or name.upper() in _KEYWORDS)
+
+
+_KEYWORDS = frozenset(
+    word for word in TriJoinSql.Tokenizer.KEYWORDS if re.fullmatch(r"[A-Z_]+", word) and word not in ("TS", "KEY", "ID")
+) | {"ANTI", "SEMI", "MINUS", "LATERAL", "WATERMARK", "WITHIN", "ONLY", "TIME", "USER", "SOME", "BOTH", "LEADING"}

@@ -1,0 +1,146 @@
+"""A plan as text: one node a line, two spaces a level, at most 100 columns, the same text every time."""
+
+from __future__ import annotations
+
+import textwrap
+
+from .plan import (
+    Block,
+    Exchange,
+    Filter,
+    Join,
+    JoinGroup,
+    JoinNode,
+    LeftAlone,
+    Node,
+    Predicate,
+    Project,
+    Query,
+    Scan,
+    StaticJoin,
+    Where,
+)
+
+WIDTH = 100
+
+
+def plan_text(plan: Node) -> str:
+    """Return a plan as an indented tree."""
+    return "\n".join(_lines(plan, 0, set()))
+
+
+def _lines(node: Node, depth: int, seen: set[int]) -> list[str]:
+    title, details = _describe(node)
+    if isinstance(node, JoinNode | Block):
+        if id(node) in seen:
+            return _wrap(f"{title} (see above)", depth)
+        seen.add(id(node))
+    lines = _wrap(title, depth)
+    for detail in details:
+        lines += _wrap(detail, depth + 2)
+    for below in node.inputs:
+        lines += _lines(below, depth + 1, seen)
+    return lines
+
+
+def _wrap(text: str, depth: int) -> list[str]:
+    indent = "  " * depth
+    return textwrap.wrap(
+        text,
+        width=max(WIDTH, len(indent) + 40),
+        initial_indent=indent,
+        subsequent_indent=indent + "    ",
+        break_long_words=True,
+        break_on_hyphens=False,
+    ) or [indent]
+
+
+def _describe(node: Node) -> tuple[str, list[str]]:
+    match node:
+        case Query():
+            return "Query", [node.sql]
+        case Block():
+            reason = f": left alone, {node.problem}" if node.problem else ""
+            return f"Select {node.number + 1}{reason}", []
+        case Where():
+            return "Where", [p.rendered or p.sql for p in node.predicates]
+        case Join():
+            owner = " (Spark's)" if node.by_spark else ""
+            return f"Join {node.kind}{owner}", [predicate_text(p) for p in node.predicates]
+        case JoinGroup():
+            return f"JoinGroup of {node.members} members", []
+        case LeftAlone():
+            return f"LeftAlone: {node.decision.reason}", []
+        case JoinNode():
+            return _join_node(node)
+        case Exchange():
+            return f"Exchange hash({', '.join(node.keys)})" if node.keys else "Exchange broadcast", []
+        case Filter():
+            return "Filter", list(node.conditions)
+        case Project():
+            return f"Project {', '.join(f'{sql} AS {name}' for name, sql in node.items)}", []
+        case StaticJoin():
+            return "StaticJoin", [p.rendered or p.sql for p in node.predicates]
+        case Scan():
+            return _scan(node)
+    return type(node).__name__, []
+
+
+def _join_node(node: JoinNode) -> tuple[str, list[str]]:
+    graph, decision = node.graph, node.decision
+    scheme = f" {decision.scheme}" if decision.scheme else ""
+    units = f", {decision.units} units" if decision.units else ""
+    hub = f" with hub {graph.hub}" if graph.hub else ""
+    title = f"{type(node).__name__} {node.name}:{scheme}{units}; {graph.shape}{hub} of {', '.join(graph.relations)}"
+    details = [predicate_text(p) for edge in graph.edges for p in edge.predicates]
+    details += [f"residual: {p.sql}" for p in graph.residuals]
+    details += [f"time: {_bound(b.lower)} <= {b.right} - {b.left} <= {_bound(b.upper)}" for b in graph.time_bounds]
+    for retention in node.retention:
+        kept = duration_text(retention.keep_for) if retention.keep_for is not None else "for ever (UNBOUNDED)"
+        details.append(f"keep {retention.alias}: {kept}")
+    details.append(f"output: {', '.join(column.name for column in node.output)}")
+    return title, details
+
+
+def _bound(micros: int | None) -> str:
+    return "unbounded" if micros is None else duration_text(micros)
+
+
+def predicate_text(predicate: Predicate) -> str:
+    """Return a predicate for people: what sort it is and how it is evaluated."""
+    derived = " (derived)" if predicate.derived else ""
+    if predicate.kind == "residual":
+        return f"residual{derived}: {predicate.rendered or predicate.sql}"
+    if predicate.op != "band":
+        return f"{predicate.kind}{derived}: {predicate.left} {predicate.op} {predicate.right}"
+    low = f"{predicate.lower} {'<=' if predicate.lower_inclusive else '<'} " if predicate.lower is not None else ""
+    high = f" {'<=' if predicate.upper_inclusive else '<'} {predicate.upper}" if predicate.upper is not None else ""
+    return f"band{derived}: {low}{predicate.left} - {predicate.right}{high}"
+
+
+def _scan(node: Scan) -> tuple[str, list[str]]:
+    kind = {True: "stream", False: "table", None: "relation"}[node.streaming]
+    columns = f" [{', '.join(column.name for column in node.columns)}]" if node.columns else ""
+    rows = f", {node.rows:g} rows" + ("/s" if node.streaming else "") if node.rows is not None else ""
+    time = f", event time {node.event_time}" if node.event_time else ""
+    ctes = f", with {', '.join(name for name, _ in node.ctes)}" if node.ctes else ""
+    return f"Scan {node.alias} ({kind} {node.relation}{time}{rows}{ctes}){columns}", []
+
+
+def duration_text(micros: int) -> str:
+    """Return a length of time such as ``-1 minute 30 seconds``.
+
+    Examples
+    --------
+    >>> duration_text(90_000_000)
+    '1 minute 30 seconds'
+    """
+    sign, rest = ("-" if micros < 0 else ""), abs(micros)
+    parts = []
+    for name, size in (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {name}{'s' if count != 1 else ''}")
+    if rest:
+        parts.append(f"{rest} microseconds")
+    return sign + (" ".join(parts) or "0 seconds")

@@ -1,0 +1,475 @@
+"""From the resolved syntax tree to the binary plan: `Scan`, `Project`, `Join`, `Where` under one `Block` a SELECT."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from ..errors import InvalidHintError
+from .dialect import identifier, interval_microseconds, quote, render
+from .functions import AGGREGATES, GENERATORS, VOLATILE
+from .plan import Block as PlanBlock
+from .plan import Column, Hints, Join, Node, Predicate, Project, Query, Scan, Where
+from .resolve import (
+    Block,
+    Field,
+    JoinTree,
+    Output,
+    Resolution,
+    Source,
+    Tree,
+    Unresolvable,
+    expression_type,
+    field_of,
+    leaves,
+    own_nodes,
+    star_fields,
+)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What ties a plan block to the syntax tree.
+
+    Parameters
+    ----------
+    block
+        The resolved SELECT.
+    stuck
+        Conjuncts of WHERE (and of inner joins) that stay where they are: subqueries, other SELECTs' columns, rand().
+    floating
+        Those of them that stood in an ON and must move to WHERE.
+    """
+
+    block: Block
+    stuck: tuple[exp.Expr, ...]
+    floating: tuple[exp.Expr, ...]
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The binary plan, and per block what it came from."""
+
+    plan: Query
+    bindings: dict[int, Binding]
+    resolution: Resolution
+
+
+def build_plan(resolution: Resolution, case_sensitive: bool = False) -> Parsed:
+    """Build the binary plan of a resolved query."""
+    for block in resolution.blocks:
+        _merge_derived_tables(block)
+    bindings: dict[int, Binding] = {}
+    plans: dict[int, Node] = {}
+    for block in resolution.blocks:
+        if block.merged or len(block.sources) < 2:
+            continue
+        plan, binding = _Builder(block, plans, resolution.blocks, case_sensitive).build()
+        plans[block.number], bindings[block.number] = plan, binding
+    inner = {id(node) for plan in plans.values() for scan in _all_scans(plan) for node in scan.below}
+    tops = tuple(plan for plan in plans.values() if id(plan) not in inner)
+    return Parsed(Query(render(resolution.tree), tops), bindings, resolution)
+
+
+def _all_scans(node: Node) -> Iterable[Scan]:
+    if isinstance(node, Scan):
+        yield node
+    else:
+        for below in node.inputs:
+            yield from _all_scans(below)
+
+
+# ------------------------------------------------------------------------------------------------------ derived tables
+
+
+def _merge_derived_tables(block: Block) -> None:
+    """Open derived tables and CTEs that are plain projections over inner joins, so that their joins join the group."""
+    if block.problem:
+        return
+
+    def visit(tree: Tree, inner_path: bool) -> Tree:
+        if isinstance(tree, JoinTree):
+            keep = inner_path and tree.kind == "inner"
+            tree.left, tree.right = visit(tree.left, keep), visit(tree.right, keep)
+            return tree
+        output = tree.query
+        if not inner_path or output is None or not _is_plain(tree, output):
+            return tree
+        inner = output.block
+        assert inner is not None
+        assert output.columns is not None
+        inner.merged = True
+        for field, origin in zip(tree.fields or [], output.columns, strict=True):
+            field.tree, field.source = origin.tree, None
+        return MergedTree(tree, inner)
+
+    if isinstance(block.tree, JoinTree):
+        block.tree = visit(block.tree, True)
+
+
+class MergedTree(Source):
+    """A derived table whose joins take part in the group above it."""
+
+    def __init__(self, source: Source, inner: Block) -> None:
+        super().__init__(source.alias, source.item, source.fields, source.parts, source.info, source.definition)
+        self.inner = inner
+
+
+def _is_plain(source: Source, output: Output) -> bool:
+    inner = output.block
+    if inner is None or inner.problem or inner.merged or output.columns is None or not isinstance(inner.tree, JoinTree):
+        return False
+    if source.definition is not None and source.definition.uses > 1:
+        return False
+    item = source.item
+    if source.definition is None and not isinstance(item, exp.Subquery):
+        return False
+    if any(item.args.get(key) for key in ("sample", "pivots", "with_")):
+        return False
+    alias = item.args.get("alias")
+    if isinstance(alias, exp.Expr) and alias.args.get("watermark"):
+        return False
+    select = inner.select
+    allowed = ("expressions", "from_", "joins", "where", "kind", "operation_modifiers", "with_")
+    if any(value for key, value in select.args.items() if key not in allowed) or select.args.get("with_"):
+        return False
+    if not all(_is_scalar(column.tree) for column in output.columns):
+        return False
+    where = select.args.get("where")
+    if where is not None and any(isinstance(node, exp.Query) for node in own_nodes(where)):
+        return False
+    return _all_inner(inner.tree)
+
+
+def _all_inner(tree: Tree) -> bool:
+    if isinstance(tree, JoinTree):
+        return tree.kind == "inner" and _all_inner(tree.left) and _all_inner(tree.right)
+    return tree.problem is None
+
+
+def _is_scalar(tree: exp.Expr | None) -> bool:
+    """Tell whether an expression may be repeated anywhere: columns, literals, operators and casts, no calls."""
+    if tree is None:
+        return False
+    for node in own_nodes(tree):
+        if isinstance(node, exp.Query | exp.Window | exp.Placeholder):
+            return False
+        if isinstance(node, exp.Func) and not isinstance(node, exp.Cast | exp.Case | exp.If | exp.And | exp.Or):
+            return False
+    return True
+
+
+# -------------------------------------------------------------------------------------------------------------- blocks
+
+
+class _Builder:
+    """Builds the plan of one SELECT."""
+
+    def __init__(self, block: Block, plans: dict[int, Node], blocks: list[Block], case_sensitive: bool) -> None:
+        self.block, self.plans, self.blocks, self.case_sensitive = block, plans, blocks, case_sensitive
+        self.problem = block.problem
+        self.sources: list[Source] = []
+        self.stuck: list[exp.Expr] = []
+        self.floating: list[exp.Expr] = []
+
+    def build(self) -> tuple[PlanBlock, Binding]:
+        self.collect(self.block.tree, None)
+        for source in self.sources:
+            if source.problem:
+                self.problem = self.problem or source.problem
+        tree = self.node(self.block.tree, True)
+        conjuncts: list[Predicate] = []
+        where = self.block.select.args.get("where")
+        if where is not None and not self.problem:
+            conjuncts += self.conjuncts(where.this, self.stuck)
+        required = self.required()
+        if conjuncts:
+            tree = Where(tree, tuple(conjuncts))
+        within = self.block.select.args.get("within")
+        plan = PlanBlock(
+            self.block.number,
+            tree,
+            required,
+            read_hints(self.block.select),
+            interval_microseconds(within) if within else None,
+            self.problem,
+        )
+        return plan, Binding(self.block, tuple(self.stuck), tuple(self.floating))
+
+    def collect(self, tree: Tree, prefix: str | None) -> None:
+        """List the relations and give each an alias of its own."""
+        match tree:
+            case JoinTree():
+                self.collect(tree.left, prefix)
+                self.collect(tree.right, prefix)
+            case MergedTree():
+                self.collect(tree.inner.tree, tree.alias)
+            case _:
+                taken = {source.plan_alias.lower() for source in self.sources}
+                name = tree.alias
+                if name.lower() in taken and prefix:
+                    name = f"{prefix}_{name}"
+                base, number = name, 2
+                while name.lower() in taken:
+                    name, number = f"{base}_{number}", number + 1
+                tree.plan_alias = name
+                self.sources.append(tree)
+
+    # --------------------------------------------------------------------------------------------------------- nodes
+
+    def node(self, tree: Tree, all_inner: bool) -> Node:
+        match tree:
+            case JoinTree():
+                below = all_inner and tree.kind == "inner"
+                left, right = self.node(tree.left, below), self.node(tree.right, below)
+                predicates = [self.equality(one, other) for one, other in tree.equal]
+                if tree.on is not None and not self.problem:
+                    stuck: list[exp.Expr] = []
+                    predicates += self.conjuncts(tree.on, stuck)
+                    if stuck and not below:
+                        self.problem = f"the condition {render(stuck[0])} under an outer join"
+                    self.floating += stuck
+                kind = "cross" if tree.kind == "inner" and not predicates else tree.kind
+                return Join(kind, left, right, tuple(predicates))
+            case MergedTree():
+                return self.merged(tree)
+            case _:
+                return self.scan(tree)
+
+    def merged(self, tree: MergedTree) -> Node:
+        below = self.node(tree.inner.tree, True)
+        where = tree.inner.select.args.get("where")
+        if where is not None and not self.problem:
+            below = Where(below, tuple(self.conjuncts(where.this, self.floating)))
+        items = tuple((field.name, self.text(field.tree)) for field in tree.fields or [] if field.tree is not None)
+        return Project(below, items)
+
+    def scan(self, source: Source) -> Scan:
+        streaming, event_time, delay, rows = (
+            (source.info.streaming, source.info.event_time, source.info.delay, source.info.rows)
+            if source.info
+            else (None, None, None, None)
+        )
+        fields = source.fields if source.fields is not None else list(source.guessed.values())
+        return Scan(
+            source.plan_alias,
+            relation_sql(source),
+            tuple(Column(field.name, field.type) for field in fields),
+            (),
+            tuple(self.plans[number] for number in _blocks_in(source, self.blocks) if number in self.plans),
+            streaming,
+            event_time,
+            delay,
+            rows,
+        )
+
+    # ---------------------------------------------------------------------------------------------------- conditions
+
+    def conjuncts(self, tree: exp.Expr, stuck: list[exp.Expr]) -> list[Predicate]:
+        found = []
+        for conjunct in split_and(tree):
+            predicate = self.predicate(conjunct)
+            if predicate:
+                found.append(predicate)
+            else:
+                stuck.append(conjunct)
+        return found
+
+    def predicate(self, conjunct: exp.Expr) -> Predicate | None:
+        """Return a conjunct as a raw predicate, None if it must stay where it is."""
+        for node in own_nodes(conjunct):
+            if isinstance(node, exp.Query | exp.Window | exp.Star):
+                return None
+            if isinstance(node, exp.Anonymous) and str(node.this).lower() in VOLATILE | AGGREGATES | GENERATORS:
+                return None
+            if isinstance(node, exp.CurrentTimestamp):
+                return None
+            if isinstance(node, exp.Column) and field_of(node) is None:
+                return None
+        used = self.relations(conjunct)
+        if used is None or (len(used) > 1 and conjunct.find(exp.Placeholder)):
+            return None
+        return Predicate(render(conjunct), "residual", used, rendered=self.text(conjunct))
+
+    def relations(self, tree: exp.Expr) -> tuple[str, ...] | None:
+        found = set()
+        for field in base_fields(tree):
+            if field.source not in self.sources:
+                return None
+            found.add(field.source.plan_alias)
+        return tuple(source.plan_alias for source in self.sources if source.plan_alias in found)
+
+    def equality(self, one: Field, other: Field) -> Predicate:
+        tree = exp.EQ(this=_field_tree(one), expression=_field_tree(other))
+        return Predicate(self.text(tree), "residual", self.relations(tree) or (), rendered=self.text(tree))
+
+    def text(self, tree: exp.Expr | None) -> str:
+        assert tree is not None
+        return render(expand(tree, lambda field: exp.column(identifier(field.name), _alias_of(field))))
+
+    # -------------------------------------------------------------------------------------------------- the rest of it
+
+    def required(self) -> tuple[tuple[str, str], ...]:
+        """List the columns that the rest of the SELECT reads."""
+        select = self.block.select
+        trees: list[exp.Expr] = [*self.stuck, *self.floating]
+        for key, value in select.args.items():
+            if key in ("from_", "joins", "where", "hint", "within", "with_"):
+                continue
+            trees += [tree for tree in (value if isinstance(value, list) else [value]) if isinstance(tree, exp.Expr)]
+        needed: dict[tuple[str, str], None] = {}
+        for tree in trees:
+            for field in self.fields_read(tree):
+                if field.source in self.sources and field.source is not None:
+                    needed[field.source.plan_alias, field.name] = None
+        order = [source.plan_alias for source in self.sources]
+        return tuple(sorted(needed, key=lambda pair: order.index(pair[0])))
+
+    def fields_read(self, tree: exp.Expr) -> Iterable[Field]:
+        try:
+            stars = star_fields(tree, self.block.frame, self.case_sensitive)
+        except Unresolvable as reason:
+            self.problem = self.problem or str(reason)
+            return
+        if stars is not None:
+            for field in stars:
+                yield from base_fields(_field_tree(field))
+            return
+        for star in tree.find_all(exp.Star):
+            counted = isinstance(star.parent, exp.Anonymous) and str(star.parent.this).lower() == "count"
+            if not counted and star.find_ancestor(exp.Select) is self.block.select:
+                self.problem = self.problem or "a star inside an expression"
+        yield from base_fields(tree)
+
+
+def _alias_of(field: Field) -> exp.Identifier:
+    assert field.source is not None
+    return identifier(field.source.plan_alias)
+
+
+def _field_tree(field: Field) -> exp.Expr:
+    column = exp.Column(this=identifier(field.name))
+    column.meta["field"] = field
+    return column
+
+
+def base_fields(tree: exp.Expr) -> Iterable[Field]:
+    """Yield the fields of relations that a resolved expression reads, through computed fields."""
+    for column in tree.find_all(exp.Column):
+        field = field_of(column)
+        if field is None:
+            continue
+        if field.tree is not None:
+            yield from base_fields(field.tree)
+        elif field.source is not None:
+            yield field
+
+
+def expand(tree: exp.Expr, column: Callable[[Field], exp.Expr]) -> exp.Expr:
+    """Return a copy of a resolved expression with its columns written anew, computed fields spelled out."""
+    copy = tree.copy()
+    found = field_of(copy) if isinstance(copy, exp.Column) else None
+    if found is not None:
+        return _expanded(found, column)
+    for node in list(copy.find_all(exp.Column)):
+        found = field_of(node)
+        if found is not None:
+            node.replace(_expanded(found, column))
+    return copy
+
+
+def _expanded(field: Field, column: Callable[[Field], exp.Expr]) -> exp.Expr:
+    if field.tree is None:
+        return column(field)
+    inner = expand(field.tree, column)
+    simple = exp.Column | exp.Literal | exp.Paren | exp.Anonymous | exp.Cast
+    return inner if isinstance(inner, simple) else exp.Paren(this=inner)
+
+
+def split_and(tree: exp.Expr) -> list[exp.Expr]:
+    """Return the conjuncts of a condition."""
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    if isinstance(tree, exp.And):
+        return [*split_and(tree.left), *split_and(tree.right)]
+    return [tree]
+
+
+def relation_sql(source: Source) -> str:
+    """Return a FROM item without its alias, as Spark SQL."""
+    item = source.item.copy()
+    inner = item.this if isinstance(item, exp.Stream) else item
+    inner.set("joins", None)
+    alias = inner.args.get("alias")
+    if not isinstance(alias, exp.TableAlias):
+        return render(item)
+    watermark = alias.args.get("watermark")
+    if alias.columns:
+        alias.set("this", alias.this or identifier(source.alias))
+        return f"(SELECT * FROM {render(item)})"
+    inner.set("alias", exp.TableAlias(watermark=watermark) if watermark else None)
+    return render(item)
+
+
+def _blocks_in(source: Source, blocks: list[Block]) -> list[int]:
+    """Return the numbers of the blocks inside a derived table or in the CTEs that a relation reads."""
+    numbers: dict[int, None] = {}
+
+    def visit(tree: exp.Expr) -> None:
+        selects = {id(select) for select in tree.find_all(exp.Select)}
+        for block in blocks:
+            if id(block.select) in selects and block.number not in numbers:
+                numbers[block.number] = None
+                for inner in leaves(block.tree):
+                    if inner.definition is not None:
+                        visit(inner.definition.node.this)
+
+    if source.definition is not None:
+        visit(source.definition.node.this)
+    elif not isinstance(source.item, exp.Table):
+        visit(source.item)
+    return sorted(numbers)
+
+
+def read_hints(select: exp.Select) -> Hints:
+    """Read our hints of a SELECT; other hints are Spark's.
+
+    Raises
+    ------
+    InvalidHintError
+        A value of SCHEME or UNITS is no scheme or no number.
+    """
+    hints = Hints()
+    hint = select.args.get("hint")
+    for item in hint.expressions if isinstance(hint, exp.Hint) else []:
+        name = item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
+        values = [value.name for value in item.expressions]
+        match name:
+            case "NO_TRIJOIN":
+                hints = dataclasses.replace(hints, convert=False)
+            case "TRIJOIN":
+                hints = dataclasses.replace(hints, relations=tuple(values))
+            case "SCHEME":
+                if values[:1] not in [[scheme] for scheme in SCHEMES] or len(values) != 1:
+                    raise InvalidHintError(render(item), f"the schemes are {', '.join(SCHEMES)}")
+                hints = dataclasses.replace(hints, scheme=values[0])
+            case "UNITS":
+                if len(values) != 1 or not values[0].isdigit() or int(values[0]) < 1:
+                    raise InvalidHintError(render(item), "it takes one whole number from 1 up")
+                hints = dataclasses.replace(hints, units=int(values[0]))
+    return hints
+
+
+def is_our_hint(item: exp.Expr) -> bool:
+    """Tell whether a hint is ours."""
+    name = item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
+    return name in ("NO_TRIJOIN", "TRIJOIN", "SCHEME", "UNITS")
+
+
+#: The schemes that SCHEME('...') knows.
+SCHEMES = ("symmetric", "semi_symmetric", "biclique", "tree", "matrix", "iterative")
+
+__all__ = ["Binding", "Parsed", "build_plan", "expression_type", "quote"]

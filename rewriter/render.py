@@ -1,0 +1,321 @@
+"""From the converted plan back to SQL: the rest of the query over the outputs of the join nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from sqlglot import exp
+
+from ..errors import PlanError
+from .dialect import DIALECT, identifier, parse_expression, quote, render
+from .parse import Binding, Parsed, base_fields, expand, is_our_hint, relation_sql
+from .plan import Block, Filter, Join, JoinNode, LeftAlone, Node, Query, Scan, Where, walk
+from .predicates import remap
+from .resolve import Cte, Field, Source, field_of, star_fields
+
+_JOINS = {
+    "inner": "JOIN",
+    "cross": "CROSS JOIN",
+    "left": "LEFT JOIN",
+    "right": "RIGHT JOIN",
+    "full": "FULL JOIN",
+    "semi": "LEFT SEMI JOIN",
+    "anti": "LEFT ANTI JOIN",
+}
+
+
+def render_query(plan: Node, parsed: Parsed, case_sensitive: bool = False) -> Query:
+    """Write the SQL of every converted SELECT anew, inner ones first, and return the plan that is executed."""
+    blocks = {node.number: node for node in walk(plan) if isinstance(node, Block)}
+    nodes: dict[str, JoinNode] = {}
+    for number in sorted(blocks):
+        _BlockRenderer(blocks[number], parsed.bindings[number], nodes, parsed.resolution.reads, case_sensitive).run()
+    tree = parsed.resolution.tree
+    drop_unused_ctes(tree)
+    return Query(render(without_our_clauses(tree)), _mentioned([tree], nodes))
+
+
+def without_our_clauses(tree: exp.Expr) -> exp.Expr:
+    """Return a query without our hints and without WITHIN, for Spark."""
+    copy = tree.copy()
+    for select in copy.find_all(exp.Select):
+        select.set("within", None)
+        hint = select.args.get("hint")
+        if isinstance(hint, exp.Hint):
+            kept = [item for item in hint.expressions if not is_our_hint(item)]
+            select.set("hint", exp.Hint(expressions=kept) if kept else None)
+    return copy
+
+
+def drop_unused_ctes(tree: exp.Expr) -> None:
+    """Remove, in place, the common table expressions that nothing reads any more."""
+    for with_ in list(tree.find_all(exp.With)):
+        for cte in reversed(list(with_.expressions)):
+            own = {id(table) for table in cte.find_all(exp.Table)}
+            name = cte.alias.lower()
+            if not any(t.name.lower() == name and id(t) not in own for t in tree.find_all(exp.Table)):
+                with_.set("expressions", [other for other in with_.expressions if other is not cte])
+        if not with_.expressions and with_.parent is not None:
+            with_.parent.set("with_", None)
+
+
+def _mentioned(trees: Iterable[exp.Expr], nodes: Mapping[str, JoinNode]) -> tuple[Node, ...]:
+    names = {table.name for tree in trees for table in tree.find_all(exp.Table)}
+    return tuple(node for name, node in nodes.items() if name in names)
+
+
+class _BlockRenderer:
+    """Renders one SELECT in place."""
+
+    def __init__(
+        self,
+        block: Block,
+        binding: Binding,
+        nodes: dict[str, JoinNode],
+        reads: Mapping[int, Cte],
+        case_sensitive: bool,
+    ) -> None:
+        self.block, self.binding, self.nodes, self.reads = block, binding, nodes, reads
+        self.case_sensitive = case_sensitive
+        self.columns: dict[tuple[str, str], tuple[str, str]] = {}
+        self.sources: dict[str, Source] = {}
+
+    def run(self) -> None:
+        mine = [node for node in _own(self.block.input) if isinstance(node, JoinNode)]
+        if not mine:
+            return
+        self.find_sources()
+        for node in mine:
+            final = node.with_inputs(tuple(self.final_source(source) for source in node.sources))
+            assert isinstance(final, JoinNode)
+            self.nodes[node.name] = final
+            for column in node.output:
+                self.columns[column.relation, column.column] = (node.name, column.name)
+        self.rewrite_select()
+
+    def find_sources(self) -> None:
+        from .parse import MergedTree
+        from .resolve import JoinTree, Tree
+
+        def visit(tree: Tree) -> None:
+            match tree:
+                case JoinTree():
+                    visit(tree.left)
+                    visit(tree.right)
+                case MergedTree():
+                    visit(tree.inner.tree)
+                case _:
+                    self.sources[tree.plan_alias] = tree
+
+        visit(self.binding.block.tree)
+
+    # -------------------------------------------------------------------------------------------------------- inputs
+
+    def final_source(self, node: Node) -> Node:
+        if isinstance(node, Scan):
+            return self.final_scan(node)
+        return node.with_inputs(tuple(self.final_source(below) for below in node.inputs))
+
+    def final_scan(self, scan: Scan) -> Scan:
+        source = self.sources.get(scan.alias)
+        if source is None:
+            return scan
+        ctes = _ctes_of(source, self.reads)
+        trees = [source.item, *(cte.node for cte in ctes)]
+        return dataclasses.replace(
+            scan,
+            relation=relation_sql(source),
+            ctes=tuple((cte.name, cte_sql(cte)) for cte in ctes),
+            below=_mentioned(trees, self.nodes),
+        )
+
+    # -------------------------------------------------------------------------------------------------------- SELECT
+
+    def rewrite_select(self) -> None:
+        select = self.binding.block.select
+        items: list[exp.Expr] = []
+        for item in select.expressions:
+            items += self.item(item)
+        select.set("expressions", items)
+        for key, value in list(select.args.items()):
+            if key in ("expressions", "from_", "joins", "where", "hint", "within", "with_") or not value:
+                continue
+            if isinstance(value, list):
+                select.set(key, [self.rewrite(tree) if isinstance(tree, exp.Expr) else tree for tree in value])
+            elif isinstance(value, exp.Expr):
+                select.set(key, self.rewrite(value))
+        self.order_by_outputs(select)
+        tree = self.block.input
+        left_over: list[str] = []
+        if isinstance(tree, Where):
+            left_over = [self.remap(p.rendered or p.sql) for p in tree.predicates]
+            tree = tree.input
+        stuck = [self.rewrite(conjunct) for conjunct in (*self.binding.stuck, *self.binding.floating)]
+        conditions = [*(parse_expression(text).copy() for text in left_over), *stuck]
+        select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)) if conditions else None)
+        skeleton = DIALECT.parse(f"SELECT 1 FROM {self.from_sql(tree)}")[0]
+        if skeleton is None:
+            raise PlanError("the rewritten FROM does not parse")
+        select.set("from_", skeleton.args["from_"])
+        select.set("joins", skeleton.args.get("joins"))
+
+    def item(self, item: exp.Expr) -> list[exp.Expr]:
+        stars = star_fields(item, self.binding.block.frame, self.case_sensitive)
+        if stars is not None:
+            return [exp.alias_(self.expression(field), identifier(field.name), copy=False) for field in stars]
+        if isinstance(item, exp.Column | exp.Dot) and not isinstance(item, exp.Star):
+            name = item.name
+            return [exp.alias_(self.rewrite(item), identifier(name), copy=False)]
+        if not isinstance(item, exp.Alias | exp.Aliases) and self.block_is_nested():
+            return [exp.alias_(self.rewrite(item), exp.to_identifier(render(item), quoted=True), copy=False)]
+        return [self.rewrite(item)]
+
+    def block_is_nested(self) -> bool:
+        parent = self.binding.block.select.parent
+        return isinstance(parent, exp.CTE) or (
+            isinstance(parent, exp.Subquery) and isinstance(parent.parent, exp.From | exp.Join)
+        )
+
+    def expression(self, field: Field) -> exp.Expr:
+        column = exp.Column(this=identifier(field.name))
+        column.meta["field"] = field
+        return expand(column, self.column)
+
+    def column(self, field: Field) -> exp.Expr:
+        if field.source is None:
+            raise PlanError(f"the column {field.name} belongs to no relation")
+        alias, name = field.source.plan_alias or field.source.alias, field.name
+        node, output = self.columns.get((alias, name), (alias, name))
+        return exp.column(identifier(output), identifier(node))
+
+    def is_mine(self, field: Field) -> bool:
+        if field.tree is not None:
+            return any(self.is_mine(base) for base in base_fields(field.tree))
+        return field.source is not None and self.sources.get(field.source.plan_alias) is field.source
+
+    def rewrite(self, tree: exp.Expr) -> exp.Expr:
+        """Write the columns of this SELECT anew, in place; subqueries inside may refer to them too."""
+        found = field_of(tree) if isinstance(tree, exp.Column) else None
+        if found is not None:
+            return expand(tree, self.column) if self.is_mine(found) else tree
+        for node in list(tree.find_all(exp.Column)):
+            field = field_of(node)
+            if field is not None and self.is_mine(field):
+                node.replace(expand(node, self.column))
+        return tree
+
+    def remap(self, text: str) -> str:
+        def column(alias: str, name: str) -> exp.Expr | None:
+            found = self.columns.get((alias, name))
+            return exp.column(identifier(found[1]), identifier(found[0])) if found else None
+
+        return remap(text, column)
+
+    def order_by_outputs(self, select: exp.Select) -> None:
+        """Let ORDER BY name outputs: a column below SELECT DISTINCT or GROUP BY is out of its reach."""
+        names = [item.alias_or_name.lower() for item in select.expressions]
+        outputs = [
+            (item.this, item.args["alias"])
+            for item in select.expressions
+            if isinstance(item, exp.Alias) and names.count(item.alias.lower()) == 1
+        ]
+        for key in ("order", "sort"):
+            clause = select.args.get(key)
+            for ordered in clause.expressions if clause else []:
+                for tree, name in outputs:
+                    if ordered.this == tree:
+                        ordered.set("this", exp.Column(this=name.copy()))
+                        break
+                else:
+                    if select.args.get("distinct"):
+                        _replace_columns(ordered, outputs)
+
+    # ---------------------------------------------------------------------------------------------------------- FROM
+
+    def from_sql(self, node: Node) -> str:
+        match node:
+            case JoinNode():
+                return quote(node.name)
+            case Scan():
+                return self.item_sql(node)
+            case Filter(conditions=conditions, input=below):
+                where = " AND ".join(f"({condition})" for condition in conditions)
+                alias = quote(_scan(below).alias)
+                return f"(SELECT * FROM {self.from_sql(below)} WHERE {where}) AS {alias}"
+            case Join():
+                right = self.from_sql(node.right)
+                if _is_join(node.right):
+                    right = f"({right})"
+                text = f"{self.from_sql(node.left)} {_JOINS[node.kind]} {right}"
+                conditions = tuple(self.remap(p.rendered or p.sql) for p in node.predicates)
+                return text + (f" ON {' AND '.join(map(_wrapped, conditions))}" if conditions else "")
+            case LeftAlone() | Where():
+                if isinstance(node, Where):
+                    raise PlanError("a condition is in the middle of a FROM")
+                return self.from_sql(node.root)
+        return self.from_sql(node.inputs[0])
+
+    def item_sql(self, scan: Scan) -> str:
+        source = self.sources.get(scan.alias)
+        if source is None:
+            return f"{scan.relation} AS {quote(scan.alias)}"
+        return f"{relation_sql(source)} AS {quote(scan.alias)}"
+
+
+def _wrapped(condition: str) -> str:
+    return f"({condition})" if isinstance(parse_expression(condition), exp.Or) else condition
+
+
+def _replace_columns(tree: exp.Expr, outputs: list[tuple[exp.Expr, exp.Identifier]]) -> None:
+    for node in list(tree.find_all(exp.Column)):
+        for output, name in outputs:
+            if node == output:
+                node.replace(exp.Column(this=name.copy()))
+                break
+
+
+def _own(node: Node) -> Iterable[Node]:
+    """Yield the nodes of one SELECT's tree, not those of derived tables, and nothing below a join node."""
+    yield node
+    if not isinstance(node, Scan | JoinNode):
+        for below in node.inputs:
+            yield from _own(below)
+
+
+def _is_join(node: Node) -> bool:
+    while not isinstance(node, Join | JoinNode | Scan | Filter):
+        node = node.inputs[0]
+    return isinstance(node, Join)
+
+
+def _scan(node: Node) -> Scan:
+    while not isinstance(node, Scan):
+        node = node.inputs[0]
+    return node
+
+
+def _ctes_of(source: Source, reads: Mapping[int, Cte]) -> list[Cte]:
+    """Return the common table expressions that a relation reads, in the order of their definition."""
+    found: dict[int, Cte] = {}
+    inside = {id(node) for node in source.item.find_all(exp.CTE)}
+
+    def visit(tree: exp.Expr) -> None:
+        for table in tree.find_all(exp.Table):
+            cte = reads.get(id(table))
+            if cte is not None and id(cte) not in found:
+                visit(cte.node.this)
+                if id(cte.node) not in inside:
+                    found[id(cte)] = cte
+
+    visit(source.item)
+    return list(found.values())
+
+
+def cte_sql(cte: Cte) -> str:
+    """Return a common table expression's query, its column list applied."""
+    columns = cte.node.args["alias"].columns
+    body = render(without_our_clauses(cte.node.this))
+    if not columns:
+        return body
+    return f"SELECT * FROM ({body}) AS {quote(cte.name)}({', '.join(render(column) for column in columns)})"

@@ -1,0 +1,664 @@
+"""Name resolution: which relation does each column of a query belong to, by Spark's rules.
+
+`resolve` walks a statement and attaches a `Field` to every column that belongs to a relation of some SELECT. Nothing is
+renamed here: the tree stays as the user wrote it, and `render` later replaces just the columns of converted groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from .catalog import Catalog, TableInfo
+from .dialect import interval_microseconds, render
+from .functions import AGGREGATES
+from .plan import JoinKind
+from .types import UNKNOWN, type_of
+
+
+class Unresolvable(Exception):  # noqa: N818 (a reason, not an error: the group is left alone)
+    """A name cannot be resolved with what is known; the message is the reason."""
+
+
+class Field:
+    """A column that a relation offers. Fields are compared by identity.
+
+    Parameters
+    ----------
+    source
+        The relation; None if the field is computed.
+    name, type
+        As in its schema.
+    tree
+        For computed fields (columns merged by USING, columns of merged derived tables): the expression over others.
+    """
+
+    __slots__ = ("name", "source", "tree", "type")
+
+    def __init__(self, source: Source | None, name: str, type: str = UNKNOWN, tree: exp.Expr | None = None) -> None:
+        self.source, self.name, self.type, self.tree = source, name, type, tree
+
+    def __deepcopy__(self, memo: object) -> Field:
+        return self
+
+
+@dataclass(eq=False)
+class Source:
+    """One relation in FROM."""
+
+    alias: str
+    item: exp.Expr
+    fields: list[Field] | None
+    parts: tuple[str, ...] = ()
+    info: TableInfo | None = None
+    definition: Cte | None = None
+    query: Output | None = None
+    problem: str | None = None
+    plan_alias: str = ""
+    guessed: dict[str, Field] = field(default_factory=dict)
+
+    def __deepcopy__(self, memo: object) -> Source:
+        return self
+
+
+@dataclass(eq=False)
+class JoinTree:
+    """A join in FROM. ``equal`` holds the pairs of fields that USING or NATURAL makes equal."""
+
+    kind: JoinKind
+    left: Tree
+    right: Tree
+    on: exp.Expr | None = None
+    equal: list[tuple[Field, Field]] = field(default_factory=list)
+
+
+Tree = Source | JoinTree
+
+
+@dataclass(eq=False)
+class Frame:
+    """What a FROM offers to the clauses that see it."""
+
+    visible: list[Field]
+    sources: list[Source]
+    complete: bool = True
+
+
+@dataclass(eq=False)
+class Block:
+    """One SELECT that has a FROM."""
+
+    number: int
+    select: exp.Select
+    tree: Tree
+    frame: Frame
+    ctes: Mapping[str, Cte]
+    problem: str | None = None
+    merged: bool = False
+
+    @property
+    def sources(self) -> list[Source]:
+        """The relations of its FROM, left to right."""
+        return list(leaves(self.tree))
+
+
+@dataclass(eq=False)
+class Output:
+    """What a query puts out: its columns (None if unknown), and the block if it is a plain SELECT."""
+
+    columns: list[Field] | None
+    block: Block | None = None
+    streaming: bool | None = None
+    event_time: str | None = None
+    delay: int | None = None
+
+
+@dataclass(eq=False)
+class Cte:
+    """A common table expression in scope."""
+
+    name: str
+    node: exp.CTE
+    output: Output
+    uses: int = 0
+    recursive: bool = False
+
+    def __deepcopy__(self, memo: object) -> Cte:
+        return self
+
+
+@dataclass
+class Resolution:
+    """The blocks of a statement in plan order (a block comes after those in its FROM), and which tables are CTEs."""
+
+    tree: exp.Expr
+    blocks: list[Block]
+    output: Output
+    reads: Mapping[int, Cte]
+
+
+def leaves(tree: Tree) -> Iterator[Source]:
+    """Yield the relations of a join tree from left to right."""
+    if isinstance(tree, JoinTree):
+        yield from leaves(tree.left)
+        yield from leaves(tree.right)
+    else:
+        yield tree
+
+
+def field_of(column: exp.Expr) -> Field | None:
+    """Return the field that a column was resolved to."""
+    found = column.meta.get("field")
+    return found if isinstance(found, Field) else None
+
+
+def own_nodes(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield a tree's nodes, depth first, without entering queries inside it (they are yielded themselves)."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        yield node
+        if not isinstance(node, exp.Query) or node is tree:
+            stack.extend(reversed(list(node.iter_expressions())))
+
+
+def resolve(tree: exp.Expr, catalog: Catalog, case_sensitive: bool = False) -> Resolution:
+    """Resolve every name of a query. The tree is annotated in place; give a copy."""
+    resolver = _Resolver(catalog, case_sensitive)
+    output = resolver.query(tree, {}, [])
+    return Resolution(tree, resolver.blocks, output, resolver.reads)
+
+
+class _Resolver:
+    def __init__(self, catalog: Catalog, case_sensitive: bool) -> None:
+        self.catalog, self.case_sensitive = catalog, case_sensitive
+        self.blocks: list[Block] = []
+        self.reads: dict[int, Cte] = {}
+
+    def key(self, name: str) -> str:
+        return name if self.case_sensitive else name.lower()
+
+    # ------------------------------------------------------------------------------------------------------- queries
+
+    def query(self, tree: exp.Expr, ctes: Mapping[str, Cte], outer: list[Frame]) -> Output:
+        with_ = tree.args.get("with_")
+        if with_:
+            ctes = self.with_clause(with_, ctes, outer)
+        match tree:
+            case exp.Select():
+                return self.select(tree, ctes, outer)
+            case exp.SetOperation():
+                left = self.query(tree.left, ctes, outer)
+                right = self.query(tree.right, ctes, outer)
+                columns = left.columns and [Field(None, f.name) for f in left.columns]
+                return Output(columns, streaming=_either(left.streaming, right.streaming))
+            case exp.Subquery():
+                return replace(self.query(tree.this, ctes, outer), block=None)
+        for node in own_nodes(tree):
+            if isinstance(node, exp.Query) and node is not tree:
+                self.query(node, ctes, outer)
+        return Output(None)
+
+    def with_clause(self, with_: exp.Expr, ctes: Mapping[str, Cte], outer: list[Frame]) -> Mapping[str, Cte]:
+        scope = dict(ctes)
+        for node in with_.expressions:
+            name = node.alias
+            if with_.args.get("recursive"):
+                scope[self.key(name)] = Cte(name, node, Output(None), recursive=True)
+                self.query(node.this, scope, outer)
+                continue
+            output = self.query(node.this, scope, outer)
+            scope[self.key(name)] = Cte(name, node, self.renamed(output, node.args["alias"].columns))
+        return scope
+
+    def renamed(self, output: Output, names: list[exp.Identifier]) -> Output:
+        if not names or output.columns is None or len(names) != len(output.columns):
+            return output
+        columns = [Field(f.source, n.name, f.type, f.tree) for f, n in zip(output.columns, names, strict=True)]
+        old = [f.name for f in output.columns]
+        event_time = columns[old.index(output.event_time)].name if output.event_time in old else None
+        return replace(output, columns=columns, event_time=event_time)
+
+    def select(self, select: exp.Select, ctes: Mapping[str, Cte], outer: list[Frame]) -> Output:
+        from_ = select.args.get("from_")
+        if not from_:
+            self.clauses(select, Frame([], []), ctes, outer)
+            return Output(self.projections(select, Frame([], [])))
+        problem = None
+        try:
+            tree, frame = self.from_clause(from_.this, select.args.get("joins") or [], ctes, outer)
+        except Unresolvable as reason:
+            problem = str(reason)
+            tree, frame = self.fallback(select, ctes, outer)
+        block = Block(len(self.blocks), select, tree, frame, ctes, problem)
+        self.blocks.append(block)
+        try:
+            for lateral in select.args.get("laterals") or []:
+                frame = self.lateral_view(lateral, frame, ctes, outer)
+            block.frame = frame
+            self.clauses(select, frame, ctes, outer)
+        except Unresolvable as reason:
+            block.problem = block.problem or str(reason)
+        streaming = _either(*(source_info(s)[0] for s in block.sources))
+        columns = self.projections(select, frame)
+        event_time, delay = _event_time(select, columns)
+        return Output(columns, block, streaming, event_time, delay)
+
+    def fallback(self, select: exp.Select, ctes: Mapping[str, Cte], outer: list[Frame]) -> tuple[Tree, Frame]:
+        """Resolve what is inside the FROM of a SELECT that is left alone, and list its relations."""
+        items = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or [])]
+        sources = []
+        for item in items:
+            for node in own_nodes(item):
+                if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
+                    if "resolved" not in node.meta:
+                        self.query(node.this, ctes, outer)
+                elif isinstance(node, exp.Table):
+                    sources.append(Source(node.alias_or_name, node, None))
+            if isinstance(item, exp.Subquery) and item.alias:
+                sources.append(Source(item.alias, item, None))
+        tree: Tree = sources[0] if sources else Source("?", items[0], None)
+        for source in sources[1:]:
+            tree = JoinTree("inner", tree, source)
+        return tree, Frame([], sources, complete=False)
+
+    # ---------------------------------------------------------------------------------------------------------- FROM
+
+    def from_clause(
+        self, first: exp.Expr, joins: list[exp.Join], ctes: Mapping[str, Cte], outer: list[Frame]
+    ) -> tuple[Tree, Frame]:
+        segments: list[tuple[Tree, Frame]] = [self.relation(first, ctes, outer)]
+        for join in joins:
+            right = self.relation(join.this, ctes, outer)
+            if join.meta.get("comma"):
+                segments.append(right)
+                continue
+            segments[-1] = self.join(join, segments[-1], right, ctes, outer)
+        tree, frame = segments[0]
+        for right_tree, right_frame in segments[1:]:
+            tree = JoinTree("inner", tree, right_tree)
+            frame = _both(frame, right_frame)
+        return tree, frame
+
+    def join(
+        self,
+        join: exp.Join,
+        left: tuple[Tree, Frame],
+        right: tuple[Tree, Frame],
+        ctes: Mapping[str, Cte],
+        outer: list[Frame],
+    ) -> tuple[Tree, Frame]:
+        kind = _join_kind(join)
+        tree = JoinTree(kind, left[0], right[0], join.args.get("on"))
+        frame = _both(left[1], right[1])
+        using = [name.name for name in join.args.get("using") or []]
+        if (join.method or "").upper() == "NATURAL":
+            if not (left[1].complete and right[1].complete):
+                raise Unresolvable("a NATURAL JOIN needs the schemas of both sides")
+            names = {self.key(f.name) for f in right[1].visible}
+            using = [f.name for f in left[1].visible if self.key(f.name) in names]
+        if tree.on is not None:
+            self.resolve_columns(tree.on, frame, ctes, outer)
+        if using:
+            frame = self.merge(tree, using, left[1], right[1])
+        if kind in ("semi", "anti"):
+            frame = left[1]
+        return tree, frame
+
+    def merge(self, tree: JoinTree, using: list[str], left: Frame, right: Frame) -> Frame:
+        merged, used = [], set()
+        for name in using:
+            one, other = self.by_name(left, name), self.by_name(right, name)
+            tree.equal.append((one, other))
+            used |= {one, other}
+            match tree.kind:
+                case "full":
+                    both = exp.Anonymous(this="coalesce", expressions=[_column(one), _column(other)])
+                    merged.append(Field(None, one.name, one.type, both))
+                case "right":
+                    merged.append(Field(None, other.name, other.type, _column(other)))
+                case _:
+                    merged.append(Field(None, one.name, one.type, _column(one)))
+        rest = [f for f in (*left.visible, *right.visible) if f not in used]
+        return Frame([*merged, *rest], [*left.sources, *right.sources], left.complete and right.complete)
+
+    def relation(self, item: exp.Expr, ctes: Mapping[str, Cte], outer: list[Frame]) -> tuple[Tree, Frame]:
+        if isinstance(item, exp.Subquery) and not isinstance(item.this, exp.Query):
+            inner = item.this
+            if item.alias or item.args.get("pivots"):
+                raise Unresolvable("a parenthesised join that has an alias of its own")
+            return self.from_clause(inner, inner.args.get("joins") or [], ctes, outer)
+        if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Subquery) and not item.alias:
+            return self.relation(item.this, ctes, outer)
+        source = self.source(item, ctes, outer)
+        if item.args.get("pivots"):
+            source.problem = "PIVOT in FROM"
+        return source, Frame(list(source.fields or []), [source], source.fields is not None)
+
+    def source(self, item: exp.Expr, ctes: Mapping[str, Cte], outer: list[Frame]) -> Source:
+        match item:
+            case exp.Subquery():
+                item.meta["resolved"] = True
+                output = self.query(item.this, ctes, [])
+                return self.made(item, item.alias or "__derived", output)
+            case exp.Stream():
+                inner = item.this
+                while isinstance(inner, exp.Subquery | exp.Paren):
+                    inner = inner.this
+                source = self.source(inner, {}, outer)
+                alias = item.this.alias or source.alias
+                info = source.info or TableInfo(())
+                info = replace(_marked(info, item.this), streaming=True)
+                return self.made_table(item, alias, source.parts, info, source.info is not None)
+            case exp.Table(this=exp.Func()):
+                source = Source(item.alias or item.this.name.lower(), item, None, info=TableInfo((), streaming=False))
+                if item.this.name.lower() == "range":
+                    source.fields = [Field(source, "id", "bigint")]
+                return self.aliased(source)
+            case exp.Table():
+                parts = tuple(part.name for part in item.parts)
+                cte = ctes.get(self.key(parts[0])) if len(parts) == 1 else None
+                if cte:
+                    cte.uses += 1
+                    source = self.made(item, item.alias or parts[0], cte.output)
+                    source.definition = self.reads[id(item)] = cte
+                    source.problem = f"{cte.name} is a recursive common table expression" if cte.recursive else None
+                    return source
+                known = self.catalog.table(parts)
+                info = _marked(known or TableInfo(()), item)
+                return self.made_table(item, item.alias or parts[-1], parts, info, known is not None)
+            case exp.Values():
+                source = Source(item.alias or "__values", item, None, info=TableInfo((), streaming=False))
+                width = len(item.expressions[0].expressions) if item.expressions else 0
+                source.fields = [Field(source, f"col{n}") for n in range(1, width + 1)]
+                return self.aliased(source)
+        source = Source(item.alias or "?", item, None)
+        source.problem = "a LATERAL relation depends on the relations before it"
+        for node in own_nodes(item):
+            if isinstance(node, exp.Query):
+                self.query(node, ctes, outer)
+        return source
+
+    def made_table(self, item: exp.Expr, alias: str, parts: tuple[str, ...], info: TableInfo, known: bool) -> Source:
+        source = Source(alias, item, None, parts, info)
+        if known:
+            source.fields = [Field(source, c.name, c.type) for c in info.columns]
+        return self.aliased(source)
+
+    def made(self, item: exp.Expr, alias: str, output: Output) -> Source:
+        source = Source(alias, item, None, query=output)
+        info = TableInfo((), output.streaming, None, output.event_time, output.delay)
+        source.info = _marked(info, item)
+        if output.columns is not None:
+            source.fields = [Field(source, f.name, f.type) for f in output.columns]
+        return self.aliased(source)
+
+    def aliased(self, source: Source) -> Source:
+        alias = (source.item.this if isinstance(source.item, exp.Stream) else source.item).args.get("alias")
+        names = alias.columns if isinstance(alias, exp.TableAlias) else []
+        if names and source.fields is not None and len(names) == len(source.fields):
+            source.fields = [Field(source, n.name, f.type) for f, n in zip(source.fields, names, strict=True)]
+        elif names:
+            source.fields = [Field(source, n.name) for n in names]
+        return source
+
+    def lateral_view(self, lateral: exp.Expr, frame: Frame, ctes: Mapping[str, Cte], outer: list[Frame]) -> Frame:
+        self.resolve_columns(lateral.this, frame, ctes, outer)
+        alias = lateral.args.get("alias")
+        source = Source(alias.name if alias else "?", lateral, None, problem="LATERAL VIEW")
+        names = alias.columns if alias else []
+        source.fields = [Field(source, n.name) for n in names] or None
+        added = Frame(list(source.fields or []), [source], source.fields is not None)
+        return _both(frame, added)
+
+    # ------------------------------------------------------------------------------------------------------- clauses
+
+    def clauses(self, select: exp.Select, frame: Frame, ctes: Mapping[str, Cte], outer: list[Frame]) -> None:
+        names = {self.key(item.alias_or_name) for item in select.expressions if item.alias_or_name}
+        explicit = {self.key(item.alias) for item in select.expressions if isinstance(item, exp.Alias)}
+        problem: Unresolvable | None = None
+        for key, value in select.args.items():
+            if key in ("from_", "joins", "laterals", "with_", "hint", "within", "kind") or not value:
+                continue
+            for tree in value if isinstance(value, list) else [value]:
+                if not isinstance(tree, exp.Expr):
+                    continue
+                first = names if key in ("order", "sort", "having", "qualify") else set()
+                after = explicit if key in ("expressions", "group", "windows") else names
+                try:
+                    self.resolve_columns(tree, frame, ctes, outer, first, after if key != "where" else set())
+                except Unresolvable as reason:
+                    problem = problem or reason
+        if problem:
+            raise problem
+
+    def resolve_columns(
+        self,
+        tree: exp.Expr,
+        frame: Frame,
+        ctes: Mapping[str, Cte],
+        outer: list[Frame],
+        first: AbstractSet[str] = frozenset(),
+        after: AbstractSet[str] = frozenset(),
+    ) -> None:
+        """Attach fields to the columns of a tree. ``first`` and ``after``: aliases of SELECT that win or that help."""
+        problem: Unresolvable | None = None
+        for node in list(own_nodes(tree)):
+            if isinstance(node, exp.Query):
+                self.query(node, ctes, [frame, *outer])
+            elif isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+                bare = not node.table
+                if bare and self.key(node.name) in first and not _in_aggregate(node):
+                    continue
+                try:
+                    self.resolve_column(node, [frame, *outer])
+                except Unresolvable as reason:
+                    if not (bare and self.key(node.name) in (*after, *first)):
+                        problem = problem or reason
+        if problem:
+            raise problem
+
+    def resolve_column(self, column: exp.Column, frames: list[Frame]) -> None:
+        parts = column.parts
+        names = [part.name for part in parts]
+        for frame in frames:
+            found = self.lookup(frame, names)
+            if found:
+                attached, used = found
+                break
+        else:
+            raise Unresolvable(f"the column {render(column)} cannot be resolved with the schemas that are known")
+        if used == len(parts):
+            column.meta["field"] = attached
+            return
+        base: exp.Expr = exp.Column(this=parts[used - 1].copy())
+        base.meta["field"] = attached
+        for part in parts[used:]:
+            base = exp.Dot(this=base, expression=part.copy())
+        column.replace(base)
+
+    def lookup(self, frame: Frame, names: list[str]) -> tuple[Field, int] | None:
+        for width in range(min(3, len(names) - 1), 0, -1):
+            for source in frame.sources:
+                if self.names_source(source, names[:width]):
+                    found = self.in_source(source, names[width])
+                    if found:
+                        return found, width + 1
+        matches = [f for f in frame.visible if self.key(f.name) == self.key(names[0])]
+        if len(matches) > 1:
+            raise Unresolvable(f"the column {names[0]} is ambiguous")
+        if matches:
+            return matches[0], 1
+        unknown = [s for s in frame.sources if s.fields is None]
+        if len(unknown) == 1 and len(names) == 1:
+            return self.known(unknown[0], names[0]), 1
+        if unknown:
+            raise Unresolvable(f"the schema of {unknown[0].alias} is not known, so {names[0]} cannot be resolved")
+        return None
+
+    def names_source(self, source: Source, names: list[str]) -> bool:
+        if len(names) == 1:
+            return self.key(names[0]) == self.key(source.alias)
+        written = (source.item.this if isinstance(source.item, exp.Stream) else source.item).alias
+        wanted = [self.key(name) for name in names]
+        return not written and wanted == [self.key(part) for part in source.parts[-len(names) :]]
+
+    def in_source(self, source: Source, name: str) -> Field | None:
+        if source.fields is None:
+            return self.known(source, name)
+        matches = [f for f in source.fields if self.key(f.name) == self.key(name)]
+        if len(matches) > 1:
+            raise Unresolvable(f"the column {source.alias}.{name} is ambiguous")
+        return matches[0] if matches else None
+
+    def known(self, source: Source, name: str) -> Field:
+        return source.guessed.setdefault(self.key(name), Field(source, name))
+
+    def by_name(self, frame: Frame, name: str) -> Field:
+        found = self.lookup(frame, [name])
+        if not found:
+            raise Unresolvable(f"the column {name} of USING cannot be resolved")
+        return found[0]
+
+    # --------------------------------------------------------------------------------------------------- projections
+
+    def projections(self, select: exp.Select, frame: Frame) -> list[Field] | None:
+        """Return the output columns; expressions without a name are given one, for those who refer to it."""
+        columns: list[Field] = []
+        for item in list(select.expressions):
+            star = self.star(item, frame)
+            if star is not None:
+                if star is _UNKNOWN_STAR:
+                    return None
+                columns += [Field(None, f.name, f.type, _column(f)) for f in star]
+            elif isinstance(item, exp.Aliases):
+                return None
+            elif isinstance(item, exp.Alias):
+                columns.append(Field(None, item.alias, expression_type(item.this), item.this))
+            elif isinstance(item, exp.Column | exp.Dot):
+                name = item.name
+                columns.append(Field(None, name, expression_type(item), item))
+            else:
+                columns.append(Field(None, render(item), expression_type(item), item))
+        return columns
+
+    def star(self, item: exp.Expr, frame: Frame) -> list[Field] | None:
+        """Return the fields of ``*`` or ``t.*``, None for any other item."""
+        star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
+        if not isinstance(star, exp.Star):
+            return None
+        if any(star.args.get(key) for key in ("replace", "rename", "ilike")):
+            return _UNKNOWN_STAR
+        if isinstance(item, exp.Column):
+            names = [part.name for part in item.parts[:-1]]
+            source = next((s for s in frame.sources if self.names_source(s, names)), None)
+            if source is None or source.fields is None:
+                return _UNKNOWN_STAR
+            fields = source.fields
+        elif not frame.complete:
+            return _UNKNOWN_STAR
+        else:
+            fields = frame.visible
+        dropped = {self.key(name.name) for name in star.args.get("except_") or []}
+        return [f for f in fields if self.key(f.name) not in dropped]
+
+
+_UNKNOWN_STAR: list[Field] = []
+
+
+def star_fields(item: exp.Expr, frame: Frame, case_sensitive: bool) -> list[Field] | None:
+    """Return the fields that a ``*`` or ``t.*`` of SELECT stands for, None if the item is no star.
+
+    Raises
+    ------
+    Unresolvable
+        A schema is missing.
+    """
+    fields = _Resolver(_NoCatalog(), case_sensitive).star(item, frame)
+    if fields is _UNKNOWN_STAR:
+        raise Unresolvable(f"{render(item)} cannot be expanded with the schemas that are known")
+    return fields
+
+
+class _NoCatalog:
+    def table(self, name: tuple[str, ...]) -> TableInfo | None:
+        return None
+
+
+def expression_type(tree: exp.Expr) -> str:
+    """Return the type of an expression over resolved columns."""
+    return type_of(tree, lambda column: found.type if (found := field_of(column)) else UNKNOWN)
+
+
+def source_info(source: Source) -> tuple[bool | None, str | None, int | None, float | None]:
+    """Return whether a relation is a stream, its event-time column, its delay and its rows."""
+    info = source.info
+    return (info.streaming, info.event_time, info.delay, info.rows) if info else (None, None, None, None)
+
+
+def _column(target: Field) -> exp.Column:
+    column = exp.Column(this=exp.to_identifier(target.name, quoted=True))
+    column.meta["field"] = target
+    return column
+
+
+def _both(left: Frame, right: Frame) -> Frame:
+    return Frame([*left.visible, *right.visible], [*left.sources, *right.sources], left.complete and right.complete)
+
+
+def _either(*streaming: bool | None) -> bool | None:
+    if any(streaming):
+        return True
+    return None if None in streaming else False
+
+
+def _join_kind(join: exp.Join) -> JoinKind:
+    side, kind = (join.side or "").upper(), (join.kind or "").upper()
+    if kind in ("SEMI", "ANTI"):
+        return "semi" if kind == "SEMI" else "anti"
+    match side:
+        case "LEFT":
+            return "left"
+        case "RIGHT":
+            return "right"
+        case "FULL":
+            return "full"
+    if (join.method or "").upper() not in ("", "NATURAL"):
+        raise Unresolvable(f"{join.method.upper()} JOIN")
+    return "inner"
+
+
+def _marked(info: TableInfo, item: exp.Expr) -> TableInfo:
+    """Return what is known of a relation, with the watermark that stands behind it."""
+    alias = item.args.get("alias")
+    clause = alias.args.get("watermark") if isinstance(alias, exp.Expr) else None
+    if clause is None:
+        return info
+    name = clause.args["alias"].name if clause.args.get("alias") else clause.this.name
+    return replace(info, event_time=name, delay=interval_microseconds(clause.args["delay"]))
+
+
+def _in_aggregate(column: exp.Column) -> bool:
+    node = column.parent
+    while node is not None and not isinstance(node, exp.Query):
+        if isinstance(node, exp.Anonymous) and str(node.this).lower() in AGGREGATES:
+            return True
+        node = node.parent
+    return False
+
+
+def _event_time(select: exp.Select, columns: list[Field] | None) -> tuple[str | None, int | None]:
+    if columns is None or any(select.args.get(key) for key in ("group", "distinct", "limit", "laterals")):
+        return None, None
+    for column in columns:
+        origin = column
+        while origin.tree is not None and isinstance(origin.tree, exp.Column) and field_of(origin.tree):
+            origin = field_of(origin.tree) or origin
+        source = origin.source
+        info = source.info if source and origin.tree is None else None
+        if info and info.event_time and origin.name.lower() == info.event_time.lower():
+            return column.name, info.delay
+    return None, None

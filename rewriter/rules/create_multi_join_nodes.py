@@ -1,0 +1,121 @@
+"""Step 2 of the Two-Step Convert: replace every group by one node (004 section 3.2.2, algorithm 3).
+
+The plan is rebuilt bottom up; a node that is reached twice is converted once. A group's node has the inputs of the
+group's members that are no members themselves. How the node will run is decided by a later stage.
+
+Example: ``JoinGroup(Join(Exchange(Join(r, s)), t))`` becomes ``TriJoin(r, s, t)``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..join_graph import build_graph
+from ..plan import (
+    BiJoin,
+    Block,
+    Decision,
+    Exchange,
+    Join,
+    JoinGroup,
+    JoinNode,
+    LeftAlone,
+    MultiJoin,
+    Node,
+    OutputColumn,
+    Predicate,
+    Project,
+    Scan,
+    TriJoin,
+    source_scan,
+)
+from ..predicates import columns_of, over_output
+from .create_multi_join_groups import Membership, can_be_member
+from .rule import NotApplicable
+
+UNDECIDED = Decision("none", None, None, "not decided yet")
+
+
+def create_multi_join_nodes(plan: Node, member: Membership = can_be_member) -> Node | NotApplicable:
+    """Convert the groups that step 1 has marked."""
+    names = _Names()
+    changed = _multi_join_node(plan, member, names, {}, None)
+    return changed if names.count else NotApplicable("step 1 has marked no group")
+
+
+@dataclasses.dataclass
+class _Names:
+    count: int = 0
+
+    def next(self) -> str:
+        self.count += 1
+        return f"__trijoin_{self.count}"
+
+
+def _multi_join_node(node: Node, member: Membership, names: _Names, done: dict[int, Node], block: Block | None) -> Node:
+    """Algorithm 3's getMultiJoinNode."""
+    if id(node) in done:
+        return done[id(node)]
+    block = node if isinstance(node, Block) else block
+    inputs = tuple(_multi_join_node(below, member, names, done, block) for below in node.inputs)
+    result = node.with_inputs(inputs) if inputs else node
+    if isinstance(result, JoinGroup):
+        result = _node_of_group(result, member, names, block)
+    done[id(node)] = result
+    return result
+
+
+def _node_of_group(group: JoinGroup, member: Membership, names: _Names, block: Block | None) -> Node:
+    """Algorithm 3's createMultiJoinNodeByGroup."""
+    sources: list[Node] = []
+    predicates: list[Predicate] = []
+
+    def collect(node: Node) -> None:
+        match node:
+            case Join() if member(node):
+                collect(node.left)
+                collect(node.right)
+                predicates.extend(node.predicates)
+            case Exchange() | Project() if member(node):
+                collect(node.inputs[0])
+            case Exchange():
+                collect(node.input)
+            case _:
+                sources.append(node)
+
+    collect(group.root)
+    relations = [source_scan(source).alias for source in sources]
+    name = names.next()
+    if block is not None and block.problem:
+        graph = build_graph(relations, ())
+        return LeftAlone(group.root, graph, Decision("none", None, None, block.problem))
+    output = output_columns([source_scan(source) for source in sources], predicates, block)
+    mapping = {(column.relation, column.column): column.name for column in output}
+    rendered = [over_output(predicate, mapping) for predicate in predicates]
+    kind: type[JoinNode] = {2: BiJoin, 3: TriJoin}.get(len(sources), MultiJoin)
+    return kind(name, tuple(sources), build_graph(relations, rendered), UNDECIDED, output)
+
+
+def output_columns(below: list[Scan], predicates: list[Predicate], block: Block | None) -> tuple[OutputColumn, ...]:
+    """Name all columns of a node's inputs: ``r__id`` for ``r.id``, with a number where that is taken."""
+    wanted: dict[tuple[str, str], str] = {}
+    for scan in below:
+        for column in scan.columns:
+            wanted[scan.alias, column.name] = column.type
+    aliases = {scan.alias for scan in below}
+    needed = [*(block.required if block else ())]
+    for predicate in predicates:
+        needed += columns_of(predicate.rendered) if predicate.rendered else ()
+    for alias, name in needed:
+        if alias in aliases:
+            wanted.setdefault((alias, name), "unknown")
+    taken: set[str] = set()
+    output = []
+    for (alias, name), type_name in wanted.items():
+        base = unique = f"{alias}__{name}"
+        number = 2
+        while unique.lower() in taken:
+            unique, number = f"{base}_{number}", number + 1
+        taken.add(unique.lower())
+        output.append(OutputColumn(unique, alias, name, type_name))
+    return tuple(output)

@@ -1,0 +1,36 @@
+"""Show where the binary plan would move rows: an `Exchange` below each side of a join.
+
+Example: ``r JOIN s ON r.a = s.a`` gets ``Exchange hash(r.a)`` and ``Exchange hash(s.a)``; ``r JOIN s ON r.a < s.a`` has
+to broadcast one side. These are the hash nodes of 004's plans: the Two-Step Convert has to see through them, and the
+single multi-way node does without them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..plan import Block, Exchange, Join, Node
+from .rule import NotApplicable, each_block, regions
+
+
+def place_exchanges(plan: Node) -> Node | NotApplicable:
+    """Place the exchanges of a binary execution."""
+
+    def visit(node: Node) -> Node:
+        if not isinstance(node, Join) or node.kind not in ("inner", "cross"):
+            return regions(node, visit) if isinstance(node, Join) else node.with_inputs(tuple(map(visit, node.inputs)))
+        equal = [p for p in node.predicates if p.kind in ("equi", "null_safe") and not p.derived]
+        from ..plan import scans
+
+        left_names = {scan.alias for scan in scans(node.left)}
+        keys = [(p.left, p.right) if p.relations[0] in left_names else (p.right, p.left) for p in equal]
+        left, right = visit(node.left), visit(node.right)
+        if keys:
+            left = Exchange(left, tuple(dict.fromkeys(key for key, _ in keys if key)))
+        right = Exchange(right, tuple(dict.fromkeys(key for _, key in keys if key)))
+        return dataclasses.replace(node, left=left, right=right)
+
+    def change(block: Block) -> Block:
+        return dataclasses.replace(block, input=regions(block.input, visit))
+
+    return each_block(plan, change, "there is no inner join")

@@ -1,0 +1,55 @@
+"""Let join nodes put out only the columns that something above reads.
+
+Example: under ``SELECT r.n`` a node puts out ``r__n`` and what its residuals mention. A node that nothing reads a
+column of (``SELECT count(*)``) keeps one column, for there is no row without one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..plan import Block, Join, JoinNode, Node, OutputColumn, Scan, Where, transform
+from ..predicates import columns_of
+from .rule import NotApplicable
+
+
+def prune_columns(plan: Node) -> Node | NotApplicable:
+    """Drop output columns of join nodes that are not needed."""
+
+    def visit(node: Node) -> Node:
+        if not isinstance(node, Block):
+            return node
+        needed = set(node.required) | _read_by_spark(node.input)
+
+        def prune(below: Node) -> Node:
+            if isinstance(below, Scan):
+                return below
+            if isinstance(below, JoinNode):
+                return _pruned(below, needed)
+            return below.with_inputs(tuple(prune(inner) for inner in below.inputs)) if below.inputs else below
+
+        return dataclasses.replace(node, input=prune(node.input))
+
+    changed = transform(plan, visit)
+    return NotApplicable("every column is read") if changed == plan else changed
+
+
+def _read_by_spark(node: Node) -> set[tuple[str, str]]:
+    """Return the columns in conditions that stay with Spark."""
+    if isinstance(node, Scan | JoinNode):
+        return set()
+    found = {column for below in node.inputs for column in _read_by_spark(below)}
+    if isinstance(node, Join | Where):
+        for predicate in node.predicates:
+            found.update(columns_of(predicate.rendered or predicate.sql))
+    return found
+
+
+def _pruned(node: JoinNode, needed: set[tuple[str, str]]) -> JoinNode:
+    residual = {name for p in node.graph.residuals for _, name in columns_of(p.rendered or p.sql)}
+
+    def wanted(column: OutputColumn) -> bool:
+        return (column.relation, column.column) in needed or column.name in residual
+
+    kept = tuple(column for column in node.output if wanted(column)) or node.output[:1]
+    return dataclasses.replace(node, output=kept)

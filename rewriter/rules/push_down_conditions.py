@@ -1,0 +1,83 @@
+"""Move every conjunct to the lowest place that sees its columns: a join of its relations, or a filter on one relation.
+
+Example: ``WHERE r.a < s.a AND r.b > 5`` over ``r CROSS JOIN s`` leaves ``r.a < s.a`` on the join and ``r.b > 5`` on
+``r``. Nothing moves to the side of an outer join that may be filled with NULL, and nothing leaves the ON of one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..plan import Block, Filter, Join, Node, Predicate, Project, Scan, Where, scans
+from .rule import NotApplicable, each_block
+
+
+def push_down_conditions(plan: Node) -> Node | NotApplicable:
+    """Push conjuncts of WHERE and of inner joins down."""
+    return each_block(plan, _pushed, "every conjunct is at its lowest place already")
+
+
+def _pushed(block: Block) -> Block:
+    return dataclasses.replace(block, input=_settle(block.input))
+
+
+def _settle(node: Node) -> Node:
+    match node:
+        case Where():
+            below = _settle(node.input)
+            kept = []
+            for predicate in node.predicates:
+                placed = place(below, predicate)
+                if placed is None:
+                    kept.append(predicate)
+                else:
+                    below = placed
+            return Where(below, tuple(kept)) if kept else below
+        case Join(kind="inner" | "cross"):
+            bare: Node = dataclasses.replace(
+                node, kind="cross", left=_settle(node.left), right=_settle(node.right), predicates=()
+            )
+            for predicate in node.predicates:
+                bare = place(bare, predicate) or bare
+            return bare
+        case Scan():
+            return node
+    return node.with_inputs(tuple(_settle(below) for below in node.inputs))
+
+
+def place(node: Node, predicate: Predicate, under_inner: bool = False) -> Node | None:
+    """Return the tree with a conjunct at its lowest place, None if it cannot sink below ``node``."""
+    relations = set(predicate.relations)
+    match node:
+        case Scan() | Filter():
+            if not under_inner:
+                return None
+            if isinstance(node, Filter):
+                if predicate.rendered in node.conditions:
+                    return node
+                return dataclasses.replace(node, conditions=(*node.conditions, predicate.rendered or predicate.sql))
+            return Filter(node, (predicate.rendered or predicate.sql,))
+        case Project() | Where():
+            below = place(node.inputs[0], predicate, under_inner)
+            return None if below is None else node.with_inputs((below,))
+        case Join():
+            return _place_in_join(node, predicate, relations)
+    return None
+
+
+def _place_in_join(node: Join, predicate: Predicate, relations: set[str]) -> Node | None:
+    inner = node.kind in ("inner", "cross")
+    left, right = ({scan.alias for scan in scans(side)} for side in (node.left, node.right))
+    if inner and not relations:
+        left |= relations  # a constant: it empties the first relation or changes nothing
+    if relations <= left and node.kind not in ("right", "full"):
+        below = place(node.left, predicate, inner)
+        return None if below is None else dataclasses.replace(node, left=below)
+    if relations <= right and node.kind not in ("left", "full", "semi", "anti"):
+        below = place(node.right, predicate, inner)
+        return None if below is None else dataclasses.replace(node, right=below)
+    if not inner or not relations <= left | right:
+        return None
+    if predicate in node.predicates:
+        return node
+    return dataclasses.replace(node, kind="inner", predicates=(*node.predicates, predicate))

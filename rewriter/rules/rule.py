@@ -1,0 +1,42 @@
+"""What a rule is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..plan import Block, Node, transform
+
+
+@dataclass(frozen=True)
+class NotApplicable:
+    """A rule found nothing to do; EXPLAIN prints the reason."""
+
+    reason: str
+
+
+Rule = Callable[[Node], Node | NotApplicable]
+
+
+def each_block(plan: Node, change: Callable[[Block], Block], reason: str) -> Node | NotApplicable:
+    """Apply a change to every convertible SELECT; not applicable if no plan changed."""
+
+    def visit(node: Node) -> Node:
+        return change(node) if isinstance(node, Block) and node.problem is None else node
+
+    changed = transform(plan, visit)
+    return NotApplicable(reason) if changed == plan else changed
+
+
+def regions(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Apply a change to every maximal tree of inner joins below a node, without entering derived tables."""
+    from ..plan import Exchange, Join, Project, Scan, Where
+
+    match node:
+        case Join(kind="inner" | "cross", by_spark=False):
+            return change(node)
+        case Join() | Where() | Project() | Exchange() | Block():
+            return node.with_inputs(tuple(regions(below, change) for below in node.inputs))
+        case Scan():
+            return node
+    return node

@@ -1,0 +1,137 @@
+"""Bring conjuncts into the form that later rules read.
+
+Example: ``NOT (r.a < s.a) AND 1 = 1 AND ((r.b = s.b AND r.c = 1) OR (r.b = s.b AND r.c = 2))`` becomes
+``r.a >= s.a``, ``r.b = s.b`` and ``(r.c = 1 OR r.c = 2)``.
+
+All of it is exact under three-valued logic where only TRUE keeps a row: NOT moves over a comparison and over OR, AND
+and OR distribute, and what is constantly true goes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sqlglot import exp
+
+from ..dialect import parse_expression, render
+from ..plan import Block, Join, Node, Predicate, Where, transform
+from ..predicates import Scope
+from .rule import NotApplicable, each_block
+
+_OPPOSITE: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+}
+
+
+def simplify_conditions(plan: Node) -> Node | NotApplicable:
+    """Split, push NOT down, factor OR and drop what is constantly true."""
+
+    def change(block: Block) -> Block:
+        scope = Scope.of(block.input)
+
+        def visit(node: Node) -> Node:
+            match node:
+                case Where():
+                    kept = _simplified(node.predicates, scope)
+                    return dataclasses.replace(node, predicates=kept) if kept else node.input
+                case Join(predicates=predicates) if predicates:
+                    return dataclasses.replace(node, predicates=_simplified(predicates, scope))
+            return node
+
+        return dataclasses.replace(block, input=_within_block(block.input, visit))
+
+    return each_block(plan, change, "every condition is a plain conjunct already")
+
+
+def _within_block(node: Node, visit: object) -> Node:
+    """Apply a change to the nodes of one SELECT, bottom up, without entering derived tables."""
+    from ..plan import Scan
+
+    assert callable(visit)
+    if isinstance(node, Scan):
+        return node
+    inputs = tuple(_within_block(below, visit) for below in node.inputs)
+    changed = visit(node.with_inputs(inputs))
+    assert isinstance(changed, Node)
+    return changed
+
+
+def _simplified(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Predicate, ...]:
+    found = []
+    for predicate in predicates:
+        tree = parse_expression(predicate.rendered or predicate.sql)
+        parts = list(simplify(tree))
+        if parts == [tree]:
+            found.append(predicate)
+            continue
+        for part in parts:
+            text = render(part)
+            sql = predicate.sql if len(parts) == 1 else text
+            found.append(dataclasses.replace(predicate, sql=sql, rendered=text, relations=scope.relations(part)))
+    return tuple(dict.fromkeys(found))
+
+
+def simplify(tree: exp.Expr) -> list[exp.Expr]:
+    """Return the conjuncts of a condition in simple form; none if it is constantly true."""
+    match tree:
+        case exp.Paren():
+            return simplify(tree.this)
+        case exp.And():
+            return [*simplify(tree.left), *simplify(tree.right)]
+        case exp.Not():
+            return _negated(tree)
+        case exp.Or():
+            return _factored(tree)
+        case exp.Boolean(this=True):
+            return []
+        case exp.EQ(this=exp.Literal() as left, expression=exp.Literal() as right) if left == right:
+            return []
+    return [tree]
+
+
+def _negated(tree: exp.Not) -> list[exp.Expr]:
+    inner = tree.this
+    while isinstance(inner, exp.Paren):
+        inner = inner.this
+    match inner:
+        case exp.Not():
+            return simplify(inner.this)
+        case exp.Or():
+            return [part for side in (inner.left, inner.right) for part in simplify(exp.Not(this=side.copy()))]
+        case exp.Boolean():
+            return [] if not inner.this else [exp.false()]
+    opposite = _OPPOSITE.get(type(inner))
+    if opposite is None:
+        return [tree]
+    return [opposite(this=inner.this.copy(), expression=inner.expression.copy())]
+
+
+def _factored(tree: exp.Or) -> list[exp.Expr]:
+    """``(a AND b) OR (a AND c)`` is ``a AND (b OR c)``."""
+    branches = [simplify(branch) for branch in disjuncts(tree)]
+    if any(not branch for branch in branches):
+        return []
+    common = [part for part in branches[0] if all(part in branch for branch in branches[1:])]
+    if not common:
+        return [tree]
+    rests = [[part for part in branch if part not in common] for branch in branches]
+    if any(not rest for rest in rests):
+        return common
+    return [*common, exp.paren(exp.or_(*(exp.and_(*rest) for rest in rests)), copy=False)]
+
+
+def disjuncts(tree: exp.Expr) -> list[exp.Expr]:
+    """Return the branches of an OR."""
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    if isinstance(tree, exp.Or):
+        return [*disjuncts(tree.left), *disjuncts(tree.right)]
+    return [tree]
+
+
+__all__ = ["disjuncts", "simplify", "simplify_conditions", "transform"]

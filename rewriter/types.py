@@ -1,0 +1,101 @@
+"""The types of expressions, as far as bands and transitive equalities need them; everything else is ``unknown``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from .catalog import TYPE_NAMES
+from .dialect import interval_microseconds, render
+
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+TIMES = ("timestamp", "timestamp_ntz")
+FRACTIONS = ("float", "double")
+UNKNOWN = "unknown"
+
+#: The type of a constant interval of days or less.
+INTERVAL = "interval"
+
+_FUNCTIONS = {"count": "bigint", "row_number": "int", "rank": "int", "dense_rank": "int", "year": "int"}
+
+
+def is_decimal(name: str) -> bool:
+    """Tell whether a type is ``decimal(p,s)``."""
+    return name.startswith("decimal")
+
+
+def is_comparable(name: str) -> bool:
+    """Tell whether the kernel can compare values of a type; unknown types are left to the operators to check."""
+    return (
+        name in (*INTEGERS, *TIMES, *FRACTIONS, UNKNOWN, "date", "string", "boolean", "binary")
+        or is_decimal(name)
+        or re.fullmatch(r"(var)?char\(\d+\)", name) is not None
+    )
+
+
+def type_of(tree: exp.Expr, column_type: Callable[[exp.Column], str]) -> str:
+    """Return Spark's type of an expression, or ``unknown``."""
+    match tree:
+        case exp.Column():
+            return column_type(tree)
+        case exp.Paren() | exp.Neg():
+            return type_of(tree.this, column_type)
+        case exp.Literal():
+            return _literal(tree)
+        case exp.Interval():
+            return INTERVAL if interval_microseconds(tree) is not None else UNKNOWN
+        case exp.Cast():
+            name = render(tree.args["to"]).lower().replace(" ", "")
+            return TYPE_NAMES.get(name, name) if type(tree) is exp.Cast else UNKNOWN
+        case exp.Add() | exp.Sub():
+            return _sum(tree, type_of(tree.left, column_type), type_of(tree.right, column_type))
+        case exp.Mul() | exp.Mod():
+            kinds = {type_of(tree.left, column_type), type_of(tree.right, column_type)}
+            return _widest(kinds)
+        case exp.Boolean() | exp.Predicate() | exp.Not():
+            return "boolean"
+        case exp.Anonymous():
+            name = str(tree.this).lower()
+            if name == "abs" and len(tree.expressions) == 1:
+                return type_of(tree.expressions[0], column_type)
+            return _FUNCTIONS.get(name, UNKNOWN)
+    return UNKNOWN
+
+
+def _literal(tree: exp.Literal) -> str:
+    if tree.is_string:
+        return "string"
+    if re.fullmatch(r"\d+", tree.name):
+        return "int" if int(tree.name) < 2**31 else "bigint" if int(tree.name) < 2**63 else UNKNOWN
+    found = re.fullmatch(r"(\d*)\.(\d*)", tree.name)
+    if found:
+        scale = len(found[2])
+        return f"decimal({max(len(found[1].lstrip('0')) + scale, scale, 1)},{scale})"
+    return "double" if re.fullmatch(r"[\d.]+[eE][+-]?\d+", tree.name) else UNKNOWN
+
+
+def _sum(tree: exp.Binary, left: str, right: str) -> str:
+    if left in TIMES and right == INTERVAL:
+        return left
+    if isinstance(tree, exp.Add) and left == INTERVAL and right in TIMES:
+        return right
+    if left == "date" and right in INTEGERS[:3]:
+        return "date"
+    if left == "date" and right == INTERVAL:
+        return "date" if _whole_days(tree.right) else UNKNOWN
+    return _widest({left, right})
+
+
+def _whole_days(tree: exp.Expr) -> bool:
+    unit = tree.args.get("unit")
+    return isinstance(unit, exp.Var) and unit.name.upper().removesuffix("S") == "DAY" and "." not in tree.this.name
+
+
+def _widest(kinds: set[str]) -> str:
+    if kinds <= set(INTEGERS):
+        return max(kinds, key=INTEGERS.index)
+    if "double" in kinds and kinds <= {*INTEGERS, *FRACTIONS}:
+        return "double"
+    return "float" if kinds == {"float"} else UNKNOWN
