@@ -1,0 +1,211 @@
+"""A join node becomes a DataFrame: inputs with their keys, dispatch, the stages of the scheme, typed output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+from ..errors import PlanError
+from ..rewriter.plan import JoinNode, Predicate, source_scan
+from .dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
+from .edges import compile_edge
+from .grid import Grid, lay_out
+from .inputs import Input, quoted, read_input, run_sql
+from .processor import COUNTERS, JoinProcessor, unpack
+from .schemes import SCHEMES
+from .spec import JoinSpec, StreamSpec
+from .types import from_wire, is_plain, type_names, wire_type
+
+_ROUTE = "__route"
+
+#: Name of the observed metric with the slots' counters, as a list of JSON objects.
+OBSERVED = "slots"
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compiled join node.
+
+    Parameters
+    ----------
+    frame
+        Its output, under the node's output names.
+    spec
+        What runs.
+    demoted
+        Predicates that Spark evaluates after all, because of their types.
+    """
+
+    frame: DataFrame
+    spec: JoinSpec
+    demoted: tuple[str, ...]
+
+
+def compile_join(
+    spark: SparkSession,
+    node: JoinNode,
+    below: Mapping[str, DataFrame],
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    default_units: int,
+    counters: bool = True,
+) -> Compiled:
+    """Compile a join node.
+
+    Parameters
+    ----------
+    spark
+        The session, classic or Connect.
+    node
+        The node.
+    below
+        The outputs of join nodes below, by name.
+    arguments
+        Values of the SQL parameters (``:name``).
+    default_units
+        Units in a group where the node does not say.
+    counters
+        Whether counters are collected (as ``observe`` metrics under the node's name).
+    """
+    inputs: dict[str, Input] = {}
+    for source in node.sources:
+        scan = source_scan(source)
+        inputs[scan.alias] = read_input(spark, node, source, scan, below, arguments)
+    demoted: list[Predicate] = []
+    edges = [compile_edge(spark, node, edge, inputs, demoted, arguments) for edge in node.graph.edges]
+    for side in inputs.values():
+        for column, _ in side.outputs:
+            side.pack_read("column", column)
+    types: dict[str, str] = {}
+    scheme, units, options, grid = _scheme(node, inputs, default_units)
+    streams = tuple(_stream(inputs[alias], demoted, types, grid) for alias in node.graph.relations)
+    hub = node.graph.relations.index(node.graph.hub) if node.graph.hub else None
+    output = tuple(name for stream in streams for _, name in stream.payload)
+    spec = JoinSpec(node.name, streams, tuple(edges), scheme, units, hub, options, "", output)
+    spec = replace(spec, fingerprint=_fingerprint(spec, node, types))
+    frames = [_packed(inputs[alias], stream) for alias, stream in zip(node.graph.relations, streams, strict=True)]
+    frame = _run(spec, frames, types, counters=counters)
+    return Compiled(_finish(node, frame, demoted, types), spec, tuple(predicate.sql for predicate in demoted))
+
+
+def _scheme(
+    node: JoinNode, inputs: Mapping[str, Input], default_units: int
+) -> tuple[str, int, tuple[tuple[str, str], ...], Grid | None]:
+    """Return the scheme as the operators know it: name, units, options, and the grid if there is one."""
+    decision = node.decision
+    units = decision.units or default_units
+    name = decision.scheme or "matrix"
+    if name == "biclique" and dict(decision.options).get("routing") == "hash":
+        name = "matrix"
+    if name == "iterative":
+        name = "matrix"
+    if name not in SCHEMES:
+        raise PlanError(f"no scheme named {name}")
+    if name != "matrix":
+        return name, units, decision.options, None
+    grid = lay_out(node, inputs, units, pack=True)
+    shares = "x".join(str(share) for share in grid.shares)
+    return name, grid.cells, (*decision.options, ("grid", shares)), grid
+
+
+def _stream(side: Input, demoted: list[Predicate], types: dict[str, str], grid: Grid | None) -> StreamSpec:
+    """Return a stream; the types of its output columns go to ``types``."""
+    payload = []
+    for column, name in side.outputs:
+        payload.append((side.pack_read("column", column), name))
+        types[name] = side.type_of("column", column)
+    for number, predicate in enumerate(demoted):
+        for at, alias in enumerate(predicate.relations):
+            if alias == side.alias:
+                text = str((predicate.left, predicate.right)[at])
+                name = _demoted(number, at)
+                payload.append((side.pack_read("key", text), name))
+                types[name] = side.type_of("key", text)
+    coordinates = () if grid is None else grid.coordinates[side.alias]
+    dimensions = tuple((axis, column or _ROUTE) for axis, column in coordinates)
+    return StreamSpec(side.alias, tuple(payload), tuple(side.packed), _ROUTE, dimensions)
+
+
+def _packed(side: Input, stream: StreamSpec) -> DataFrame:
+    """Return the frame of a stream's packed columns and its route, without rows that cannot join."""
+    guards = {f"g{number}": column for number, column in enumerate(side.guards())}
+    columns = {**side.packed, **guards}
+    frame = side.frame.select(*[column.alias(name) for name, column in columns.items()])
+    for name in dict.fromkeys(side.required):
+        frame = frame.where(F.col(name).isNotNull())
+    hashed = [name for name, kind in zip(frame.columns, type_names(frame), strict=True) if _is_hashable(kind)]
+    # Guards are part of the route: so Spark has to compute them, and raises where the user's text would.
+    route = F.xxhash64(*hashed) if hashed else F.lit(0).cast("bigint")
+    return frame.select(*stream.columns, route.alias(_ROUTE))
+
+
+def _is_hashable(type_name: str) -> bool:
+    return "map<" not in type_name and "variant" not in type_name
+
+
+def _demoted(number: int, side: int) -> str:
+    return f"__demoted_{number}_{side}"
+
+
+def _fingerprint(spec: JoinSpec, node: JoinNode, types: Mapping[str, str]) -> str:
+    """Return what must stay the same over a restart, a line each."""
+    lines = [f"scheme: {spec.scheme}", f"units: {spec.units}"]
+    lines += [f"option {name}: {value}" for name, value in spec.options]
+    for stream in spec.streams:
+        columns = ", ".join(f"{name} {types[name]}" for _, name in stream.payload)
+        lines.append(f"stream {stream.alias}: {columns}")
+    lines.append("order of streams: " + ", ".join(node.graph.relations))
+    for edge in node.graph.edges:
+        conditions = " AND ".join(predicate.sql for predicate in edge.predicates)
+        lines.append(f"condition between {edge.left} and {edge.right}: {conditions}")
+    return "\n".join(lines)
+
+
+def _run(spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str], *, counters: bool) -> DataFrame:
+    """Dispatch all streams and run the stages; return the output columns with their types."""
+    streaming = any(frame.isStreaming for frame in frames)
+    dispatched = [frame.mapInArrow(Dispatcher(spec, rank), PACKED_SCHEMA) for rank, frame in enumerate(frames)]
+    frame = reduce(DataFrame.unionAll, dispatched)
+    fields = [f"{quoted(name)} {wire_type(types[name])}" for name in spec.output]
+    plain = all(is_plain(wire_type(types[name])) for name in spec.output)
+    stages = len(SCHEMES[spec.scheme].stages)
+    for number in range(stages):
+        packed = number < stages - 1 or not plain
+        schema = PACKED_SCHEMA if packed else ", ".join([*fields, f"{COUNTERS} string"])
+        processor = JoinProcessor(spec, number, streaming=streaming, counters=counters, packed=packed)
+        frame = frame.groupBy("slot").transformWithStateInPandas(processor, schema, "Append", "None")
+    counted = F.col(COUNTERS) if plain else F.when(F.col("kind") == COUNTED, F.col("data").cast("string"))
+    if counters:
+        frame = frame.observe(spec.name, F.collect_list(counted).alias(OBSERVED)).where(counted.isNull())
+    if not plain:
+        frame = frame.mapInArrow(unpack, ", ".join(fields))
+    return frame.select(*[from_wire(F.col(quoted(name)), types[name]).alias(name) for name in spec.output])
+
+
+def _finish(node: JoinNode, frame: DataFrame, demoted: list[Predicate], types: Mapping[str, str]) -> DataFrame:
+    """Apply what Spark has to decide, and leave the node's own columns in the node's order."""
+    for number, predicate in enumerate(demoted):
+        frame = frame.where(F.expr(_spark_condition(number, predicate)))
+    for residual in node.graph.residuals:
+        frame = frame.where(F.expr(residual.rendered or residual.sql))
+    return frame.select(*[F.col(quoted(column.name)) for column in node.output])
+
+
+def _spark_condition(number: int, predicate: Predicate) -> str:
+    left, right = _demoted(number, 0), _demoted(number, 1)
+    if predicate.op != "band":
+        return f"{left} {predicate.op} {right}"
+    parts = []
+    if predicate.lower is not None:
+        parts.append(f"{left} - {right} {'>=' if predicate.lower_inclusive else '>'} ({predicate.lower})")
+    if predicate.upper is not None:
+        parts.append(f"{left} - {right} {'<=' if predicate.upper_inclusive else '<'} ({predicate.upper})")
+    return " AND ".join(parts)
+
+
+__all__ = ["Compiled", "compile_join", "run_sql"]

@@ -1,0 +1,112 @@
+"""The grid of a `matrix` join: its dimensions, and how many shares each has (Shares, n-dimensional join-matrix)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from math import prod
+
+import networkx as nx
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+from ..rewriter.plan import JoinNode
+from .edges import hashable
+from .inputs import Input
+from .types import Comparable, common_type
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A grid of cells.
+
+    Parameters
+    ----------
+    shares
+        Cells along each dimension.
+    coordinates
+        By alias: ``(dimension, packed column)`` for the dimensions in which the stream has a coordinate. The column is
+        None for a stream's own spread dimension, whose coordinate is the route.
+    """
+
+    shares: tuple[int, ...]
+    coordinates: Mapping[str, tuple[tuple[int, str | None], ...]]
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return prod(self.shares)
+
+
+def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int, *, pack: bool) -> Grid:
+    """Lay out a grid for a node.
+
+    Parameters
+    ----------
+    node, inputs
+        The node and its inputs.
+    cells
+        How many cells there may be.
+    pack
+        Whether to pack the hashed coordinates into the inputs.
+
+    Returns
+    -------
+    One hashed dimension for every class of equal columns, one spread dimension for every stream in no class.
+    """
+    coordinates: dict[str, list[tuple[int, str | None]]] = {alias: [] for alias in node.graph.relations}
+    dimension = 0
+    for members in _classes(node, inputs):
+        for alias, text, common in members:
+            column: str | None = None
+            if pack:
+                side = inputs[alias]
+                key = hashable(side.cast("key", text, common.type), common.type)
+                column = side.pack(F.xxhash64(key), f"coordinate {dimension}")
+            coordinates[alias].append((dimension, column))
+        dimension += 1
+    for alias in node.graph.relations:
+        if not coordinates[alias]:
+            coordinates[alias].append((dimension, None))
+            dimension += 1
+    have = [{axis for axis, _ in axes} for axes in coordinates.values()]
+    shares = min(_factorings(cells, dimension), key=lambda shares: (_copies(shares, have), shares))
+    return Grid(shares, {alias: tuple(axes) for alias, axes in coordinates.items()})
+
+
+def _classes(node: JoinNode, inputs: Mapping[str, Input]) -> list[list[tuple[str, str, Comparable]]]:
+    """Return the classes of equal key expressions, one member a stream, with the class's common type."""
+    graph: nx.Graph[tuple[str, str]] = nx.Graph()
+    for edge in node.graph.edges:
+        for predicate in edge.predicates:
+            if predicate.op == "=" and predicate.left is not None and predicate.right is not None:
+                graph.add_edge((edge.left, predicate.left), (edge.right, predicate.right))
+    found = []
+    for component in sorted(sorted(part) for part in nx.connected_components(graph)):
+        one_each = dict(reversed(component))
+        members = sorted(one_each.items(), key=lambda member: node.graph.relations.index(member[0]))
+        types = [Comparable(inputs[alias].type_of("key", text), True) for alias, text in members]
+        common = reduce(_common, types[1:], common_type(types[0].type, types[0].type))
+        if common is not None:
+            found.append([(alias, text, common) for alias, text in members])
+    return found
+
+
+def _common(one: Comparable | None, other: Comparable) -> Comparable | None:
+    return None if one is None else common_type(one.type, other.type)
+
+
+def _factorings(cells: int, dimensions: int) -> Iterator[tuple[int, ...]]:
+    """Yield all ways to write ``cells`` as a product of ``dimensions`` factors."""
+    if dimensions == 1:
+        yield (cells,)
+        return
+    for share in range(1, cells + 1):
+        if cells % share == 0:
+            for rest in _factorings(cells // share, dimensions - 1):
+                yield (share, *rest)
+
+
+def _copies(shares: tuple[int, ...], have: list[set[int]]) -> int:
+    """Return how often the streams' tuples are stored, in total, at equal rates."""
+    return sum(prod(share for axis, share in enumerate(shares) if axis not in mine) for mine in have)

@@ -1,0 +1,140 @@
+"""Inputs of a join node: what Spark computes of each relation before a row reaches the kernel.
+
+Filters, pruning and every key expression are Spark's (its code generation, its semantics); the kernel only compares
+columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+from ..rewriter.plan import JoinNode, Predicate, Scan, source_conditions
+from .types import to_wire, type_names
+
+
+@dataclass(slots=True)
+class Input:
+    """One input while a node is compiled: Spark's columns of it, and the packed columns decided so far.
+
+    Parameters
+    ----------
+    alias
+        Its alias.
+    frame
+        Columns ``v0``, ``v1`` ... as read.
+    read
+        What each of them is: ``("column", name)``, ``("key", sql)`` or ``("guard", sql)`` to the frame's column.
+    types
+        DDL names of the frame's columns.
+    outputs
+        Wanted columns as ``(column, output name)``.
+    packed
+        The packed columns by name.
+    required
+        Packed columns that a predicate rejects if NULL: such rows never join.
+    """
+
+    alias: str
+    frame: DataFrame
+    read: dict[tuple[str, str], str]
+    types: dict[str, str]
+    outputs: list[tuple[str, str]]
+    packed: dict[str, Column] = field(default_factory=dict)
+    required: list[str] = field(default_factory=list)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def type_of(self, what: str, text: str) -> str:
+        """Return the type of a column or key that was read."""
+        return self.types[self.read[what, text]]
+
+    def pack(self, column: Column, identity: str) -> str:
+        """Return the packed name of a column; the same ``identity`` is packed once."""
+        if identity not in self._names:
+            name = f"c{len(self._names)}"
+            self._names[identity] = name
+            self.packed[name] = column
+        return self._names[identity]
+
+    def pack_read(self, what: str, text: str, type_name: str | None = None) -> str:
+        """Pack a column or key that was read, cast to a type."""
+        name = self.read[what, text]
+        wanted = type_name or self.types[name]
+        return self.pack(to_wire(self.cast(what, text, wanted), wanted), f"{name} as {wanted}")
+
+    def cast(self, what: str, text: str, type_name: str) -> Column:
+        """Return a column or key that was read, cast to a type."""
+        name = self.read[what, text]
+        return F.col(name) if self.types[name] == type_name else F.col(name).cast(type_name)
+
+    def guards(self) -> list[Column]:
+        """Return the columns that Spark must compute although nobody needs their value."""
+        return [F.col(name) for (what, _), name in self.read.items() if what == "guard"]
+
+
+def read_input(
+    spark: SparkSession,
+    node: JoinNode,
+    source: Any,
+    scan: Scan,
+    below: Mapping[str, DataFrame],
+    arguments: Mapping[str, Any] | None,
+) -> Input:
+    """Let Spark read one input: filters, the columns that are wanted, every key expression, every guard."""
+    outputs = [(column.column, column.name) for column in node.output if column.relation == scan.alias]
+    predicates = [predicate for edge in node.graph.edges for predicate in edge.predicates]
+    alias = quoted(scan.alias)
+    items: dict[tuple[str, str], str] = {}
+    for column, _ in outputs:
+        items["column", column] = f"{alias}.{quoted(column)}"
+    for predicate in predicates:
+        for text in _sides(predicate, scan.alias):
+            items["key", text] = text
+        for owner, text in predicate.guards:
+            if owner == scan.alias:
+                items["guard", text] = text
+    text = f"SELECT {', '.join(items.values()) or '1'} FROM {scan.relation} AS {alias}"
+    conditions = source_conditions(source)
+    if conditions:
+        text += f" WHERE {' AND '.join(f'({condition})' for condition in conditions)}"
+    if scan.ctes:
+        text = f"WITH {', '.join(f'{quoted(name)} AS ({body})' for name, body in scan.ctes)} {text}"
+    frame = run_sql(spark, text, below, arguments)
+    names = [f"v{number}" for number in range(len(frame.columns))]
+    frame = frame.toDF(*names)
+    return Input(
+        scan.alias,
+        frame,
+        dict(zip(items, names, strict=False)),
+        dict(zip(names, type_names(frame), strict=True)),
+        outputs,
+    )
+
+
+def _sides(predicate: Predicate, alias: str) -> list[str]:
+    """Return the key expressions of a predicate over one relation."""
+    pairs = zip(predicate.relations, (predicate.left, predicate.right), strict=True)
+    return [text for owner, text in pairs if owner == alias and text is not None]
+
+
+def run_sql(
+    spark: SparkSession, text: str, below: Mapping[str, DataFrame], arguments: Mapping[str, Any] | None
+) -> DataFrame:
+    """Run SQL that may refer to the outputs of join nodes by their (quoted) names."""
+    used = {name: frame for name, frame in below.items() if quoted(name) in text or name in text}
+    arguments = dict(arguments) if arguments else None
+    if not used:
+        return spark.sql(text, args=arguments) if arguments else spark.sql(text)
+    text = text.replace("{", "{{").replace("}", "}}")
+    for name in sorted(used, key=len, reverse=True):
+        text = text.replace(quoted(name), name).replace(name, "{" + name + "}")
+    return spark.sql(text, args=arguments, **used)
+
+
+def quoted(name: str) -> str:
+    """Return an identifier in backticks."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,146 @@
+"""Order keys: every comparable Arrow type as int64, so that one index and one comparison serve all types.
+
+``a < b`` in Spark's order implies ``key(a) <= key(b)``. Where the key is *exact*, ``a < b`` is ``key(a) < key(b)`` and
+``a = b`` is ``key(a) = key(b)``; elsewhere (strings, binaries, wide decimals) it is a prefix, good enough to find
+candidates, and the values themselves decide.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Int64s = npt.NDArray[np.int64]
+
+LOWEST = np.iinfo(np.int64).min
+HIGHEST = np.iinfo(np.int64).max
+
+
+def is_exact(type_: pa.DataType) -> bool:
+    """Return whether order keys of this type decide comparisons by themselves.
+
+    Raises
+    ------
+    TypeError
+        If the type has no order key at all.
+    """
+    if pa.types.is_decimal(type_):
+        return bool(type_.precision <= 18)
+    if pa.types.is_string(type_) or pa.types.is_binary(type_) or pa.types.is_large_string(type_):
+        return False
+    if (
+        pa.types.is_integer(type_)
+        or pa.types.is_floating(type_)
+        or pa.types.is_boolean(type_)
+        or pa.types.is_date(type_)
+        or pa.types.is_timestamp(type_)
+        or pa.types.is_duration(type_)
+    ):
+        return True
+    raise TypeError(f"no order key for {type_}")
+
+
+def order_key(array: pa.Array) -> Int64s:
+    """Return the order keys of an array.
+
+    Parameters
+    ----------
+    array
+        Shape (n,). Nulls get an arbitrary key: callers filter them or check validity.
+
+    Returns
+    -------
+    Shape (n,).
+
+    Raises
+    ------
+    TypeError
+        If the type has no order key.
+    """
+    type_ = array.type
+    if pa.types.is_int64(type_):
+        return values(array)
+    if pa.types.is_floating(type_):
+        return float_key(values(array))
+    if pa.types.is_boolean(type_):
+        return values(pc.cast(pc.fill_null(array, False), pa.int8())).astype(np.int64)
+    if pa.types.is_integer(type_) or pa.types.is_date32(type_):
+        return values(array).astype(np.int64)
+    if pa.types.is_timestamp(type_) or pa.types.is_duration(type_):
+        return values(array)
+    if pa.types.is_decimal128(type_):
+        words = _decimal_words(array)
+        return np.ascontiguousarray(words[:, 0 if type_.precision <= 18 else 1])
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        return _prefix_key(array)
+    raise TypeError(f"no order key for {type_}")
+
+
+def values(array: pa.Array) -> npt.NDArray[Any]:
+    """Return the values of a fixed-width array without copying, whatever its validity.
+
+    Dates and timestamps come as integers. A boolean array is not fixed-width in Arrow (bits) and is refused.
+    """
+    type_ = array.type
+    if pa.types.is_date32(type_):
+        dtype: Any = np.int32
+    elif pa.types.is_timestamp(type_) or pa.types.is_duration(type_) or pa.types.is_date64(type_):
+        dtype = np.int64
+    elif pa.types.is_boolean(type_):
+        raise TypeError("booleans are packed bits")
+    else:
+        dtype = type_.to_pandas_dtype()
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array)]
+
+
+def float_key(numbers: npt.NDArray[Any]) -> Int64s:
+    """Return order keys of floats: -0.0 as 0.0, all NaN alike and above infinity, as Spark compares them."""
+    doubles = numbers.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
+    doubles = np.where(np.isnan(doubles), np.nan, doubles)
+    bits = doubles.view(np.int64)
+    return np.asarray(bits ^ ((bits >> 63) & HIGHEST), np.int64)
+
+
+def _decimal_words(array: pa.Array) -> Int64s:
+    """Return the two little-endian 64-bit words of each decimal, shape (n, 2)."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros((len(array), 2), np.int64)
+    return np.frombuffer(buffer, np.int64).reshape(-1, 2)[array.offset : array.offset + len(array)]
+
+
+def _prefix_key(array: pa.Array) -> Int64s:
+    """Return the first eight bytes of each string as a big-endian number, moved into int64's order."""
+    count = len(array)
+    _, offsets_buffer, data = array.buffers()
+    if count == 0 or offsets_buffer is None:
+        return np.zeros(count, np.int64)
+    offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + count + 1].astype(np.int64)
+    text = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    if len(text) == 0:
+        return np.full(count, LOWEST)
+    starts, ends = offsets[:-1], offsets[1:]
+    key = np.zeros(count, np.uint64)
+    for byte in range(8):
+        at = starts + byte
+        inside = at < ends
+        key <<= np.uint64(8)
+        key |= np.where(inside, text[np.minimum(at, len(text) - 1)], 0).astype(np.uint64)
+    return (key ^ np.uint64(1 << 63)).view(np.int64)
+
+
+def plus(keys: Int64s, amount: int) -> Int64s:
+    """Return ``keys + amount``, held at int64's borders instead of wrapping."""
+    amount = max(min(amount, HIGHEST), LOWEST)
+    with np.errstate(over="ignore"):
+        moved = keys + np.int64(amount)
+    if amount >= 0:
+        return np.where(moved < keys, HIGHEST, moved)
+    return np.where(moved > keys, LOWEST, moved)

@@ -1,0 +1,142 @@
+"""Pairs of row numbers: from ranges of an index, and through the predicates that the index did not decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...errors import JoinOverflowError
+from ..spec import Band, Check, Compare
+from .order_keys import Int64s, is_exact, order_key, values
+
+Mask = npt.NDArray[np.bool_]
+
+#: Pairs that are looked at in one go; bounds the memory of a probe (about 100 bytes a pair).
+BLOCK = 1 << 20
+
+#: Also Arrow's names of the same comparisons.
+_NUMPY = {
+    "=": np.equal,
+    "<>": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+
+def expand(begin: Int64s, end: Int64s, block: int = BLOCK) -> Iterator[tuple[Int64s, Int64s]]:
+    """Turn half-open ranges into pairs.
+
+    Parameters
+    ----------
+    begin, end
+        Shape (m,): the range of positions that probe row i matches.
+    block
+        At most about this many pairs are given at a time (more if a single range is longer).
+
+    Yields
+    ------
+    ``(probe, position)``, both of shape (k,), ordered by probe.
+    """
+    counts = np.maximum(end - begin, 0)
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    first = 0
+    while total:
+        done = int(ends[first - 1]) if first else 0
+        last = len(counts) if total - done <= block else max(int(np.searchsorted(ends, done + block)), first + 1)
+        some = counts[first:last]
+        size = int(ends[last - 1]) - done
+        if size:
+            probe = np.repeat(np.arange(first, last), some)
+            shift = begin[first:last] - (ends[first:last] - some - done)
+            yield probe, np.arange(size) + np.repeat(shift, some)
+        first = last
+        if first >= len(counts):
+            return
+
+
+def cross(probes: int, rows: int, block: int = BLOCK) -> Iterator[tuple[Int64s, Int64s]]:
+    """Yield all pairs of ``range(probes)`` and ``range(rows)``, a block at a time."""
+    step = max(block // max(rows, 1), 1)
+    if rows == 0:
+        return
+    for first in range(0, probes, step):
+        some = np.arange(first, min(first + step, probes))
+        yield np.repeat(some, rows), np.tile(np.arange(rows), len(some))
+
+
+def evaluate(check: Check, left: pa.Array, right: pa.Array) -> Mask:
+    """Evaluate one predicate on aligned values, with Spark's semantics; NULL counts as false.
+
+    Parameters
+    ----------
+    check
+        The predicate.
+    left, right
+        Shape (k,), of one type.
+
+    Raises
+    ------
+    JoinOverflowError
+        If a difference leaves its type.
+    """
+    result: Mask = _compare(check, left, right) if isinstance(check, Compare) else _band(check, left, right)
+    if isinstance(check, Compare) and check.op == "<=>":
+        return result
+    for side in (left, right):
+        if side.null_count:
+            result = result & np.asarray(side.is_valid())
+    return result
+
+
+def _compare(check: Compare, left: pa.Array, right: pa.Array) -> Mask:
+    if check.op == "<=>":
+        return _null_safe(left, right)
+    if is_exact(left.type) and is_exact(right.type):
+        return np.asarray(_NUMPY[check.op](order_key(left), order_key(right)))
+    compared = pc.call_function(_NUMPY[check.op].__name__, [left, right])
+    return np.asarray(pc.fill_null(compared, False))
+
+
+def _null_safe(left: pa.Array, right: pa.Array) -> Mask:
+    equal = _compare(Compare("=", "", ""), left, right)
+    valid_left, valid_right = np.asarray(left.is_valid()), np.asarray(right.is_valid())
+    return np.asarray((equal & valid_left & valid_right) | (~valid_left & ~valid_right))
+
+
+def _band(check: Band, left: pa.Array, right: pa.Array) -> Mask:
+    if check.arithmetic == "int":
+        return _int_band(check, order_key(left), order_key(right))
+    dtype = np.float32 if check.arithmetic == "float32" else np.float64
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = (values(left).astype(dtype) - values(right).astype(dtype)).astype(np.float64)
+    nan = np.isnan(difference)  # Spark: NaN is above every number
+    result = np.ones(len(difference), np.bool_)
+    if check.lower is not None:
+        result &= (difference > check.lower if check.lower_strict else difference >= check.lower) | nan
+    if check.upper is not None:
+        result &= (difference < check.upper if check.upper_strict else difference <= check.upper) & ~nan
+    return result
+
+
+def _int_band(check: Band, a: Int64s, b: Int64s) -> Mask:
+    with np.errstate(over="ignore"):
+        difference = a - b
+    wrapped = ((a ^ b) & (a ^ difference)) < 0
+    if check.limits is not None:
+        outside = wrapped | (difference < check.limits[0]) | (difference > check.limits[1])
+        if outside.any():
+            raise JoinOverflowError(check.sql, check.type_name)
+    above, below = wrapped & (a > b), wrapped & (a < b)
+    result = np.ones(len(difference), np.bool_)
+    if check.lower is not None:
+        result &= ((difference >= check.lower) & ~wrapped) | above
+    if check.upper is not None:
+        result &= ((difference <= check.upper) & ~wrapped) | below
+    return result

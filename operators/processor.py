@@ -1,0 +1,201 @@
+"""The join (the papers' JoinBolt) as Spark sees it: a stateful processor keyed by slot, one stage of a scheme.
+
+A call gets the packed rows of one slot and one micro-batch, loads the slot, lets the scheme work rank by rank, gives
+results out as they come and makes the changes durable at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from .chunk import PACKED_BYTES, from_bytes, pack_from_bytes, pack_to_bytes, to_bytes
+from .dispatch import COUNTED, PACK, RESULT, slot_keys
+from .schemes import SCHEMES
+from .schemes.base import Pack, Result, Slot, Work
+from .spec import JoinSpec
+from .state import SlotState
+
+#: What a slot counts in each micro-batch; keys of the JSON objects in the ``COUNTERS`` column.
+COUNTER_NAMES = ("stored", "hubs", "packs", "pairs", "comparisons", "results", "bytes_in")
+
+#: The output column that carries counters; null in rows of results.
+COUNTERS = "__trijoin"
+
+#: Rows of results that are put into one frame.
+FRAME_ROWS = 1 << 16
+
+
+class JoinProcessor(StatefulProcessor):
+    """One stage of a join.
+
+    Parameters
+    ----------
+    spec
+        The join.
+    stage
+        Number of the stage.
+    streaming
+        Whether state outlives the call (a batch query has one micro-batch).
+    counters
+        Whether a row with counters follows the results.
+    packed
+        Whether results come out packed, for a further stage or for types that pandas does not carry unchanged.
+    """
+
+    def __init__(self, spec: JoinSpec, stage: int, *, streaming: bool, counters: bool, packed: bool) -> None:
+        self.spec, self.stage, self.streaming, self.counters = spec, stage, streaming, counters
+        self.last = stage == len(SCHEMES[spec.scheme].stages) - 1
+        self.packed = packed
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state variables."""
+        self.chunks = handle.getMapState("chunks", "number bigint", "data binary")
+        self.manifest = handle.getValueState("manifest", "text string")
+
+    def close(self) -> None:
+        """Do nothing: warm slots stay with the worker."""
+
+    def handleInputRows(  # noqa: N802 (PySpark's name)
+        self,
+        key: Any,
+        rows: Iterator[Any],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Join one micro-batch of one slot."""
+        slot_number = slot_keys(self.spec.units).index(int(key[0]))
+
+        def make() -> Slot:
+            return SCHEMES[self.spec.scheme].stages[self.stage](self.spec, slot_number)
+
+        work, passed, received = self._unpack(rows)
+        state: SlotState | None = None
+        if self.streaming:
+            saved = self.manifest.get() if self.manifest.exists() else None
+            state = SlotState(make, self.chunks, None if saved is None else str(saved[0]), self.spec.fingerprint)
+        slot = make() if state is None else state.slot
+        before = Counter(slot.counters)
+        tally: Counter[str] = Counter()
+        forward = {} if self.last else {rank: list(batches) for rank, batches in work.rows.items()}
+        results = self._counted(slot.process(work), tally)
+        if self.packed:
+            for batch in passed:
+                yield _packed_frame([int(key[0])], RESULT, [to_bytes(batch)])
+            yield from self._packed(results, int(key[0]), forward)
+        else:
+            yield from self._typed(results, passed)
+        if state is not None:
+            text = state.save(_batch_id())
+            self.manifest.update((text,))
+        if self.last and self.counters:
+            tally.update({name: slot.counters[name] - before[name] for name in COUNTER_NAMES})
+            tally["bytes_in"] = received
+            yield self._counter_frame(slot_number, int(key[0]), tally)
+
+    def _unpack(self, frames: Iterator[pd.DataFrame]) -> tuple[Work, list[pa.RecordBatch], int]:
+        """Decode packed rows; results of an earlier stage come back apart."""
+        work, passed, received = Work(), [], 0
+        for frame in frames:
+            for kind, data in zip(frame["kind"], frame["data"], strict=True):
+                received += len(data)
+                if kind == PACK:
+                    work.packs.append(pack_from_bytes(data))
+                elif kind == RESULT:
+                    passed.append(from_bytes(data))
+                else:
+                    work.rows.setdefault(int(kind), []).append(from_bytes(data))
+        return work, passed, received
+
+    def _counted(self, results: Iterator[Result | Pack], tally: Counter[str]) -> Iterator[Result | Pack]:
+        for result in results:
+            if isinstance(result, Result):
+                tally["results"] += len(result)
+            yield result
+
+    def _output(self, result: Result) -> pa.RecordBatch:
+        """Return results with the output's names, in the output's order."""
+        columns = {
+            name: result.parts[rank].column(packed)
+            for rank, stream in enumerate(self.spec.streams)
+            for packed, name in stream.payload
+        }
+        return pa.RecordBatch.from_arrays([columns[name] for name in self.spec.output], names=list(self.spec.output))
+
+    def _typed(self, results: Iterator[Result | Pack], passed: list[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
+        """Yield results as frames of Arrow-backed columns."""
+        waiting: list[pa.RecordBatch] = [batch for batch in passed if batch.num_rows]
+        count = sum(int(batch.num_rows) for batch in waiting)
+        for result in results:
+            if not isinstance(result, Result):
+                continue
+            waiting.append(self._output(result))
+            count += len(result)
+            if count >= FRAME_ROWS:
+                yield self._frame(waiting)
+                waiting, count = [], 0
+        if count:
+            yield self._frame(waiting)
+
+    def _frame(self, batches: list[pa.RecordBatch]) -> pd.DataFrame:
+        table = pa.Table.from_batches(batches).combine_chunks()  # a column of several chunks is not converted
+        table = table.append_column(COUNTERS, pa.nulls(table.num_rows, pa.string()))
+        return _arrow_frame(table)
+
+    def _packed(
+        self, results: Iterator[Result | Pack], key: int, forward: Mapping[int, list[pa.RecordBatch]]
+    ) -> Iterator[pd.DataFrame]:
+        """Yield packs for all slots of the next stage, results for this slot there, and the rows that it needs."""
+        for rank, batches in forward.items():
+            for batch in batches:
+                yield _packed_frame([key], rank, [to_bytes(batch)])
+        waiting: list[pa.RecordBatch] = []
+        size = 0
+        for result in results:
+            if isinstance(result, Pack):
+                data = pack_to_bytes(result)
+                for slot in slot_keys(self.spec.units):
+                    yield _packed_frame([slot], PACK, [data])
+                continue
+            waiting.append(self._output(result))
+            size += waiting[-1].nbytes
+            if size >= PACKED_BYTES:
+                yield _packed_frame([key], RESULT, [to_bytes(pa.concat_batches(waiting))])
+                waiting, size = [], 0
+        if waiting:
+            yield _packed_frame([key], RESULT, [to_bytes(pa.concat_batches(waiting))])
+
+    def _counter_frame(self, slot: int, key: int, tally: Counter[str]) -> pd.DataFrame:
+        text = json.dumps({"slot": slot, **{name: int(tally[name]) for name in COUNTER_NAMES}})
+        if self.packed:
+            return _packed_frame([key], COUNTED, [text.encode()])
+        columns = [pa.nulls(1, pa.null()) for _ in self.spec.output]
+        return _arrow_frame(pa.Table.from_arrays([*columns, pa.array([text])], names=[*self.spec.output, COUNTERS]))
+
+
+def _arrow_frame(table: pa.Table) -> pd.DataFrame:
+    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    return frame
+
+
+def _packed_frame(slots: list[int], kind: int, data: list[bytes]) -> pd.DataFrame:
+    return pd.DataFrame({"slot": slots, "kind": [kind] * len(slots), "data": data})
+
+
+def _batch_id() -> int:
+    context = TaskContext.get()
+    text = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    return -1 if text is None else int(text)
+
+
+def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Turn packed results into rows, for ``mapInArrow``: any Arrow type, without a look at the values."""
+    for batch in batches:
+        for data in batch.column("data"):
+            yield from_bytes(data.as_buffer())

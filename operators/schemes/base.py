@@ -1,0 +1,136 @@
+"""What every scheme gives: which slots a stream's rows go to, and what a slot does with them.
+
+A *slot* is a key of Spark's grouping and holds unit i of every stream's group. Rows that a scheme broadcasts to whole
+groups therefore cross the shuffle once for each slot, not once for each unit, and each unit picks out the rows that it
+stores by itself. The papers' units stay what they are: each has stores of its own and sees nothing of its neighbours'.
+
+A slot handles a micro-batch stream by stream in rank order. Since (batch, rank) is the total order of tuples, and rows
+of one stream never meet, whatever a unit holds when a stream's turn comes is exactly what is earlier than its rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from ..index import Probe, ProbePlan
+from ..kernels.order_keys import Int64s, values
+from ..spec import JoinSpec
+from ..store import Store
+
+#: The column of a hub or a list that holds the ids of the rows packed with it.
+MEMBERS = "__members"
+
+
+@dataclass(slots=True)
+class Result:
+    """Joined rows: for each rank a batch of the same length k, with that stream's kept columns."""
+
+    parts: dict[int, pa.RecordBatch]
+
+    def __len__(self) -> int:
+        return int(next(iter(self.parts.values())).num_rows)
+
+
+@dataclass(slots=True)
+class Pack:
+    """Packed intermediate results on their way to another unit: hub rows, and the rows packed with each.
+
+    Parameters
+    ----------
+    hubs
+        Rows of the hub stream with a `MEMBERS` column of positions in ``members``.
+    members
+        Rows of the other stream.
+    """
+
+    rank: int
+    hubs: pa.RecordBatch
+    member_rank: int
+    members: pa.RecordBatch
+
+
+@dataclass(slots=True)
+class Work:
+    """What a slot was given in one micro-batch.
+
+    Parameters
+    ----------
+    rows
+        By rank: the rows of that stream that reached this slot, with the route column.
+    packs
+        Packs from units of an earlier stage.
+    """
+
+    rows: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
+    packs: list[Pack] = field(default_factory=list)
+
+
+class Slot(Protocol):
+    """The units of one slot in one stage of a scheme."""
+
+    stores: dict[str, Store]
+
+    @property
+    def counters(self) -> Counter[str]:
+        """What was stored, packed, compared in this micro-batch."""
+        ...
+
+    def process(self, work: Work) -> Iterator[Result | Pack]:
+        """Handle one micro-batch; results and packs come out as soon as they are known."""
+        ...
+
+
+def owned(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
+    """Return the rows that unit ``slot`` of the stream's group stores (001 section 3.2: each tuple in one unit)."""
+    if spec.units == 1:
+        return kept(spec, rank, rows)
+    route = values(rows.column(spec.streams[rank].route))
+    mine = np.flatnonzero(np.mod(route, spec.units) == slot)
+    return kept(spec, rank, rows.take(pa.array(mine)))
+
+
+def kept(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows without the route column."""
+    return rows.select(list(spec.streams[rank].columns))
+
+
+def pack(rows: pa.RecordBatch, at: Int64s, members: Int64s, *, pairs: bool = False) -> pa.RecordBatch:
+    """Make hubs: one row for each different ``at``, with the list of its members (001 section 3.3, TuplePacking).
+
+    Parameters
+    ----------
+    rows
+        The arriving rows.
+    at, members
+        Shape (k,): row number and packed id of each match.
+    pairs
+        One hub for each match instead, as the tuple pair structure of figure 6 does (for comparison).
+    """
+    order = np.argsort(at, kind="stable")
+    at, members = at[order], members[order]
+    if pairs:
+        hubs, offsets = at, np.arange(len(at) + 1)
+    else:
+        hubs, counts = np.unique(at, return_counts=True)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+    lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(members))
+    taken = rows.take(pa.array(hubs))
+    return pa.RecordBatch.from_arrays([*taken.columns, lists], names=[*taken.schema.names, MEMBERS])
+
+
+def matches(store: Store, plan: ProbePlan, rows: pa.RecordBatch) -> tuple[Int64s, Int64s]:
+    """Return all ``(row number, stored id)`` that match, shape (k,) each."""
+    at: list[Int64s] = []
+    ids: list[Int64s] = []
+    for mine, segment, theirs in store.probe(Probe(plan, rows)):
+        at.append(mine)
+        ids.append(theirs + np.int64(segment.start))
+    if not at:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.concatenate(at), np.concatenate(ids)

@@ -1,0 +1,157 @@
+"""Iterative probing (UMJoin, 004 section 3.1.1): n streams in one unit, no stored intermediates.
+
+An arriving tuple probes the stored rows of one other stream after the other and stops as soon as nothing is left. With
+rows handled rank by rank the results of a batch are ``sum over i of S1* .. S(i-1)* dSi S(i+1) .. Sn`` (004 equation 3;
+a star is a stream with this batch's rows), which is every result exactly once.
+
+The units of `biclique` and the cells of `matrix` work this way too; only who stores which row differs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ..index import Probe, ProbePlan, plan_probe
+from ..kernels.order_keys import Int64s
+from ..kernels.pairs import evaluate
+from ..spec import Check, EdgeSpec, JoinSpec
+from ..store import Store, concat
+from .base import Pack, Result, Work, kept, owned
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One probe of the iteration: from the joined stream ``source`` into the stored stream ``target``.
+
+    ``others`` are the checks of the further edges between joined streams and the target, as ``(source, check)``.
+    """
+
+    source: int
+    target: int
+    plan: ProbePlan
+    others: tuple[tuple[int, Check], ...]
+
+
+def probe_order(spec: JoinSpec, arriving: int) -> tuple[Step, ...]:
+    """Choose the order in which an arriving tuple probes the other streams (002 section 4.1, local join order).
+
+    Greedy: the edge with the most selective index comes first, so that intermediate results stay small.
+    """
+    joined, steps = [arriving], []
+    while len(joined) < len(spec.streams):
+        best: tuple[tuple[int, int, int], int, EdgeSpec] | None = None
+        for target in range(len(spec.streams)):
+            if target in joined:
+                continue
+            for source in joined:
+                edge = spec.edge(source, target)
+                candidate = (_selectivity(edge), target, source), source, edge
+                if best is None or candidate[0] < best[0]:
+                    best = candidate
+        assert best is not None
+        (_, target, _), source, edge = best
+        others = tuple(
+            (other, check) for other in joined if other != source for check in spec.edge(other, target).checks
+        )
+        steps.append(Step(source, target, plan_probe(edge), others))
+        joined.append(target)
+    return tuple(steps)
+
+
+def _selectivity(edge: EdgeSpec) -> int:
+    """Return a rank of how well an edge's index narrows candidates; lower is better."""
+    layout = plan_probe(edge).layout
+    if layout.equal is not None:
+        return 0 if layout.low or layout.high else 1
+    if layout.low is not None and layout.high is not None:
+        return 2
+    return 3 if layout.low or layout.high else 4 if edge.checks else 5
+
+
+class IterativeUnit:
+    """Stored rows of all streams of a join, probed one after the other."""
+
+    def __init__(self, spec: JoinSpec) -> None:
+        self.spec = spec
+        self.orders = {rank: probe_order(spec, rank) for rank in range(len(spec.streams))}
+        self.stored: dict[int, Store] = {}
+        for rank, stream in enumerate(spec.streams):
+            plans = [step.plan for order in self.orders.values() for step in order if step.target == rank]
+            spread = next((plan.spread.right for plan in plans if plan.spread), None)
+            self.stored[rank] = Store(stream.alias, [plan.layout for plan in plans], spread)
+        self.counters: Counter[str] = Counter()
+
+    def arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Result]:
+        """Join arriving rows with everything stored."""
+        yield from self._probe(rank, rows, self.orders[rank], {rank: np.arange(rows.num_rows)})
+
+    def keep(self, rank: int, rows: pa.RecordBatch) -> None:
+        """Store rows of one stream."""
+        self.stored[rank].append(rows)
+        self.counters["stored"] += rows.num_rows
+
+    def _probe(
+        self, rank: int, rows: pa.RecordBatch, steps: tuple[Step, ...], joined: dict[int, Int64s]
+    ) -> Iterator[Result]:
+        """Go on from partial results (a row number or id for each joined stream), depth first, a block at a time."""
+        if not steps:
+            yield Result({other: self._rows(rank, rows, other, ids) for other, ids in joined.items()})
+            return
+        step, rest = steps[0], steps[1:]
+        keys = self._rows(rank, rows, step.source, joined[step.source])
+        for mine, segment, theirs in self.stored[step.target].probe(Probe(step.plan, keys)):
+            self.counters["comparisons"] += len(mine)
+            for source, check in step.others:
+                if not len(mine):
+                    break
+                left = self._rows(rank, rows, source, joined[source][mine], (check.left,)).column(0)
+                keep = evaluate(check, left, segment.rows.column(check.right).take(pa.array(theirs)))
+                mine, theirs = mine[keep], theirs[keep]
+            if len(mine):
+                further = {other: ids[mine] for other, ids in joined.items()}
+                further[step.target] = theirs + np.int64(segment.start)
+                yield from self._probe(rank, rows, rest, further)
+
+    def _rows(
+        self, rank: int, rows: pa.RecordBatch, other: int, ids: Int64s, columns: tuple[str, ...] | None = None
+    ) -> pa.RecordBatch:
+        wanted = self.spec.streams[other].columns if columns is None else columns
+        if other == rank:
+            return rows.select(list(wanted)).take(pa.array(ids))
+        return self.stored[other].take(ids, wanted)
+
+
+class IterativeSlot:
+    """One unit of every group, or one cell.
+
+    Parameters
+    ----------
+    stores_all
+        True where dispatch sends a row only to the slots that store it (hash, matrix); False where rows are broadcast
+        and each slot keeps its own (random).
+    """
+
+    def __init__(self, spec: JoinSpec, slot: int, *, stores_all: bool) -> None:
+        self.spec, self.slot, self.stores_all = spec, slot, stores_all
+        self.unit = IterativeUnit(spec)
+        self.stores = {store.name: store for store in self.unit.stored.values()}
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Counters of the unit."""
+        return self.unit.counters
+
+    def process(self, work: Work) -> Iterator[Result | Pack]:
+        """Handle one micro-batch."""
+        for rank in range(len(self.spec.streams)):
+            if not work.rows.get(rank):
+                continue
+            rows = concat(work.rows.pop(rank))
+            yield from self.unit.arrive(rank, rows)
+            mine = kept(self.spec, rank, rows) if self.stores_all else owned(self.spec, rank, rows, self.slot)
+            self.unit.keep(rank, mine)

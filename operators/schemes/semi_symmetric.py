@@ -1,0 +1,186 @@
+"""The semi-symmetric partitioning scheme for chain joins R - S - T with hub S (001 section 3.2.2).
+
+Exactly one rule for each order of arrival:
+
+===========  =========  =================================================================================
+order        made in    how
+===========  =========  =================================================================================
+r, s, t      R unit     s becomes a hub of the earlier r; t probes the hubs of earlier s
+t, s, r      T unit     s becomes a hub of the earlier t; r probes the hubs of earlier s
+r, t, s      T unit     the pack (s, r ...) from an R unit joins the stored t that are earlier than s
+t, r, s      T unit     likewise
+s, r, t      S unit     r enters the list of s; t reads it
+s, t, r      S unit     t enters the list of s; r reads it
+===========  =========  =================================================================================
+
+Packs go from R to T only, never back, or results double. Stage 1 holds the R units, stage 2 the S and T units.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from ..index import Layout, Probe, ProbePlan, list_parts, plan_probe
+from ..kernels.order_keys import Int64s
+from ..kernels.pairs import expand
+from ..spec import JoinSpec
+from ..store import Store, concat
+from .base import MEMBERS, Pack, Result, Work, kept, matches, owned, pack
+from .symmetric import HubUnit
+
+#: A stored row's id as a probing column.
+_ID = "__id"
+
+
+def ends(spec: JoinSpec) -> tuple[int, int, int]:
+    """Return the ranks of R, S and T: S is the hub, R the end with the lower rank."""
+    hub = 1 if spec.hub is None else spec.hub
+    first, last = (rank for rank in range(3) if rank != hub)
+    return first, hub, last
+
+
+class ListUnit:
+    """The S unit: each stored s has a list of later r and one of later t."""
+
+    def __init__(self, spec: JoinSpec) -> None:
+        self.spec = spec
+        first, self.rank, last = ends(spec)
+        self.sides = {first: last, last: first}
+        self.pairs = spec.option("intermediates", "pack") == "pair"
+        alias = spec.streams[self.rank].alias
+        self.plans = {side: plan_probe(spec.edge(side, self.rank)) for side in self.sides}
+        spread = next((plan.spread.right for plan in self.plans.values() if plan.spread), None)
+        self.stored = Store(alias, [plan.layout for plan in self.plans.values()], spread)
+        self.by_id = ProbePlan(Layout(equal=MEMBERS), _ID, None, None, ())
+        self.lists = {
+            side: Store(f"{alias}.lists.{spec.streams[side].alias}", [self.by_id.layout]) for side in self.sides
+        }
+        self.counters: Counter[str] = Counter()
+
+    @property
+    def stores(self) -> list[Store]:
+        """All stores of the unit."""
+        return [self.stored, *self.lists.values()]
+
+    def arrive(self, side: int, rows: pa.RecordBatch) -> Iterator[Result]:
+        """Read the lists of the other side, then enter one's own."""
+        at, ids = matches(self.stored, self.plans[side], rows)
+        self.counters["comparisons"] += len(at)
+        if not len(at):
+            return
+        other = self.sides[side]
+        probe = Probe(self.by_id, pa.RecordBatch.from_arrays([pa.array(ids)], names=[_ID]))
+        for mine, segment, theirs in self.lists[other].probe(probe):
+            yield Result(
+                {
+                    side: kept(self.spec, side, rows.take(pa.array(at[mine]))),
+                    self.rank: self.stored.take(ids[mine], self.spec.streams[self.rank].columns),
+                    other: segment.rows.select(list(self.spec.streams[other].columns)).take(pa.array(theirs)),
+                }
+            )
+        entries = pack(kept(self.spec, side, rows), at, ids, pairs=self.pairs)
+        self.lists[side].append(entries)
+        self.counters["packs"] += entries.num_rows
+        self.counters["pairs"] += len(at)
+
+    def keep(self, rows: pa.RecordBatch) -> None:
+        """Store rows of S."""
+        self.stored.append(rows)
+        self.counters["stored"] += rows.num_rows
+
+
+class FirstStageSlot:
+    """R unit ``slot``: results of the order r, s, t, and packs for the T units."""
+
+    def __init__(self, spec: JoinSpec, slot: int) -> None:
+        self.spec, self.slot = spec, slot
+        self.first, self.hub, self.last = ends(spec)
+        self.unit = HubUnit(spec, self.first, (self.hub,))
+        self.stores = {store.name: store for store in self.unit.stores}
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Counters of the unit."""
+        return self.unit.counters
+
+    def process(self, work: Work) -> Iterator[Result | Pack]:
+        """Handle one micro-batch."""
+        for rank in range(3):
+            if not work.rows.get(rank):
+                continue
+            rows = concat(work.rows.pop(rank))
+            if rank == self.first:
+                self.unit.keep(owned(self.spec, rank, rows, self.slot))
+            elif rank == self.last:
+                yield from self.unit.probe_hubs(rank, rows)
+            else:
+                hubs = self.unit.become_hub(rank, rows)
+                if hubs is not None:
+                    yield self._pack(hubs)
+
+    def _pack(self, hubs: pa.RecordBatch) -> Pack:
+        """Send hubs with the rows that they are hubs of."""
+        offsets, ids = list_parts(hubs.column(MEMBERS))
+        different, position = np.unique(ids, return_inverse=True)
+        lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(position.astype(np.int64)))
+        sent = hubs.set_column(hubs.schema.get_field_index(MEMBERS), MEMBERS, lists)
+        members = self.unit.stored.take(different, self.spec.streams[self.first].columns)
+        return Pack(self.hub, sent, self.first, members)
+
+
+class SecondStageSlot:
+    """S unit and T unit ``slot``."""
+
+    def __init__(self, spec: JoinSpec, slot: int) -> None:
+        self.spec, self.slot = spec, slot
+        self.first, self.hub, self.last = ends(spec)
+        self.middle = ListUnit(spec)
+        self.unit = HubUnit(spec, self.last, (self.hub,))
+        self.stores = {store.name: store for store in (*self.middle.stores, *self.unit.stores)}
+        self._counters: Counter[str] = Counter()
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Counters of both units."""
+        return self.middle.counters + self.unit.counters + self._counters
+
+    def process(self, work: Work) -> Iterator[Result | Pack]:
+        """Handle one micro-batch."""
+        for rank in range(3):
+            if rank == self.hub:
+                for pack_ in work.packs:
+                    yield from self._join_pack(pack_)
+            if not work.rows.get(rank):
+                continue
+            rows = concat(work.rows.pop(rank))
+            if rank == self.hub:
+                self.unit.become_hub(rank, rows)
+                self.middle.keep(owned(self.spec, rank, rows, self.slot))
+                continue
+            if rank == self.first:
+                yield from self.unit.probe_hubs(rank, rows)
+            else:
+                self.unit.keep(owned(self.spec, rank, rows, self.slot))
+            yield from self.middle.arrive(rank, rows)
+
+    def _join_pack(self, pack_: Pack) -> Iterator[Result]:
+        """Join a pack (s, r ...) with the stored t that are earlier than s."""
+        offsets, members = list_parts(pack_.hubs.column(MEMBERS))
+        plan = self.unit.to_stored[self.hub]
+        for mine, segment, theirs in self.unit.stored.probe(Probe(plan, pack_.hubs)):
+            self._counters["comparisons"] += len(mine)
+            for pair, position in expand(offsets[mine], offsets[mine + 1]):
+                yield self._result(pack_, mine[pair], members[position], segment.rows, theirs[pair].astype(np.int64))
+
+    def _result(self, pack_: Pack, hub: Int64s, member: Int64s, rows: pa.RecordBatch, at: Int64s) -> Result:
+        return Result(
+            {
+                self.first: pack_.members.take(pa.array(member)),
+                self.hub: pack_.hubs.select(list(self.spec.streams[self.hub].columns)).take(pa.array(hub)),
+                self.last: rows.take(pa.array(at)),
+            }
+        )

@@ -1,0 +1,138 @@
+"""The symmetric partitioning scheme for cyclic joins (001 section 3.2.1).
+
+A tuple is stored in one unit of its own group and broadcast to the other two groups. In the unit that stores x, an
+arriving z first probes the hubs of y on (y, z) and filters their packed members on (x, z), then becomes a hub itself
+with the stored x that it matches. A result (x, y, z) so comes from the unit that stores its first tuple, when its last
+one arrives. One stage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from ..index import Probe, list_parts, plan_probe
+from ..kernels.pairs import evaluate, expand
+from ..spec import JoinSpec
+from ..store import Store, concat
+from .base import MEMBERS, Pack, Result, Work, kept, matches, owned, pack
+
+
+class HubUnit:
+    """A unit that stores one stream x and the hubs of the two others.
+
+    Also the R and T units of the semi-symmetric scheme, which differ only in the streams that become hubs or probe.
+
+    Parameters
+    ----------
+    spec
+        The join.
+    rank
+        The stream x that the unit stores.
+    hubs
+        The streams that become hubs here.
+    """
+
+    def __init__(self, spec: JoinSpec, rank: int, hubs: tuple[int, ...]) -> None:
+        self.spec = spec
+        self.rank = rank
+        self.pairs = spec.option("intermediates", "pack") == "pair"
+        alias = spec.streams[rank].alias
+        others = [other for other in range(3) if other != rank]
+        self.to_stored = {other: plan_probe(spec.edge(other, rank)) for other in hubs}
+        self.to_hubs = {other: plan_probe(spec.edge(other, hub)) for other in others for hub in hubs if hub != other}
+        self.stored = Store(
+            alias,
+            [plan.layout for plan in self.to_stored.values()],
+            next((plan.spread.right for plan in self.to_stored.values() if plan.spread), None),
+        )
+        self.hubs = {}
+        for hub in hubs:
+            (third,) = (other for other in others if other != hub)
+            plan = self.to_hubs[third]
+            self.hubs[hub] = Store(
+                f"{alias}.hubs.{spec.streams[hub].alias}",
+                [plan.layout],
+                plan.spread.right if plan.spread else None,
+            )
+        self.counters: Counter[str] = Counter()
+
+    @property
+    def stores(self) -> list[Store]:
+        """All stores of the unit."""
+        return [self.stored, *self.hubs.values()]
+
+    def probe_hubs(self, arriving: int, rows: pa.RecordBatch) -> Iterator[Result]:
+        """Join arriving rows with the hubs of the stream that is neither theirs nor the stored one."""
+        (hub,) = (other for other in range(3) if other not in (self.rank, arriving))
+        checks = self.spec.edge(arriving, self.rank).checks
+        keys = sorted({check.right for check in checks})
+        columns = self.spec.streams[self.rank].columns
+        for mine, segment, theirs in self.hubs[hub].probe(Probe(self.to_hubs[arriving], rows)):
+            offsets, members = list_parts(segment.rows.column(MEMBERS))
+            for pair, position in expand(offsets[theirs], offsets[theirs + 1]):
+                ids, at, hub_row = members[position], mine[pair], theirs[pair]
+                self.counters["comparisons"] += len(ids)
+                if checks:
+                    stored = self.stored.take(ids, keys)
+                    keep = np.ones(len(ids), np.bool_)
+                    for check in checks:
+                        arrived = rows.column(check.left).take(pa.array(at))
+                        keep &= evaluate(check, arrived, stored.column(check.right))
+                    ids, at, hub_row = ids[keep], at[keep], hub_row[keep]
+                if len(ids):
+                    hub_columns = list(self.spec.streams[hub].columns)
+                    yield Result(
+                        {
+                            self.rank: self.stored.take(ids, columns),
+                            hub: segment.rows.select(hub_columns).take(pa.array(hub_row)),
+                            arriving: kept(self.spec, arriving, rows.take(pa.array(at))),
+                        }
+                    )
+
+    def become_hub(self, arriving: int, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Store arriving rows as hubs of the stored rows that they match; return them with their members' ids."""
+        at, ids = matches(self.stored, self.to_stored[arriving], rows)
+        self.counters["comparisons"] += len(at)
+        if not len(at):
+            return None
+        hubs = pack(kept(self.spec, arriving, rows), at, ids, pairs=self.pairs)
+        self.hubs[arriving].append(hubs)
+        self.counters["hubs"] += hubs.num_rows
+        self.counters["packs"] += hubs.num_rows
+        self.counters["pairs"] += len(at)
+        return hubs
+
+    def keep(self, rows: pa.RecordBatch) -> None:
+        """Store rows of the unit's own stream."""
+        self.stored.append(rows)
+        self.counters["stored"] += rows.num_rows
+
+
+class SymmetricSlot:
+    """Unit ``slot`` of each of the three groups."""
+
+    def __init__(self, spec: JoinSpec, slot: int) -> None:
+        self.spec, self.slot = spec, slot
+        self.units = [HubUnit(spec, rank, tuple(other for other in range(3) if other != rank)) for rank in range(3)]
+        self.stores = {store.name: store for unit in self.units for store in unit.stores}
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Counters of all units."""
+        return sum((unit.counters for unit in self.units), Counter())
+
+    def process(self, work: Work) -> Iterator[Result | Pack]:
+        """Handle one micro-batch."""
+        for rank in range(3):
+            if not work.rows.get(rank):
+                continue
+            rows = concat(work.rows.pop(rank))
+            for unit in self.units:
+                if unit.rank != rank:
+                    yield from unit.probe_hubs(rank, rows)
+                    unit.become_hub(rank, rows)
+            self.units[rank].keep(owned(self.spec, rank, rows, self.slot))

@@ -1,0 +1,183 @@
+"""What a join is, once the types are known: the plain data that dispatch, units and kernels work from.
+
+Everything here pickles, holds no Spark object and is the same for every batch of a query. `operators.compile` derives
+it from a `rewriter.plan.JoinNode` and the schemas that Spark reports for the inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Op = Literal["=", "<", "<=", ">", ">=", "<>", "<=>"]
+
+#: Mirror image of a comparison: ``a op b`` is ``b MIRROR[op] a``.
+MIRROR: dict[Op, Op] = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """``left op right`` on two columns of one type, in Spark's order (NaN is the largest number and equals itself).
+
+    Parameters
+    ----------
+    op
+        The comparison.
+    left, right
+        Columns of one type.
+    exact
+        Whether order keys decide the comparison (see `operators.kernels.order_keys`), or only narrow it down.
+    """
+
+    op: Op
+    left: str
+    right: str
+    exact: bool = True
+
+    def mirrored(self) -> Compare:
+        """Return the same condition seen from the other side."""
+        return Compare(MIRROR[self.op], self.right, self.left, self.exact)
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """``lower <= left - right <= upper``; None is an open side.
+
+    Parameters
+    ----------
+    left, right
+        Columns of one type.
+    lower, upper
+        For ``"int"`` closed integer bounds in the column's own unit (microseconds, days, unscaled decimals). For the
+        float kinds the constants as doubles.
+    lower_strict, upper_strict
+        For the float kinds: whether the bound itself is excluded.
+    arithmetic
+        How the difference is computed: exactly, or as Spark computes it for ``float`` and ``double``.
+    limits
+        The range of the difference's type where leaving it is an error in ANSI mode, else None.
+    sql, type_name
+        For the error message.
+    """
+
+    left: str
+    right: str
+    lower: float | int | None
+    upper: float | int | None
+    lower_strict: bool = False
+    upper_strict: bool = False
+    arithmetic: Literal["int", "float32", "float64"] = "int"
+    limits: tuple[int, int] | None = None
+    sql: str = ""
+    type_name: str = ""
+
+    def mirrored(self) -> Band:
+        """Return the same condition seen from the other side (``right - left``)."""
+        return Band(
+            self.right,
+            self.left,
+            None if self.upper is None else -self.upper,
+            None if self.lower is None else -self.lower,
+            self.upper_strict,
+            self.lower_strict,
+            self.arithmetic,
+            None if self.limits is None else (-self.limits[1], -self.limits[0]),
+            self.sql,
+            self.type_name,
+        )
+
+
+Check = Compare | Band
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSpec:
+    """All kernel predicates between two streams.
+
+    Parameters
+    ----------
+    left, right
+        Ranks of the two streams, ``left < right``.
+    checks
+        Their conjunction is the edge's condition; none means that every pair joins.
+    hash_left, hash_right
+        Columns with a 64-bit hash of all equality columns (computed in Spark), where equality cannot be decided on one
+        integer column.
+    """
+
+    left: int
+    right: int
+    checks: tuple[Check, ...] = ()
+    hash_left: str | None = None
+    hash_right: str | None = None
+
+    def seen_from(self, rank: int) -> EdgeSpec:
+        """Return the edge with the stream `rank` as ``left``, whatever the order of ranks."""
+        if rank == self.left:
+            return self
+        return EdgeSpec(
+            self.right, self.left, tuple(c.mirrored() for c in self.checks), self.hash_right, self.hash_left
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """One input stream.
+
+    Parameters
+    ----------
+    alias
+        Its alias in the query.
+    payload
+        Its columns in the output, as ``(packed column, output name)``.
+    columns
+        All packed columns that are kept with a stored row (payload and keys), in order.
+    route
+        The packed int64 column that decides where a row is stored. It is not kept.
+    dimension
+        Under ``matrix``: the index of the hashed dimension that it has, by equality class, as ``(class, column)``.
+    """
+
+    alias: str
+    payload: tuple[tuple[str, str], ...]
+    columns: tuple[str, ...]
+    route: str
+    dimensions: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSpec:
+    """A whole join: its streams in rank order, its edges, its scheme.
+
+    Parameters
+    ----------
+    name
+        The node's name, for state and messages.
+    hub
+        Rank of the middle stream of a chain, where the scheme needs it.
+    units
+        Units in each stream's group (cells for ``matrix``). Unit i of every group lives in slot i.
+    fingerprint
+        A text that changes when the query does, line by line ``what: value``.
+    """
+
+    name: str
+    streams: tuple[StreamSpec, ...]
+    edges: tuple[EdgeSpec, ...]
+    scheme: str
+    units: int
+    hub: int | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    fingerprint: str = ""
+    output: tuple[str, ...] = field(default=())
+
+    def edge(self, left: int, right: int) -> EdgeSpec:
+        """Return the edge between two ranks with ``left`` as its left side; an edge without checks if there is none."""
+        for edge in self.edges:
+            if {edge.left, edge.right} == {left, right}:
+                return edge.seen_from(left)
+        return EdgeSpec(left, right)
+
+    def option(self, name: str, default: str) -> str:
+        """Return an option's value."""
+        return dict(self.options).get(name, default)

@@ -1,0 +1,169 @@
+"""The rows of one stream (or of hubs) in one unit: a log-structured merge of segments, each with its indexes.
+
+A row is known by its id, its position in the order of storing, which never changes; a segment holds a contiguous range
+of ids. Segments are immutable. New rows make a new segment; neighbours of like size merge, so that n appended batches
+leave about log n segments and every row is copied about log n times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from .index import Layout, Probe, SortedIndex
+from .kernels.order_keys import Int64s, order_key
+from .kernels.pairs import evaluate
+
+#: A segment merges with its younger neighbour once it is less than this many times larger.
+TIER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Rows with ids ``start`` to ``start + rows.num_rows``, and an index for each layout of its store.
+
+    ``file`` is its name in the warm copy, None until it is written.
+    """
+
+    start: int
+    rows: pa.RecordBatch
+    indexes: dict[str, SortedIndex]
+    file: str | None = None
+
+    @property
+    def stop(self) -> int:
+        """The id behind the last row."""
+        return self.start + int(self.rows.num_rows)
+
+
+class Store:
+    """Stored rows of one kind.
+
+    Parameters
+    ----------
+    name
+        Name within the unit, such as ``"r"`` or ``"r.hubs.s"``.
+    layouts
+        The indexes to keep.
+    watched
+        A column whose extremes are tracked (for overflow checks of bands), or None.
+
+    Attributes
+    ----------
+    segments
+        From old to young.
+    fresh
+        Batches appended since the last save.
+    next_id
+        The id that the next row gets.
+    extremes
+        Least and greatest order key of the watched column so far.
+    """
+
+    def __init__(self, name: str, layouts: Sequence[Layout], watched: str | None = None) -> None:
+        self.name = name
+        self.layouts = {layout.key: layout for layout in layouts}
+        self.watched = watched
+        self.segments: list[Segment] = []
+        self.fresh: list[pa.RecordBatch] = []
+        self.next_id = 0
+        self.extremes: tuple[int, int] | None = None
+
+    def __len__(self) -> int:
+        return sum(int(segment.rows.num_rows) for segment in self.segments)
+
+    def append(self, rows: pa.RecordBatch) -> Int64s:
+        """Store rows and return their ids, shape (rows,)."""
+        start = self.next_id
+        if rows.num_rows:
+            indexes = {key: SortedIndex.build(layout, rows) for key, layout in self.layouts.items()}
+            self.segments.append(Segment(start, rows, indexes))
+            self.fresh.append(rows)
+            self.next_id = start + rows.num_rows
+            if self.watched is not None:
+                keys = order_key(rows.column(self.watched))
+                low, high = int(keys.min()), int(keys.max())
+                known = self.extremes or (low, high)
+                self.extremes = (min(low, known[0]), max(high, known[1]))
+        return np.arange(start, self.next_id)
+
+    def compact(self) -> None:
+        """Merge neighbours of like size."""
+        while len(self.segments) > 1:
+            older, younger = self.segments[-2], self.segments[-1]
+            if older.rows.num_rows > TIER * younger.rows.num_rows:
+                return
+            self.segments[-2:] = [self._merged(older, younger)]
+
+    def _merged(self, older: Segment, younger: Segment) -> Segment:
+        rows = concat([older.rows, younger.rows])
+        shift = int(older.rows.num_rows)
+        indexes = {
+            key: index.merge(younger.indexes[key], shift, rows)
+            if older.stop == younger.start
+            else SortedIndex.build(self.layouts[key], rows)
+            for key, index in older.indexes.items()
+        }
+        return Segment(older.start, rows, indexes)
+
+    def probe(self, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
+        """Find the partners of a batch of rows.
+
+        Yields
+        ------
+        ``(probe row, segment, row in the segment)``: aligned arrays of shape (k,), every predicate of the plan true.
+        """
+        if probe.plan.spread is not None and self.extremes is not None:
+            probe.check_spread(*self.extremes)
+        for segment in self.segments:
+            for mine, theirs in probe.candidates(segment.indexes[probe.plan.layout.key]):
+                for check in probe.plan.checks:
+                    left = probe.rows.column(check.left).take(pa.array(mine))
+                    right = segment.rows.column(check.right).take(pa.array(theirs))
+                    keep = evaluate(check, left, right)
+                    mine, theirs = mine[keep], theirs[keep]
+                    if not len(mine):
+                        break
+                if len(mine):
+                    yield mine, segment, theirs
+
+    def slice(self, start: int, stop: int) -> pa.RecordBatch:
+        """Return the rows with ids from ``start`` to ``stop``."""
+        pieces = [
+            segment.rows.slice(max(start - segment.start, 0), min(stop, segment.stop) - max(start, segment.start))
+            for segment in self.segments
+            if segment.start < stop and segment.stop > start
+        ]
+        return concat(pieces)
+
+    def take(self, ids: Int64s, columns: Sequence[str]) -> pa.RecordBatch:
+        """Return rows by id, in the order of ``ids``, with some of their columns."""
+        if len(self.segments) == 1:
+            segment = self.segments[0]
+            return segment.rows.select(list(columns)).take(pa.array(ids - segment.start))
+        starts = np.array([segment.start for segment in self.segments])
+        of = np.searchsorted(starts, ids, "right") - 1
+        order = np.argsort(of, kind="stable")
+        sizes = np.bincount(of, minlength=len(starts))
+        pieces, first = [], 0
+        for segment, size in zip(self.segments, sizes, strict=True):
+            if size:
+                some = ids[order[first : first + size]] - segment.start
+                pieces.append(segment.rows.select(list(columns)).take(pa.array(some)))
+                first += int(size)
+        if not pieces:
+            raise IndexError(f"{self.name}: no rows to take")
+        back = np.empty(len(ids), np.int64)
+        back[order] = np.arange(len(ids))
+        return concat(pieces).take(pa.array(back))
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return several batches of one schema as one."""
+    if len(batches) == 1:
+        return batches[0]
+    return pa.concat_batches(list(batches))
