@@ -1,0 +1,163 @@
+"""The `Explanation` object: its document, its formats, and what it refuses."""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import json
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trijoin_sql.errors import InvalidSettingError, PlanError
+from trijoin_sql.explain import Explanation
+
+from .samples import BI, CYCLIC, NOTHING, SAMPLES
+
+FORMATS = ("__str__", "to_json", "to_mermaid", "to_dot", "to_html", "_repr_html_")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_document_comes_back(name: str) -> None:
+    explanation = Explanation(SAMPLES[name])
+    assert explanation.to_dict() == SAMPLES[name]
+    assert json.loads(explanation.to_json()) == SAMPLES[name]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_same_document_same_text(name: str, form: str) -> None:
+    one, other = Explanation(SAMPLES[name]), Explanation(copy.deepcopy(SAMPLES[name]))
+    assert getattr(one, form)() == getattr(other, form)()
+
+
+def test_text_does_not_depend_on_the_hash_seed() -> None:
+    script = (
+        "import json, sys; from trijoin_sql.explain import Explanation; ex = Explanation(json.load(sys.stdin)); "
+        "sys.stdout.reconfigure(encoding='utf-8'); print(ex, ex.to_mermaid(), ex.to_dot(), ex.to_html())"
+    )
+    document = json.dumps(SAMPLES["multi"]).encode()
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            input=document,
+            capture_output=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+def test_imports_neither_spark_nor_the_rewriter() -> None:
+    script = (
+        "import sys, trijoin_sql.explain as e; e.Explanation({'version': 1, 'sql': '', 'stages': [], 'groups': [], "
+        "'advice': []}).to_html(); print(sorted({'pyspark', 'sqlglot', 'networkx', 'pandas'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_is_immutable_and_a_value() -> None:
+    document = copy.deepcopy(CYCLIC)
+    explanation = Explanation(document)
+    document["sql"] = explanation.to_dict()["sql"] = "changed"
+    assert explanation == Explanation(CYCLIC) != Explanation(BI)
+    assert len({explanation, Explanation(CYCLIC)}) == 1
+    assert explanation != "text"
+    assert pickle.loads(pickle.dumps(explanation)) == explanation
+    assert copy.copy(explanation) == explanation
+    assert repr(explanation) == "<Explanation: TriJoin>"
+    with pytest.raises(AttributeError, match="immutable"):
+        explanation.sql = "x"  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="immutable"):
+        del explanation._json
+
+
+def test_takes_tuples_and_numpy_numbers_and_drops_what_json_cannot_say() -> None:
+    document: dict[str, Any] = copy.deepcopy(BI)
+    cost = document["groups"][0]["decision"]["alternatives"][0]["cost"]
+    cost |= {"network": float("inf"), "memory": np.float64(2.5), "cpu": np.int64(7)}
+    document["advice"] = ("one", "two")
+    explanation = Explanation(document)
+    again = explanation.to_dict()
+    assert again["advice"] == ["one", "two"]
+    assert json.loads(explanation.to_json(), parse_constant=pytest.fail) == again
+    assert cost.keys() == {"network", "memory", "cpu", "stages"}
+    read: Any = again
+    assert read["groups"][0]["decision"]["alternatives"][0]["cost"] == {
+        "network": None, "memory": 2.5, "cpu": 7, "stages": 1
+    }  # fmt: skip
+    assert "-" in str(explanation)
+    explanation.to_html()
+
+
+@pytest.mark.parametrize("key", ["version", "sql", "stages", "groups", "advice"])
+def test_lacking_key_is_named(key: str) -> None:
+    document = {name: value for name, value in NOTHING.items() if name != key}
+    with pytest.raises(PlanError, match=f"lacks the key '{key}'"):
+        Explanation(document)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(("sql",), 3), (("stages",), {}), (("groups", 0, "graph"), []), (("groups", 0, "decision", "node"), None)],
+)
+def test_wrong_type_is_named(path: tuple[str | int, ...], value: object) -> None:
+    document: Any = copy.deepcopy(BI)
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(PlanError, match="not well formed: expected"):
+        Explanation(document)
+
+
+def test_value_without_a_json_form() -> None:
+    with pytest.raises(PlanError, match="cannot hold a object"):
+        Explanation({**NOTHING, "extra": object()})
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"),
+    [
+        (".html", "<!doctype html>"), (".htm", "<!doctype html>"), (".json", "{"), (".mmd", "flowchart"),
+        (".mermaid", "flowchart"), (".dot", "digraph"), (".gv", "digraph"), (".txt", "TriJoin SQL"), (".HTML", "<!doc"),
+    ],
+)  # fmt: skip
+def test_save_by_suffix(tmp_path: Any, suffix: str, start: str) -> None:
+    path = Explanation(CYCLIC).save(tmp_path / f"plan{suffix}")
+    content = path.read_text(encoding="utf-8")
+    assert content.startswith(start)
+    assert content.endswith("\n")
+    assert not content.endswith("\n\n")
+
+
+def test_save_names_the_suffixes_that_it_knows(tmp_path: Any) -> None:
+    with pytest.raises(InvalidSettingError, match=r"\.html.*\.json.*\.txt"):
+        Explanation(CYCLIC).save(str(tmp_path / "plan.pdf"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_jinja_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **named: Any) -> Any:
+        if name == "jinja2":
+            raise ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    explanation = Explanation(SAMPLES["odd"])
+    with pytest.raises(
+        ModuleNotFoundError, match=r"^the HTML page needs Jinja2: pip install 'trijoin-sql\[explain\]'$"
+    ):
+        explanation.to_html()
+    shown = explanation._repr_html_()
+    assert shown.startswith("<pre>")
+    assert "<script" not in shown

@@ -1,0 +1,95 @@
+"""Mermaid and DOT: well formed whatever the names are."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from trijoin_sql.explain import Explanation
+
+from .samples import CHAIN_UNBOUNDED, ODD_NAMES, SAMPLES, SEVERAL
+
+_LABEL = r'"(?:[\w ,.:()=+\-_/]|[#]\d+;|<br/>)*"'
+_ID = r"[a-z][a-z0-9]*"
+_MERMAID = re.compile(
+    rf"""flowchart\ LR
+    |\ \ subgraph\ {_ID}\[{_LABEL}\]
+    |\ \ \ \ direction\ LR
+    |\ \ \ \ {_ID}(?:\(\[{_LABEL}\]\)|\[\[{_LABEL}\]\]|\[/{_LABEL}/\]|\[{_LABEL}\])(?::::(?:hub|residual))?
+    |\ \ \ \ {_ID}\ (?:---|-\.-|-->)(?:\|{_LABEL}\|)?\ {_ID}
+    |\ \ end
+    |\ \ classDef\ (?:hub|residual)\ [\w\-:\ ]+
+    """,
+    re.VERBOSE,
+)
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_DOT = re.compile(
+    rf"""digraph\ explanation\ \{{
+    |\s*rankdir=LR;
+    |\s*(?:graph|node|edge)\ \[(?:\w+=(?:{_STRING}|\w+)\ ?)+\];
+    |\s*subgraph\ cluster_\w+\ \{{
+    |\s*label={_STRING};
+    |\s*{_ID}(?:\ ->\ {_ID})?(?:\ \[(?:\w+=(?:{_STRING}|\w+)\ ?)+\])?;
+    |\s*\}}
+    """,
+    re.VERBOSE,
+)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_mermaid_lines_are_of_the_grammar(name: str) -> None:
+    text = Explanation(SAMPLES[name]).to_mermaid()
+    bad = [line for line in text.splitlines() if not _MERMAID.fullmatch(line)]
+    assert bad == []
+    assert text.count("\n  subgraph ") == text.count("\n  end\n")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_dot_lines_are_of_the_grammar(name: str) -> None:
+    text = Explanation(SAMPLES[name]).to_dot()
+    bad = [line for line in text.splitlines() if not _DOT.fullmatch(line)]
+    assert bad == []
+    unquoted = re.sub(_STRING, "", text)
+    assert unquoted.count("{") == unquoted.count("}")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_graphviz_reads_it(name: str) -> None:
+    dot = shutil.which("dot")
+    if dot is None:
+        pytest.skip("Graphviz is not installed")
+    text = Explanation(SAMPLES[name]).to_dot()
+    result = subprocess.run([dot, "-Tdot"], input=text, capture_output=True, text=True, check=False, encoding="utf-8")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_names_survive_mermaid() -> None:
+    text = Explanation(SAMPLES["odd"]).to_mermaid()
+    labels = [
+        re.sub(r"#(\d+);", lambda code: chr(int(code[1])), label) for label in re.findall(r'\(\["(.*?)"\]\)', text)
+    ]
+    readable = [name.replace("\n", "\ufffd") for name in ODD_NAMES if name.strip()]
+    assert [label for label in labels if label in readable][: len(readable)] == readable
+
+
+def test_join_graph_and_plan() -> None:
+    mermaid, dot = Explanation(CHAIN_UNBOUNDED).to_mermaid(), Explanation(CHAIN_UNBOUNDED).to_dot()
+    assert 'g1r1(["v"]):::hub' in mermaid
+    assert re.search(r"g1r0 -\.-\|.*\(derived\).*\| g1r2", mermaid)
+    assert "UNBOUNDED: kept for ever" in mermaid
+    assert "style=dashed" in dot
+    assert "UNBOUNDED: kept for ever" in dot
+    assert "p1 -> out;" in dot
+
+
+def test_groups_feed_one_another() -> None:
+    document = {**SEVERAL, "groups": [dict(group) for group in SEVERAL["groups"]]}
+    second = document["groups"][1]
+    second["graph"] = {**second["graph"], "relations": ["__trijoin_1", "asks"], "edges": []}
+    text = Explanation(document).to_mermaid()
+    assert "p1 --> p2" in text
+    assert "p1 --> out" not in text
+    assert "p2 --> out" in text

@@ -1,0 +1,266 @@
+"""The HTML page: self-contained, escaped, and complete."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import itertools
+import re
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from trijoin_sql.explain import Explanation
+from trijoin_sql.explain.dimensions import dimensions
+from trijoin_sql.explain.document import read
+from trijoin_sql.explain.graph_svg import graph_svg
+from trijoin_sql.explain.html import stage_views
+from trijoin_sql.explain.scheme_svg import scheme_svg
+
+from .samples import BI, CHAIN_UNBOUNDED, CYCLIC, MULTI, NOTHING, SAMPLES, SEVERAL, SPARK
+
+_VOID = {"meta", "input", "link", "br", "img", "hr"}
+_LOADING = {"src", "srcset", "poster", "data", "action", "formaction", "background", "xlink:href"}
+SCHEMES = ["symmetric", "semi_symmetric", "biclique", "matrix", "tree", "iterative", "MultiJoin(a, b, c)", None]
+
+
+class Page(HTMLParser):
+    """A page's elements and text, and whether its tags nest."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.bad: list[str] = []
+        self.text: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.bad.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+    def all_text(self) -> str:
+        """Return the text without markup, with single spaces."""
+        return " ".join("".join(self.text).split())
+
+
+def page(document: dict[str, Any]) -> Page:
+    """Render and read a page."""
+    return Page(Explanation(document).to_html())
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_tags_nest_and_ids_are_unique(name: str) -> None:
+    read_page = page(SAMPLES[name])
+    assert (read_page.bad, read_page.open) == ([], [])
+    ids = [attributes["id"] for _, attributes in read_page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for _, attributes in read_page.elements:
+        for reference in ("aria-labelledby", "aria-controls", "for"):
+            for target in (attributes.get(reference) or "").split():
+                assert target in ids
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_loads_nothing(name: str) -> None:
+    read_page = page(SAMPLES[name])
+    assert not {tag for tag, _ in read_page.elements} & {"link", "img", "iframe", "object", "embed", "base", "audio"}
+    for tag, attributes in read_page.elements:
+        assert not _LOADING & attributes.keys(), tag
+        assert "style" not in attributes, tag
+        assert not any(attribute.startswith("on") for attribute in attributes), tag
+        assert (attributes.get("href") or "#").startswith("#"), tag
+    html = Explanation(SAMPLES[name]).to_html()
+    for content in re.findall(r"<(?:style|script)>(.*?)</(?:style|script)>", html, re.DOTALL):
+        assert not re.search(r"https?:|//[a-z]+\.|url\(|@import|fetch\(|XMLHttp|import\(|WebSocket", content)
+    if name != "odd":  # there an alias looks like an address
+        assert not re.search(r"https?:", html)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_policy_allows_its_own_scripts_and_styles_only(name: str) -> None:
+    html = Explanation(SAMPLES[name]).to_html()
+    policy = next(a["content"] for t, a in Page(html).elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    contents = re.findall(r"<(?:style|script)>(.*?)</(?:style|script)>", html, re.DOTALL)
+    assert len(contents) == 3
+    for content in contents:
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+
+
+def test_odd_text_stays_text() -> None:
+    document = SAMPLES["odd"]
+    read_page = page(document)
+    assert [tag for tag, _ in read_page.elements].count("script") == 2
+    assert not [tag for tag, _ in read_page.elements if tag == "img"]
+    text = read_page.all_text()
+    assert document["sql"] in text
+    for piece in (
+        "</title>",
+        "<img src=x onerror=alert(1)>",
+        "<script>alert('advice')</script>",
+        "{{ 7 * 7 }}",
+        "#quot;",
+    ):
+        assert piece in text
+    assert "49" not in {word.strip() for word in text.split()}
+
+
+def test_notebook_frame_holds_the_page() -> None:
+    frame = Page(Explanation(SAMPLES["odd"])._repr_html_())
+    ((tag, attributes),) = frame.elements
+    assert tag == "iframe"
+    assert attributes["sandbox"] == "allow-scripts"
+    assert attributes["srcdoc"] == Explanation(SAMPLES["odd"]).to_html()
+
+
+def test_says_what_a_reader_looks_for() -> None:
+    text = page(CYCLIC).all_text()
+    for part in (
+        "r, s and t run as one TriJoin under the symmetric scheme.", "TriJoin · symmetric · 4 units a group", "bounded",
+        "Three streams with a predicate between every pair", "r.account = s.source", "10 minutes 10 seconds",
+        "did not change the plan", "push_filters", "did not apply", "no condition has an OR at its top", "2.16M", "×3",
+        "units of r", "s and t probe here", "Before and after",
+    ):  # fmt: skip
+        assert part in text
+    assert "UNBOUNDED" not in text
+
+
+def test_predicates_are_marked_in_the_sql() -> None:
+    marks = [a for tag, a in page(CYCLIC).elements if "pred" in (a.get("class") or "").split()]
+    assert [(a["class"] or "").removeprefix("pred k-") for a in marks] == [
+        "equi", "band", "range", "band", "not_equal", "residual", "band"
+    ]  # fmt: skip
+    assert [a["data-sign"] for a in marks] == ["=", "±", "<", "±", "≠", "ƒ", "±"]
+
+
+def test_unbounded_is_loud() -> None:
+    text = page(CHAIN_UNBOUNDED).all_text()
+    assert text.count("UNBOUNDED") == 3
+    assert "it grows for as long as the query runs" in text
+    assert "bound o.ts by v.ts, or add WITHIN" in text
+    assert "UNBOUNDED" not in page(SPARK).all_text()
+
+
+def test_query_without_groups() -> None:
+    text = page(NOTHING).all_text()
+    assert "the query goes to Spark unchanged" in text
+    assert "SELECT 1" in text
+
+
+def test_several_groups() -> None:
+    text = page(SEVERAL).all_text()
+    assert "Three join groups: one TriJoin, one BiJoin and one left to Spark." in text
+    assert "in group 1" in text
+    assert "y: its side of the outer join may be NULL" in text
+
+
+def test_live_section() -> None:
+    text = page(MULTI).all_text()
+    for part in ("up to micro-batch 41", "7.75 MiB", "×0.733", "1.79", "cell 3", "1.15 MiB"):
+        assert part in text
+
+
+def test_diff_ignores_lines_that_only_moved() -> None:
+    first, pushed, closed, converted = stage_views(read(CYCLIC).stages)
+    assert [view.state for view in (first, pushed, closed, converted)] == ["first", "changed", "same", "changed"]
+    assert (pushed.added, pushed.removed) == (1, 2)
+    assert [line.text for line in pushed.lines if line.state == "added"] == [
+        "Join inner s.amount < t.amount, abs(t.amount - r.amount) < 10.5, r.city <> t.city"
+    ]
+    assert [line.indent + line.text for line in pushed.lines if line.state != "removed"] == pushed.plan.split("\n")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("name", ["cyclic", "chain_unbounded", "multi", "bi", "odd"])
+@pytest.mark.parametrize("units", [None, 1, 7, 4096])
+def test_every_scheme_has_a_picture(name: str, scheme: str | None, units: int | None) -> None:
+    document = copy.deepcopy(SAMPLES[name])
+    document["groups"][0]["decision"] |= {"scheme": scheme, "units": units, "options": {}}
+    (group,) = read(document).groups
+    for picture in (scheme_svg(group), graph_svg(group)):
+        root = ElementTree.fromstring(picture)
+        assert root.tag == "svg"
+        assert root.get("role") == "img"
+        assert root.get("aria-label")
+        assert "NaN" not in picture
+        assert len(picture) < 300_000
+
+
+@pytest.mark.parametrize("shape", ["pair", "chain", "cyclic", "star", "clique", "general", "disconnected"])
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 8])
+def test_labels_of_the_join_graph_do_not_cover_one_another(shape: str, size: int) -> None:
+    names = [f"s{i}" for i in range(size)]
+    match shape:
+        case "chain" | "pair":
+            pairs = list(itertools.pairwise(names))
+        case "star":
+            pairs = [(names[0], name) for name in names[1:]]
+        case "disconnected":
+            pairs = []
+        case _:
+            pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    document: dict[str, Any] = copy.deepcopy(BI)
+    predicate = {"sql": "x.long_column + 1 <= y.another_column", "kind": "range"}
+    document["groups"][0]["graph"] = {
+        "shape": shape,
+        "hub": names[0] if shape == "star" else None,
+        "relations": names,
+        "edges": [{"left": a, "right": b, "derived": False, "predicates": [predicate]} for a, b in pairs],
+        "residuals": [],
+    }
+    root = ElementTree.fromstring(graph_svg(read(document).groups[0]))
+    plates = [r for r in root.iter("rect") if r.get("class") in ("plate", "body")]
+    boxes = [tuple(float(r.get(key) or 0) for key in ("x", "y", "width", "height")) for r in plates]
+    covered = sum(
+        a[0] < b[0] + b[2] and b[0] < a[0] + a[2] and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]
+        for i, a in enumerate(boxes)
+        for b in boxes[i + 1 :]
+    )
+    assert covered == 0
+
+
+def test_dimensions_follow_from_equalities() -> None:
+    grid, exact = dimensions(read(MULTI).groups[0])
+    assert exact
+    assert [(d.name, d.size, d.streams, d.hashed) for d in grid] == [
+        ("k", 4, ("a", "b", "c", "d"), True), ("e", 2, ("e",), False)
+    ]  # fmt: skip
+    grid, exact = dimensions(read(CYCLIC).groups[0])
+    assert not exact
+    assert [(d.name, d.streams, d.hashed) for d in grid] == [
+        ("account = source", ("r", "s"), True), ("t", ("t",), False)
+    ]  # fmt: skip
+    assert grid[0].size * grid[1].size == 4
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["k:4, e:2", "k=4,e=2", [{"name": "k", "size": 4}, {"name": "e", "size": 2}],
+     [{"name": "k", "size": 4, "streams": ["a", "b", "c", "d"]}, {"name": "e", "size": 2, "streams": ["e"]}]],
+)  # fmt: skip
+def test_ways_to_give_dimensions(option: Any) -> None:
+    document = copy.deepcopy(MULTI)
+    document["groups"][0]["decision"]["options"] = {"dimensions": option}
+    grid, exact = dimensions(read(document).groups[0])
+    assert exact
+    assert [(d.size, d.streams) for d in grid] == [(4, ("a", "b", "c", "d")), (2, ("e",))]

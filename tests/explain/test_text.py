@@ -1,0 +1,126 @@
+"""The text tree: its width, and that it says what has to be said."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from trijoin_sql.explain import Explanation
+from trijoin_sql.explain.text import WIDTH
+from trijoin_sql.explain.wording import byte_size, compact, display_width, seconds, shorten
+
+from .samples import CHAIN_UNBOUNDED, CYCLIC, MULTI, NOTHING, SAMPLES, SEVERAL, SPARK
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_fits_the_width(name: str) -> None:
+    lines = str(Explanation(SAMPLES[name])).split("\n")
+    assert max(map(display_width, lines)) <= WIDTH
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_long_words_and_wide_letters_fit_too() -> None:
+    document = copy.deepcopy(CYCLIC)
+    document["sql"] = "SELECT " + "x" * 300 + " FROM `" + "表" * 120 + "`\n\tWHERE a = 'b'"
+    document["stages"][0]["plan"] = "\n".join("   " * depth + "└─ Filter " + "y" * 90 for depth in range(30))
+    document["groups"][0]["decision"]["reason"] = "because " * 60
+    text = str(Explanation(document))
+    assert max(map(display_width, text.split("\n"))) <= WIDTH
+    assert text.count("because") == 60
+    assert text.count("x") >= 300
+    assert text.count("表") == 120
+
+
+def test_says_what_a_reader_looks_for() -> None:
+    text = str(Explanation(CYCLIC))
+    for part in (
+        "SELECT /*+ TRIJOIN(r, s, t) */", "TriJoin · symmetric · 4 units a group", "cyclic", "=  equi", "±  band",
+        "≠  not_equal", "ƒ  residual", "Three streams with a predicate", "▸  symmetric", "kept 5 minutes 10 seconds",
+        "3 close bounds (no change)", "+ push_filters: r.city <> t.city", "- split_disjunctions: no condition",
+    ):  # fmt: skip
+        assert part in text
+    assert "UNBOUNDED" not in text
+
+
+def test_costs_are_aligned() -> None:
+    lines = str(Explanation(CYCLIC)).split("\n")
+    start = next(i for i, line in enumerate(lines) if "network" in line)
+    table = lines[start : start + 5]
+    assert len({len(line) for line in table}) == 1
+    assert [line.split()[-1] for line in table] == ["stages", "1", "1", "2", "1"]
+
+
+def test_unbounded_is_loud() -> None:
+    text = str(Explanation(CHAIN_UNBOUNDED))
+    assert "STATE UNBOUNDED" in text.split("\n")[0]
+    assert "!! UNBOUNDED !!" in text
+    assert "bound o.ts by v.ts, or add WITHIN" in text
+    assert "1. State grows for ever" in text
+
+
+def test_derived_edges_are_marked() -> None:
+    (line,) = [line for line in str(Explanation(CHAIN_UNBOUNDED)).split("\n") if "┄┄" in line]
+    assert "c ┄┄ o" in line
+    assert "derived" in line
+
+
+def test_unbounded_without_streams() -> None:
+    document: dict[str, Any] = copy.deepcopy(CYCLIC)
+    document["groups"][0]["state"] = {"bounded": False, "streams": []}
+    assert "!! UNBOUNDED !!" in str(Explanation(document))
+    document["groups"][0]["state"] = {"bounded": True, "streams": []}
+    assert "no input is a stream" in str(Explanation(document))
+
+
+def test_left_to_spark_is_not_called_unbounded() -> None:
+    text = str(Explanation(SPARK))
+    assert "A LEFT OUTER join is left to Spark" in text
+    assert "y: its side of the outer join may be NULL" in text
+    assert "UNBOUNDED" not in text
+    assert str(Explanation(NOTHING)).startswith("TriJoin SQL: no join of ours")
+
+
+def test_groups_are_numbered() -> None:
+    text = str(Explanation(SEVERAL))
+    assert [f"group {i} of 3" in text for i in (1, 2, 3)] == [True] * 3
+
+
+def test_live_counters() -> None:
+    text = str(Explanation(MULTI))
+    for part in ("up to micro-batch 41", "7.75 MiB", "×0.733", "the fullest holds 1.79 times the mean", "cell 3"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (None, "-"), (0, "0"), (950, "950"), (999.96, "1k"), (1234, "1.234k"), (36000, "36k"), (3.4e6, "3.4M"),
+        (0.5, "0.5"), (1e-9, "1.0e-09"), (2e20, "2.0e+20"),
+    ],
+)  # fmt: skip
+def test_compact(number: float | None, text: str) -> None:
+    assert compact(number) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 2**30, "5 GiB")])
+def test_byte_size(number: int, text: str) -> None:
+    assert byte_size(number) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("10 minutes", 600), ("10 minutes 10 seconds", 610), ("1 hour", 3600), ("90s", 90), ("250 ms", 0.25),
+        ("1 day 02:30:00", 95400), ("00:05:00", 300), ("INTERVAL '5' MINUTES", 300), ("1.5 h", 5400), ("3 cows", None),
+        ("for ever", None),
+    ],
+)  # fmt: skip
+def test_seconds(text: str, length: float | None) -> None:
+    assert seconds(text) == length
+
+
+def test_shorten_counts_columns() -> None:
+    assert shorten("a  b\nc", 10) == "a b c"
+    assert shorten("日本語日本語", 7) == "日本語…"

@@ -1,0 +1,10 @@
+"""Explanations of queries: text, JSON, Mermaid, DOT and one self-contained HTML page.
+
+Everything here renders one JSON document; nothing here imports Spark or the rewriter.
+"""
+
+from __future__ import annotations
+
+from .explanation import Explanation
+
+__all__ = ["Explanation"]

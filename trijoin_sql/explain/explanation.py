@@ -1,0 +1,150 @@
+"""The answer to EXPLAIN, in the form that each reader wants."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from ..errors import InvalidSettingError
+from .document import Document, Json, plain, read
+from .dot import render_dot
+from .mermaid import render_mermaid
+from .text import render_text
+
+
+class Explanation:
+    """An explanation of a query: immutable, comparable, and rendered on demand.
+
+    Parameters
+    ----------
+    document
+        The explanation as a mapping with the keys ``version``, ``sql``, ``stages``, ``groups`` and ``advice``. It is
+        copied.
+
+    Raises
+    ------
+    PlanError
+        If the document lacks a key or holds a value that JSON cannot hold.
+
+    Examples
+    --------
+    >>> ex = Explanation({"version": 1, "sql": "SELECT 1", "stages": [], "groups": [], "advice": []})
+    >>> print(ex)
+    TriJoin SQL: no join of ours, the query goes to Spark unchanged
+    └─ SQL
+          SELECT 1
+    """
+
+    __slots__ = ("_document", "_json")
+
+    _document: Document
+    _json: str
+
+    def __init__(self, document: Mapping[str, object]) -> None:
+        copy = plain(document)
+        object.__setattr__(self, "_document", read(copy if isinstance(copy, dict) else {}))
+        object.__setattr__(self, "_json", json.dumps(copy, ensure_ascii=False, indent=2))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"an Explanation is immutable: cannot set {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"an Explanation is immutable: cannot delete {name}")
+
+    def __eq__(self, other: object) -> bool:
+        return self._json == other._json if isinstance(other, Explanation) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._json)
+
+    def __reduce__(self) -> tuple[type[Explanation], tuple[dict[str, Json]]]:
+        return Explanation, (self.to_dict(),)
+
+    def __str__(self) -> str:
+        return render_text(self._document)
+
+    def __repr__(self) -> str:
+        groups = ", ".join(group.node for group in self._document.groups)
+        return f"<Explanation: {groups or 'no join groups'}>"
+
+    def to_dict(self) -> dict[str, Json]:
+        """Return the document as plain dicts and lists; a new copy each time."""
+        document: dict[str, Json] = json.loads(self._json)
+        return document
+
+    def to_json(self) -> str:
+        """Return the document as JSON, indented, without a newline at the end."""
+        return self._json
+
+    def to_mermaid(self) -> str:
+        """Return the join graphs and the plan as a Mermaid flowchart."""
+        return render_mermaid(self._document)
+
+    def to_dot(self) -> str:
+        """Return the join graphs and the plan in Graphviz's DOT."""
+        return render_dot(self._document)
+
+    def to_html(self) -> str:
+        """Return one HTML page with everything in it: it opens from disk and fetches nothing.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If Jinja2 is not installed (``pip install 'trijoin-sql[explain]'``).
+        """
+        from .html import render_html
+
+        return render_html(self._document)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the explanation to a file, in the format that the file's suffix names.
+
+        Parameters
+        ----------
+        path
+            A file that ends in ``.html``, ``.json``, ``.mmd``, ``.dot``, ``.gv`` or ``.txt``. It is replaced.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        InvalidSettingError
+            If the suffix is none of these.
+        """
+        target = Path(path)
+        render = _FORMATS.get(target.suffix.lower())
+        if render is None:
+            raise InvalidSettingError("path", target, f"its suffix is none of {', '.join(_FORMATS)}")
+        target.write_text(render(self).rstrip("\n") + "\n", encoding="utf-8", newline="\n")
+        return target
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame, for notebooks; text where Jinja2 is not installed."""
+        try:
+            page = self.to_html()
+        except ModuleNotFoundError:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        return (
+            f'<iframe title="TriJoin SQL: explanation of a query" sandbox="allow-scripts" width="100%" height="720" '
+            f'frameborder="0" srcdoc="{html.escape(page)}"></iframe>'
+        )
+
+
+_FORMATS: Mapping[str, Callable[[Explanation], str]] = MappingProxyType(
+    {
+        ".html": Explanation.to_html,
+        ".htm": Explanation.to_html,
+        ".json": Explanation.to_json,
+        ".mmd": Explanation.to_mermaid,
+        ".mermaid": Explanation.to_mermaid,
+        ".dot": Explanation.to_dot,
+        ".gv": Explanation.to_dot,
+        ".txt": Explanation.__str__,
+    }
+)

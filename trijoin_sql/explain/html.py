@@ -1,0 +1,275 @@
+"""An explanation as one HTML page: everything is inside, nothing is fetched.
+
+The page carries a content security policy that names its own scripts and styles by their hashes, so a browser runs
+nothing else on it and opens no connection, whatever the query's text holds. All text is escaped by Jinja2.
+"""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from .document import Document, Group, Live, Predicate, RuleReason, Stage
+from .graph_svg import graph_svg
+from .scheme_svg import scheme_svg
+from .sql_text import Piece, is_hint, locate, pieces
+from .wording import (
+    KINDS,
+    SCHEMES,
+    byte_size,
+    compact,
+    count,
+    kind_sign,
+    measure,
+    node_title,
+    ratio,
+    seconds,
+    shape_sentence,
+)
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_STYLES = ("page.css", "figures.css")
+_SCRIPTS = ("stages.js", "canvas.js", "search.js", "page.js")
+_NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine"}
+_TREE = " │├└─┌┬┐┤┴┼+-:|*"
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """A line of a plan beside the plan before it: ``same``, ``added`` or ``removed``."""
+
+    state: str
+    indent: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageView:
+    """A stage with what it changed."""
+
+    number: int
+    name: str
+    state: str
+    added: int
+    removed: int
+    lines: tuple[DiffLine, ...]
+    plan: str
+    reasons: tuple[RuleReason, ...]
+
+
+def render_html(document: Document) -> str:
+    """Return an explanation as a self-contained HTML page.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If Jinja2 is not installed.
+    """
+    environment = _environment()
+    style = "\n".join(_asset(name) for name in _STYLES)
+    theme = _asset("theme.js")
+    script = "\n".join(["'use strict';", *(_asset(name) for name in _SCRIPTS)])
+    stages = stage_views(document.stages)
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src '{_digest(style)}'",
+            f"script-src '{_digest(theme)}' '{_digest(script)}'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    page: str = environment.get_template("page.html").render(
+        document=document,
+        policy=policy,
+        style=style,
+        theme=theme,
+        script=script,
+        headline=headline(document),
+        title=_title(document),
+        sql=_sql(document),
+        lines=document.sql.count("\n") + 1,
+        kinds_used=_kinds_used(document),
+        pictures=[(graph_svg(group) if group.relations else "", scheme_svg(group)) for group in document.groups],
+        stages=stages,
+        unbounded=[group for group in document.groups if group.state_is_unbounded],
+    )
+    return page
+
+
+def stage_views(stages: Sequence[Stage]) -> list[StageView]:
+    """Return the stages with the lines that each added and removed; lines that only moved count as the same."""
+    views: list[StageView] = []
+    before: list[str] | None = None
+    for number, stage in enumerate(stages, 1):
+        plan = stage.plan.expandtabs(4).strip("\r\n")
+        lines = plan.splitlines()
+        diff = tuple(_diff(before, lines))
+        added, removed = (sum(line.state == state for line in diff) for state in ("added", "removed"))
+        state = "first" if before is None else "changed" if added or removed else "same"
+        views.append(StageView(number, stage.name, state, added, removed, diff, plan, stage.reasons))
+        before = lines
+    return views
+
+
+def headline(document: Document) -> str:
+    """Return in one sentence how the query will run."""
+    if not document.groups:
+        return "There is no join for TriJoin SQL here: the query goes to Spark unchanged."
+    if len(document.groups) == 1:
+        (group,) = document.groups
+        names = _and(group.relations) if len(group.relations) <= 6 else count(len(group.relations), "relation")
+        if group.left_to_spark:
+            return f"The join of {names} is left to Spark."
+        scheme = f" under the {group.scheme} scheme" if group.scheme else ""
+        return f"{names} run as one {group.node}{scheme}."
+    kinds = Counter("left to Spark" if group.left_to_spark else group.node for group in document.groups)
+    parts = [f"{_NUMBERS.get(number, str(number))} {kind}" for kind, number in kinds.items()]
+    return f"{_NUMBERS.get(len(document.groups), str(len(document.groups))).capitalize()} join groups: {_and(parts)}."
+
+
+def _title(document: Document) -> str:
+    nodes = ", ".join(node_title(group) for group in document.groups) or "passed to Spark"
+    return f"{nodes} – TriJoin SQL"
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "nothing"
+
+
+def _sql(document: Document) -> list[tuple[Piece, tuple[Group, Predicate] | None]]:
+    """Return the pieces of the SQL, each with the predicate that it is."""
+    predicates = [(group, p) for group in document.groups for p in group.predicates]
+    # What the user wrote comes first; a derived predicate may have the same text.
+    predicates.sort(key=lambda item: item[1].derived)
+    spans = locate(document.sql, [predicate.sql for _, predicate in predicates])
+    found = pieces(document.sql, spans)
+    return [(piece, None if piece.key is None else predicates[piece.key]) for piece in found]
+
+
+def _kinds_used(document: Document) -> list[tuple[str, str, str]]:
+    used = {predicate.kind for group in document.groups for predicate in group.predicates}
+    return [(kind, sign, meaning) for kind, (sign, meaning) in KINDS.items() if kind in used]
+
+
+def _diff(before: Sequence[str] | None, after: Sequence[str]) -> list[DiffLine]:
+    if before is None:
+        return [_line("same", line) for line in after]
+    old, new = [line.lstrip(_TREE) for line in before], [line.lstrip(_TREE) for line in after]
+    lines: list[DiffLine] = []
+    for action, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if action == "equal":
+            lines += [_line("same", line) for line in after[j1:j2]]
+        else:
+            lines += [_line("removed", line) for line in before[i1:i2]]
+            lines += [_line("added", line) for line in after[j1:j2]]
+    return lines
+
+
+def _line(state: str, line: str) -> DiffLine:
+    content = line.lstrip(_TREE)
+    return DiffLine(state, line[: len(line) - len(content)], content)
+
+
+def _shares(values: Sequence[float | None]) -> list[float]:
+    """Return each value as a percentage of the largest."""
+    most = max((value for value in values if value), default=0) or 1
+    return [round(100 * max(value or 0, 0) / most, 1) for value in values]
+
+
+def _cost_rows(group: Group) -> list[dict[str, Any]]:
+    columns = {name: [getattr(item, name) for item in group.alternatives] for name in ("network", "memory", "cpu")}
+    shares = {name: _shares(values) for name, values in columns.items()}
+    chosen = next((item for item in group.alternatives if item.chosen), None)
+    rows = []
+    for i, item in enumerate(group.alternatives):
+        cells = []
+        for name in columns:
+            value, base = getattr(item, name), getattr(chosen, name) if chosen else None
+            against = "" if item.chosen or not base or value is None else f"×{value / base:.2g}"
+            if against and value / base >= 100:
+                against = f"×{compact(round(value / base))}"
+            cells.append({"value": compact(value), "share": shares[name][i], "against": against})
+        rows.append({"item": item, "cells": cells})
+    return rows
+
+
+def _state_rows(group: Group) -> list[dict[str, Any]]:
+    lengths = [seconds(stream.keep_for) if stream.keep_for else None for stream in group.streams]
+    ranks = {alias: i for i, alias in enumerate(group.relations)}
+    return [
+        {"stream": stream, "share": max(share, 1.0) if length else 0, "rank": ranks.get(stream.alias, 0) % 8}
+        for stream, share, length in zip(group.streams, _shares(lengths), lengths, strict=True)
+    ]
+
+
+def _unit_rows(live: Live) -> list[dict[str, Any]]:
+    rows, sizes = (_shares([getattr(unit, what) for unit in live.units]) for what in ("rows", "bytes"))
+    return [
+        {
+            "unit": unit.unit,
+            "cells": [
+                {"value": compact(unit.rows), "share": rows[i]},
+                {"value": byte_size(unit.bytes), "share": sizes[i]},
+            ],
+        }
+        for i, unit in enumerate(live.units)
+    ]
+
+
+def _comparisons(live: Live) -> list[tuple[str, str, str, str]]:
+    names = list(dict.fromkeys([*live.estimates, *live.actual]))
+    return [
+        (name, measure(name, live.estimates.get(name)), measure(name, live.actual.get(name)),
+         ratio(live.estimates.get(name), live.actual.get(name)))
+        for name in names
+    ]  # fmt: skip
+
+
+def _environment() -> Environment:
+    try:
+        import jinja2
+    except ModuleNotFoundError:
+        message = "the HTML page needs Jinja2: pip install 'trijoin-sql[explain]'"
+        raise ModuleNotFoundError(message, name="jinja2") from None
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
+        undefined=jinja2.StrictUndefined,
+    )
+    functions: Mapping[str, Any] = {
+        "count": count,
+        "is_hint": is_hint,
+        "kind_sign": kind_sign,
+        "measure": measure,
+        "node_title": node_title,
+        "shape_sentence": shape_sentence,
+        "schemes": SCHEMES,
+        "cost_rows": _cost_rows,
+        "state_rows": _state_rows,
+        "unit_rows": _unit_rows,
+        "comparisons": _comparisons,
+    }
+    environment.globals.update(functions)
+    return environment
+
+
+@cache
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,257 @@
+"""An explanation as plain text: a tree in at most 100 terminal columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from .document import Alternative, Document, Group, Live, Stage
+from .wording import (
+    byte_size,
+    compact,
+    count,
+    display_width,
+    kind_sign,
+    measure,
+    node_title,
+    ratio,
+    seconds,
+    shape_sentence,
+)
+
+#: Terminal columns that no line exceeds.
+WIDTH = 100
+_BAR = 24
+
+
+@dataclass(slots=True)
+class _Branch:
+    """A titled part of the tree: lines of its own, then parts below it."""
+
+    title: str
+    lines: list[str] = field(default_factory=list)
+    below: list[_Branch] = field(default_factory=list)
+
+
+def render_text(document: Document) -> str:
+    """Return an explanation as a tree of text.
+
+    Parameters
+    ----------
+    document
+        What to render.
+
+    Returns
+    -------
+    str
+        Lines of at most `WIDTH` columns, without a newline at the end.
+    """
+    root = _Branch("Explanation")
+    root.title = "TriJoin SQL: " + _headline(document)
+    root.below.append(_Branch("SQL", _text_lines(document.sql)))
+    root.below.extend(_group(group, len(document.groups)) for group in document.groups)
+    if document.stages:
+        root.below.append(_stages(document.stages))
+    if document.advice:
+        root.below.append(
+            _Branch("advice", [_Hanging(f"{i}. {advice}", 3) for i, advice in enumerate(document.advice, 1)])
+        )
+    return "\n".join(_draw(root))
+
+
+def _headline(document: Document) -> str:
+    if not document.groups:
+        return "no join of ours, the query goes to Spark unchanged"
+    ours = [group for group in document.groups if not group.left_to_spark]
+    parts = [count(len(document.groups), "join group")]
+    parts.append(", ".join(node_title(group) for group in ours) if ours else "all left to Spark")
+    if any(group.state_is_unbounded for group in document.groups):
+        parts.append("STATE UNBOUNDED")
+    return "; ".join(parts)
+
+
+def _group(group: Group, groups: int) -> _Branch:
+    title = f"group {group.index} of {groups}: {node_title(group)}"
+    branch = _Branch(title + (f" ({group.name})" if group.name else ""))
+    branch.below.append(_graph(group))
+    branch.below.append(_Branch("why", [_Hanging(group.reason, 0)]))
+    if group.options:
+        branch.below.append(_Branch("options", [f"{name} = {measure(name, value)}" for name, value in group.options]))
+    if group.alternatives:
+        branch.below.append(_Branch("alternatives", _alternatives(group.alternatives)))
+    branch.below.append(_state(group))
+    if group.columns:
+        branch.below.append(_Branch("output", list(group.columns)))
+    if group.refusals:
+        branch.below.append(_Branch("refused", [_Hanging(f"- {refusal}", 2) for refusal in group.refusals]))
+    if group.live:
+        branch.below.append(_live(group.live))
+    return branch
+
+
+def _graph(group: Group) -> _Branch:
+    rows = []
+    for edge in group.edges:
+        ends = f"{edge.left} {'┄┄' if edge.derived else '──'} {edge.right}"
+        for predicate in edge.predicates:
+            mark = "derived" if predicate.derived else ""
+            rows.append((ends, kind_sign(predicate.kind), predicate.kind, mark, predicate.sql))
+            ends = ""
+    rows += [("", kind_sign("residual"), "residual", "", predicate.sql) for predicate in group.residuals]
+    shown = rows if any(row[3] for row in rows) else [(*row[:3], row[4]) for row in rows]
+    lines = _aligned(shown) if shown else ["no predicate joins them"]
+    return _Branch(f"join graph: {shape_sentence(group)} ({', '.join(group.relations)})", lines)
+
+
+def _alternatives(alternatives: Sequence[Alternative]) -> list[str]:
+    rows = [("", "scheme", "network", "memory", "cpu", "stages")]
+    for item in alternatives:
+        costs = (compact(item.network), compact(item.memory), compact(item.cpu), compact(item.stages))
+        rows.append(("▸" if item.chosen else "", item.scheme, *costs))
+    return _aligned(rows, right={2, 3, 4, 5})
+
+
+def _state(group: Group) -> _Branch:
+    if group.left_to_spark:
+        return _Branch("state: Spark's own")
+    branch = _Branch(
+        "state: !! UNBOUNDED !! it grows for as long as the query runs" if group.state_is_unbounded else "state"
+    )
+    if not group.streams:
+        branch.title += "" if group.state_is_unbounded else ": none, no input is a stream"
+        return branch
+    longest = max((seconds(stream.keep_for) or 0 for stream in group.streams if stream.keep_for), default=0)
+    rows = []
+    for stream in group.streams:
+        if stream.keep_for is None:
+            advice = f": {stream.advice}" if stream.advice else ": no predicate limits how long its rows matter"
+            rows.append((stream.alias, "!! UNBOUNDED", "rows are kept for ever" + advice))
+        else:
+            length = seconds(stream.keep_for) or 0
+            bar = "█" * max(1, round(_BAR * length / longest)) if longest and length else ""
+            rows.append((stream.alias, f"kept {stream.keep_for}", bar))
+    branch.lines = _aligned(rows)
+    return branch
+
+
+def _live(live: Live) -> _Branch:
+    branch = _Branch("live" + (f", up to micro-batch {live.batch}" if live.batch is not None else ""))
+    if live.counters:
+        branch.lines += _aligned([(name, measure(name, value)) for name, value in live.counters], right={1})
+    names = sorted({*live.estimates, *live.actual})
+    if names:
+        rows = [("", "estimate", "actual", "ratio")]
+        for name in names:
+            estimate, actual = live.estimates.get(name), live.actual.get(name)
+            rows.append((name, measure(name, estimate), measure(name, actual), ratio(estimate, actual)))
+        branch.below.append(_Branch("estimate against actual", _aligned(rows, right={1, 2, 3})))
+    if live.units:
+        skew = live.skew()
+        most = max(unit.rows for unit in live.units) or 1
+        title = "units" + (f": the fullest holds {skew:.2f} times the mean" if skew is not None else ": empty")
+        loads = [
+            (unit.unit, f"{compact(unit.rows)} rows", byte_size(unit.bytes), "█" * round(_BAR * unit.rows / most))
+            for unit in live.units
+        ]
+        branch.below.append(_Branch(title, _aligned(loads, right={1, 2})))
+    return branch
+
+
+def _stages(stages: Sequence[Stage]) -> _Branch:
+    branch = _Branch(f"plan: {count(len(stages), 'stage')}")
+    before: str | None = None
+    for i, stage in enumerate(stages, 1):
+        same = before is not None and stage.plan == before
+        below = _Branch(f"{i} {stage.name}" + (" (no change)" if same else ""))
+        for reason in stage.reasons:
+            sign = {True: "+ ", False: "- ", None: ""}[reason.applied]
+            below.lines.append(sign + ": ".join(part for part in (reason.rule, reason.text) if part))
+        below.lines += [] if same else _text_lines(stage.plan)
+        branch.below.append(below)
+        before = stage.plan
+    return branch
+
+
+# ------------------------------------------------------------------------------------------------------------- layout
+
+
+def _text_lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.expandtabs(4).strip("\r\n").splitlines()] or [""]
+
+
+def _aligned(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """Return rows as lines with aligned columns; the last column, if it is long, wraps under itself."""
+    right = set(right)
+    flat = [[" ".join(cell.split()) for cell in row] for row in rows]
+    widths = [min(max(display_width(row[i]) for row in flat), 40) for i in range(len(flat[0]))]
+    lines = []
+    for row in flat:
+        cells = []
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            pad = " " * max(0, width - display_width(cell))
+            cells.append(pad + cell if i in right else cell + pad)
+        hang = sum(widths[:-1]) + 2 * (len(widths) - 1)
+        lines.append(_Hanging("  ".join(cells).rstrip(), hang))
+    return list(lines)
+
+
+class _Hanging(str):
+    """A line that knows how far its continuation is indented."""
+
+    hang: int
+
+    def __new__(cls, text: str, hang: int) -> _Hanging:
+        line = super().__new__(cls, text)
+        line.hang = hang
+        return line
+
+
+def _draw(root: _Branch) -> list[str]:
+    lines = [*_wrap(root.title, WIDTH, 2)]
+    for i, part in enumerate(root.below):
+        lines += _draw_below(part, "", last=i == len(root.below) - 1)
+    return lines
+
+
+def _draw_below(branch: _Branch, prefix: str, *, last: bool) -> list[str]:
+    elbow, rail = ("└─ ", "   ") if last else ("├─ ", "│  ")
+    title = _wrap(branch.title, WIDTH - len(prefix) - 3, 2)
+    lines = [prefix + elbow + title[0], *(prefix + rail + line for line in title[1:])]
+    inner = prefix + rail
+    margin = inner + ("│  " if branch.below else "   ")
+    for line in branch.lines:
+        lines += [(margin + part).rstrip() for part in _wrap(line, WIDTH - len(margin), _hang(line))]
+    for i, part in enumerate(branch.below):
+        lines += _draw_below(part, inner, last=i == len(branch.below) - 1)
+    return lines
+
+
+def _hang(line: str) -> int:
+    if isinstance(line, _Hanging):
+        return min(line.hang, WIDTH // 2)
+    stripped = line.lstrip(" │├└─┌┬+-:|")
+    return min(len(line) - len(stripped) + 2, WIDTH // 2)
+
+
+def _wrap(text: str, width: int, hang: int) -> list[str]:
+    """Return a line cut at spaces, or inside a word that is too long, so that every part fits."""
+    text = "".join(char if char.isprintable() else " " for char in text)
+    lines: list[str] = []
+    rest = text
+    while display_width(rest) > width:
+        cut = _fit(rest, width)
+        indent = len(rest) - len(rest.lstrip())
+        space = rest.rfind(" ", indent + 1, cut + 1)
+        cut = space if space > max(indent, hang) + (width - hang) // 3 else cut
+        lines.append(rest[:cut].rstrip())
+        rest = " " * hang + rest[cut:].lstrip()
+    return [*lines, rest]
+
+
+def _fit(text: str, width: int) -> int:
+    used = 0
+    for i, char in enumerate(text):
+        used += display_width(char)
+        if used > width:
+            return i
+    return len(text)

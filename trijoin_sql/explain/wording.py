@@ -1,0 +1,180 @@
+"""Words and numbers that all renderers share: kinds of predicates, shapes, compact numbers, durations."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from .document import Group, Json, sentences
+
+#: For each kind of predicate: a sign that stands for it without colour, and what it means.
+KINDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "equi": ("=", "equality"),
+        "null_safe": ("≡", "null-safe equality"),
+        "band": ("±", "a distance within limits"),
+        "range": ("<", "order"),
+        "not_equal": ("≠", "difference"),
+        "residual": ("ƒ", "left to Spark, on the joined rows"),
+    }
+)
+
+#: The kinds from the most selective, as a rule, to the least.
+KIND_ORDER = tuple(KINDS)
+
+SCHEMES: Mapping[str, str] = MappingProxyType(
+    {
+        "symmetric": "A row is stored in one unit of its own group and sent to every unit of the other groups, "
+        "which probe with it. One stage.",
+        "semi_symmetric": "Rows of the ends meet the hub in their own units; packs of partial results travel from the "
+        "first end's units to the last end's. Two stages.",
+        "biclique": "Each stream has its own units. A row is stored among its own and probes the other side's.",
+        "tree": "A chain of two-way joins; each stores the intermediate results of the one before it.",
+        "matrix": "Units form a grid. A row is hashed along the dimensions it has and copied along those it lacks, so "
+        "every result arises in exactly one cell. One stage.",
+        "iterative": "A unit holds every stream. A new row probes stream after stream and stops when nothing is left; "
+        "no intermediate result is stored.",
+    }
+)
+
+_UNITS: Mapping[str, float] = MappingProxyType(
+    {
+        "us": 1e-6, "µs": 1e-6, "microsecond": 1e-6, "ms": 1e-3, "millisecond": 1e-3, "s": 1, "sec": 1, "second": 1,
+        "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400, "w": 604800,
+        "week": 604800, "month": 2629800, "year": 31557600,
+    }
+)  # fmt: skip
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*['\"]?\s*([a-zµ]+)", re.IGNORECASE)
+_CLOCK = re.compile(r"(?:(\d+)\s+)?(\d+):(\d{2})(?::(\d{2}(?:\.\d+)?))?")
+
+
+def kind_sign(kind: str) -> str:
+    """Return the sign of a kind of predicate."""
+    return KINDS.get(kind, ("•", kind))[0]
+
+
+def strongest(kinds: tuple[str, ...]) -> str:
+    """Return the most selective of some kinds."""
+    return min(kinds, key=lambda kind: KIND_ORDER.index(kind) if kind in KINDS else len(KIND_ORDER), default="residual")
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 stream``, ``3 streams``."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def compact(number: float | None) -> str:
+    """Return a number in at most five characters of digits: ``950``, ``1.2k``, ``3.40M``."""
+    if number is None:
+        return "-"
+    if abs(number) >= 1e15:
+        return f"{number:.1e}"
+    for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= limit * 0.99995:
+            return f"{number / limit:.4g}{suffix}"
+    return f"{number:.4g}" if number == 0 or abs(number) >= 0.001 else f"{number:.1e}"
+
+
+def byte_size(number: float) -> str:
+    """Return a number of bytes with a binary unit."""
+    for limit, suffix in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if number >= limit:
+            return f"{number / limit:.3g} {suffix}" if number / limit < 999.5 else f"{number / limit:.0f} {suffix}"
+    return f"{number:.0f} B"
+
+
+def measure(name: str, value: Json) -> str:
+    """Return the value of a counter or an option for people; the name tells bytes from plain numbers."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int() | float():
+            return byte_size(value) if "bytes" in name.lower() else compact(value)
+        case str():
+            return value
+    return "; ".join(sentences(value))
+
+
+def ratio(estimate: Json, actual: Json) -> str:
+    """Return how many times the estimate the actual value is."""
+    match estimate, actual:
+        case (int() | float() as expected, int() | float() as found) if expected:
+            return f"×{compact(found / expected)}" if abs(found / expected) >= 1000 else f"×{found / expected:.3g}"
+    return "-"
+
+
+def seconds(duration: str) -> float | None:
+    """Return the length of a duration such as ``10 minutes`` or ``1 day 02:30:00``, None if it does not read as one."""
+    total, rest = 0.0, duration
+    clock = _CLOCK.search(rest)
+    if clock:
+        days, hours, minutes, secs = clock.groups()
+        total += int(days or 0) * 86400 + int(hours) * 3600 + int(minutes) * 60 + float(secs or 0)
+        rest = rest[: clock.start()] + rest[clock.end() :]
+    parts = _DURATION.findall(rest)
+    for amount, unit in parts:
+        name = unit.lower()
+        scale = _UNITS.get(name) or _UNITS.get(name.rstrip("s"))
+        if scale is None:
+            return None
+        total += float(amount) * scale
+    return total if clock or parts else None
+
+
+def display_width(text: str) -> int:
+    """Return how many terminal columns a text takes."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def shorten(text: str, width: int) -> str:
+    """Return a text on one line of at most ``width`` columns, cut with an ellipsis."""
+    line = " ".join(text.split())
+    if display_width(line) <= width:
+        return line
+    used, kept = 1, []
+    for char in line:
+        used += display_width(char)
+        if used > width:
+            break
+        kept.append(char)
+    return "".join(kept).rstrip() + "…"
+
+
+def node_title(group: Group) -> str:
+    """Return the node, the scheme and the units of a group on one line."""
+    if group.left_to_spark:
+        return "left to Spark"
+    parts = [group.node]
+    if group.scheme:
+        parts.append(group.scheme)
+    if group.units:
+        parts.append(
+            count(group.units, "cell") if group.scheme == "matrix" else f"{count(group.units, 'unit')} a group"
+        )
+    return " · ".join(parts)
+
+
+def shape_sentence(group: Group) -> str:
+    """Return the shape of a group's join graph in words."""
+    number = len(group.relations)
+    match group.shape:
+        case "pair":
+            return "two relations"
+        case "cyclic":
+            return "cyclic: every pair of the three is joined"
+        case "chain":
+            return f"chain of {number}" + (f", {group.hub} in the middle" if group.hub else "")
+        case "star":
+            return f"star of {number}" + (f", {group.hub} in the centre" if group.hub else "")
+        case "clique":
+            return f"clique: every pair of the {number} is joined"
+        case "disconnected":
+            return f"{count(number, 'relation')}, not all connected by predicates"
+    return f"{count(number, 'relation')}, {count(sum(not e.derived for e in group.edges), 'edge')}"
