@@ -1,0 +1,77 @@
+"""Counters of a running query: what each slot of each join node did in each micro-batch."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from .operators.compile import OBSERVED
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCounters:
+    """Counters of one join node in one micro-batch.
+
+    Parameters
+    ----------
+    node
+        The node's name in the plan.
+    batch
+        The micro-batch.
+    slots
+        For each slot its counters (see ``operators.processor.COUNTER_NAMES``).
+    """
+
+    node: str
+    batch: int
+    slots: tuple[dict[str, int], ...]
+
+    def total(self) -> dict[str, int]:
+        """Return the counters summed over slots."""
+        summed: Counter[str] = Counter()
+        for slot in self.slots:
+            summed.update({name: count for name, count in slot.items() if name != "slot"})
+        return dict(summed)
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Counters of a query, oldest micro-batch first."""
+
+    batches: tuple[BatchCounters, ...]
+
+    def total(self) -> dict[str, int]:
+        """Return the counters summed over nodes, micro-batches and slots."""
+        summed: Counter[str] = Counter()
+        for batch in self.batches:
+            summed.update(batch.total())
+        return dict(summed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counters as plain data."""
+        return {
+            "batches": [
+                {"node": batch.node, "batch": batch.batch, "slots": list(batch.slots)} for batch in self.batches
+            ]
+        }
+
+
+def read_metrics(query: StreamingQuery) -> Metrics:
+    """Read the counters of a query from its recent progress."""
+    return Metrics(tuple(found for progress in query.recentProgress for found in batch_counters(progress)))
+
+
+def batch_counters(progress: Any) -> list[BatchCounters]:
+    """Read the counters in one progress report of Spark's."""
+    observed = progress.observedMetrics or {}
+    found = []
+    for node, row in sorted(observed.items()):
+        if node.startswith("__trijoin"):
+            slots = row.asDict().get(OBSERVED) or []
+            parsed = sorted((json.loads(text) for text in slots), key=lambda slot: int(slot["slot"]))
+            found.append(BatchCounters(node, int(progress.batchId), tuple(parsed)))
+    return found

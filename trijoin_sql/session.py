@@ -1,0 +1,224 @@
+"""The session: SQL text in, a DataFrame out. ``TriJoinSession.sql`` is the whole path on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from .catalog import SparkCatalog
+from .config import STATE_SETTINGS
+from .errors import InvalidSettingError, UnsupportedQueryError
+from .explain import Explanation
+from .metrics import Metrics, read_metrics
+from .operators.compile import compile_join, run_sql
+from .rewriter.pipeline import Rewrite, rewrite
+from .rewriter.plan import JoinNode, LeftAlone, Node, Query, walk
+from .rewriter.settings import Settings
+
+#: Name of the Spark setting (``spark.conf.set``) with the units of a stream's group.
+UNITS = "spark.trijoin.units"
+
+_STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+class TriJoinSession:
+    """A Spark session that also joins streams on any condition.
+
+    It wraps a session and changes nothing about it but the state store that stateful queries need, where that is still
+    Spark's default.
+
+    Parameters
+    ----------
+    spark
+        A classic or Spark Connect session.
+    settings
+        Settings of the rewriter; by default from the session.
+
+    Examples
+    --------
+    >>> tj = TriJoinSession.create(spark)  # doctest: +SKIP
+    >>> tj.sql("SELECT r.id, s.id FROM r JOIN s ON ABS(r.x - s.x) < 5")  # doctest: +SKIP
+    """
+
+    def __init__(self, spark: SparkSession, settings: Settings | None = None) -> None:
+        self.spark = spark
+        self._settings = settings
+        if (spark.conf.get(_STATE_PROVIDER, "") or "").endswith("HDFSBackedStateStoreProvider"):
+            for key, value in STATE_SETTINGS.items():
+                spark.conf.set(key, value)
+
+    @classmethod
+    def create(cls, spark: SparkSession, settings: Settings | None = None) -> TriJoinSession:
+        """Return a session over a Spark session."""
+        return cls(spark, settings)
+
+    def sql(self, text: str, args: Mapping[str, Any] | list[Any] | None = None, **kwargs: Any) -> DataFrame:
+        """Run a statement: parse, rewrite, compile. What is not ours goes to Spark unchanged.
+
+        Parameters
+        ----------
+        text
+            One statement of Spark SQL with our clauses.
+        args, kwargs
+            As in ``SparkSession.sql``. Text with Python formatting (``kwargs``) goes to Spark as it is.
+
+        Returns
+        -------
+        DataFrame
+            Streaming if an input is.
+
+        Raises
+        ------
+        SqlSyntaxError
+            The text does not parse.
+        UnsupportedQueryError
+            Neither we nor Spark can run it on streams.
+        """
+        if kwargs:
+            return _spark_sql(self.spark, text, args, kwargs)
+        rewritten = self._rewrite(text)
+        match rewritten.kind:
+            case "explain" if rewritten.explain_format is not None or rewritten.converted:
+                plan = _rendered(Explanation(rewritten.to_dict()), rewritten.explain_format)
+                return self.spark.createDataFrame([(plan,)], "plan string")
+            case "create_view" if rewritten.converted and rewritten.view is not None:
+                frame = self._compile(rewritten, args)
+                create = frame.createOrReplaceTempView if rewritten.replace else frame.createTempView
+                create(rewritten.view)
+                return self.spark.createDataFrame([], "result string")
+            case "select" if rewritten.converted:
+                return self._compile(rewritten, args)
+            case "other" | "explain":
+                return _spark_sql(self.spark, text, args, {})
+            case _:
+                _refuse_if_hopeless(rewritten)
+                return _spark_sql(self.spark, rewritten.spark_sql, args, {})
+
+    def explain(self, query: str | StreamingQuery) -> Explanation:
+        """Explain a statement, or what a running query has been doing.
+
+        Parameters
+        ----------
+        query
+            SQL text (with or without EXPLAIN in front), or a streaming query of ours.
+        """
+        if isinstance(query, str):
+            return Explanation(self._rewrite(query).to_dict())
+        return Explanation({"version": 1, "sql": "", "stages": [], "advice": [], **self.metrics(query).to_dict()})
+
+    def metrics(self, query: StreamingQuery) -> Metrics:
+        """Return the counters of a streaming query of ours, micro-batch by micro-batch, as far as Spark remembers."""
+        return read_metrics(query)
+
+    def _rewrite(self, text: str) -> Rewrite:
+        sensitive = str(self.spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+        settings = self._settings or Settings(case_sensitive=sensitive, units=self.units())
+        return rewrite(text, SparkCatalog(self.spark), settings)
+
+    def _compile(self, rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> DataFrame:
+        """Compile the join nodes from the bottom up, then let Spark run the rest of the SELECT over them."""
+        plan = rewritten.plan
+        assert plan is not None
+        named = _named(rewritten, args)
+        frames: dict[str, DataFrame] = {}
+        for node in _bottom_up(plan):
+            if isinstance(node, JoinNode):
+                compiled = compile_join(self.spark, node, frames, named, default_units=self.units())
+                frames[node.name] = compiled.frame
+        result = run_sql(self.spark, plan.sql, frames, named)
+        # Spark says how the columns are called: its names for expressions are part of what users see.
+        original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
+        return result.toDF(*original.columns)
+
+    def units(self) -> int:
+        """Return the units of a stream's group where no hint says it.
+
+        Raises
+        ------
+        InvalidSettingError
+            ``spark.trijoin.units`` is not a whole number from 1 up.
+        """
+        text = self.spark.conf.get(UNITS, None)
+        if text is None:
+            return max(int(str(self.spark.conf.get("spark.sql.shuffle.partitions", "1"))), 1)
+        if not text.isdigit() or int(text) < 1:
+            raise InvalidSettingError(UNITS, text, "it takes a whole number from 1 up")
+        return int(text)
+
+
+def enable(spark: SparkSession) -> TriJoinSession:
+    """Extend ``spark.sql`` of this session, and of no other, with our SQL.
+
+    Returns
+    -------
+    TriJoinSession
+        The session that now answers ``spark.sql``.
+    """
+    session = TriJoinSession.create(spark)
+    vars(spark)["sql"] = session.sql
+    return session
+
+
+def disable(spark: SparkSession) -> None:
+    """Undo `enable`."""
+    vars(spark).pop("sql", None)
+
+
+def _spark_sql(spark: SparkSession, text: str, args: Any, kwargs: Mapping[str, Any]) -> DataFrame:
+    """Call Spark's own ``sql``, whether or not the session is extended."""
+    return type(spark).sql(spark, text, args, **kwargs)
+
+
+def _named(rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> dict[str, Any] | None:
+    """Return the arguments by name; positional markers got names when the text was rewritten."""
+    if args is None:
+        return None
+    if isinstance(args, Mapping):
+        return dict(args)
+    return dict(zip(rewritten.parameters, args, strict=False))
+
+
+def _bottom_up(plan: Query) -> list[Node]:
+    nodes = list(walk(plan))
+    done: list[Node] = []
+    for node in reversed(nodes):
+        if node not in done:
+            done.append(node)
+    return done
+
+
+def _rendered(explanation: Explanation, format_name: str | None) -> str:
+    match (format_name or "").lower():
+        case "json":
+            return explanation.to_json()
+        case "mermaid":
+            return explanation.to_mermaid()
+        case "dot":
+            return explanation.to_dot()
+        case "html":
+            return explanation.to_html()
+        case _:
+            return str(explanation)
+
+
+def _refuse_if_hopeless(rewritten: Rewrite) -> None:
+    """Raise if a join that we left alone is one that Spark cannot run on streams either."""
+    for group in rewritten.groups:
+        if isinstance(group, LeftAlone) and _streams(group) > 1 and not _has_equality(group):
+            raise UnsupportedQueryError(
+                group.decision.reason,
+                "join the streams by an inner join, add an equality between them, or run the query on batch tables",
+            )
+
+
+def _streams(group: LeftAlone) -> int:
+    from .rewriter.plan import Scan
+
+    return sum(isinstance(node, Scan) and node.streaming is True for node in walk(group.root))
+
+
+def _has_equality(group: LeftAlone) -> bool:
+    return any(predicate.op == "=" for edge in group.graph.edges for predicate in edge.predicates)
