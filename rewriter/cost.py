@@ -1,22 +1,398 @@
-"""Which scheme, how many units."""
+"""What each scheme costs, and which one runs.
+
+Costs are per second of stream time: rows sent over the network, rows kept, comparisons. They follow 002's equation 1
+(the rows sent by an operator are, over all inputs, the partial results along its probe order, each times the units it
+goes to), extended by the memory that each scheme keeps and by the number of stages. Rates, selectivities and retention
+come from the catalog and the graph; `CostDefaults` fills in.
+
+By default the shape decides (three streams: cyclic is ``symmetric``, a chain is ``semi_symmetric``) and the costs are
+shown; `Settings.choose_by_cost` lets the cheapest scheme win. A hint wins over both.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations, product
+from typing import Literal
+
+from ..errors import InvalidHintError
 from .join_graph import is_connected
-from .plan import Decision, Hints, JoinNode
-from .settings import Settings
+from .plan import Alternative, Cost, Decision, Edge, Hints, JoinNode, Predicate, source_scan
+from .settings import CostDefaults, Settings
+
+#: Units a stream's group, and cells of a matrix, where nothing says it.
+DEFAULT_UNITS = 2
+DEFAULT_CELLS = 4
+
+#: A member in a pack is a row number, a small part of a row.
+PACKED = 0.1
+
+#: All orders are tried up to this many relations, greedy ones beyond.
+EXHAUSTIVE = 7
+
+
+@dataclass(frozen=True)
+class Model:
+    """The numbers of one group: per relation its rate and its kept rows, per pair the share of pairs that match."""
+
+    relations: tuple[str, ...]
+    rates: tuple[float, ...]
+    kept: tuple[float, ...]
+    shares: tuple[tuple[float, ...], ...]
+    units: int
+    cells: int
+
+    @property
+    def count(self) -> int:
+        """How many relations there are."""
+        return len(self.relations)
+
+    def size(self, members: frozenset[int]) -> float:
+        """Return how many rows the join of some relations has, all kept rows joined."""
+        return _size(self, members)
+
+    def rate(self, members: frozenset[int]) -> float:
+        """Return how many rows a second the join of some relations gets."""
+        return sum(self.rates[one] * self.size(members) / max(self.kept[one], 1.0) for one in sorted(members))
+
+
+@lru_cache(maxsize=4096)
+def _size(model: Model, members: frozenset[int]) -> float:
+    ordered = sorted(members)
+    size = math.prod(model.kept[one] for one in ordered)
+    for index, one in enumerate(ordered):
+        for other in ordered[index + 1 :]:
+            size *= model.shares[one][other]
+    return size
+
+
+def model_of(node: JoinNode, settings: Settings, units: int | None) -> Model:
+    """Collect the numbers of a group."""
+    defaults = settings.costs
+    selectivity = dict(defaults.selectivity)
+    below = [source_scan(source) for source in node.sources]
+    keep = {retention.alias: retention.keep_for for retention in node.retention}
+    rates, kept = [], []
+    for scan in below:
+        rate = scan.rows if scan.rows is not None else defaults.rate
+        length = keep.get(scan.alias)
+        rates.append(rate)
+        kept.append(rate if scan.streaming is False else rate * (length / 1e6 if length else defaults.keep_for))
+    names = node.graph.relations
+    shares = tuple(tuple(_share(node.graph.edge(a, b), selectivity) if a != b else 1.0 for b in names) for a in names)
+    return Model(names, tuple(rates), tuple(kept), shares, units or DEFAULT_UNITS, units or DEFAULT_CELLS)
+
+
+def _share(edge: Edge | None, selectivity: dict[str, float]) -> float:
+    if edge is None:
+        return 1.0
+    return math.prod(selectivity.get(predicate.kind, 1.0) for predicate in edge.predicates if not predicate.derived)
+
+
+# ------------------------------------------------------------------------------------------------------------- schemes
+
+
+def symmetric(model: Model) -> Cost:
+    """Return the cost of TriJoin's cyclic scheme: stored once, broadcast to the two other groups (001 section 4)."""
+    units = model.units
+    network = sum(model.rates) * (1 + 2 * units)
+    hubs = sum(
+        min(model.kept[y] * units, model.size(frozenset((x, y)))) + PACKED * model.size(frozenset((x, y))) / 2
+        for x, y in permutations(range(3), 2)
+    )
+    probes = sum(
+        model.rates[z] * (2 * units * _search(model.kept[x] / units) + _matches(model, z, x))
+        for z, x in permutations(range(3), 2)
+    )
+    return Cost(network, sum(model.kept) + hubs, probes + model.rate(frozenset(range(3))), 1)
+
+
+def semi_symmetric(model: Model, hub: int) -> Cost:
+    """Return the cost of TriJoin's chain scheme: two stages, packs go from the R units to the T units."""
+    units = model.units
+    first, last = (one for one in range(3) if one != hub)
+    packs = model.rates[hub] * min(units, _matches(model, hub, first)) * units
+    network = sum(model.rates) * (1 + units) + model.rates[hub] * units + packs
+    hubs = sum(
+        min(model.kept[hub] * units, model.size(frozenset((hub, side))))
+        + PACKED * model.size(frozenset((hub, side))) / 2
+        for side in (first, last)
+    )
+    probes = sum(
+        model.rates[one] * (units * _search(model.kept[hub] / units) + _matches(model, one, hub))
+        + model.rates[hub] * (units * _search(model.kept[one] / units) + _matches(model, hub, one))
+        for one in (first, last)
+    )
+    return Cost(network, sum(model.kept) + hubs, probes + model.rate(frozenset(range(3))), 2)
+
+
+def biclique(model: Model, by_hash: bool) -> Cost:
+    """Return the cost of BiStream's biclique; with hash routing a row goes to one unit of the other side only."""
+    reached = 1 if by_hash else model.units
+    probes = sum(
+        model.rates[one] * (reached * _search(model.kept[other] / model.units) + _matches(model, one, other))
+        for one, other in ((0, 1), (1, 0))
+    )
+    return Cost(sum(model.rates) * (1 + reached), sum(model.kept), probes, 1)
+
+
+def iterative(model: Model) -> Cost:
+    """Return the cost of probing stream after stream inside one unit (004 section 3.1)."""
+    return Cost(sum(model.rates), sum(model.kept), _probing(model, 1, model.kept), 1)
+
+
+def matrix(model: Model, node: JoinNode) -> Cost:
+    """Return the cost of the join matrix with the shares that send least."""
+    dimensions = _dimensions(node)
+    best: Cost | None = None
+    for shares in _factorisations(model.cells, len(dimensions)):
+        copies = [
+            math.prod(share for share, members in zip(shares, dimensions, strict=True) if one not in members)
+            for one in range(model.count)
+        ]
+        network = sum(rate * copy for rate, copy in zip(model.rates, copies, strict=True))
+        memory = sum(kept * copy for kept, copy in zip(model.kept, copies, strict=True))
+        inside = tuple(kept * copy / model.cells for kept, copy in zip(model.kept, copies, strict=True))
+        cpu = sum(
+            model.rates[one] * copies[one] * _search(inside[other])
+            for one, other in permutations(range(model.count), 2)
+        ) + _probing(model, 1, inside)
+        cost = Cost(network, memory, cpu, 1)
+        if best is None or (cost.network, cost.memory) < (best.network, best.memory):
+            best = cost
+    assert best is not None
+    return best
+
+
+def tree(model: Model) -> tuple[Cost, tuple[int, ...]]:
+    """Return the cost of the best chain of bicliques that store their results, and its order."""
+    best: tuple[float, Cost, tuple[int, ...]] | None = None
+    for order in _orders(model):
+        network = memory = cpu = 0.0
+        done = frozenset(order[:1])
+        for one in order[1:]:
+            left, right = model.rate(done) if len(done) > 1 else model.rates[min(done)], model.rates[one]
+            stored = model.size(done)
+            network += (left + right) * (1 + model.units)
+            memory += stored + model.kept[one]
+            joined = model.rate(done | {one})
+            cpu += left * model.units * _search(model.kept[one]) + right * model.units * _search(stored) + joined
+            done |= {one}
+        cost = Cost(network, memory, cpu, model.count - 1)
+        if best is None or (network + memory, order) < (best[0], best[2]):
+            best = (network + memory, cost, order)
+    assert best is not None
+    return best[1], best[2]
+
+
+def operator_tree(model: Model) -> tuple[Cost, str] | None:
+    """Return the best tree of materialising inner nodes under a non-materialising root, by 002's equation 1.
+
+    One inner node is considered: a connected subset of two or more relations, joined first and stored.
+    """
+    best: tuple[float, Cost, str] | None = None
+    for mask in range(1, 2**model.count - 1) if model.count <= EXHAUSTIVE else ():
+        inner = frozenset(one for one in range(model.count) if mask >> one & 1)
+        if not 2 <= len(inner) < model.count or not _connected(model, inner):
+            continue
+        rest = [one for one in range(model.count) if one not in inner]
+        low = _equation_one(model, [frozenset((one,)) for one in sorted(inner)])
+        high = _equation_one(model, [inner, *(frozenset((one,)) for one in rest)])
+        stored = model.size(inner) + sum(model.kept)
+        cost = Cost(low[0] + high[0] + model.rate(inner), stored, low[1] + high[1], 2)
+        text = f"({' '.join(model.relations[one] for one in sorted(inner))})"
+        text = " ".join((text, *(model.relations[one] for one in rest)))
+        if best is None or (cost.network + cost.memory, text) < (best[0], best[2]):
+            best = (cost.network + cost.memory, cost, text)
+    return (best[1], best[2]) if best else None
+
+
+def _equation_one(model: Model, parts: list[frozenset[int]]) -> tuple[float, float]:
+    """002's equation 1: over all inputs, each partial result along the probe order times the units it is sent to."""
+    sent = compared = 0.0
+    for start in parts:
+        done, rate = start, model.rate(start) if len(start) > 1 else model.rates[min(start)]
+        others = [part for part in parts if part is not start]
+        while others:
+            nearest = min(others, key=lambda part: (_growth(model, done, part), sorted(part)))
+            sent += rate * model.units
+            compared += rate * model.units * _search(model.size(nearest) / model.units)
+            rate *= _growth(model, done, nearest)
+            done |= nearest
+            others.remove(nearest)
+        compared += rate
+    return sent, compared
+
+
+def _growth(model: Model, done: frozenset[int], part: frozenset[int]) -> float:
+    return model.size(done | part) / max(model.size(done), 1e-9)
+
+
+def _probing(model: Model, units: int, kept: tuple[float, ...]) -> float:
+    total = 0.0
+    for start in range(model.count):
+        rate, done, rest = model.rates[start], {start}, set(range(model.count)) - {start}
+        while rest:
+            step = {
+                one: kept[one] * math.prod(model.shares[one][other] for other in sorted(done)) for one in sorted(rest)
+            }
+            nearest = min(step, key=lambda one: (step[one], one))
+            total += rate * units * _search(kept[nearest])
+            rate *= step[nearest]
+            done.add(nearest)
+            rest.remove(nearest)
+        total += rate
+    return total
+
+
+def _search(rows: float) -> float:
+    return math.log2(max(rows, 1.0) + 1.0)
+
+
+def _matches(model: Model, one: int, other: int) -> float:
+    return model.kept[other] * model.shares[one][other]
+
+
+def _connected(model: Model, members: frozenset[int]) -> bool:
+    done = {min(members)}
+    while True:
+        more = {one for one in members - done if any(model.shares[one][other] < 1.0 for other in done)}
+        if not more:
+            return done == members
+        done |= more
+
+
+def _orders(model: Model) -> list[tuple[int, ...]]:
+    if model.count <= 5:
+        return [order for order in permutations(range(model.count)) if order[0] < order[1]]
+    found = []
+    for start in range(model.count):
+        order, rest = [start], set(range(model.count)) - {start}
+        while rest:
+            done = frozenset(order)
+            nearest = min(rest, key=lambda one: (model.size(done | {one}), one))
+            order.append(nearest)
+            rest.remove(nearest)
+        found.append(tuple(order))
+    return found
+
+
+def _dimensions(node: JoinNode) -> list[frozenset[int]]:
+    """Return the dimensions of a matrix: a hashed one a class of equal columns, a spread one a relation in no class."""
+    names = node.graph.relations
+    classes: list[set[tuple[str, str]]] = []
+    for edge in node.graph.edges:
+        for predicate in edge.predicates:
+            if predicate.kind != "equi" or predicate.left is None or predicate.right is None:
+                continue
+            new = {(edge.left, predicate.left), (edge.right, predicate.right)}
+            touching = [known for known in classes if known & new]
+            classes = [known for known in classes if not known & new] + [new.union(*touching)]
+    dimensions = [frozenset(names.index(alias) for alias, _ in sorted(members)) for members in classes]
+    covered = frozenset(one for members in dimensions for one in members)
+    return dimensions + [frozenset((one,)) for one in range(len(names)) if one not in covered]
+
+
+def _factorisations(cells: int, count: int) -> list[tuple[int, ...]]:
+    divisors = [number for number in range(1, cells + 1) if cells % number == 0]
+    if count > 6:
+        return [tuple(cells if index == chosen else 1 for index in range(count)) for chosen in range(count)]
+    return [shares for shares in product(divisors, repeat=count) if math.prod(shares) == cells]
+
+
+# ------------------------------------------------------------------------------------------------------------ decision
+
+
+def total(cost: Cost, defaults: CostDefaults) -> float:
+    """Return one number to compare schemes by: rows sent, comparisons at a tenth of that, and the price of stages."""
+    return cost.network + 0.1 * cost.cpu + 0.001 * cost.memory + defaults.stage * (cost.stages - 1)
 
 
 def decide(node: JoinNode, hints: Hints, settings: Settings) -> Decision:
-    """Decide how a group runs."""
-    graph = node.graph
+    """Decide how a group runs: node, scheme and units.
+
+    Raises
+    ------
+    InvalidHintError
+        The hinted scheme cannot run this group.
+    """
     units = hints.units or settings.units
-    kind = {2: "BiJoin", 3: "TriJoin"}.get(len(graph.relations), "MultiJoin")
-    if kind == "BiJoin":
-        equal = any(p.kind in ("equi", "null_safe") for edge in graph.edges for p in edge.predicates)
-        return Decision("BiJoin", "biclique", units, "two relations", (), (("routing", "hash" if equal else "random"),))
-    if kind == "TriJoin" and graph.shape == "cyclic":
-        return Decision("TriJoin", "symmetric", units, "three relations, all pairs joined")
-    if kind == "TriJoin" and graph.shape == "chain":
-        return Decision("TriJoin", "semi_symmetric", units, f"a chain of three with hub {graph.hub}")
-    return Decision("MultiJoin", "matrix", units, "four or more relations" if is_connected(graph) else "not connected")
+    model = model_of(node, settings, units)
+    candidates = _candidates(node, model)
+    by_shape, reason = _by_shape(node)
+    chosen = by_shape
+    if hints.scheme:
+        chosen, reason = hints.scheme, f"the hint SCHEME('{hints.scheme}')"
+        if chosen not in candidates:
+            raise InvalidHintError(f"SCHEME('{chosen}')", _unfit(chosen, node))
+    elif settings.choose_by_cost:
+        runnable = [scheme for scheme in candidates if scheme != "operator_tree"]
+        chosen = min(runnable, key=lambda scheme: (total(candidates[scheme], settings.costs), scheme))
+        reason = f"{chosen} costs least"
+    alternatives = tuple(
+        Alternative(scheme, _rounded(cost), scheme == chosen) for scheme, cost in sorted(candidates.items())
+    )
+    options = (("routing", "hash" if _has_equality(node) else "random"),) if chosen == "biclique" else ()
+    return Decision(_node_name(model.count, chosen), chosen, units, reason, alternatives, options)
+
+
+def _node_name(count: int, scheme: str) -> Literal["TriJoin", "MultiJoin", "BiJoin"]:
+    if count == 2:
+        return "BiJoin"
+    return "TriJoin" if scheme in ("symmetric", "semi_symmetric") else "MultiJoin"
+
+
+def _candidates(node: JoinNode, model: Model) -> dict[str, Cost]:
+    found: dict[str, Cost] = {"iterative": iterative(model), "matrix": matrix(model, node), "tree": tree(model)[0]}
+    if model.count == 2:
+        found["biclique"] = biclique(model, _has_equality(node))
+    if model.count == 3:
+        found["symmetric"] = symmetric(model)
+        if node.graph.shape == "chain" and node.graph.hub is not None:
+            found["semi_symmetric"] = semi_symmetric(model, node.graph.relations.index(node.graph.hub))
+    if model.count > 3:
+        mixed = operator_tree(model)
+        if mixed:
+            found["operator_tree"] = mixed[0]
+    return found
+
+
+def _by_shape(node: JoinNode) -> tuple[str, str]:
+    graph = node.graph
+    match len(graph.relations), graph.shape:
+        case 2, _:
+            return "biclique", "two relations"
+        case 3, "cyclic":
+            return "symmetric", "three relations, each pair of them joined: a cyclic join"
+        case 3, "chain":
+            return "semi_symmetric", f"three relations in a chain with the hub {graph.hub}"
+        case 3, _:
+            return "matrix", "three relations that the predicates do not connect"
+        case count, shape:
+            article = "not connected" if not is_connected(graph) else f"of the shape {shape}"
+            return "matrix", f"{count} relations, {article}"
+
+
+def _unfit(scheme: str, node: JoinNode) -> str:
+    needs = {
+        "symmetric": "it joins three relations",
+        "semi_symmetric": "it joins three relations in a chain",
+        "biclique": "it joins two relations",
+    }
+    graph = node.graph
+    return f"{needs.get(scheme, 'it does not fit')}, and this group has {len(graph.relations)} ({graph.shape})"
+
+
+def _has_equality(node: JoinNode) -> bool:
+    def equal(predicate: Predicate) -> bool:
+        return predicate.kind in ("equi", "null_safe")
+
+    return any(equal(predicate) for edge in node.graph.edges for predicate in edge.predicates)
+
+
+def _rounded(cost: Cost) -> Cost:
+    keep: Callable[[float], float] = lambda number: float(f"{min(number, 1e300):.4g}")  # noqa: E731
+    return Cost(keep(cost.network), keep(cost.memory), keep(cost.cpu), cost.stages)

@@ -7,35 +7,47 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from ..errors import InvalidSettingError, PlanError, TriJoinError, UnsupportedQueryError
+from .bounds import bound_event_time
 from .catalog import Catalog
 from .cost import decide
-from .dialect import parse_statement, render
+from .dialect import Statement, parse_statement, render
 from .display import duration_text, plan_text
 from .parse import build_plan
 from .plan import (
     BiJoin,
     Block,
+    Join,
     JoinNode,
     LeftAlone,
     MultiJoin,
     Node,
     Predicate,
     Query,
+    Scan,
     TriJoin,
+    scans,
     transform,
     walk,
 )
+from .predicates import is_equality
 from .render import render_query, without_our_clauses
 from .resolve import resolve
+from .rules.apply_within import apply_within
 from .rules.classify_conditions import classify_conditions
 from .rules.create_multi_join_groups import create_multi_join_groups
 from .rules.create_multi_join_nodes import create_multi_join_nodes
+from .rules.derive_conditions import derive_conditions
 from .rules.place_exchanges import place_exchanges
 from .rules.prune_columns import prune_columns
 from .rules.push_down_conditions import push_down_conditions
 from .rules.rule import NotApplicable
+from .rules.separate_static_relations import separate_static_relations
 from .rules.simplify_conditions import simplify_conditions
-from .settings import Settings
+from .settings import DEFAULTS, Settings
 
 Kind = Literal["select", "create_view", "explain", "other"]
 
@@ -51,7 +63,35 @@ class Stage:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """What became of a statement."""
+    """What became of a statement.
+
+    Parameters
+    ----------
+    sql
+        The statement as the user wrote it.
+    kind
+        ``select``, ``create_view``, ``explain`` or ``other`` (not looked at).
+    spark_sql
+        The query (of a view or an EXPLAIN: the one inside) for Spark if nothing is converted: the user's own text, or
+        the same without our clauses and hints.
+    plan
+        What to run if something is converted, else None.
+    stages
+        The plan after each stage.
+    groups
+        Every join group, in plan order.
+    advice
+        Sentences for the user.
+    refusals
+        Why Spark cannot run on streams what is left to it.
+    view, replace
+        For ``create_view``: the view's name, quoted where needed, and whether OR REPLACE was said.
+    explain_format
+        For ``explain``: FORMATTED, JSON, MERMAID, DOT, HTML or None.
+    parameters
+        In `plan` the ``?`` markers are named parameters: their names in order. ``spark_sql`` keeps ``?`` if it is the
+        user's own text.
+    """
 
     sql: str
     kind: Kind
@@ -60,6 +100,7 @@ class Rewrite:
     stages: tuple[Stage, ...] = ()
     groups: tuple[JoinNode | LeftAlone, ...] = ()
     advice: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
     view: str | None = None
     replace: bool = False
     explain_format: str | None = None
@@ -83,6 +124,7 @@ class Rewrite:
             ],
             "groups": [group_dict(group) for group in self.groups],
             "advice": list(self.advice),
+            "refusals": [dataclasses.asdict(refusal) for refusal in self.refusals],
         }
 
 
@@ -122,13 +164,21 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
             ],
         },
         "state": {
-            "bounded": bool(keep) and all(value is not None for value in keep.values()),
+            "bounded": all(value is not None for value in keep.values()),
             "streams": [
                 {"alias": alias, "keep_for": None if value is None else duration_text(value)}
                 for alias, value in keep.items()
             ],
         },
     }
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A join that stays with Spark, and that Spark refuses on streams; `hint` names a way out."""
+
+    reason: str
+    hint: str
 
 
 StageFunction = Callable[[Node, Settings], Node | NotApplicable]
@@ -138,74 +188,221 @@ def _rule(rule: Callable[[Node], Node | NotApplicable]) -> StageFunction:
     return lambda plan, _settings: rule(plan)
 
 
-def _choose(plan: Node, settings: Settings) -> Node | NotApplicable:
-    def visit(node: Node) -> Node:
-        if not isinstance(node, Block):
+def choose_schemes(plan: Node, settings: Settings) -> Node | NotApplicable:
+    """Decide scheme and units of every join node by its shape, its cost and the hints of its SELECT."""
+
+    def decided(node: Node, block: Block) -> Node:
+        if not isinstance(node, JoinNode):
             return node
-        block = node
+        decision = decide(node, block.hints, settings)
+        kind: type[JoinNode] = {"BiJoin": BiJoin, "TriJoin": TriJoin}.get(decision.node, MultiJoin)
+        values = {item.name: getattr(node, item.name) for item in dataclasses.fields(node)}
+        return kind(**{**values, "decision": decision})
 
-        def inner(below: Node) -> Node:
-            if not isinstance(below, JoinNode):
-                return below
-            decision = decide(below, block.hints, settings)
-            kind: type[JoinNode] = {"BiJoin": BiJoin, "TriJoin": TriJoin}.get(decision.node, MultiJoin)
-            values = {f.name: getattr(below, f.name) for f in dataclasses.fields(below)}
-            return kind(**{**values, "decision": decision})
+    def visit(node: Node) -> Node:
+        return dataclasses.replace(node, input=_own(node.input, node, decided)) if isinstance(node, Block) else node
 
-        return transform(block, inner)
+    changed = transform(plan, visit)
+    return NotApplicable("there is no join node") if changed == plan else changed
 
-    return transform(plan, visit)
+
+def _own(node: Node, block: Block, change: Callable[[Node, Block], Node]) -> Node:
+    """Apply a change to the nodes of one SELECT, not to those of derived tables."""
+    if isinstance(node, JoinNode | Scan) or not node.inputs:
+        return change(node, block)
+    return change(node.with_inputs(tuple(_own(below, block, change) for below in node.inputs)), block)
 
 
 #: The stages between parsing and rendering, in their order.
 STAGES: tuple[tuple[str, StageFunction], ...] = (
+    # first, for all later rules read conjuncts
     ("simplify_conditions", _rule(simplify_conditions)),
+    # places the conjuncts of WHERE on joins and scans, so that derivation sees each tree of inner joins as a whole
     ("push_down_conditions", _rule(push_down_conditions)),
+    ("apply_within", _rule(apply_within)),
+    ("derive_conditions", _rule(derive_conditions)),
+    # after derivation, for it reads conditions as text; a band needs both its sides on one join
     ("classify_conditions", _rule(classify_conditions)),
+    # before the groups are formed: it decides who may be in one
+    ("separate_static_relations", _rule(separate_static_relations)),
     ("place_exchanges", _rule(place_exchanges)),
+    # the Two-Step Convert of 004 section 3.2
     ("create_multi_join_groups", _rule(create_multi_join_groups)),
-    ("create_multi_join_nodes", _rule(create_multi_join_nodes)),
-    ("choose_schemes", _choose),
+    ("create_multi_join_nodes", create_multi_join_nodes),
+    # retention before schemes: memory depends on it
+    ("bound_event_time", _rule(bound_event_time)),
+    ("choose_schemes", choose_schemes),
     ("prune_columns", _rule(prune_columns)),
 )
 
-
-#: What `rewrite` assumes without settings.
-DEFAULTS = Settings()
+#: The stages that can be left out with `Settings.disabled_rules`.
+OPTIONAL = ("simplify_conditions", "derive_conditions", "place_exchanges", "bound_event_time", "prune_columns")
 
 
 def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS) -> Rewrite:
-    """Rewrite one statement."""
+    """Rewrite one statement.
+
+    Parameters
+    ----------
+    sql
+        One statement; a semicolon at its end is allowed.
+    catalog
+        Where schemas come from.
+    settings
+        How to rewrite.
+
+    Raises
+    ------
+    SqlSyntaxError
+        The text does not parse.
+    UnsupportedQueryError
+        WITHIN stands where it cannot be applied.
+    InvalidHintError
+        One of our hints cannot be followed.
+    InvalidSettingError
+        ``disabled_rules`` names a stage that does not exist or that cannot be left out.
+    PlanError
+        A stage broke an invariant: a bug of ours.
+    """
+    for name in settings.disabled_rules:
+        if name not in OPTIONAL:
+            raise InvalidSettingError("disabled_rules", name, f"the rules are {', '.join(OPTIONAL)}")
     statement = parse_statement(sql)
     if statement.tree is None:
         return Rewrite(sql, "other", sql)
-    resolution = resolve(statement.tree, catalog, settings.case_sensitive)
-    spark_sql = render(without_our_clauses(statement.tree))
-    parsed = build_plan(resolution, settings.case_sensitive)
+    try:
+        return _rewrite(sql, statement, statement.tree, catalog, settings)
+    except TriJoinError:
+        raise
+    except (SqlglotError, RecursionError, LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
+        raise PlanError(f"{type(error).__name__} while rewriting: {error}") from error
+
+
+def _rewrite(sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, settings: Settings) -> Rewrite:
+    spark_sql = _for_spark(sql, statement, tree)
+    parsed = build_plan(resolve(tree, catalog, settings.case_sensitive), settings.case_sensitive)
     plan: Node = parsed.plan
     stages = [Stage("parse", plan_text(plan))]
     for name, stage in STAGES:
-        changed = stage(plan, settings)
+        changed = NotApplicable("switched off") if name in settings.disabled_rules else stage(plan, settings)
         if isinstance(changed, NotApplicable):
-            stages.append(Stage(name, plan_text(plan), changed.reason))
+            stages.append(Stage(name, stages[-1].plan_text, changed.reason))
             continue
+        check_schema(name, plan, changed)
         plan = changed
         stages.append(Stage(name, plan_text(plan)))
-    found = [node for node in walk(plan) if isinstance(node, JoinNode | LeftAlone)]
+    found = _groups(plan)
+    _check_within(plan)
+    refused = refusals(plan)
     final = None
     if any(isinstance(node, JoinNode) for node in found):
         final = render_query(plan, parsed, settings.case_sensitive)
         stages.append(Stage("render", plan_text(final)))
+        by_name = {node.name: node for node in walk(final) if isinstance(node, JoinNode)}
+        found = tuple(by_name.get(node.name, node) if isinstance(node, JoinNode) else node for node in found)
+    advice = tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
     return Rewrite(
-        sql,
-        statement.kind,
-        spark_sql,
-        final,
-        tuple(stages),
-        tuple(found),
-        (),
-        statement.view,
-        statement.replace,
-        statement.explain_format,
-        tuple(f"__p{n + 1}" for n in range(statement.positional)),
+        sql=sql,
+        kind=statement.kind,
+        spark_sql=spark_sql,
+        plan=final,
+        stages=tuple(stages),
+        groups=found,
+        advice=advice,
+        refusals=refused,
+        view=statement.view,
+        replace=statement.replace,
+        explain_format=statement.explain_format,
+        parameters=tuple(f"__p{number}" for number in range(1, statement.positional + 1)),
     )
+
+
+def _for_spark(sql: str, statement: Statement, tree: exp.Expr) -> str:
+    """Return the query for Spark: the user's own text, unless it has a clause or a hint that only we know."""
+    bare = without_our_clauses(tree)
+    ours = bare != tree or (statement.kind in ("explain", "create_view"))
+    return render(bare) if ours else sql
+
+
+def _groups(plan: Node) -> tuple[JoinNode | LeftAlone, ...]:
+    """Return the groups in plan order: a group comes after those in its inputs."""
+    found: dict[int, JoinNode | LeftAlone] = {}
+    seen: set[int] = set()
+
+    def visit(node: Node) -> None:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        for below in node.inputs:
+            visit(below)
+        if isinstance(node, JoinNode | LeftAlone):
+            found[id(node)] = node
+
+    visit(plan)
+    return tuple(found.values())
+
+
+def _check_within(plan: Node) -> None:
+    for block in walk(plan):
+        if isinstance(block, Block) and block.within is not None:
+            inside = _groups(block.input)
+            if not any(isinstance(node, JoinNode) for node in inside):
+                reason = next((node.decision.reason for node in inside), block.problem or "there is no group")
+                raise UnsupportedQueryError(f"WITHIN needs a join that TriJoin SQL runs, and this one is not: {reason}")
+
+
+def check_schema(stage: str, before: Node, after: Node) -> None:
+    """Check that a stage lost no SELECT, no relation and no column that is read.
+
+    Raises
+    ------
+    PlanError
+        It did.
+    """
+    old, new = _schemas(before), _schemas(after)
+    if old.keys() != new.keys():
+        raise PlanError(f"{stage} changed the SELECTs from {sorted(old)} to {sorted(new)}")
+    for number, block in old.items():
+        lost = set(block.required) - _available(new[number].input)
+        if lost:
+            raise PlanError(f"{stage} lost {', '.join(sorted(f'{a}.{n}' for a, n in lost))}")
+        if sorted(s.alias for s in scans(block.input)) != sorted(s.alias for s in scans(new[number].input)):
+            raise PlanError(f"{stage} changed the relations of SELECT {number + 1}")
+
+
+def _schemas(plan: Node) -> dict[int, Block]:
+    return {node.number: node for node in walk(plan) if isinstance(node, Block) and node.problem is None}
+
+
+def _available(node: Node) -> set[tuple[str, str]]:
+    if isinstance(node, JoinNode):
+        return {(column.relation, column.column) for column in node.output}
+    if isinstance(node, Scan):
+        return {(node.alias, column.name) for column in node.columns}
+    return {column for below in node.inputs for column in _available(below)}
+
+
+_OUTER = {"left": "LEFT", "right": "RIGHT", "full": "FULL", "semi": "LEFT SEMI", "anti": "LEFT ANTI"}
+
+
+def refusals(plan: Node) -> tuple[Refusal, ...]:
+    """Return the joins of streams that neither we nor Spark can run: no equality between the two sides."""
+    found = []
+    for node in walk(plan):
+        if not isinstance(node, Join) or not all(
+            any(scan.streaming for scan in scans(side)) for side in (node.left, node.right)
+        ):
+            continue
+        if any(is_equality(p.rendered or p.sql) or p.kind in ("equi", "null_safe") for p in node.predicates):
+            continue
+        kind = {"left": "LEFT", "right": "RIGHT", "full": "FULL", "semi": "LEFT SEMI", "anti": "LEFT ANTI"}.get(
+            node.kind
+        )
+        if kind is None:
+            reason = "a join of streams without an equality is left to Spark, which refuses it"
+            hint = "see the reason in EXPLAIN for which the group was left alone, and remove it"
+        else:
+            reason = f"a {kind} JOIN of streams without an equality between its sides"
+            hint = "write it as an inner join, or add an equality such as a common key or time bucket"
+        found.append(Refusal(reason, hint))
+    return tuple(dict.fromkeys(found))

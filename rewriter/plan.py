@@ -95,7 +95,8 @@ class Predicate:
         Spark SQL expressions over one relation each, as ``(alias, sql)``, that Spark must evaluate although the kernel
         does not need their value, so that an ANSI error that the original text would raise is still raised.
     rendered
-        For residuals: the same conjunct over the join node's output names, ready for Spark.
+        For residuals of a join node: the same conjunct over the node's output names, ready for Spark. Otherwise the
+        conjunct with columns qualified by their aliases.
     derived
         True if it follows from others (transitive equality, WITHIN) and was not written by the user.
     """
@@ -574,7 +575,7 @@ def source_scan(source: Node) -> Scan:
     """Return the `Scan` at the bottom of one input of a `JoinNode`."""
     node = source
     while not isinstance(node, Scan):
-        (node,) = node.inputs
+        node = node.inputs[0]
     return node
 
 
@@ -585,7 +586,7 @@ def source_conditions(source: Node) -> tuple[str, ...]:
     while not isinstance(node, Scan):
         if isinstance(node, Filter):
             conditions = node.conditions + conditions
-        (node,) = node.inputs
+        node = node.inputs[0]
     return conditions
 
 

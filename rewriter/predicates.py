@@ -74,7 +74,8 @@ class Difference:
     lower_inclusive: bool
     upper_inclusive: bool
     guards: tuple[tuple[str, str], ...]
-    sql: str
+    sql: tuple[str, ...]
+    rendered: tuple[str, ...]
     overflows: str | None = None
     derived: bool = False
 
@@ -88,6 +89,15 @@ def columns_of(text: str) -> tuple[tuple[str, str], ...]:
     """Return the columns of a condition as ``(alias, name)`` in the order of the text."""
     found = {(column.table, column.name): None for column in parse_expression(text).find_all(exp.Column)}
     return tuple(found)
+
+
+def is_equality(text: str) -> bool:
+    """Tell whether a condition is an equality between two columns' sides."""
+    tree = parse_expression(text)
+    if not isinstance(tree, exp.EQ | exp.NullSafeEQ):
+        return False
+    sides = [{column.table for column in side.find_all(exp.Column)} for side in (tree.this, tree.expression)]
+    return all(sides) and not sides[0] & sides[1]
 
 
 def remap(text: str, column: Callable[[str, str], exp.Expr | None]) -> str:
@@ -152,7 +162,6 @@ def _intersect(one: Difference, other: Difference) -> Difference:
         if (one.upper is not None or other.upper is not None)
         else (None, False)
     )
-    texts = dict.fromkeys((*one.sql.split(" AND "), *other.sql.split(" AND ")))
     return dataclasses.replace(
         one,
         lower=lower[0],
@@ -160,7 +169,8 @@ def _intersect(one: Difference, other: Difference) -> Difference:
         upper=upper[0],
         upper_inclusive=upper[1],
         guards=tuple(dict.fromkeys((*one.guards, *other.guards))),
-        sql=one.sql if one.sql == other.sql else " AND ".join(texts),
+        sql=tuple(dict.fromkeys((*one.sql, *other.sql))),
+        rendered=tuple(dict.fromkeys((*one.rendered, *other.rendered))),
         overflows=one.overflows or other.overflows,
     )
 
@@ -179,7 +189,7 @@ def _classify(predicate: Predicate, tree: exp.Expr, scope: Scope) -> list[Predic
         high = exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy())
         parts: list[Predicate | Difference] = []
         for part in (low, high):
-            inner = dataclasses.replace(predicate, rendered=render(part), relations=scope.relations(part))
+            inner = dataclasses.replace(predicate, relations=scope.relations(part))
             parts += _classify(inner, part, scope)
         if all(isinstance(part, Predicate) and part.kind == "residual" for part in parts):
             return [predicate]
@@ -219,6 +229,7 @@ def _plain(predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Ex
         op,
         render(_bare(left)),
         render(_bare(right)),
+        rendered=predicate.rendered,
         derived=predicate.derived,
     )
 
@@ -273,7 +284,8 @@ def _difference(
         inclusive and not is_upper,
         inclusive and is_upper,
         guards,
-        predicate.sql,
+        (predicate.sql,),
+        (predicate.rendered or predicate.sql,),
         overflows,
         predicate.derived,
     )
@@ -470,46 +482,31 @@ def _upper(other: exp.Expr, text: str) -> exp.Expr:
 def _predicates(difference: Difference, scope: Scope) -> list[Predicate]:
     lower, upper = difference.lower, difference.upper
     one_sided = lower is None or upper is None
-    found = []
+    op: ComparisonOp = "band"
     if one_sided and (lower or upper or 0) == 0:
-        op: ComparisonOp
-        if lower is not None:
-            op = ">=" if difference.lower_inclusive else ">"
-        else:
-            op = "<=" if difference.upper_inclusive else "<"
-        found.append(
-            Predicate(
-                difference.sql,
-                "range",
-                difference.relations,
-                op,
-                difference.left,
-                difference.right,
-                guards=difference.guards,
-                derived=difference.derived,
-            )
-        )
-    else:
-        found.append(
-            Predicate(
-                difference.sql,
-                "band",
-                difference.relations,
-                "band",
-                difference.left,
-                difference.right,
-                constant_sql(lower, difference.unit),
-                constant_sql(upper, difference.unit),
-                difference.lower_inclusive,
-                difference.upper_inclusive,
-                difference.guards,
-                derived=difference.derived,
-            )
-        )
+        inclusive = difference.lower_inclusive or difference.upper_inclusive
+        op = (">=" if inclusive else ">") if lower is not None else ("<=" if inclusive else "<")
+        lower = upper = None
+    is_band = op == "band"
+    found = Predicate(
+        " AND ".join(difference.sql),
+        "band" if is_band else "range",
+        difference.relations,
+        op,
+        difference.left,
+        difference.right,
+        constant_sql(lower, difference.unit),
+        constant_sql(upper, difference.unit),
+        is_band and difference.lower_inclusive,
+        is_band and difference.upper_inclusive,
+        difference.guards,
+        " AND ".join(difference.rendered),
+        difference.derived,
+    )
     if one_sided and difference.overflows:
         # Spark evaluates x - y for this pair and may overflow; only Spark can say so for pairs that do match.
-        found.append(raw(difference.overflows, scope, difference.sql))
-    return found
+        return [found, raw(difference.overflows, scope, found.sql)]
+    return [found]
 
 
 def constant_sql(value: int | None, unit: str) -> str | None:

@@ -10,7 +10,23 @@ from sqlglot import exp
 from ..errors import PlanError
 from .dialect import DIALECT, identifier, parse_expression, quote, render
 from .parse import Binding, Parsed, base_fields, expand, is_our_hint, relation_sql
-from .plan import Block, Filter, Join, JoinNode, LeftAlone, Node, Query, Scan, Where, walk
+from .plan import (
+    Block,
+    Column,
+    Filter,
+    Join,
+    JoinNode,
+    LeftAlone,
+    Node,
+    OutputColumn,
+    Query,
+    Scan,
+    StaticJoin,
+    Where,
+    scans,
+    source_conditions,
+    walk,
+)
 from .predicates import remap
 from .resolve import Cte, Field, Source, field_of, star_fields
 
@@ -87,11 +103,9 @@ class _BlockRenderer:
             return
         self.find_sources()
         for node in mine:
-            final = node.with_inputs(tuple(self.final_source(source) for source in node.sources))
-            assert isinstance(final, JoinNode)
-            self.nodes[node.name] = final
             for column in node.output:
                 self.columns[column.relation, column.column] = (node.name, column.name)
+            self.nodes[node.name] = self.final_node(node)
         self.rewrite_select()
 
     def find_sources(self) -> None:
@@ -111,6 +125,53 @@ class _BlockRenderer:
         visit(self.binding.block.tree)
 
     # -------------------------------------------------------------------------------------------------------- inputs
+
+    def final_node(self, node: JoinNode) -> JoinNode:
+        sources = []
+        output = list(node.output)
+        for source in node.sources:
+            if isinstance(source, StaticJoin):
+                scan, moved = self.joined_scan(source, output)
+                sources.append(scan)
+                output = [moved.get(column, column) for column in output]
+            else:
+                sources.append(self.final_source(source))
+        return dataclasses.replace(node, sources=tuple(sources), output=tuple(output))
+
+    def joined_scan(
+        self, node: StaticJoin, output: list[OutputColumn]
+    ) -> tuple[Node, dict[OutputColumn, OutputColumn]]:
+        """Return a stream and the static relations applied to it as one scan of a derived table."""
+        stream = self.final_scan(_scan(node.stream))
+        below = [self.final_scan(scan) for static in node.statics for scan in scans(static)]
+        aliases = {scan.alias for scan in below}
+        taken = {column.name.lower() for column in stream.columns}
+        moved: dict[OutputColumn, OutputColumn] = {}
+        for column in output:
+            if column.relation in aliases:
+                base = name = f"{column.relation}__{column.column}"
+                number = 2
+                while name.lower() in taken:
+                    name, number = f"{base}_{number}", number + 1
+                taken.add(name.lower())
+                moved[column] = dataclasses.replace(column, relation=stream.alias, column=name)
+        items = [f"{quote(stream.alias)}.*"]
+        items += [f"{quote(o.relation)}.{quote(o.column)} AS {quote(n.column)}" for o, n in moved.items()]
+        conditions = [p.rendered or f"{p.left} {p.op} {p.right}" for p in node.predicates]
+        for input_ in node.inputs:
+            conditions += source_conditions(input_)
+        relations = [self.item_sql(_scan(node.stream))]
+        relations += [self.item_sql(scan) for static in node.statics for scan in scans(static)]
+        where = f" WHERE {' AND '.join(map(_wrapped, conditions))}" if conditions else ""
+        ctes = dict(pair for scan in (stream, *below) for pair in scan.ctes)
+        scan = dataclasses.replace(
+            stream,
+            relation=f"(SELECT {', '.join(items)} FROM {' CROSS JOIN '.join(relations)}{where})",
+            columns=(*stream.columns, *(Column(column.column, column.type) for column in moved.values())),
+            ctes=tuple(ctes.items()),
+            below=tuple(dict.fromkeys(node for one in (stream, *below) for node in one.below)),
+        )
+        return scan, moved
 
     def final_source(self, node: Node) -> Node:
         if isinstance(node, Scan):

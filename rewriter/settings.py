@@ -70,3 +70,7 @@ class Settings:
             raise InvalidSettingError("min_relations", self.min_relations, "it takes a whole number from 2 up")
         if self.units is not None and self.units < 1:
             raise InvalidSettingError("units", self.units, "it takes a whole number from 1 up")
+
+
+#: What is assumed without settings.
+DEFAULTS = Settings()

@@ -21,7 +21,7 @@ def classify_conditions(plan: Node) -> Node | NotApplicable:
 
         def visit(node: Node) -> Node:
             match node:
-                case Join(kind="inner" | "cross"):
+                case Join(kind="inner" | "cross", by_spark=False):
                     return dataclasses.replace(
                         node,
                         left=visit(node.left),

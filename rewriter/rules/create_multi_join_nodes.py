@@ -27,20 +27,24 @@ from ..plan import (
     Project,
     Scan,
     TriJoin,
+    scans,
     source_scan,
 )
 from ..predicates import columns_of, over_output
+from ..settings import DEFAULTS, Settings
 from .create_multi_join_groups import Membership, can_be_member
 from .rule import NotApplicable
 
 UNDECIDED = Decision("none", None, None, "not decided yet")
 
 
-def create_multi_join_nodes(plan: Node, member: Membership = can_be_member) -> Node | NotApplicable:
-    """Convert the groups that step 1 has marked."""
+def create_multi_join_nodes(
+    plan: Node, settings: Settings = DEFAULTS, member: Membership = can_be_member
+) -> Node | NotApplicable:
+    """Convert the groups that step 1 has marked; those that must stay with Spark become `LeftAlone`."""
     names = _Names()
-    changed = _multi_join_node(plan, member, names, {}, None)
-    return changed if names.count else NotApplicable("step 1 has marked no group")
+    changed = _multi_join_node(plan, member, names, {}, None, settings)
+    return NotApplicable("step 1 has marked no group") if changed == plan else changed
 
 
 @dataclasses.dataclass
@@ -52,20 +56,29 @@ class _Names:
         return f"__trijoin_{self.count}"
 
 
-def _multi_join_node(node: Node, member: Membership, names: _Names, done: dict[int, Node], block: Block | None) -> Node:
+def _multi_join_node(
+    node: Node,
+    member: Membership,
+    names: _Names,
+    done: dict[int, Node],
+    block: Block | None,
+    settings: Settings,
+) -> Node:
     """Algorithm 3's getMultiJoinNode."""
     if id(node) in done:
         return done[id(node)]
     block = node if isinstance(node, Block) else block
-    inputs = tuple(_multi_join_node(below, member, names, done, block) for below in node.inputs)
+    inputs = tuple(_multi_join_node(below, member, names, done, block, settings) for below in node.inputs)
     result = node.with_inputs(inputs) if inputs else node
     if isinstance(result, JoinGroup):
-        result = _node_of_group(result, member, names, block)
+        result = _node_of_group(result, member, names, block, settings)
     done[id(node)] = result
     return result
 
 
-def _node_of_group(group: JoinGroup, member: Membership, names: _Names, block: Block | None) -> Node:
+def _node_of_group(
+    group: JoinGroup, member: Membership, names: _Names, block: Block | None, settings: Settings
+) -> Node:
     """Algorithm 3's createMultiJoinNodeByGroup."""
     sources: list[Node] = []
     predicates: list[Predicate] = []
@@ -85,15 +98,31 @@ def _node_of_group(group: JoinGroup, member: Membership, names: _Names, block: B
 
     collect(group.root)
     relations = [source_scan(source).alias for source in sources]
-    name = names.next()
-    if block is not None and block.problem:
-        graph = build_graph(relations, ())
-        return LeftAlone(group.root, graph, Decision("none", None, None, block.problem))
-    output = output_columns([source_scan(source) for source in sources], predicates, block)
+    below = [scan for source in sources for scan in scans(source)]
+    output = output_columns(below, predicates, block)
     mapping = {(column.relation, column.column): column.name for column in output}
-    rendered = [over_output(predicate, mapping) for predicate in predicates]
+    graph = build_graph(relations, [over_output(predicate, mapping) for predicate in predicates])
+    reason = why_left_alone(below, relations, block, settings)
+    if reason:
+        return LeftAlone(group.root, graph, Decision("none", None, None, reason))
     kind: type[JoinNode] = {2: BiJoin, 3: TriJoin}.get(len(sources), MultiJoin)
-    return kind(name, tuple(sources), build_graph(relations, rendered), UNDECIDED, output)
+    return kind(names.next(), tuple(sources), graph, UNDECIDED, output)
+
+
+def why_left_alone(below: list[Scan], relations: list[str], block: Block | None, settings: Settings) -> str | None:
+    """Return the reason for which a group stays with Spark, None if it is converted."""
+    if block is not None and block.problem:
+        return block.problem
+    if block is not None and not block.hints.convert:
+        return "the hint NO_TRIJOIN"
+    named = {name.lower() for name in block.hints.relations} if block is not None else set()
+    if named and not {name.lower() for name in relations} <= named:
+        return "the hint TRIJOIN names other relations"
+    if len(relations) < settings.min_relations:
+        return f"it has {len(relations)} relations, fewer than the setting min_relations = {settings.min_relations}"
+    if not settings.convert_batch and all(scan.streaming is False for scan in below):
+        return "it has no stream, and the setting convert_batch is off"
+    return None
 
 
 def output_columns(below: list[Scan], predicates: list[Predicate], block: Block | None) -> tuple[OutputColumn, ...]:

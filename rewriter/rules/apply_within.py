@@ -1,0 +1,96 @@
+"""Turn WITHIN (BiStream's clause) into a band between the event times of every pair of relations.
+
+Example: ``FROM r JOIN s ON r.a = s.a WITHIN 10 MINUTES`` adds
+``INTERVAL '-10' MINUTE <= r.ts - s.ts <= INTERVAL '10' MINUTE``. The distance is a length of time, not one on the
+calendar: 1 DAY is 24 hours. Static relations have no part in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import combinations
+
+from ...errors import UnsupportedQueryError
+from ..dialect import quote
+from ..plan import Block, Node, Predicate, Scan, scans
+from ..predicates import constant_sql
+from ..types import TIMES
+from .push_down_conditions import place
+from .rule import NotApplicable, each_block, regions
+
+
+def apply_within(plan: Node) -> Node | NotApplicable:
+    """Add the bands that WITHIN stands for.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        A relation has no event time, or a join is not an inner one.
+    """
+
+    def change(block: Block) -> Block:
+        if block.within is None:
+            return block
+        length = block.within
+        covered: list[str] = []
+
+        def add(region: Node) -> Node:
+            below = scans(region)
+            covered.extend(scan.alias for scan in below)
+            streams = [scan for scan in below if scan.streaming is not False]
+            for left, right in combinations(streams or below, 2):
+                placed = place(region, _band(left, right, length))
+                region = placed or region
+            return region
+
+        changed = regions(block.input, add)
+        if len(covered) != len(scans(block.input)):
+            raise UnsupportedQueryError("WITHIN bounds inner joins, and there is an outer, semi or anti join")
+        return dataclasses.replace(block, input=changed)
+
+    return each_block(plan, change, "there is no WITHIN")
+
+
+def event_time(scan: Scan) -> str | None:
+    """Return the column that holds a relation's event time: that of the watermark, or else its only timestamp."""
+    if scan.event_time is not None:
+        return scan.event_time
+    times = [column.name for column in scan.columns if column.type in TIMES]
+    return times[0] if len(times) == 1 else None
+
+
+def _band(left: Scan, right: Scan, length: int) -> Predicate:
+    columns = []
+    kinds = []
+    for scan in (left, right):
+        name = event_time(scan)
+        if name is None:
+            raise UnsupportedQueryError(
+                f"WITHIN needs the event time of {scan.alias}",
+                f"declare it: {scan.alias} WATERMARK column DELAY OF INTERVAL 10 SECONDS",
+            )
+        known = {column.name.lower(): column for column in scan.columns}
+        column = known.get(name.lower())
+        columns.append(f"{quote(scan.alias)}.{quote(column.name if column else name)}")
+        kinds.append(column.type if column else "unknown")
+    if kinds[0] != kinds[1]:
+        raise UnsupportedQueryError(
+            f"WITHIN compares {left.alias}'s event time, a {kinds[0]}, with {right.alias}'s, a {kinds[1]}",
+            "cast one of them in a derived table",
+        )
+    high, low = constant_sql(length, "timestamp"), constant_sql(-length, "timestamp")
+    difference = " - ".join(f"unix_micros(CAST({column} AS TIMESTAMP))" for column in columns)
+    return Predicate(
+        f"WITHIN {(high or '').removeprefix('INTERVAL ')}",
+        "band",
+        (left.alias, right.alias),
+        "band",
+        columns[0],
+        columns[1],
+        low,
+        high,
+        True,
+        True,
+        rendered=f"{difference} BETWEEN {-length} AND {length}",
+        derived=True,
+    )

@@ -1,0 +1,169 @@
+"""Add what follows from the user's conjuncts: transitive equalities, and filters on one relation.
+
+Examples: ``r.a = s.a`` and ``s.a = t.a`` give ``r.a = t.a``; with ``r.a > 5`` they give ``s.a > 5`` and ``t.a > 5``;
+``(r.n = 'x' AND s.n = 'y') OR (r.n = 'y' AND s.n = 'x')`` gives the filter ``r.n = 'x' OR r.n = 'y'`` on ``r``.
+
+Equality is transitive only between values of one type: Spark compares ``'1' = 1`` and ``1 = 1.0`` by different casts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import networkx as nx
+from sqlglot import exp
+
+from ..dialect import identifier, parse_expression, render
+from ..plan import Block, Filter, Join, Node, Predicate, Scan
+from ..predicates import Scope, columns_of, raw, remap
+from ..types import UNKNOWN
+from .push_down_conditions import place
+from .rule import NotApplicable, each_block, regions
+from .simplify_conditions import disjuncts, simplify
+
+_SAFE = (
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Connector,
+    exp.Paren,
+    exp.Not,
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.Between,
+    exp.In,
+    exp.Is,
+    exp.Null,
+    exp.Like,
+    exp.Neg,
+    exp.Interval,
+    exp.Var,
+    exp.DataType,
+    exp.DataTypeParam,
+)
+
+
+def derive_conditions(plan: Node) -> Node | NotApplicable:
+    """Add derived equalities and filters to every tree of inner joins."""
+
+    def change(block: Block) -> Block:
+        return dataclasses.replace(block, input=regions(block.input, _derived))
+
+    return each_block(plan, change, "nothing follows from the conditions")
+
+
+def _derived(region: Node) -> Node:
+    scope = Scope.of(region)
+    joins = [p for p in _predicates(region) if p.rendered]
+    filters = list(_filters(region))
+    equal = _equalities(joins, scope)
+    found = [*_transitive(equal, joins, scope), *_copied_filters(equal, filters, scope)]
+    for predicate in joins:
+        found += _from_or(predicate, scope)
+    for predicate in found:
+        region = place(region, predicate) or region
+    return region
+
+
+def _predicates(node: Node) -> Iterator[Predicate]:
+    if isinstance(node, Join) and node.kind in ("inner", "cross"):
+        yield from _predicates(node.left)
+        yield from _predicates(node.right)
+        yield from node.predicates
+    elif not isinstance(node, Scan | Join):
+        for below in node.inputs:
+            yield from _predicates(below)
+
+
+def _filters(node: Node) -> Iterator[str]:
+    if isinstance(node, Filter):
+        yield from node.conditions
+    elif not isinstance(node, Scan) and not (isinstance(node, Join) and node.kind not in ("inner", "cross")):
+        for below in node.inputs:
+            yield from _filters(below)
+
+
+Column = tuple[str, str]
+
+
+def _equalities(predicates: list[Predicate], scope: Scope) -> nx.Graph[Column]:
+    """Return the graph of columns that equalities between columns of one known type connect."""
+    graph: nx.Graph[Column] = nx.Graph()
+    for predicate in predicates:
+        tree = parse_expression(predicate.rendered or predicate.sql)
+        if not isinstance(tree, exp.EQ):
+            continue
+        left, right = tree.this, tree.expression
+        if not isinstance(left, exp.Column) or not isinstance(right, exp.Column):
+            continue
+        kinds = {scope.type_of(left), scope.type_of(right)}
+        if len(kinds) == 1 and UNKNOWN not in kinds:
+            graph.add_edge((left.table, left.name), (right.table, right.name))
+    return graph
+
+
+def _classes(graph: nx.Graph[Column], scope: Scope) -> list[list[Column]]:
+    rank = {column: (scope.order.index(column[0]), column[1]) for column in graph.nodes}
+    return sorted((sorted(c, key=rank.__getitem__) for c in nx.connected_components(graph)), key=lambda c: rank[c[0]])
+
+
+def _transitive(graph: nx.Graph[Column], joins: list[Predicate], scope: Scope) -> list[Predicate]:
+    found = []
+    for columns in _classes(graph, scope):
+        for index, one in enumerate(columns):
+            for other in columns[index + 1 :]:
+                if one[0] != other[0] and not graph.has_edge(one, other):
+                    found.append(raw(f"{_text(one)} = {_text(other)}", scope, derived=True))
+    written = {p.rendered for p in joins}
+    return [p for p in found if p.rendered not in written]
+
+
+def _copied_filters(graph: nx.Graph[Column], filters: list[str], scope: Scope) -> list[Predicate]:
+    found = []
+    for condition in filters:
+        columns = columns_of(condition)
+        tree = parse_expression(condition)
+        if len(columns) != 1 or columns[0] not in graph or not _is_safe(tree):
+            continue
+        for column in sorted(nx.node_connected_component(graph, columns[0])):
+            if column != columns[0]:
+                text = remap(condition, lambda _alias, _name, to=column: _column(to))  # type: ignore[misc]
+                found.append(raw(text, scope, derived=True))
+    return found
+
+
+def _from_or(predicate: Predicate, scope: Scope) -> list[Predicate]:
+    tree = parse_expression(predicate.rendered or predicate.sql)
+    branches = [simplify(branch) for branch in disjuncts(tree)]
+    found: list[Predicate] = []
+    if len(branches) < 2:
+        return found
+    for alias in predicate.relations:
+        parts = [[c for c in branch if scope.relations(c) == (alias,) and _is_safe(c)] for branch in branches]
+        if all(parts):
+            implied = exp.or_(*(exp.and_(*part) for part in parts))
+            found.append(raw(render(implied), scope, derived=True))
+    return found
+
+
+def _is_safe(tree: exp.Expr) -> bool:
+    """Tell whether a condition may be evaluated for more rows than the user's text does: it raises no errors."""
+    for node in tree.walk():
+        if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
+            continue
+        if not isinstance(node, _SAFE):
+            return False
+    return True
+
+
+def _column(column: Column) -> exp.Column:
+    return exp.column(identifier(column[1]), identifier(column[0]))
+
+
+def _text(column: Column) -> str:
+    return render(_column(column))

@@ -1,0 +1,139 @@
+"""Keep static relations, and relations that a TRIJOIN hint leaves out, away from a group of streams.
+
+A static relation joined to one stream is applied to that stream before the group (`StaticJoin`), otherwise after it (a
+join that stays with Spark). Spark joins a stream with a table itself, without keeping the stream's rows.
+
+Example: over streams ``r``, ``s`` and a table ``c``, ``r.a < s.a AND r.k = c.k`` joins ``c`` to ``r`` first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from itertools import pairwise
+
+import networkx as nx
+
+from ...errors import InvalidHintError
+from ..join_graph import build_graph
+from ..plan import Block, Decision, Exchange, Filter, Join, LeftAlone, Node, Predicate, Project, Scan, StaticJoin, scans
+from .rule import NotApplicable, each_block, regions
+
+#: Why a group of one stream and tables is left alone.
+ONE_STREAM = "it joins one stream with static relations, which Spark does itself"
+
+
+def separate_static_relations(plan: Node) -> Node | NotApplicable:
+    """Rebuild the join trees that hold relations which do not belong into a group.
+
+    Raises
+    ------
+    InvalidHintError
+        TRIJOIN names a relation that the SELECT does not have.
+    """
+
+    def change(block: Block) -> Block:
+        known = {scan.alias.lower() for scan in scans(block.input)}
+        for name in block.hints.relations:
+            if name.lower() not in known:
+                raise InvalidHintError(f"TRIJOIN({', '.join(block.hints.relations)})", f"there is no relation {name}")
+        named = frozenset(name.lower() for name in block.hints.relations)
+        return dataclasses.replace(block, input=regions(block.input, lambda region: _separated(region, named)))
+
+    return each_block(plan, change, "all relations belong into their group")
+
+
+def _flattened(node: Node) -> tuple[list[Node], list[Predicate]]:
+    """Return the inputs and the conjuncts of a tree of inner joins."""
+    match node:
+        case Join(kind="inner" | "cross", by_spark=False):
+            left, right = _flattened(node.left), _flattened(node.right)
+            return left[0] + right[0], [*left[1], *right[1], *node.predicates]
+        case Project() | Exchange() if not isinstance(node.input, Scan | Filter):
+            return _flattened(node.input)
+    return [node], []
+
+
+def _separated(region: Node, named: frozenset[str]) -> Node:
+    inputs, predicates = _flattened(region)
+    kinds = [_is_static(node) for node in inputs]
+    streams = [node for node, static in zip(inputs, kinds, strict=True) if not static]
+    statics = [node for node, static in zip(inputs, kinds, strict=True) if static]
+    after: list[Node] = []
+    if named and any(_name(node) in named for node in inputs):
+        after = [node for node in streams if _name(node) not in named]
+        streams = [node for node in streams if _name(node) in named]
+    if not any(_is_stream(node) for node in inputs):
+        statics, streams = [], [node for node in inputs if node not in after]
+    if not statics and not after:
+        return region
+    if len(streams) < 2:
+        graph = build_graph([scan.alias for scan in scans(region)], [p for p in predicates if p.kind != "residual"])
+        reason = ONE_STREAM if statics and not after else "fewer than two of its relations may be joined"
+        return LeftAlone(region, graph, Decision("none", None, None, reason))
+    return _rebuilt(streams, statics, after, predicates)
+
+
+def _rebuilt(streams: list[Node], statics: list[Node], after: list[Node], predicates: list[Predicate]) -> Node:
+    owner = {scan.alias: node for node in (*streams, *statics, *after) for scan in scans(node)}
+    links: nx.Graph[int] = nx.Graph()
+    links.add_nodes_from(id(node) for node in statics)
+    touching: dict[int, set[int]] = {id(node): set() for node in statics}
+    static_ids = set(touching)
+    for predicate in predicates:
+        ids = {id(owner[alias]) for alias in predicate.relations}
+        own = sorted(ids & static_ids)
+        links.add_edges_from(pairwise(own))
+        for one in own:
+            touching[one] |= ids - static_ids
+    applied: dict[int, list[Node]] = {}
+    late = list(after)
+    order = {id(node): index for index, node in enumerate(statics)}
+    for component in sorted(
+        (sorted(c, key=order.__getitem__) for c in nx.connected_components(links)), key=lambda c: order[c[0]]
+    ):
+        reached = {one for member in component for one in touching[member]}
+        members = [node for node in statics if id(node) in set(component)]
+        (target,) = reached if len(reached) == 1 else (None,)
+        if target is not None and any(id(node) == target for node in streams):
+            applied.setdefault(target, []).extend(members)
+        else:
+            late += members
+    used: set[Predicate] = set()
+    sources = [_applied(node, applied.get(id(node), []), predicates, used) for node in streams]
+    rest = [predicate for predicate in predicates if predicate not in used]
+    tree, rest = _joined(sources, rest, by_spark=False)
+    tree, rest = _joined([tree, *late], rest, by_spark=True)
+    return tree
+
+
+def _applied(stream: Node, statics: list[Node], predicates: Iterable[Predicate], used: set[Predicate]) -> Node:
+    if not statics:
+        return stream
+    aliases = {scan.alias for node in (stream, *statics) for scan in scans(node)}
+    mine = tuple(p for p in predicates if set(p.relations) <= aliases)
+    used.update(mine)
+    return StaticJoin(stream, tuple(statics), mine)
+
+
+def _joined(inputs: list[Node], predicates: list[Predicate], by_spark: bool) -> tuple[Node, list[Predicate]]:
+    """Join inputs from left to right, each conjunct at the first join that sees its columns."""
+    tree = inputs[0]
+    for node in inputs[1:]:
+        seen = {scan.alias for scan in (*scans(tree), *scans(node))}
+        mine = tuple(p for p in predicates if set(p.relations) <= seen)
+        predicates = [p for p in predicates if p not in mine]
+        tree = Join("inner" if mine else "cross", tree, node, mine, by_spark)
+    return tree, predicates
+
+
+def _name(node: Node) -> str:
+    return scans(node)[0].alias.lower()
+
+
+def _is_static(node: Node) -> bool:
+    return all(scan.streaming is False for scan in scans(node))
+
+
+def _is_stream(node: Node) -> bool:
+    return any(scan.streaming for scan in scans(node))
