@@ -17,8 +17,8 @@ from trijoin_sql.explain import Explanation
 from trijoin_sql.explain.dimensions import dimensions
 from trijoin_sql.explain.document import read
 from trijoin_sql.explain.graph_svg import graph_svg
-from trijoin_sql.explain.html import stage_views
 from trijoin_sql.explain.scheme_svg import scheme_svg
+from trijoin_sql.explain.stage_diff import stage_changes
 
 from .samples import BI, CHAIN_UNBOUNDED, CYCLIC, MULTI, NOTHING, SAMPLES, SEVERAL, SPARK
 
@@ -181,7 +181,7 @@ def test_live_section() -> None:
 
 
 def test_diff_ignores_lines_that_only_moved() -> None:
-    first, pushed, closed, converted = stage_views(read(CYCLIC).stages)
+    first, pushed, closed, converted = stage_changes(read(CYCLIC).stages)
     assert [view.state for view in (first, pushed, closed, converted)] == ["first", "changed", "same", "changed"]
     assert (pushed.added, pushed.removed) == (1, 2)
     assert [line.text for line in pushed.lines if line.state == "added"] == [
@@ -243,7 +243,7 @@ def test_dimensions_follow_from_equalities() -> None:
     grid, exact = dimensions(read(MULTI).groups[0])
     assert exact
     assert [(d.name, d.size, d.streams, d.hashed) for d in grid] == [
-        ("k", 4, ("a", "b", "c", "d"), True), ("e", 2, ("e",), False)
+        ("k", 4, ("a", "b", "c"), True), ("d", 1, ("d",), False), ("e", 2, ("e",), False)
     ]  # fmt: skip
     grid, exact = dimensions(read(CYCLIC).groups[0])
     assert not exact
@@ -255,12 +255,54 @@ def test_dimensions_follow_from_equalities() -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["k:4, e:2", "k=4,e=2", [{"name": "k", "size": 4}, {"name": "e", "size": 2}],
-     [{"name": "k", "size": 4, "streams": ["a", "b", "c", "d"]}, {"name": "e", "size": 2, "streams": ["e"]}]],
-)  # fmt: skip
+    [
+        "k:4, d:1, e:2",
+        "k=4,d=1,e=2",
+        [{"name": "k", "size": 4}, {"name": "d", "size": 1}, {"name": "e", "size": 2}],
+        [
+            {"name": "k", "size": 4, "streams": ["a", "b", "c"]},
+            {"name": "d", "size": 1, "streams": ["d"]},
+            {"name": "e", "size": 2, "streams": ["e"]},
+        ],
+    ],
+)
 def test_ways_to_give_dimensions(option: Any) -> None:
     document = copy.deepcopy(MULTI)
     document["groups"][0]["decision"]["options"] = {"dimensions": option}
     grid, exact = dimensions(read(document).groups[0])
     assert exact
-    assert [(d.size, d.streams) for d in grid] == [(4, ("a", "b", "c", "d")), (2, ("e",))]
+    assert [(d.size, d.streams) for d in grid] == [(4, ("a", "b", "c")), (1, ("d",)), (2, ("e",))]
+
+
+def test_equal_expressions_share_a_dimension() -> None:
+    document = copy.deepcopy(CYCLIC)
+    edges = document["groups"][0]["graph"]["edges"]
+    edges[0]["predicates"] = [{"sql": "lower(s.k) = upper( `r`.K )", "kind": "equi"}]
+    edges[2]["predicates"] = [{"sql": "t.x + 1 = LOWER(s.k)", "kind": "equi"}]
+    grid, _ = dimensions(read(document).groups[0])
+    assert [(d.name, d.size, d.streams) for d in grid] == [("lower(k) = upper(k) = x + 1", 4, ("r", "s", "t"))]
+
+
+def test_one_condition_may_be_several_conjuncts() -> None:
+    document = copy.deepcopy(CYCLIC)
+    edge = document["groups"][0]["graph"]["edges"][1]
+    sql = "abs(t.amount - r.amount) < 10.5"
+    edge["predicates"] = [{"sql": sql, "kind": kind} for kind in ("residual", "range", "range")]
+    elements = page(document).elements
+    (mark,) = [a for tag, a in elements if (a.get("data-preds") or "") == "g1p3 g1p4" and tag == "span"]
+    assert mark["class"] == "pred k-range"
+    assert len([a for _, a in elements if a.get("href") == f"#{mark['id']}"]) == 2
+
+
+def test_terminal_shows_first_plan_last_plan_and_changes() -> None:
+    text = str(Explanation(CYCLIC))
+    assert text.count("Scan r: STREAM transfers") == 2
+    assert "- └─ Filter r.city <> t.city" in text
+
+
+@pytest.mark.parametrize("key", ["skipped", "reasons"])
+def test_reason_why_a_stage_did_nothing(key: str) -> None:
+    document = copy.deepcopy(CYCLIC)
+    document["stages"][2] = {"name": "close bounds", "plan": "x", key: "no stream has event time"}
+    assert "no stream has event time" in page(document).all_text()
+    assert "no stream has event time" in str(Explanation(document))

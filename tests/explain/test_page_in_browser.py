@@ -179,7 +179,7 @@ def test_help_opens_and_closes(opened: Browser) -> None:
 
 
 def test_a_predicate_is_lit_everywhere(opened: Browser) -> None:
-    opened.run("document.querySelector('[data-jump=g1p1]').focus()")
+    opened.run("document.querySelector('[href$=sql-g1p1]').focus()")
     lit = "[...document.querySelectorAll('.lit')].map((e) => e.localName).sort().join()"
     assert opened.run(lit) == "g,path,span,tr"
     opened.run("document.activeElement.blur()")

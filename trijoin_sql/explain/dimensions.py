@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .document import Group, Json
+from .sql_text import equality_sides, mentions
 
-_QUALIFIED = r"\s*((?:`(?:[^`]|``)*`|\w+)\.(?:`(?:[^`]|``)*`|\w+))\s*"
-_EQUALITY = re.compile(rf"{_QUALIFIED}(?:=|<=>){_QUALIFIED}\Z")
+_ALL_FACTORINGS = 256
 _DIMENSION = re.compile(r"\s*(.+?)\s*[:=x×]\s*(\d+)\s*\Z")
 
 
@@ -28,7 +29,8 @@ def dimensions(group: Group) -> tuple[tuple[Dimension, ...], bool]:
 
     The decision's option ``dimensions`` is read where there is one, as ``"k:4, t:2"`` or as a list of objects with
     ``name``, ``size`` and ``streams``. Otherwise the dimensions follow from the join graph: one for each class of equal
-    columns, one for each stream that is in no class; their sizes are then an example with about the right product.
+    columns or expressions, one for each stream that is in no class; of the sizes whose product is the number of cells,
+    those that copy the fewest rows at equal rates.
     """
     derived = _derived(group)
     given = _given(group.option("dimensions"))
@@ -40,9 +42,10 @@ def dimensions(group: Group) -> tuple[tuple[Dimension, ...], bool]:
     if given and len(given) == len(derived):
         pairs = zip(given, derived, strict=True)
         return tuple(Dimension(name, size, streams, hashed) for (name, size, _), (_, streams, hashed) in pairs), True
-    sizes = _factors(group.units or 4, len(derived))
-    pairs_of_sizes = zip(derived, sizes, strict=True)
-    return tuple(Dimension(name, size, streams, hashed) for (name, streams, hashed), size in pairs_of_sizes), False
+    have = [{i for i, (_, streams, _) in enumerate(derived) if alias in streams} for alias in group.relations]
+    sizes = _sizes(group.units or 4, have, len(derived))
+    placed = zip(derived, sizes, strict=True)
+    return tuple(Dimension(name, size, streams, hashed) for (name, streams, hashed), size in placed), False
 
 
 def _given(option: Json) -> list[tuple[str, int, tuple[str, ...]]]:
@@ -63,37 +66,57 @@ def _given(option: Json) -> list[tuple[str, int, tuple[str, ...]]]:
 
 
 def _derived(group: Group) -> list[tuple[str, tuple[str, ...], bool]]:
-    classes: list[set[str]] = []
-    owner: dict[str, str] = {}
+    classes: list[set[tuple[str, str]]] = []
     for edge in group.edges:
         for predicate in edge.predicates:
-            equality = _EQUALITY.match(predicate.sql) if predicate.kind in ("equi", "null_safe") else None
-            if not equality:
+            sides = equality_sides(predicate.sql) if predicate.kind == "equi" else None
+            if sides is None:
                 continue
-            pair = {column.replace("`", "") for column in equality.groups()}
-            for column in pair:
-                owner[column] = column.rpartition(".")[0]
+            left, right = sides if mentions(sides[0], edge.left) else (sides[1], sides[0])
+            pair = {(edge.left, left), (edge.right, right)}
             touched = [members for members in classes if members & pair]
             classes = [members for members in classes if not members & pair]
             classes.append(pair.union(*touched))
     rank = {alias: i for i, alias in enumerate(group.relations)}
     found: list[tuple[str, tuple[str, ...], bool]] = []
-    for members in classes:
-        streams = {owner[column] for column in members} & set(rank)
-        ordered = tuple(sorted(streams, key=rank.__getitem__))
-        names = sorted({column.rpartition(".")[2] for column in members})
-        found.append((" = ".join(names), ordered, True))
-    found.sort(key=lambda item: (min((rank[alias] for alias in item[1]), default=0), item[0]))
+    for members in sorted(classes, key=sorted):
+        streams = sorted({alias for alias, _ in members} & set(rank), key=rank.__getitem__)
+        names = sorted({_bare(text, alias) for alias, text in members})
+        found.append((" = ".join(names), tuple(streams), True))
     placed = {alias for _, streams, _ in found for alias in streams}
     return found + [(alias, (alias,), False) for alias in group.relations if alias not in placed]
 
 
-def _factors(product: int, count: int) -> list[int]:
-    """Return ``count`` numbers, as equal as they can be, with that product."""
-    sizes = []
-    for left in range(count, 0, -1):
-        ideal = product ** (1 / left)
-        size = next(n for n in range(math.ceil(ideal - 1e-9), product + 1) if product % n == 0) if left > 1 else product
-        sizes.append(size)
-        product //= size
+def _bare(text: str, alias: str) -> str:
+    """Return an expression without the alias in front of its columns."""
+    return text.replace("`", "").replace(f"{alias.lower()}.", "")
+
+
+def _sizes(cells: int, have: list[set[int]], count: int) -> tuple[int, ...]:
+    if cells <= _ALL_FACTORINGS and count <= 5:
+        return min(_factorings(cells, count), key=lambda sizes: (_copies(sizes, have), sizes))
+    sizes = (1,) * count  # too many ways to try them all: factor by factor, each where it copies least
+    rest, factor = cells, 2
+    while rest > 1:
+        while rest % factor:
+            factor += 1
+        rest //= factor
+        options = [tuple(size * (factor if i == at else 1) for i, size in enumerate(sizes)) for at in range(count)]
+        sizes = min(options, key=lambda option: (_copies(option, have), option))
     return sizes
+
+
+def _factorings(cells: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Yield all ways to write a number of cells as a product of ``count`` factors."""
+    if count == 1:
+        yield (cells,)
+        return
+    for size in range(1, cells + 1):
+        if cells % size == 0:
+            for rest in _factorings(cells // size, count - 1):
+                yield (size, *rest)
+
+
+def _copies(sizes: tuple[int, ...], have: list[set[int]]) -> int:
+    """Return how often the streams' rows are stored, in total, at equal rates."""
+    return sum(math.prod(size for i, size in enumerate(sizes) if i not in mine) for mine in have)

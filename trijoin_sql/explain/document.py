@@ -229,7 +229,8 @@ def sentences(value: Json) -> list[str]:
 
 
 def _stage(stage: dict[str, Json]) -> Stage:
-    return Stage(_text(stage["name"]), _text(stage["plan"]), tuple(_reasons(stage.get("reasons"))))
+    skipped = [RuleReason(None, False, sentence) for sentence in sentences(stage.get("skipped"))]
+    return Stage(_text(stage["name"]), _text(stage["plan"]), (*skipped, *_reasons(stage.get("reasons"))))
 
 
 def _reasons(value: Json) -> list[RuleReason]:
@@ -251,15 +252,13 @@ def _group(index: int, group: dict[str, Json]) -> Group:
     for item in _items(graph["edges"]):
         edge = _object(item)
         derived = bool(edge.get("derived"))
-        predicates = []
-        for inner in _items(edge["predicates"]):
+        predicates: list[Predicate] = []
+        for predicate in map(_object, _items(edge["predicates"])):
+            sql, kind = _text(predicate["sql"]), _text(predicate["kind"])
+            if any((known.sql, known.kind) == (sql, kind) for known in predicates):
+                continue  # a condition with two sides, such as ABS(x) < y, has become two conjuncts
             number += 1
-            predicate = _object(inner)
-            predicates.append(
-                Predicate(
-                    number, _text(predicate["sql"]), _text(predicate["kind"]), derived or bool(predicate.get("derived"))
-                )
-            )
+            predicates.append(Predicate(number, sql, kind, derived or bool(predicate.get("derived"))))
         edges.append(Edge(_text(edge["left"]), _text(edge["right"]), derived, tuple(predicates)))
     residuals = [
         Predicate(number + i, sql, "residual", False) for i, sql in enumerate(sentences(graph.get("residuals")), 1)

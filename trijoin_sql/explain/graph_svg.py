@@ -183,9 +183,13 @@ def _label_lines(edge: Edge, detailed: bool) -> list[tuple[str, str, str]]:
     derived = [("", "", "derived")] if edge.derived else []
     if not detailed:
         return [(p.kind, kind_sign(p.kind), str(p.number)) for p in edge.predicates] + derived
-    lines = [(p.kind, kind_sign(p.kind), shorten(p.sql, _LABEL)) for p in edge.predicates[:3]]
-    if len(edge.predicates) > 3:
-        lines.append(("", "", f"and {len(edge.predicates) - 3} more"))
+    kinds: dict[str, list[str]] = {}
+    for predicate in edge.predicates:
+        kinds.setdefault(predicate.sql, []).append(predicate.kind)
+    strong = [(strongest(tuple(some)), sql) for sql, some in kinds.items()]
+    lines = [(kind, kind_sign(kind), shorten(sql, _LABEL)) for kind, sql in strong[:3]]
+    if len(strong) > 3:
+        lines.append(("", "", f"and {len(strong) - 3} more"))
     return lines + derived
 
 

@@ -7,7 +7,6 @@ nothing else on it and opens no connection, whatever the query's text holds. All
 from __future__ import annotations
 
 import base64
-import difflib
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,10 +15,11 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from .document import Document, Group, Live, Predicate, RuleReason, Stage
+from .document import Document, Group, Live, Predicate
 from .graph_svg import graph_svg
 from .scheme_svg import scheme_svg
 from .sql_text import Piece, is_hint, locate, pieces
+from .stage_diff import stage_changes
 from .wording import (
     KINDS,
     SCHEMES,
@@ -32,6 +32,7 @@ from .wording import (
     ratio,
     seconds,
     shape_sentence,
+    strongest,
 )
 
 if TYPE_CHECKING:
@@ -40,30 +41,6 @@ if TYPE_CHECKING:
 _STYLES = ("page.css", "figures.css")
 _SCRIPTS = ("stages.js", "canvas.js", "search.js", "page.js")
 _NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine"}
-_TREE = " │├└─┌┬┐┤┴┼+-:|*"
-
-
-@dataclass(frozen=True, slots=True)
-class DiffLine:
-    """A line of a plan beside the plan before it: ``same``, ``added`` or ``removed``."""
-
-    state: str
-    indent: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class StageView:
-    """A stage with what it changed."""
-
-    number: int
-    name: str
-    state: str
-    added: int
-    removed: int
-    lines: tuple[DiffLine, ...]
-    plan: str
-    reasons: tuple[RuleReason, ...]
 
 
 def render_html(document: Document) -> str:
@@ -78,7 +55,7 @@ def render_html(document: Document) -> str:
     style = "\n".join(_asset(name) for name in _STYLES)
     theme = _asset("theme.js")
     script = "\n".join(["'use strict';", *(_asset(name) for name in _SCRIPTS)])
-    stages = stage_views(document.stages)
+    marked = _marked_sql(document)
     policy = "; ".join(
         [
             "default-src 'none'",
@@ -96,29 +73,15 @@ def render_html(document: Document) -> str:
         script=script,
         headline=headline(document),
         title=_title(document),
-        sql=_sql(document),
+        sql=marked,
+        anchors={key: mark.keys[0] for _, mark in marked if mark for key in mark.keys},
         lines=document.sql.count("\n") + 1,
         kinds_used=_kinds_used(document),
         pictures=[(graph_svg(group) if group.relations else "", scheme_svg(group)) for group in document.groups],
-        stages=stages,
+        stages=stage_changes(document.stages),
         unbounded=[group for group in document.groups if group.state_is_unbounded],
     )
     return page
-
-
-def stage_views(stages: Sequence[Stage]) -> list[StageView]:
-    """Return the stages with the lines that each added and removed; lines that only moved count as the same."""
-    views: list[StageView] = []
-    before: list[str] | None = None
-    for number, stage in enumerate(stages, 1):
-        plan = stage.plan.expandtabs(4).strip("\r\n")
-        lines = plan.splitlines()
-        diff = tuple(_diff(before, lines))
-        added, removed = (sum(line.state == state for line in diff) for state in ("added", "removed"))
-        state = "first" if before is None else "changed" if added or removed else "same"
-        views.append(StageView(number, stage.name, state, added, removed, diff, plan, stage.reasons))
-        before = lines
-    return views
 
 
 def headline(document: Document) -> str:
@@ -146,38 +109,33 @@ def _and(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "nothing"
 
 
-def _sql(document: Document) -> list[tuple[Piece, tuple[Group, Predicate] | None]]:
-    """Return the pieces of the SQL, each with the predicate that it is."""
-    predicates = [(group, p) for group in document.groups for p in group.predicates]
-    # What the user wrote comes first; a derived predicate may have the same text.
-    predicates.sort(key=lambda item: item[1].derived)
-    spans = locate(document.sql, [predicate.sql for _, predicate in predicates])
-    found = pieces(document.sql, spans)
-    return [(piece, None if piece.key is None else predicates[piece.key]) for piece in found]
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in the SQL and the conjuncts that come from it; ``keys`` such as ``g1p2`` name them in the page."""
+
+    kind: str
+    keys: tuple[str, ...]
+
+
+def _marked_sql(document: Document) -> list[tuple[Piece, Mark | None]]:
+    """Return the pieces of the SQL, each with the conjuncts that it stands for."""
+    conjuncts: dict[tuple[bool, int, str], list[Predicate]] = {}
+    for group in document.groups:
+        for predicate in group.predicates:  # one condition may have become several conjuncts
+            conjuncts.setdefault((predicate.derived, group.index, predicate.sql), []).append(predicate)
+    # What the user wrote comes first; a derived conjunct may have the same text.
+    wanted = sorted(conjuncts, key=lambda key: key[:2])
+    marks = [
+        Mark(strongest(tuple(p.kind for p in conjuncts[key])), tuple(f"g{key[1]}p{p.number}" for p in conjuncts[key]))
+        for key in wanted
+    ]
+    spans = locate(document.sql, [sql for _, _, sql in wanted])
+    return [(piece, None if piece.key is None else marks[piece.key]) for piece in pieces(document.sql, spans)]
 
 
 def _kinds_used(document: Document) -> list[tuple[str, str, str]]:
     used = {predicate.kind for group in document.groups for predicate in group.predicates}
     return [(kind, sign, meaning) for kind, (sign, meaning) in KINDS.items() if kind in used]
-
-
-def _diff(before: Sequence[str] | None, after: Sequence[str]) -> list[DiffLine]:
-    if before is None:
-        return [_line("same", line) for line in after]
-    old, new = [line.lstrip(_TREE) for line in before], [line.lstrip(_TREE) for line in after]
-    lines: list[DiffLine] = []
-    for action, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if action == "equal":
-            lines += [_line("same", line) for line in after[j1:j2]]
-        else:
-            lines += [_line("removed", line) for line in before[i1:i2]]
-            lines += [_line("added", line) for line in after[j1:j2]]
-    return lines
-
-
-def _line(state: str, line: str) -> DiffLine:
-    content = line.lstrip(_TREE)
-    return DiffLine(state, line[: len(line) - len(content)], content)
 
 
 def _shares(values: Sequence[float | None]) -> list[float]:

@@ -303,7 +303,7 @@ def _matrix(group: Group) -> str:
     parts.append(text(0, bottom, note, class_="caption"))
     if not exact:
         bottom += 18
-        parts.append(text(0, bottom, "The sizes of the dimensions are an example.", class_="caption"))
+        parts.append(text(0, bottom, "The dimensions are drawn as the join graph suggests.", class_="caption"))
     if any(dimension.size > size for dimension, size in zip(grid, shown, strict=True)):
         bottom += 18
         full = ", ".join(f"{dimension.name}: {dimension.size}" for dimension in grid)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .document import Alternative, Document, Group, Live, Stage
+from .stage_diff import DiffLine, stage_changes
 from .wording import (
     byte_size,
     compact,
@@ -158,18 +159,26 @@ def _live(live: Live) -> _Branch:
 
 
 def _stages(stages: Sequence[Stage]) -> _Branch:
+    """Return the first plan and the last in full, and of the stages between what they changed."""
     branch = _Branch(f"plan: {count(len(stages), 'stage')}")
-    before: str | None = None
-    for i, stage in enumerate(stages, 1):
-        same = before is not None and stage.plan == before
-        below = _Branch(f"{i} {stage.name}" + (" (no change)" if same else ""))
-        for reason in stage.reasons:
-            sign = {True: "+ ", False: "- ", None: ""}[reason.applied]
-            below.lines.append(sign + ": ".join(part for part in (reason.rule, reason.text) if part))
-        below.lines += [] if same else _text_lines(stage.plan)
+    changes = stage_changes(stages)
+    last = max((change.number for change in changes if change.state != "same"), default=1)
+    for change in changes:
+        below = _Branch(f"{change.number} {change.name}" + (" (no change)" if change.state == "same" else ""))
+        for reason in change.reasons:
+            sign = {True: "applied: ", False: "not applied: ", None: ""}[reason.applied]
+            below.lines.append(_Hanging(sign + ": ".join(part for part in (reason.rule, reason.text) if part), 2))
+        if change.number in (1, last):
+            below.lines += change.plan.splitlines() if change.state != "same" else []
+        else:
+            below.lines += [_changed(line) for line in change.lines if line.state != "same"]
         branch.below.append(below)
-        before = stage.plan
     return branch
+
+
+def _changed(line: DiffLine) -> str:
+    sign = "+" if line.state == "added" else "-"
+    return _Hanging(f"{sign} {line.indent}{line.text}", min(len(line.indent) + 4, WIDTH // 2))
 
 
 # ------------------------------------------------------------------------------------------------------------- layout

@@ -62,11 +62,6 @@
       element.addEventListener(off, () => light(names, false));
     }
   }
-  // A predicate that the user did not write has no place in the query: its number is no link.
-  for (const link of document.querySelectorAll('[data-jump]')) {
-    if (!document.getElementById(`sql-${link.dataset.jump}`)) link.removeAttribute('href');
-  }
-
   const links = new Map([...document.querySelectorAll('.contents a')].map((link) => [link.hash.slice(1), link]));
   const places = [...links.keys()].map((id) => document.getElementById(id)).filter(Boolean);
   let waiting = false;
