@@ -64,6 +64,7 @@ class TriJoinSql(Databricks):
     class Tokenizer(Databricks.Tokenizer):
         """Since Spark 4.0 a doubled quote inside a string is one quote."""
 
+        COMMANDS: ClassVar[set[TokenType]] = set()  # else EXPLAIN would swallow the rest of the text
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
 
     class Parser(DatabricksParser):
@@ -230,7 +231,7 @@ def parse_statement(sql: str) -> Statement:
     match words:
         case ["EXPLAIN", word, *_] if word in EXPLAIN_FORMATS:
             return _query(sql, tokens[2:], "explain", explain_format=word)
-        case ["EXPLAIN", "SELECT" | "WITH" | "(", *_]:
+        case ["EXPLAIN", "SELECT" | "WITH" | "(" | "FROM", *_]:
             return _query(sql, tokens[1:], "explain")
         case ["CREATE", *_]:
             return _create(sql, tokens, words)

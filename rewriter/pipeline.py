@@ -388,9 +388,12 @@ _OUTER = {"left": "LEFT", "right": "RIGHT", "full": "FULL", "semi": "LEFT SEMI",
 def refusals(plan: Node) -> tuple[Refusal, ...]:
     """Return the joins of streams that neither we nor Spark can run: no equality between the two sides."""
     found = []
+    unknown = {id(below) for node in walk(plan) if isinstance(node, Block) and node.problem for below in walk(node)}
     for node in walk(plan):
-        if not isinstance(node, Join) or not all(
-            any(scan.streaming for scan in scans(side)) for side in (node.left, node.right)
+        if (
+            id(node) in unknown
+            or not isinstance(node, Join)
+            or not all(any(scan.streaming for scan in scans(side)) for side in (node.left, node.right))
         ):
             continue
         if any(is_equality(p.rendered or p.sql) or p.kind in ("equi", "null_safe") for p in node.predicates):

@@ -18,17 +18,17 @@ from .plan import (
     JoinNode,
     LeftAlone,
     Node,
-    OutputColumn,
+    Predicate,
     Query,
     Scan,
     StaticJoin,
     Where,
     scans,
-    source_conditions,
     walk,
 )
-from .predicates import remap
+from .predicates import columns_of, remap
 from .resolve import Cte, Field, Source, field_of, star_fields
+from .rules.prune_columns import read_by_node
 
 _JOINS = {
     "inner": "JOIN",
@@ -103,9 +103,9 @@ class _BlockRenderer:
             return
         self.find_sources()
         for node in mine:
+            self.nodes[node.name] = self.final_node(node)
             for column in node.output:
                 self.columns[column.relation, column.column] = (node.name, column.name)
-            self.nodes[node.name] = self.final_node(node)
         self.rewrite_select()
 
     def find_sources(self) -> None:
@@ -127,51 +127,72 @@ class _BlockRenderer:
     # -------------------------------------------------------------------------------------------------------- inputs
 
     def final_node(self, node: JoinNode) -> JoinNode:
-        sources = []
-        output = list(node.output)
+        """Return a node with the final text of its inputs; an input that is a join itself becomes a derived table."""
+        sources: list[Node] = []
+        moved: dict[tuple[str, str], tuple[str, str]] = {}
         for source in node.sources:
-            if isinstance(source, StaticJoin):
-                scan, moved = self.joined_scan(source, output)
-                sources.append(scan)
-                output = [moved.get(column, column) for column in output]
-            else:
+            if isinstance(_unfiltered(source), Scan):
                 sources.append(self.final_source(source))
-        return dataclasses.replace(node, sources=tuple(sources), output=tuple(output))
+            else:
+                sources.append(self.derived_scan(source, node, moved))
 
-    def joined_scan(
-        self, node: StaticJoin, output: list[OutputColumn]
-    ) -> tuple[Node, dict[OutputColumn, OutputColumn]]:
-        """Return a stream and the static relations applied to it as one scan of a derived table."""
-        stream = self.final_scan(_scan(node.stream))
-        below = [self.final_scan(scan) for static in node.statics for scan in scans(static)]
-        aliases = {scan.alias for scan in below}
-        taken = {column.name.lower() for column in stream.columns}
-        moved: dict[OutputColumn, OutputColumn] = {}
-        for column in output:
-            if column.relation in aliases:
-                base = name = f"{column.relation}__{column.column}"
-                number = 2
-                while name.lower() in taken:
-                    name, number = f"{base}_{number}", number + 1
-                taken.add(name.lower())
-                moved[column] = dataclasses.replace(column, relation=stream.alias, column=name)
-        items = [f"{quote(stream.alias)}.*"]
-        items += [f"{quote(o.relation)}.{quote(o.column)} AS {quote(n.column)}" for o, n in moved.items()]
-        conditions = [p.rendered or f"{p.left} {p.op} {p.right}" for p in node.predicates]
-        for input_ in node.inputs:
-            conditions += source_conditions(input_)
-        relations = [self.item_sql(_scan(node.stream))]
-        relations += [self.item_sql(scan) for static in node.statics for scan in scans(static)]
-        where = f" WHERE {' AND '.join(map(_wrapped, conditions))}" if conditions else ""
-        ctes = dict(pair for scan in (stream, *below) for pair in scan.ctes)
-        scan = dataclasses.replace(
-            stream,
-            relation=f"(SELECT {', '.join(items)} FROM {' CROSS JOIN '.join(relations)}{where})",
-            columns=(*stream.columns, *(Column(column.column, column.type) for column in moved.values())),
-            ctes=tuple(ctes.items()),
-            below=tuple(dict.fromkeys(node for one in (stream, *below) for node in one.below)),
+        def column(alias: str, name: str) -> exp.Expr | None:
+            found = moved.get((alias, name))
+            return exp.column(identifier(found[1]), identifier(found[0])) if found else None
+
+        def moved_predicate(predicate: Predicate) -> Predicate:
+            if predicate.left is None or predicate.right is None or not moved:
+                return predicate
+            guards = tuple((moved_alias(alias, sql), remap(sql, column)) for alias, sql in predicate.guards)
+            left, right = remap(predicate.left, column), remap(predicate.right, column)
+            return dataclasses.replace(predicate, left=left, right=right, guards=guards)
+
+        def moved_alias(alias: str, sql: str) -> str:
+            return next((moved[pair][0] for pair in columns_of(sql) if pair in moved), alias)
+
+        edges = tuple(
+            dataclasses.replace(edge, predicates=tuple(map(moved_predicate, edge.predicates)))
+            for edge in node.graph.edges
         )
-        return scan, moved
+        output = []
+        for item in node.output:
+            alias, name = moved.get((item.relation, item.column), (item.relation, item.column))
+            output.append(dataclasses.replace(item, relation=alias, column=name))
+        graph = dataclasses.replace(node.graph, edges=edges)
+        return dataclasses.replace(node, sources=tuple(sources), graph=graph, output=tuple(output))
+
+    def derived_scan(self, source: Node, node: JoinNode, moved: dict[tuple[str, str], tuple[str, str]]) -> Node:
+        """Return a join below a group (an outer join, a stream with its static relations) as a scan."""
+        inside = [self.final_scan(scan) for scan in scans(source)]
+        first = inside[0]
+        aliases = {scan.alias for scan in inside}
+        wanted = [pair for pair in sorted(read_by_node(node)) if pair[0] in aliases]
+        if first.event_time is not None and (first.alias, first.event_time) not in wanted:
+            wanted += [(first.alias, c.name) for c in first.columns if c.name == first.event_time]
+        types = {(scan.alias, column.name): column.type for scan in inside for column in scan.columns}
+        taken = {name.lower() for alias, name in wanted if alias == first.alias}
+        items, columns = [], []
+        for alias, name in wanted:
+            unique = base = name if alias == first.alias else f"{alias}__{name}"
+            number = 2
+            while alias != first.alias and unique.lower() in taken:
+                unique, number = f"{base}_{number}", number + 1
+            taken.add(unique.lower())
+            moved[alias, name] = (first.alias, unique)
+            items.append(f"{self.remap(f'{quote(alias)}.{quote(name)}')} AS {quote(unique)}")
+            columns.append(Column(unique, types.get((alias, name), "unknown")))
+        text, conditions = self.from_sql(source), ""
+        if isinstance(source, StaticJoin) and source.predicates:
+            conditions = " WHERE " + " AND ".join(_wrapped(self.remap(p.rendered or p.sql)) for p in source.predicates)
+        optional = any(isinstance(below, Join) and below.kind in ("right", "full") for below in walk(source))
+        return dataclasses.replace(
+            first,
+            event_time=None if optional else first.event_time,
+            relation=f"(SELECT {', '.join(items) or '1'} FROM {text}{conditions})",
+            columns=tuple(columns),
+            ctes=tuple(dict(pair for scan in inside for pair in scan.ctes).items()),
+            below=(*_outermost(source, self.nodes), *dict.fromkeys(one for scan in inside for one in scan.below)),
+        )
 
     def final_source(self, node: Node) -> Node:
         if isinstance(node, Scan):
@@ -311,10 +332,12 @@ class _BlockRenderer:
                 text = f"{self.from_sql(node.left)} {_JOINS[node.kind]} {right}"
                 conditions = tuple(self.remap(p.rendered or p.sql) for p in node.predicates)
                 return text + (f" ON {' AND '.join(map(_wrapped, conditions))}" if conditions else "")
-            case LeftAlone() | Where():
-                if isinstance(node, Where):
-                    raise PlanError("a condition is in the middle of a FROM")
+            case StaticJoin():
+                return " CROSS JOIN ".join(map(self.from_sql, node.inputs))
+            case LeftAlone():
                 return self.from_sql(node.root)
+            case Where():
+                raise PlanError("a condition is in the middle of a FROM")
         return self.from_sql(node.inputs[0])
 
     def item_sql(self, scan: Scan) -> str:
@@ -337,11 +360,26 @@ def _replace_columns(tree: exp.Expr, outputs: list[tuple[exp.Expr, exp.Identifie
 
 
 def _own(node: Node) -> Iterable[Node]:
-    """Yield the nodes of one SELECT's tree, not those of derived tables, and nothing below a join node."""
-    yield node
-    if not isinstance(node, Scan | JoinNode):
+    """Yield the nodes of one SELECT's tree bottom up, not those of derived tables."""
+    if not isinstance(node, Scan):
         for below in node.inputs:
             yield from _own(below)
+    yield node
+
+
+def _unfiltered(node: Node) -> Node:
+    while isinstance(node, Filter):
+        node = node.input
+    return node
+
+
+def _outermost(node: Node, nodes: Mapping[str, JoinNode]) -> tuple[Node, ...]:
+    """Return the final form of the join nodes that a tree reads."""
+    if isinstance(node, JoinNode):
+        return (nodes[node.name],)
+    if isinstance(node, Scan):
+        return ()
+    return tuple(found for below in node.inputs for found in _outermost(below, nodes))
 
 
 def _is_join(node: Node) -> bool:

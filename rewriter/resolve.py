@@ -352,7 +352,7 @@ class _Resolver:
                 alias = item.this.alias or source.alias
                 info = source.info or TableInfo(())
                 info = replace(_marked(info, item.this), streaming=True)
-                return self.made_table(item, alias, source.parts, info, source.info is not None)
+                return self.made_table(item, alias, source.parts, info, source.fields is not None)
             case exp.Table(this=exp.Func()):
                 source = Source(item.alias or item.this.name.lower(), item, None, info=TableInfo((), streaming=False))
                 if item.this.name.lower() == "range":
@@ -450,6 +450,8 @@ class _Resolver:
             if isinstance(node, exp.Query):
                 self.query(node, ctes, [frame, *outer])
             elif isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+                if isinstance(node.parent, exp.Star):
+                    continue  # a name in * EXCEPT (...)
                 bare = not node.table
                 if bare and self.key(node.name) in first and not _in_aggregate(node):
                     continue

@@ -101,12 +101,26 @@ def _node_of_group(
     below = [scan for source in sources for scan in scans(source)]
     output = output_columns(below, predicates, block)
     mapping = {(column.relation, column.column): column.name for column in output}
-    graph = build_graph(relations, [over_output(predicate, mapping) for predicate in predicates])
+    owner = {scan.alias: source_scan(source).alias for source in sources for scan in scans(source)}
+    own = [_between_inputs(predicate, owner) for predicate in predicates]
+    graph = build_graph(relations, [over_output(predicate, mapping) for predicate in own])
     reason = why_left_alone(below, relations, block, settings)
     if reason:
         return LeftAlone(group.root, graph, Decision("none", None, None, reason))
     kind: type[JoinNode] = {2: BiJoin, 3: TriJoin}.get(len(sources), MultiJoin)
     return kind(names.next(), tuple(sources), graph, UNDECIDED, output)
+
+
+def _between_inputs(predicate: Predicate, owner: dict[str, str]) -> Predicate:
+    """Return a predicate over the node's inputs; one that stays within an input (an outer join) is a residual."""
+    relations = tuple(dict.fromkeys(owner[alias] for alias in predicate.relations))
+    if relations == predicate.relations:
+        return predicate
+    if predicate.kind != "residual" and len(relations) == 2:
+        return dataclasses.replace(predicate, relations=relations)
+    return Predicate(
+        predicate.sql, "residual", relations, rendered=predicate.rendered or predicate.sql, derived=predicate.derived
+    )
 
 
 def why_left_alone(below: list[Scan], relations: list[str], block: Block | None, settings: Settings) -> str | None:

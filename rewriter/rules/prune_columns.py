@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..plan import Block, Join, JoinNode, Node, OutputColumn, Scan, Where, transform
+from ..plan import Block, Join, JoinNode, Node, OutputColumn, Scan, StaticJoin, Where, transform
 from ..predicates import columns_of
 from .rule import NotApplicable
 
@@ -20,18 +20,30 @@ def prune_columns(plan: Node) -> Node | NotApplicable:
         if not isinstance(node, Block):
             return node
         needed = set(node.required) | _read_by_spark(node.input)
-
-        def prune(below: Node) -> Node:
-            if isinstance(below, Scan):
-                return below
-            if isinstance(below, JoinNode):
-                return _pruned(below, needed)
-            return below.with_inputs(tuple(prune(inner) for inner in below.inputs)) if below.inputs else below
-
-        return dataclasses.replace(node, input=prune(node.input))
+        return dataclasses.replace(node, input=_prune(node.input, needed))
 
     changed = transform(plan, visit)
     return NotApplicable("every column is read") if changed == plan else changed
+
+
+def _prune(node: Node, needed: set[tuple[str, str]]) -> Node:
+    if isinstance(node, Scan):
+        return node
+    if isinstance(node, JoinNode):
+        node = _pruned(node, needed)
+        inside = read_by_node(node)
+        return node.with_inputs(tuple(_prune(below, inside | _read_by_spark(below)) for below in node.inputs))
+    return node.with_inputs(tuple(_prune(below, needed) for below in node.inputs)) if node.inputs else node
+
+
+def read_by_node(node: JoinNode) -> set[tuple[str, str]]:
+    """Return the columns of its inputs that a join node reads, as ``(alias, name)``."""
+    found = {(column.relation, column.column) for column in node.output}
+    for edge in node.graph.edges:
+        for predicate in edge.predicates:
+            texts = [predicate.left, predicate.right, *(sql for _, sql in predicate.guards)]
+            found.update(column for text in texts if text is not None for column in columns_of(text))
+    return found
 
 
 def _read_by_spark(node: Node) -> set[tuple[str, str]]:
@@ -39,7 +51,7 @@ def _read_by_spark(node: Node) -> set[tuple[str, str]]:
     if isinstance(node, Scan | JoinNode):
         return set()
     found = {column for below in node.inputs for column in _read_by_spark(below)}
-    if isinstance(node, Join | Where):
+    if isinstance(node, Join | Where | StaticJoin):
         for predicate in node.predicates:
             found.update(columns_of(predicate.rendered or predicate.sql))
     return found

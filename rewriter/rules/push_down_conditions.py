@@ -72,10 +72,12 @@ def _place_in_join(node: Join, predicate: Predicate, relations: set[str]) -> Nod
         left |= relations  # a constant: it empties the first relation or changes nothing
     if relations <= left and node.kind not in ("right", "full"):
         below = place(node.left, predicate, inner)
-        return None if below is None else dataclasses.replace(node, left=below)
-    if relations <= right and node.kind not in ("left", "full", "semi", "anti"):
+        if below is not None:
+            return dataclasses.replace(node, left=below)
+    elif relations <= right and node.kind not in ("left", "full", "semi", "anti"):
         below = place(node.right, predicate, inner)
-        return None if below is None else dataclasses.replace(node, right=below)
+        if below is not None:
+            return dataclasses.replace(node, right=below)
     if not inner or not relations <= left | right:
         return None
     if predicate in node.predicates:

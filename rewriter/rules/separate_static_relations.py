@@ -70,8 +70,18 @@ def _separated(region: Node, named: frozenset[str]) -> Node:
     if len(streams) < 2:
         graph = build_graph([scan.alias for scan in scans(region)], [p for p in predicates if p.kind != "residual"])
         reason = ONE_STREAM if statics and not after else "fewer than two of its relations may be joined"
-        return LeftAlone(region, graph, Decision("none", None, None, reason))
+        return LeftAlone(_by_spark(region), graph, Decision("none", None, None, reason))
     return _rebuilt(streams, statics, after, predicates)
+
+
+def _by_spark(node: Node) -> Node:
+    match node:
+        case Join():
+            left, right = _by_spark(node.left), _by_spark(node.right)
+            return dataclasses.replace(node, left=left, right=right, by_spark=True)
+        case Project() | Exchange():
+            return dataclasses.replace(node, input=_by_spark(node.input))
+    return node
 
 
 def _rebuilt(streams: list[Node], statics: list[Node], after: list[Node], predicates: list[Predicate]) -> Node:
