@@ -40,6 +40,8 @@ def test_pieces_are_the_text(sql: str, predicates: list[str]) -> None:
         ("ON (r.a + 1) < s.b AND x", "r.a + 1 < s.b", "(r.a + 1) < s.b"),
         ("ON r.a + 1 < s.b", "(r.a + 1) < s.b", "r.a + 1 < s.b"),
         ("ON r.t < s.t + INTERVAL 5 MINUTES", "r.t < s.t + INTERVAL '5' MINUTE", "r.t < s.t + INTERVAL 5 MINUTES"),
+        ("WHERE x WITHIN 10 MINUTES", "WITHIN '10' MINUTE", "WITHIN 10 MINUTES"),
+        ("WHERE x WITHIN INTERVAL '10' MINUTES", "WITHIN '10' MINUTE", "WITHIN INTERVAL '10' MINUTES"),
         ("ON abs(r.a-s.b)<3", "ABS(r.a - s.b) < 3", "abs(r.a-s.b)<3"),
         ("ON r.a /* why */ = s.b", "r.a = s.b", "r.a /* why */ = s.b"),
         ("ON r.a = 'X' AND r.a = s.b", "r.a = s.b", "r.a = s.b"),

@@ -119,17 +119,17 @@ class Mark:
 
 def _marked_sql(document: Document) -> list[tuple[Piece, Mark | None]]:
     """Return the pieces of the SQL, each with the conjuncts that it stands for."""
-    conjuncts: dict[tuple[bool, int, str], list[Predicate]] = {}
+    conjuncts: dict[tuple[int, str], list[Predicate]] = {}
     for group in document.groups:
         for predicate in group.predicates:  # one condition may have become several conjuncts
-            conjuncts.setdefault((predicate.derived, group.index, predicate.sql), []).append(predicate)
+            conjuncts.setdefault((group.index, predicate.sql), []).append(predicate)
     # What the user wrote comes first; a derived conjunct may have the same text.
-    wanted = sorted(conjuncts, key=lambda key: key[:2])
+    wanted = sorted(conjuncts, key=lambda key: all(p.derived for p in conjuncts[key]))
     marks = [
-        Mark(strongest(tuple(p.kind for p in conjuncts[key])), tuple(f"g{key[1]}p{p.number}" for p in conjuncts[key]))
+        Mark(strongest(tuple(p.kind for p in conjuncts[key])), tuple(f"g{key[0]}p{p.number}" for p in conjuncts[key]))
         for key in wanted
     ]
-    spans = locate(document.sql, [sql for _, _, sql in wanted])
+    spans = locate(document.sql, [sql for _, sql in wanted])
     return [(piece, None if piece.key is None else marks[piece.key]) for piece in pieces(document.sql, spans)]
 
 
@@ -139,9 +139,15 @@ def _kinds_used(document: Document) -> list[tuple[str, str, str]]:
 
 
 def _shares(values: Sequence[float | None]) -> list[float]:
-    """Return each value as a percentage of the largest."""
+    """Return each value as a percentage of the largest; what is not nothing stays visible."""
     most = max((value for value in values if value), default=0) or 1
-    return [round(100 * max(value or 0, 0) / most, 1) for value in values]
+    return [max(round(100 * value / most, 1), 0.7) if value and value > 0 else 0 for value in values]
+
+
+def _times(ratio: float) -> str:
+    if 0 < ratio < 0.01:
+        return "×<0.01"
+    return f"×{ratio:.2g}" if ratio < 99.5 else f"×{compact(float(f'{ratio:.2g}'))}"
 
 
 def _cost_rows(group: Group) -> list[dict[str, Any]]:
@@ -153,9 +159,7 @@ def _cost_rows(group: Group) -> list[dict[str, Any]]:
         cells = []
         for name in columns:
             value, base = getattr(item, name), getattr(chosen, name) if chosen else None
-            against = "" if item.chosen or not base or value is None else f"×{value / base:.2g}"
-            if against and value / base >= 100:
-                against = f"×{compact(round(value / base))}"
+            against = "" if item.chosen or not base or value is None else _times(value / base)
             cells.append({"value": compact(value), "share": shares[name][i], "against": against})
         rows.append({"item": item, "cells": cells})
     return rows

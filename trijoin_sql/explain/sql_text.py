@@ -167,7 +167,9 @@ def _words(found: Sequence[Token]) -> list[tuple[str, Token]]:
                 continue
             case "quoted":
                 text = token.text.strip("`").replace("``", "`").lower()
-            case "string" if words and words[-1][0] == "interval":
+            case "keyword" if token.text.lower() == "interval" and words and words[-1][0] == "within":
+                continue  # WITHIN INTERVAL 10 MINUTES is WITHIN 10 MINUTES
+            case "string" if words and words[-1][0] in ("interval", "within"):
                 text = token.text[1:-1].strip().lower()  # INTERVAL '5' MINUTES is INTERVAL 5 MINUTES
             case "string":
                 text = "'" + token.text[1:-1]

@@ -125,7 +125,7 @@ def _state(group: Group) -> _Branch:
     rows = []
     for stream in group.streams:
         if stream.keep_for is None:
-            advice = f": {stream.advice}" if stream.advice else ": no predicate limits how long its rows matter"
+            advice = f": {stream.advice}" if stream.advice else ""
             rows.append((stream.alias, "!! UNBOUNDED", "rows are kept for ever" + advice))
         else:
             length = seconds(stream.keep_for) or 0
