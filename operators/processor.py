@@ -75,7 +75,7 @@ class JoinProcessor(StatefulProcessor):
         def make() -> Slot:
             return SCHEMES[self.spec.scheme].stages[self.stage](self.spec, slot_number)
 
-        work, passed, received = self._unpack(rows)
+        work, passed, earlier, received = self._unpack(rows)
         state: SlotState | None = None
         if self.streaming:
             saved = self.manifest.get() if self.manifest.exists() else None
@@ -94,14 +94,18 @@ class JoinProcessor(StatefulProcessor):
         if state is not None:
             text = state.save(_batch_id())
             self.manifest.update((text,))
-        if self.last and self.counters:
+        if self.counters:
             tally.update({name: slot.counters[name] - before[name] for name in COUNTER_NAMES})
             tally["bytes_in"] = received
-            yield self._counter_frame(slot_number, int(key[0]), tally)
+            yield from self._counted_rows(slot_number, int(key[0]), [*earlier, tally])
 
-    def _unpack(self, frames: Iterator[pd.DataFrame]) -> tuple[Work, list[pa.RecordBatch], int]:
-        """Decode packed rows; results of an earlier stage come back apart."""
-        work, passed, received = Work(), [], 0
+    def _unpack(
+        self, frames: Iterator[pd.DataFrame]
+    ) -> tuple[Work, list[pa.RecordBatch], list[Mapping[str, int]], int]:
+        """Decode packed rows; results and counters of an earlier stage come back apart."""
+        work, received = Work(), 0
+        passed: list[pa.RecordBatch] = []
+        earlier: list[Mapping[str, int]] = []
         for frame in frames:
             for kind, data in zip(frame["kind"], frame["data"], strict=True):
                 received += len(data)
@@ -109,9 +113,11 @@ class JoinProcessor(StatefulProcessor):
                     work.packs.append(pack_from_bytes(data))
                 elif kind == RESULT:
                     passed.append(from_bytes(data))
+                elif kind == COUNTED:
+                    earlier.append(json.loads(data))
                 else:
                     work.rows.setdefault(int(kind), []).append(from_bytes(data))
-        return work, passed, received
+        return work, passed, earlier, received
 
     def _counted(self, results: Iterator[Result | Pack], tally: Counter[str]) -> Iterator[Result | Pack]:
         for result in results:
@@ -171,12 +177,15 @@ class JoinProcessor(StatefulProcessor):
         if waiting:
             yield _packed_frame([key], RESULT, [to_bytes(pa.concat_batches(waiting))])
 
-    def _counter_frame(self, slot: int, key: int, tally: Counter[str]) -> pd.DataFrame:
-        text = json.dumps({"slot": slot, **{name: int(tally[name]) for name in COUNTER_NAMES}})
+    def _counted_rows(self, slot: int, key: int, tallies: list[Mapping[str, int]]) -> Iterator[pd.DataFrame]:
+        """Yield one row with the slot's counters, summed over the stages so far."""
+        total = {name: sum(int(tally.get(name, 0)) for tally in tallies) for name in COUNTER_NAMES}
+        text = json.dumps({"slot": slot, **total})
         if self.packed:
-            return _packed_frame([key], COUNTED, [text.encode()])
+            yield _packed_frame([key], COUNTED, [text.encode()])
+            return
         columns = [pa.nulls(1, pa.null()) for _ in self.spec.output]
-        return _arrow_frame(pa.Table.from_arrays([*columns, pa.array([text])], names=[*self.spec.output, COUNTERS]))
+        yield _arrow_frame(pa.Table.from_arrays([*columns, pa.array([text])], names=[*self.spec.output, COUNTERS]))
 
 
 def _arrow_frame(table: pa.Table) -> pd.DataFrame:
