@@ -316,7 +316,8 @@ def parse_expression(sql: str) -> exp.Expr:
 
 def render(tree: exp.Expr) -> str:
     """Render a tree as Spark SQL on one line."""
-    return tree.sql(DIALECT, normalize_functions=False, comments=False)
+    keep = isinstance(tree, exp.Query | exp.From | exp.Table)  # rendering may change these
+    return tree.sql(DIALECT, normalize_functions=False, comments=False, copy=keep)
 
 
 def interval_microseconds(length: object) -> int | None:

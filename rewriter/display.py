@@ -45,6 +45,8 @@ def _lines(node: Node, depth: int, seen: set[int]) -> list[str]:
 
 def _wrap(text: str, depth: int) -> list[str]:
     indent = "  " * depth
+    if len(indent) + len(text) <= WIDTH and "\n" not in text:
+        return [indent + text]
     return textwrap.wrap(
         text,
         width=max(WIDTH, len(indent) + 40),

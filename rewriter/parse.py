@@ -445,6 +445,10 @@ def read_hints(select: exp.Select) -> Hints:
     hints = Hints()
     hint = select.args.get("hint")
     for item in hint.expressions if isinstance(hint, exp.Hint) else []:
+        if not isinstance(item, exp.Expr):
+            if any(word in str(item).upper() for word in _HINTS):
+                raise InvalidHintError(str(item).strip(), "it cannot be read")
+            continue
         name = item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
         values = [value.name for value in item.expressions]
         match name:
@@ -463,10 +467,15 @@ def read_hints(select: exp.Select) -> Hints:
     return hints
 
 
-def is_our_hint(item: exp.Expr) -> bool:
+_HINTS = ("NO_TRIJOIN", "TRIJOIN", "SCHEME", "UNITS")
+
+
+def is_our_hint(item: object) -> bool:
     """Tell whether a hint is ours."""
+    if not isinstance(item, exp.Expr):
+        return False
     name = item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
-    return name in ("NO_TRIJOIN", "TRIJOIN", "SCHEME", "UNITS")
+    return name in _HINTS
 
 
 #: The schemes that SCHEME('...') knows.

@@ -80,11 +80,12 @@ Tree = Source | JoinTree
 
 @dataclass(eq=False)
 class Frame:
-    """What a FROM offers to the clauses that see it."""
+    """What a FROM offers to the clauses that see it; ``problem`` says why a name inside may be one of its columns."""
 
     visible: list[Field]
     sources: list[Source]
     complete: bool = True
+    problem: str | None = None
 
 
 @dataclass(eq=False)
@@ -225,8 +226,12 @@ class _Resolver:
     def select(self, select: exp.Select, ctes: Mapping[str, Cte], outer: list[Frame]) -> Output:
         from_ = select.args.get("from_")
         if not from_:
-            self.clauses(select, Frame([], []), ctes, outer)
-            return Output(self.projections(select, Frame([], [])))
+            empty = Frame([], [])
+            try:
+                self.clauses(select, empty, ctes, outer)
+            except Unresolvable as reason:
+                _spoil(outer, str(reason))
+            return Output(self.projections(select, empty))
         problem = None
         try:
             tree, frame = self.from_clause(from_.this, select.args.get("joins") or [], ctes, outer)
@@ -242,6 +247,9 @@ class _Resolver:
             self.clauses(select, frame, ctes, outer)
         except Unresolvable as reason:
             block.problem = block.problem or str(reason)
+        block.problem = block.problem or frame.problem
+        if block.problem:
+            _spoil(outer, block.problem)
         streaming = _either(*(source_info(s)[0] for s in block.sources))
         columns = self.projections(select, frame)
         event_time, delay = _event_time(select, columns)
@@ -609,6 +617,12 @@ def _column(target: Field) -> exp.Column:
 
 def _both(left: Frame, right: Frame) -> Frame:
     return Frame([*left.visible, *right.visible], [*left.sources, *right.sources], left.complete and right.complete)
+
+
+def _spoil(outer: list[Frame], reason: str) -> None:
+    """Note that a name in a subquery, which may be a column of an outer SELECT, cannot be resolved."""
+    for frame in outer:
+        frame.problem = frame.problem or reason
 
 
 def _either(*streaming: bool | None) -> bool | None:

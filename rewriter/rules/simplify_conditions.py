@@ -89,6 +89,8 @@ def simplify(tree: exp.Expr) -> list[exp.Expr]:
             return _factored(tree)
         case exp.Boolean(this=True):
             return []
+        case exp.Null():
+            return [exp.false()]
         case exp.Between() if len({column.table for column in tree.find_all(exp.Column)}) > 2:
             low = exp.GTE(this=tree.this.copy(), expression=tree.args["low"].copy())
             return [low, exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy())]
