@@ -30,7 +30,7 @@ def is_exact(type_: pa.DataType) -> bool:
     """
     if pa.types.is_decimal(type_):
         return bool(type_.precision <= 18)
-    if pa.types.is_string(type_) or pa.types.is_binary(type_) or pa.types.is_large_string(type_):
+    if _is_text(type_):
         return False
     if (
         pa.types.is_integer(type_)
@@ -75,9 +75,19 @@ def order_key(array: pa.Array) -> Int64s:
     if pa.types.is_decimal128(type_):
         words = _decimal_words(array)
         return np.ascontiguousarray(words[:, 0 if type_.precision <= 18 else 1])
-    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+    if _is_text(type_):
         return _prefix_key(array)
     raise TypeError(f"no order key for {type_}")
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    """Return whether a type is bytes of any length; large ones come where Spark's ``arrow.useLargeVarTypes`` is on."""
+    return bool(
+        pa.types.is_string(type_)
+        or pa.types.is_binary(type_)
+        or pa.types.is_large_string(type_)
+        or pa.types.is_large_binary(type_)
+    )
 
 
 def values(array: pa.Array) -> npt.NDArray[Any]:
@@ -102,7 +112,8 @@ def values(array: pa.Array) -> npt.NDArray[Any]:
 
 def float_key(numbers: npt.NDArray[Any]) -> Int64s:
     """Return order keys of floats: -0.0 as 0.0, all NaN alike and above infinity, as Spark compares them."""
-    doubles = numbers.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        doubles = numbers.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
     doubles = np.where(np.isnan(doubles), np.nan, doubles)
     bits = doubles.view(np.int64)
     return np.asarray(bits ^ ((bits >> 63) & HIGHEST), np.int64)
@@ -122,7 +133,10 @@ def _prefix_key(array: pa.Array) -> Int64s:
     _, offsets_buffer, data = array.buffers()
     if count == 0 or offsets_buffer is None:
         return np.zeros(count, np.int64)
-    offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + count + 1].astype(np.int64)
+    large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    offsets = np.frombuffer(offsets_buffer, np.int64 if large else np.int32)[
+        array.offset : array.offset + count + 1
+    ].astype(np.int64)
     text = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     if len(text) == 0:
         return np.full(count, LOWEST)
@@ -137,10 +151,10 @@ def _prefix_key(array: pa.Array) -> Int64s:
 
 
 def plus(keys: Int64s, amount: int) -> Int64s:
-    """Return ``keys + amount``, held at int64's borders instead of wrapping."""
-    amount = max(min(amount, HIGHEST), LOWEST)
+    """Return ``keys + amount``, held at int64's borders instead of wrapping; ``amount`` may be any integer."""
+    wrapped = np.int64((amount - LOWEST) % (1 << 64) + LOWEST)
     with np.errstate(over="ignore"):
-        moved = keys + np.int64(amount)
+        moved = keys + wrapped
     if amount >= 0:
-        return np.where(moved < keys, HIGHEST, moved)
-    return np.where(moved > keys, LOWEST, moved)
+        return np.where(keys > HIGHEST - amount, HIGHEST, moved)
+    return np.where(keys < LOWEST - amount, LOWEST, moved)

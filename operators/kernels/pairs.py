@@ -86,18 +86,18 @@ def evaluate(check: Check, left: pa.Array, right: pa.Array) -> Mask:
     JoinOverflowError
         If a difference leaves its type.
     """
-    result: Mask = _compare(check, left, right) if isinstance(check, Compare) else _band(check, left, right)
     if isinstance(check, Compare) and check.op == "<=>":
-        return result
+        return _null_safe(left, right)
+    valid: Mask | None = None
     for side in (left, right):
         if side.null_count:
-            result = result & np.asarray(side.is_valid())
-    return result
+            here = np.asarray(side.is_valid())
+            valid = here if valid is None else valid & here
+    result = _compare(check, left, right) if isinstance(check, Compare) else _band(check, left, right, valid)
+    return result if valid is None else result & valid
 
 
 def _compare(check: Compare, left: pa.Array, right: pa.Array) -> Mask:
-    if check.op == "<=>":
-        return _null_safe(left, right)
     if is_exact(left.type) and is_exact(right.type):
         return np.asarray(_NUMPY[check.op](order_key(left), order_key(right)))
     compared = pc.call_function(_NUMPY[check.op].__name__, [left, right])
@@ -110,9 +110,9 @@ def _null_safe(left: pa.Array, right: pa.Array) -> Mask:
     return np.asarray((equal & valid_left & valid_right) | (~valid_left & ~valid_right))
 
 
-def _band(check: Band, left: pa.Array, right: pa.Array) -> Mask:
+def _band(check: Band, left: pa.Array, right: pa.Array, valid: Mask | None) -> Mask:
     if check.arithmetic == "int":
-        return _int_band(check, order_key(left), order_key(right))
+        return _int_band(check, order_key(left), order_key(right), valid)
     dtype = np.float32 if check.arithmetic == "float32" else np.float64
     with np.errstate(invalid="ignore", over="ignore"):
         difference = (values(left).astype(dtype) - values(right).astype(dtype)).astype(np.float64)
@@ -125,18 +125,27 @@ def _band(check: Band, left: pa.Array, right: pa.Array) -> Mask:
     return result
 
 
-def _int_band(check: Band, a: Int64s, b: Int64s) -> Mask:
+def _int_band(check: Band, a: Int64s, b: Int64s, valid: Mask | None) -> Mask:
     with np.errstate(over="ignore"):
         difference = a - b
     wrapped = ((a ^ b) & (a ^ difference)) < 0
     if check.limits is not None:
         outside = wrapped | (difference < check.limits[0]) | (difference > check.limits[1])
-        if outside.any():
+        if (outside if valid is None else outside & valid).any():
             raise JoinOverflowError(check.sql, check.type_name)
-    above, below = wrapped & (a > b), wrapped & (a < b)
     result = np.ones(len(difference), np.bool_)
+    if not wrapped.any():
+        if check.lower is not None:
+            result &= difference >= check.lower
+        if check.upper is not None:
+            result &= difference <= check.upper
+        return result
+    # 65 bits: the difference's sign and its magnitude, which comparisons with Python's integers take exactly.
+    above = a >= b
+    with np.errstate(over="ignore"):
+        size = np.where(above, difference, -difference).view(np.uint64)
     if check.lower is not None:
-        result &= ((difference >= check.lower) & ~wrapped) | above
+        result &= above & (size >= check.lower) if check.lower > 0 else above | (size <= -check.lower)
     if check.upper is not None:
-        result &= ((difference <= check.upper) & ~wrapped) | below
+        result &= ~above & (size >= -check.upper) if check.upper < 0 else ~above | (size <= check.upper)
     return result

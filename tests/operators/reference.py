@@ -1,0 +1,200 @@
+"""What the operators must compute, in plain Python: Spark's comparisons, a nested loop, and a runner without Spark."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from itertools import product
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+from trijoin_sql.operators.schemes import SCHEMES
+from trijoin_sql.operators.schemes.base import Result, Slot, Work
+from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
+
+Row = Mapping[str, Any]
+INT64 = -(1 << 63), (1 << 63) - 1
+
+#: By name an Arrow type and values at which its order could go wrong.
+DOMAINS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "int8": (pa.int8(), [-128, -127, -1, 0, 1, 126, 127]),
+    "int16": (pa.int16(), [-32768, -1, 0, 1, 32767]),
+    "int32": (pa.int32(), [-(1 << 31), -(1 << 31) + 1, -1, 0, 1, (1 << 31) - 2, (1 << 31) - 1]),
+    "int64": (pa.int64(), [INT64[0], INT64[0] + 1, -1, 0, 1, 1 << 53, (1 << 53) + 1, INT64[1] - 1, INT64[1]]),
+    "float": (pa.float32(), [-math.inf, -1.5, -1e-45, -0.0, 0.0, 1e-45, 1.5, 3.4e38, math.inf, math.nan]),
+    "double": (pa.float64(), [-math.inf, -1.5, -5e-324, -0.0, 0.0, 5e-324, 0.1, 1.5, 1e308, math.inf, math.nan]),
+    "short_decimal": (
+        pa.decimal128(18, 2),
+        [Decimal(text) for text in ("-9999999999999999.99", "-0.01", "0.00", "0.01", "1.00", "9999999999999999.99")],
+    ),
+    "wide_decimal": (
+        pa.decimal128(38, 6),
+        [
+            Decimal(text)
+            for text in (
+                "-99999999999999999999999999999999.999999",
+                "-18446744073709.551617",
+                "-18446744073709.551616",
+                "-0.000001",
+                "0.000000",
+                "0.000001",
+                "9223372036854.775807",
+                "9223372036854.775808",
+                "18446744073709.551615",
+                "18446744073709.551616",
+                "99999999999999999999999999999999.999999",
+            )
+        ],
+    ),
+    "date": (pa.date32(), [-719162, -1, 0, 1, 19723, 2932896]),
+    "timestamp": (pa.timestamp("us"), [INT64[0], -62135596800000000, -1, 0, 1, 253402300799999999, INT64[1]]),
+    "interval": (pa.duration("us"), [INT64[0], -1, 0, 1, INT64[1]]),
+    "boolean": (pa.bool_(), [False, True]),
+    "string": (
+        pa.string(),
+        [
+            "",
+            "\0",
+            "\0\0",
+            "a",
+            "a ",
+            "a\0",
+            "a\0b",
+            "aaaaaaaa",
+            "aaaaaaaaa",
+            "aaaaaaaab",
+            "B",
+            "Ä",
+            "\uffff",
+            "😀",
+            "z",
+        ],
+    ),
+    "binary": (pa.binary(), [b"", b"\0", b"\0\0", b"\x7f", b"\x80", b"\xff", b"\xff" * 8, b"\xff" * 9, b"a" * 9]),
+}
+
+OPS = ("=", "<=>", "<>", "<", "<=", ">", ">=")
+
+
+def order(value: Any) -> Any:
+    """Return what Python compares as Spark compares the value."""
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value)
+    return value.encode() if isinstance(value, str) else value
+
+
+def compare(op: str, left: Any, right: Any) -> bool:
+    """Return whether Spark finds ``left op right`` to be TRUE."""
+    if left is None or right is None:
+        return op == "<=>" and left is None and right is None
+    x, y = order(left), order(right)
+    return bool({"=": x == y, "<=>": x == y, "<>": x != y, "<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y}[op])
+
+
+def float32(number: float) -> float:
+    """Round to the nearest float."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def holds(check: Check, left: Row, right: Row) -> bool:
+    """Evaluate a check on two rows."""
+    x, y = left[check.left], right[check.right]
+    if isinstance(check, Compare):
+        return compare(check.op, x, y)
+    if x is None or y is None:
+        return False
+    difference = x - y
+    if check.arithmetic == "float32":
+        difference = float32(difference)
+    if isinstance(difference, Decimal):
+        raise TypeError("give unscaled integers")
+    low = check.lower is None or compare(">" if check.lower_strict else ">=", difference, check.lower)
+    return low and (check.upper is None or compare("<" if check.upper_strict else "<=", difference, check.upper))
+
+
+def matches(checks: Iterable[Check], left: Row, right: Row) -> bool:
+    """Evaluate a conjunction."""
+    return all(holds(check, left, right) for check in checks)
+
+
+def nested_loop(spec: JoinSpec, inputs: Sequence[Sequence[Row]]) -> Counter[tuple[Any, ...]]:
+    """Join by brute force; a result is the tuple of its rows' ``id``."""
+    edges = [(edge.left, edge.right, edge.checks) for edge in spec.edges]
+    partial: list[tuple[Row, ...]] = [()]
+    for rank, rows in enumerate(inputs):
+        due = [(left, checks) for left, right, checks in edges if right == rank]
+        partial = [
+            (*joined, row)
+            for joined, row in product(partial, rows)
+            if all(matches(checks, joined[left], row) for left, checks in due)
+        ]
+    return Counter(tuple(row["id"] for row in joined) for joined in partial)
+
+
+def streams(count: int, columns: Sequence[str], dimensions: Mapping[int, tuple[tuple[int, str], ...]] | None = None):
+    """Return stream specs ``s0``, ``s1`` ... with an ``id``, some columns, and a route."""
+    return tuple(
+        StreamSpec(f"s{rank}", (("id", f"id{rank}"),), ("id", *columns), "route", (dimensions or {}).get(rank, ()))
+        for rank in range(count)
+    )
+
+
+def batch_of(rows: Sequence[Row], schema: Mapping[str, pa.DataType]) -> pa.RecordBatch:
+    """Return rows as Arrow."""
+    return pa.RecordBatch.from_arrays(
+        [pa.array([row[name] for row in rows], type_) for name, type_ in schema.items()], names=list(schema)
+    )
+
+
+def run(
+    spec: JoinSpec, batches: Iterable[Mapping[int, Sequence[pa.RecordBatch]]], compact: bool = True
+) -> tuple[Counter[tuple[Any, ...]], list[list[Slot]]]:
+    """Run micro-batches through the real router, slots and stages, as `operators.processor` does.
+
+    Returns
+    -------
+    The results as tuples of ids, and the slots of every stage.
+    """
+    scheme = SCHEMES[spec.scheme]
+    route = scheme.route(spec)
+    stages = [[make(spec, slot) for slot in range(spec.units)] for make in scheme.stages]
+    found: Counter[tuple[Any, ...]] = Counter()
+    for batch in batches:
+        works = [Work() for _ in range(spec.units)]
+        for rank, pieces in batch.items():
+            for rows in pieces:
+                for slot, some in route(rank, rows):
+                    sent = rows if some is None else rows.take(pa.array(some))
+                    works[slot].rows.setdefault(rank, []).append(sent)
+        for stage in stages:
+            following = [Work({rank: list(rows) for rank, rows in work.rows.items()}) for work in works]
+            for slot, work in zip(stage, works, strict=True):
+                for item in slot.process(work):
+                    if isinstance(item, Result):
+                        ids = [item.parts[rank].column("id").to_pylist() for rank in range(len(spec.streams))]
+                        found.update(zip(*ids, strict=True))
+                    else:
+                        for other in following:
+                            other.packs.append(item)
+                for store in slot.stores.values():
+                    store.fresh.clear()
+                    if compact:
+                        store.compact()
+            works = following
+    return found, stages
+
+
+def cut(random: Random, rows: Sequence[Row], cuts: int) -> list[list[Row]]:
+    """Cut rows into that many pieces, some of which may be empty."""
+    places = sorted(random.randrange(len(rows) + 1) for _ in range(cuts - 1))
+    return [list(rows[start:stop]) for start, stop in zip([0, *places], [*places, len(rows)], strict=True)]
+
+
+__all__ = ["DOMAINS", "INT64", "OPS", "Band", "Compare", "EdgeSpec", "JoinSpec", "StreamSpec"]

@@ -1,0 +1,215 @@
+"""The index of an edge: whatever it is sorted by, a probe finds what a nested loop finds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from trijoin_sql.operators.index import Layout, Probe, plan_probe
+from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec
+from trijoin_sql.operators.store import Store
+
+from trijoin_sql.errors import JoinOverflowError
+
+from .reference import DOMAINS, INT64, Row, batch_of, holds, matches
+
+#: By name the checks of an edge on columns a and b (both sides have both), and the layout they should get.
+EDGES: dict[str, tuple[tuple[Check, ...], Layout]] = {
+    "nothing": ((), Layout()),
+    "equality": ((Compare("=", "a", "a"),), Layout("a")),
+    "equality of other columns": ((Compare("=", "a", "b"),), Layout("b")),
+    "two equalities": ((Compare("=", "a", "a"), Compare("=", "b", "b")), Layout("a")),
+    "less": ((Compare("<", "a", "b"),), Layout(None, None, "b")),
+    "at most": ((Compare("<=", "a", "b"),), Layout(None, None, "b")),
+    "greater": ((Compare(">", "a", "b"),), Layout(None, "b", None)),
+    "at least": ((Compare(">=", "a", "b"),), Layout(None, "b", None)),
+    "not equal": ((Compare("<>", "a", "a"),), Layout()),
+    "null-safe": ((Compare("<=>", "a", "a"),), Layout()),
+    "two-sided range": ((Compare(">", "a", "b"), Compare("<=", "b", "b")), Layout(None, "b", "b")),
+    "strict on both sides": ((Compare(">", "a", "b"), Compare("<", "b", "b")), Layout(None, "b", "b")),
+    "stabbing": ((Compare(">=", "a", "a"), Compare("<=", "a", "b")), Layout(None, "a", "b")),
+    "strict stabbing": ((Compare(">", "a", "a"), Compare("<", "a", "b")), Layout(None, "a", "b")),
+    "equality and less": ((Compare("=", "a", "a"), Compare("<", "b", "b")), Layout("a", None, "b")),
+    "equality and greater": ((Compare(">", "b", "b"), Compare("=", "a", "a")), Layout("a", "b", None)),
+    "equality and range": (
+        (Compare("=", "a", "a"), Compare(">=", "b", "b"), Compare("<", "a", "b")),
+        Layout("a", "b", "b"),
+    ),
+    "equality and stabbing": (
+        (Compare("=", "a", "a"), Compare(">=", "b", "a"), Compare("<=", "a", "b")),
+        Layout("a", "a", None),
+    ),
+    "range and not equal": ((Compare(">=", "a", "a"), Compare("<>", "b", "b")), Layout(None, "a", None)),
+    "two ranges the same way": ((Compare("<", "a", "a"), Compare("<=", "b", "b")), Layout(None, None, "a")),
+}
+BANDS: dict[str, tuple[tuple[Check, ...], Layout]] = {
+    "band": ((Band("a", "a", -1, 1),), Layout(None, "a", "a")),
+    "band off zero": ((Band("a", "a", 2, 4),), Layout(None, "a", "a")),
+    "empty band": ((Band("a", "a", 2, -2),), Layout(None, "a", "a")),
+    "lower bound": ((Band("a", "b", 2, None),), Layout(None, "b", None)),
+    "upper bound": ((Band("a", "b", None, -2),), Layout(None, None, "b")),
+    "two bands": ((Band("a", "a", -2, 2), Band("b", "b", -1, 3)), Layout(None, "a", "a")),
+    "equality and band": ((Compare("=", "a", "a"), Band("b", "b", -1, 1)), Layout("a", "b", "b")),
+    "band and range": ((Band("a", "a", -3, None), Compare("<", "a", "a")), Layout(None, "a", "a")),
+    "band across the border": ((Band("a", "a", INT64[0], INT64[1]),), Layout(None, "a", "a")),
+    "band beyond the border": ((Band("a", "a", -(1 << 66), 1 << 66),), Layout(None, "a", "a")),
+}
+
+
+def rows_of(random: Random, domain: Sequence[Any], count: int, start: int) -> list[Row]:
+    return [{"id": start + at, "a": random.choice(domain), "b": random.choice(domain)} for at in range(count)]
+
+
+def probe_matches(
+    edge: EdgeSpec, type_: pa.DataType, stored: list[list[Row]], probing: list[Row], compact: bool
+) -> Counter[tuple[int, int]]:
+    """Store batches, probe them, and return pairs of ids."""
+    schema = {"id": pa.int64(), "a": type_, "b": type_}
+    if edge.hash_left is not None:
+        schema["h"] = pa.int64()
+    plan = plan_probe(edge)
+    store = Store("s", [plan.layout])
+    for rows in stored:
+        store.append(batch_of(rows, schema))
+        if compact:
+            store.compact()
+    rows = batch_of(probing, schema)
+    found: Counter[tuple[int, int]] = Counter()
+    ids = rows.column("id").to_numpy()
+    for mine, segment, theirs in store.probe(Probe(plan, rows)):
+        found.update(zip(ids[mine].tolist(), segment.rows.column("id").to_numpy()[theirs].tolist(), strict=True))
+    return found
+
+
+def assert_same(edge: EdgeSpec, name: str, domain: Sequence[Any], seed: int, sizes: Sequence[int]) -> None:
+    random = Random(seed)
+    stored = [rows_of(random, domain, size, 100 * number) for number, size in enumerate(sizes)]
+    probing = rows_of(random, domain, 25, 10_000)
+    wanted = Counter(
+        (one["id"], other["id"])
+        for one in probing
+        for rows in stored
+        for other in rows
+        if matches(edge.checks, one, other)
+    )
+    for compact in (False, True):
+        assert probe_matches(edge, DOMAINS[name][0], stored, probing, compact) == wanted
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("kind", [*EDGES, *BANDS])
+def test_every_layout_against_a_nested_loop(kind: str, mirrored: bool) -> None:
+    """Small numbers, so that there are many matches and many ties; segments apart and merged."""
+    checks, layout = {**EDGES, **BANDS}[kind]
+    edge = EdgeSpec(0, 1, checks)
+    assert plan_probe(edge).layout == layout
+    edge = edge.seen_from(1) if mirrored else edge
+    for seed in range(4):
+        assert_same(edge, "int64", range(8), seed, (9, 1, 0, 7, 20, 3))
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize("kind", EDGES)
+def test_every_comparison_at_the_borders_of_every_type(kind: str, name: str) -> None:
+    """The least and the greatest value have no neighbour that a strict bound could be moved to."""
+    checks, _ = EDGES[kind]
+    exact = name not in ("string", "binary", "wide_decimal")
+    inexact = tuple(Compare(check.op, check.left, check.right, exact) for check in checks if isinstance(check, Compare))
+    edge = EdgeSpec(0, 1, inexact)
+    assert_same(edge, name, DOMAINS[name][1], 5, (12, 30, 2))
+    assert_same(edge.seen_from(1), name, DOMAINS[name][1], 6, (12, 30, 2))
+
+
+@pytest.mark.parametrize("kind", BANDS)
+def test_bands_at_the_borders(kind: str) -> None:
+    """A bound that would leave 64 bits must not let the border's own value in."""
+    checks, _ = BANDS[kind]
+    domain = [*DOMAINS["int64"][1], INT64[0] + 2, INT64[0] + 3, INT64[1] - 2, INT64[1] - 3]
+    for seed in (1, 2):
+        assert_same(EdgeSpec(0, 1, checks), "int64", domain, seed, (20, 30, 2))
+
+
+@pytest.mark.parametrize("name", ["float", "double"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_fractional_bands(name: str, strict: bool) -> None:
+    """The index is wider than the band by a few last digits: none may be lost, the values decide."""
+    kind = "float32" if name == "float" else "float64"
+    domain = [*DOMAINS[name][1], 0.1, 0.2, 0.3, 0.4, 1.1, 1e7, 1e7 + 1]
+    domain = [pa.scalar(number, DOMAINS[name][0]).as_py() for number in domain]
+    for lower, upper in ((-0.1, 0.1), (-1.0, 0.2), (0.1, 0.3)):
+        band = Band("a", "b", lower, upper, strict, strict, kind)
+        for seed in range(3):
+            assert_same(EdgeSpec(0, 1, (band,)), name, domain, seed, (20, 30, 2))
+
+
+def test_a_hash_only_finds_candidates() -> None:
+    """Two different pairs of values may share a 64-bit hash; the values decide."""
+    checks = (Compare("=", "a", "a", False), Compare("=", "b", "b", False))
+    edge = EdgeSpec(0, 1, checks, "h", "h")
+    assert plan_probe(edge).layout.equal == "h"
+    random = Random(1)
+    words = ["aaaaaaaab", "aaaaaaaac", "x"]
+    stored = [[{**row, "h": 7} for row in rows_of(random, words, 20, 0)]]
+    probing = [{**row, "h": 7} for row in rows_of(random, words, 20, 100)]
+    wanted = Counter((p["id"], s["id"]) for p in probing for s in stored[0] if matches(checks, p, s))
+    assert probe_matches(edge, pa.string(), stored, probing, True) == wanted
+
+
+def test_a_sliced_batch_can_be_indexed() -> None:
+    """Chunks are cut by slicing; their buffers begin elsewhere."""
+    band = Band("a", "a", 0, 0)
+    plan = plan_probe(EdgeSpec(0, 1, (band,)))
+    whole = pa.RecordBatch.from_pydict({"a": pa.array(range(10), pa.int32())})
+    store = Store("s", [plan.layout])
+    for start in (5, 2):
+        store.append(whole.slice(start, 3))
+    store.compact()
+    found = [
+        (mine.tolist(), segment.rows.column("a").take(pa.array(theirs)).to_pylist())
+        for mine, segment, theirs in store.probe(Probe(plan, whole.slice(4, 2)))
+    ]
+    assert found == [([0, 1], [4, 5])]
+
+
+@pytest.mark.parametrize(("x", "y"), [((1 << 31) - 1, -1), (-(1 << 31), 1)])
+def test_overflow_is_noticed_on_pairs_that_the_index_skips(x: int, y: int) -> None:
+    """Spark computes the difference for every pair; the index would never look at this one."""
+    band = Band("a", "a", -1, 1, limits=(-(1 << 31), (1 << 31) - 1), sql="ABS(r.a - s.a) < 2", type_name="int")
+    for edge, (stored, probing) in (
+        (EdgeSpec(0, 1, (band,)), (y, x)),
+        (EdgeSpec(0, 1, (band,)).seen_from(1), (x, y)),
+    ):
+        plan = plan_probe(edge)
+        assert plan.spread is not None
+        store = Store("s", [plan.layout], plan.spread.right)
+        schema = {"a": pa.int32()}
+        store.append(batch_of([{"a": 0}, {"a": stored}], schema))
+        list(store.probe(Probe(plan, batch_of([{"a": 0}], schema))))
+        with pytest.raises(JoinOverflowError):
+            list(store.probe(Probe(plan, batch_of([{"a": 0}, {"a": probing}], schema))))
+
+
+def test_probing_nothing_and_nothing_stored() -> None:
+    for kind, (checks, _) in {**EDGES, **BANDS}.items():
+        edge = EdgeSpec(0, 1, checks)
+        assert_same(edge, "int64", range(3), 1, ())
+        assert not probe_matches(edge, pa.int64(), [[{"id": 1, "a": 1, "b": 2}]], [], True), kind
+
+
+def test_margins_cover_rounding() -> None:
+    """x - y is rounded: y may lie outside the range that x and the bound span, and still match."""
+    random = np.random.default_rng(3)
+    rows = [{"id": at, "a": float(x), "b": float(x)} for at, x in enumerate(random.normal(0, 1e8, 400))]
+    near = [
+        {"id": 1000 + row["id"], "a": row["a"] + 0.1, "b": math.nextafter(row["a"] - 0.1, -math.inf)} for row in rows
+    ]
+    band = Band("a", "a", -0.1, 0.1, arithmetic="float64")
+    wanted = Counter((p["id"], s["id"]) for p in near for s in rows if holds(band, p, s))
+    assert 0 < sum(wanted.values()) < 400
+    assert probe_matches(EdgeSpec(0, 1, (band,)), pa.float64(), [rows], near, True) == wanted

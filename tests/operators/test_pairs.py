@@ -1,0 +1,111 @@
+"""Pairs of rows: ranges that become pairs, and predicates evaluated on pairs as Spark would."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trijoin_sql.operators.kernels.pairs import evaluate, expand
+from trijoin_sql.operators.spec import Band, Compare
+
+from trijoin_sql.errors import JoinOverflowError
+
+from .reference import DOMAINS, INT64, OPS, compare, holds
+
+RANGES = st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 9)), max_size=12)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(RANGES, st.integers(1, 12))
+def test_expand_lists_every_pair_once(ranges: list[tuple[int, int]], block: int) -> None:
+    """Empty ranges, ranges that end before they begin, blocks shorter than a range."""
+    begin = np.array([first for first, _ in ranges], np.int64)
+    end = np.array([first + length for first, length in ranges], np.int64)
+    wanted = [(row, at) for row, (first, length) in enumerate(ranges) for at in range(first, first + length)]
+    blocks = list(expand(begin, end, block))
+    assert [pair for rows, at in blocks for pair in zip(rows.tolist(), at.tolist(), strict=True)] == wanted
+    longest = max((length for _, length in ranges), default=0)
+    assert all(len(rows) <= max(block, longest) for rows, _ in blocks)
+    assert all(len(rows) for rows, _ in blocks)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("name", DOMAINS)
+def test_every_comparison_of_every_type(name: str, op: str) -> None:
+    """All pairs of border values and NULL; slices, because their buffers do not start at the first value."""
+    type_, numbers = DOMAINS[name]
+    pairs = list(product([*numbers, None], repeat=2))
+    left = pa.array([None, *(x for x, _ in pairs)], type_).slice(1)
+    right = pa.array([None, None, *(y for _, y in pairs)], type_).slice(2)
+    found = evaluate(Compare(op, "x", "y"), left, right)
+    assert found.dtype == np.bool_
+    assert found.tolist() == [compare(op, x, y) for x, y in pairs]
+
+
+NUMBERS = [*INT64, INT64[0] + 1, INT64[1] - 1, -(1 << 31), (1 << 31) - 1, -2, -1, 0, 1, 2, 5]
+
+
+BOUNDS = [(-1, 1), (None, 2), (-2, None), (3, 1), INT64, (1, INT64[1]), (-(1 << 65), 1 << 65), (1 << 65, None)]
+
+
+@pytest.mark.parametrize(("lower", "upper"), BOUNDS)
+def test_integer_bands_at_the_borders(lower: int | None, upper: int | None) -> None:
+    """A difference of two 64-bit numbers needs 65 bits: a wrapped one is small and would match."""
+    band = Band("x", "y", lower, upper)
+    pairs = list(product([*NUMBERS, None], repeat=2))
+    left, right = (pa.array([pair[side] for pair in pairs], pa.int64()) for side in (0, 1))
+    wanted = [holds(band, {"x": x}, {"y": y}) for x, y in pairs]
+    assert evaluate(band, left, right).tolist() == wanted
+    assert evaluate(band.mirrored(), right, left).tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "raises"),
+    [
+        ((1 << 31) - 1, -1, True),
+        (-(1 << 31), 1, True),
+        ((1 << 31) - 1, 0, False),
+        (-(1 << 31), 0, False),
+        (-(1 << 31), -1, False),
+        (0, -(1 << 31), True),
+    ],
+)
+def test_a_difference_that_leaves_its_type_raises(x: int, y: int, raises: bool) -> None:
+    """Spark in ANSI mode does; mirrored bands at exactly the other border."""
+    band = Band("x", "y", -1, 1, limits=(-(1 << 31), (1 << 31) - 1), sql="ABS(r.x - s.y) < 2", type_name="int")
+    left, right = pa.array([x], pa.int32()), pa.array([y], pa.int32())
+    for check, sides in ((band, (left, right)), (band.mirrored(), (right, left))):
+        if raises:
+            with pytest.raises(JoinOverflowError, match="ABS"):
+                evaluate(check, *sides)
+        else:
+            evaluate(check, *sides)
+
+
+def test_null_does_not_overflow() -> None:
+    """Spark's difference with NULL is NULL, whatever Arrow keeps in the null's slot."""
+    band = Band("x", "y", -1, 1, limits=(-(1 << 31), (1 << 31) - 1))
+    slots = pa.py_buffer(np.array([(1 << 31) - 1, 5], np.int32))
+    filled = pa.Array.from_buffers(pa.int32(), 2, [pa.array([None, 5]).buffers()[0], slots])
+    assert evaluate(band, filled, pa.array([-5, 5], pa.int32())).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("name", ["float", "double"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_fractional_bands(name: str, strict: bool) -> None:
+    """Infinity minus infinity is NaN, and NaN is above every upper bound; floats round as floats."""
+    type_, numbers = DOMAINS[name]
+    kind = "float32" if name == "float" else "float64"
+    pairs = list(product([*numbers, 0.1, 0.25, None], repeat=2))
+    pairs = [tuple(None if x is None else pa.scalar(x, type_).as_py() for x in pair) for pair in pairs]
+    left, right = (pa.array([pair[side] for pair in pairs], type_) for side in (0, 1))
+    for lower, upper in ((-1.5, 1.5), (0.0, 0.15), (-math.inf, 0.0), (0.0, math.inf)):
+        band = Band("x", "y", lower, upper, strict, strict, kind)
+        wanted = [holds(band, {"x": x}, {"y": y}) for x, y in pairs]
+        assert evaluate(band, left, right).tolist() == wanted
+        assert evaluate(band.mirrored(), right, left).tolist() == wanted
