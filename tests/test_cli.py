@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -30,7 +31,7 @@ def test_help_names_the_commands_and_the_exit_codes() -> None:
     said = trijoin("--help")
     assert said.returncode == 0
     assert said.stderr == ""
-    assert "doctor" in said.stdout
+    assert all(command in said.stdout for command in ("demo", "doctor", "explain"))
     assert "Exit codes: 0 done, 1 the query failed, 2 wrong usage" in said.stdout
     assert "--install-completion" in said.stdout
 
@@ -87,6 +88,67 @@ def test_a_users_error_is_one_message(error: Exception, code: int, monkeypatch: 
     assert "Traceback" not in result.stderr
     if isinstance(error, errors.TriJoinError):
         assert result.stderr == f"error: {error}\n"
+
+
+SCRIPT = """\
+CREATE STREAM r (a INT, ts TIMESTAMP) USING rate;
+CREATE STREAM s (a INT, b INT, ts TIMESTAMP) USING rate;
+CREATE STREAM t (b INT, ts TIMESTAMP) USING rate;
+SET spark.sql.shuffle.partitions = 2;
+SELECT r.a, t.b FROM r JOIN s ON r.a < s.a JOIN t ON s.b = t.b;
+"""
+
+
+def test_explain_needs_no_spark_and_says_what_the_contract_says(tmp_path: Path) -> None:
+    (tmp_path / "query.sql").write_text(SCRIPT)
+    said = trijoin("explain", str(tmp_path / "query.sql"), "--format", "json", JAVA_HOME=str(tmp_path))
+    assert (said.returncode, said.stderr) == (0, "")
+    document = json.loads(said.stdout)
+    assert {"version", "sql", "stages", "groups", "advice"} <= set(document)
+    assert document["groups"][0]["graph"]["shape"] == "chain"
+    assert document["groups"][0]["graph"]["hub"] == "s"
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("text", "TriJoin SQL: "), ("mermaid", "flowchart "), ("dot", "digraph"), ("html", "<!doctype")]
+)
+def test_explain_formats(form: str, start: str) -> None:
+    said = trijoin("explain", "-", "--format", form, stdin=SCRIPT)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert start in said.stdout[:400]
+
+
+def test_explain_of_several_queries() -> None:
+    script = SCRIPT + "SELECT r.a FROM r JOIN s ON r.a <= s.a;"
+    assert len(json.loads(trijoin("explain", "-", "-f", "json", stdin=script).stdout)) == 2
+    second = trijoin("explain", "-", "-f", "json", "--statement", "2", stdin=script).stdout
+    assert json.loads(second)["groups"][0]["graph"]["relations"] == ["r", "s"]
+    for arguments in (["-f", "html"], ["--statement", "3"]):
+        said = trijoin("explain", "-", *arguments, stdin=script)
+        assert (said.returncode, said.stdout) == (2, "")
+        assert "holds 2 queries" in said.stderr
+
+
+def test_a_syntax_error_gives_the_place_in_the_file() -> None:
+    said = trijoin("explain", "-", stdin=SCRIPT + "\n  SELECT a FROM r WHERE AND;")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "(line 7, column " in said.stderr
+    *_, line, caret = said.stderr.rstrip("\n").splitlines()
+    assert line == "  SELECT a FROM r WHERE AND;"
+    assert line[caret.index("^") :].startswith("AND")
+
+
+@pytest.mark.parametrize("content", [b"", b"SET a = 1", b"\xff\xfe"])
+def test_explain_of_a_file_without_a_query(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "query.sql").write_bytes(content)
+    said = trijoin("explain", str(tmp_path / "query.sql"))
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "Traceback" not in said.stderr
+
+
+def test_explain_of_a_file_that_is_not_there() -> None:
+    said = trijoin("explain", "absent.sql")
+    assert (said.returncode, said.stdout, said.stderr) == (2, "", "error: absent.sql: No such file or directory\n")
 
 
 def test_sparks_errors_are_one_message_too() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,7 @@ class Builder:
 def _nothing_outside(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     for name in ("SPARK_CONF_DIR", "SPARK_REMOTE", "MASTER", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", os.environ.get("PYSPARK_PYTHON", ""))  # restored afterwards
     if "spark" not in request.fixturenames:
         monkeypatch.setattr(config, "_running_settings", lambda options: None)
 
@@ -95,6 +98,18 @@ def test_a_builder_that_hides_its_options_is_configured_all_the_same() -> None:
     given: dict[str, str] = {}
     config.configure(SimpleNamespace(config=given.__setitem__))
     assert set(config.STATE_SETTINGS) <= set(given)
+
+
+@pytest.mark.parametrize(("master", "python"), [("local[2]", sys.executable), ("yarn", None)])
+def test_workers_of_a_local_master_run_on_this_python(
+    master: str, python: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    configured(spark__master=master)
+    assert os.environ.get("PYSPARK_PYTHON") == python
+    monkeypatch.setenv("PYSPARK_PYTHON", "mine")
+    configured(spark__master=master)
+    assert os.environ["PYSPARK_PYTHON"] == "mine"
 
 
 def test_a_session_has_every_setting(spark: SparkSession) -> None:

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from .errors import CheckpointMismatchError as CheckpointMismatchError
     from .errors import InvalidHintError as InvalidHintError
     from .errors import InvalidSettingError as InvalidSettingError
+    from .errors import JobError as JobError
     from .errors import JoinOverflowError as JoinOverflowError
     from .errors import PlanError as PlanError
     from .errors import SqlSyntaxError as SqlSyntaxError
     from .errors import TriJoinError as TriJoinError
     from .errors import UnsupportedQueryError as UnsupportedQueryError
+    from .session import TriJoinSession as TriJoinSession
+    from .session import disable as disable
+    from .session import enable as enable
 
     __version__: str
 
@@ -33,6 +37,7 @@ _HOME = {
     "InvalidSettingError": ".errors",
     "PlanError": ".errors",
     "CheckpointMismatchError": ".errors",
+    "JobError": ".errors",
     "JoinOverflowError": ".errors",
 }
 __all__ = [*_HOME, "__version__"]

