@@ -86,7 +86,7 @@ def compile_join(
     streams = tuple(_stream(inputs[alias], demoted, types, grid) for alias in node.graph.relations)
     hub = node.graph.relations.index(node.graph.hub) if node.graph.hub else None
     output = tuple(name for stream in streams for _, name in stream.payload)
-    spec = JoinSpec(node.name, streams, tuple(edges), scheme, units, hub, options, "", output)
+    spec = JoinSpec(node.name, streams, tuple(edges), scheme, units, hub, options, "", output, _bounds(node))
     spec = replace(spec, fingerprint=_fingerprint(spec, node, types))
     frames = [_packed(inputs[alias], stream) for alias, stream in zip(node.graph.relations, streams, strict=True)]
     frame = _run(spec, frames, types, counters=counters)
@@ -128,7 +128,8 @@ def _stream(side: Input, demoted: list[Predicate], types: dict[str, str], grid: 
                 types[name] = side.type_of("key", text)
     coordinates = () if grid is None else grid.coordinates[side.alias]
     dimensions = tuple((axis, column or _ROUTE) for axis, column in coordinates)
-    return StreamSpec(side.alias, tuple(payload), tuple(side.packed), _ROUTE, dimensions)
+    time = side.pack_read("time", side.event_time) if side.event_time is not None else None
+    return StreamSpec(side.alias, tuple(payload), tuple(side.packed), _ROUTE, dimensions, time)
 
 
 def _packed(side: Input, stream: StreamSpec) -> DataFrame:
@@ -142,6 +143,18 @@ def _packed(side: Input, stream: StreamSpec) -> DataFrame:
     # Guards are part of the route: so Spark has to compute them, and raises where the user's text would.
     route = F.xxhash64(*hashed) if hashed else F.lit(0).cast("bigint")
     return frame.select(*stream.columns, route.alias(_ROUTE))
+
+
+def _bounds(node: JoinNode) -> tuple[tuple[int, int, int], ...]:
+    """Return the closed time bounds of a node by rank."""
+    rank = {alias: number for number, alias in enumerate(node.graph.relations)}
+    found = []
+    for bound in node.graph.time_bounds:
+        if bound.upper is not None:
+            found.append((rank[bound.left], rank[bound.right], bound.upper))
+        if bound.lower is not None:
+            found.append((rank[bound.right], rank[bound.left], -bound.lower))
+    return tuple(found)
 
 
 def _is_hashable(type_name: str) -> bool:
@@ -174,11 +187,12 @@ def _run(spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str], *, c
     fields = [f"{quoted(name)} {wire_type(types[name])}" for name in spec.output]
     plain = all(is_plain(wire_type(types[name])) for name in spec.output)
     stages = len(SCHEMES[spec.scheme].stages)
+    time_mode = "EventTime" if streaming and any(stream.time for stream in spec.streams) else "None"
     for number in range(stages):
         packed = number < stages - 1 or not plain
         schema = PACKED_SCHEMA if packed else ", ".join([*fields, f"{COUNTERS} string"])
         processor = JoinProcessor(spec, number, streaming=streaming, counters=counters, packed=packed)
-        frame = frame.groupBy("slot").transformWithStateInPandas(processor, schema, "Append", "None")
+        frame = frame.groupBy("slot").transformWithStateInPandas(processor, schema, "Append", time_mode)
     counted = F.col(COUNTERS) if plain else F.when(F.col("kind") == COUNTED, F.col("data").cast("string"))
     if counters:
         frame = frame.observe(spec.name, F.collect_list(counted).alias(OBSERVED)).where(counted.isNull())

@@ -33,6 +33,8 @@ class Input:
         DDL names of the frame's columns.
     outputs
         Wanted columns as ``(column, output name)``.
+    event_time
+        The column with a watermark, None if there is none (or the input is not a stream).
     packed
         The packed columns by name.
     required
@@ -44,6 +46,7 @@ class Input:
     read: dict[tuple[str, str], str]
     types: dict[str, str]
     outputs: list[tuple[str, str]]
+    event_time: str | None = None
     packed: dict[str, Column] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
     _names: dict[str, str] = field(default_factory=dict)
@@ -97,6 +100,8 @@ def read_input(
         for owner, text in predicate.guards:
             if owner == scan.alias:
                 items["guard", text] = text
+    if scan.event_time is not None:
+        items["time", scan.event_time] = f"{alias}.{quoted(scan.event_time)}"
     text = f"SELECT {', '.join(items.values()) or '1'} FROM {scan.relation} AS {alias}"
     conditions = source_conditions(source)
     if conditions:
@@ -112,6 +117,7 @@ def read_input(
         dict(zip(items, names, strict=False)),
         dict(zip(names, type_names(frame), strict=True)),
         outputs,
+        scan.event_time if frame.isStreaming else None,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
@@ -24,7 +25,20 @@ from .spec import JoinSpec
 from .state import SlotState
 
 #: What a slot counts in each micro-batch; keys of the JSON objects in the ``COUNTERS`` column.
-COUNTER_NAMES = ("stored", "hubs", "packs", "pairs", "comparisons", "results", "bytes_in")
+COUNTER_NAMES = (
+    "stored",
+    "hubs",
+    "packs",
+    "pairs",
+    "comparisons",
+    "results",
+    "bytes_in",
+    "late",
+    "expired",
+    "state_rows",
+    "state_bytes",
+    "state_chunks",
+)
 
 #: The output column that carries counters; null in rows of results.
 COUNTERS = "__trijoin"
@@ -81,8 +95,13 @@ class JoinProcessor(StatefulProcessor):
             saved = self.manifest.get() if self.manifest.exists() else None
             state = SlotState(make, self.chunks, None if saved is None else str(saved[0]), self.spec.fingerprint)
         slot = make() if state is None else state.slot
+        watermark = self._watermark(timerValues)
         before = Counter(slot.counters)
         tally: Counter[str] = Counter()
+        if state is not None and watermark > 0:
+            if self.stage == 0:
+                tally["late"] = self._drop_late(work, watermark)
+            tally["expired"] = state.expire(watermark)
         forward = {} if self.last else {rank: list(batches) for rank, batches in work.rows.items()}
         results = self._counted(slot.process(work), tally)
         if self.packed:
@@ -97,7 +116,30 @@ class JoinProcessor(StatefulProcessor):
         if self.counters:
             tally.update({name: slot.counters[name] - before[name] for name in COUNTER_NAMES})
             tally["bytes_in"] = received
+            if state is not None:
+                tally.update(state.size())
             yield from self._counted_rows(slot_number, int(key[0]), [*earlier, tally])
+
+    def _watermark(self, timer_values: Any) -> int:
+        """Return the micro-batch's watermark in microseconds, 0 if there is none (yet)."""
+        if not any(stream.time for stream in self.spec.streams):
+            return 0
+        return max(int(timer_values.getCurrentWatermarkInMs()), 0) * 1000
+
+    def _drop_late(self, work: Work, watermark: int) -> int:
+        """Drop rows at or before the watermark (DESIGN section 6); return how many."""
+        dropped = 0
+        for rank, batches in work.rows.items():
+            time = self.spec.streams[rank].time
+            if time is None:
+                continue
+            for number, batch in enumerate(batches):
+                late = pc.less_equal(batch.column(time), watermark)
+                on_time = pc.invert(pc.fill_null(late, False))
+                kept_rows = batch.filter(on_time)
+                dropped += batch.num_rows - kept_rows.num_rows
+                batches[number] = kept_rows
+        return dropped
 
     def _unpack(
         self, frames: Iterator[pd.DataFrame]

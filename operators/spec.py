@@ -6,7 +6,7 @@ it from a `rewriter.plan.JoinNode` and the schemas that Spark reports for the in
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 Op = Literal["=", "<", "<=", ">", ">=", "<>", "<=>"]
@@ -134,8 +134,10 @@ class StreamSpec:
         All packed columns that are kept with a stored row (payload and keys), in order.
     route
         The packed int64 column that decides where a row is stored. It is not kept.
-    dimension
-        Under ``matrix``: the index of the hashed dimension that it has, by equality class, as ``(class, column)``.
+    dimensions
+        Under ``matrix``: the dimensions of the grid in which it has a coordinate, as ``(dimension, packed column)``.
+    time
+        The packed column with its event time (int64, microseconds), None if it has no watermark.
     """
 
     alias: str
@@ -143,6 +145,7 @@ class StreamSpec:
     columns: tuple[str, ...]
     route: str
     dimensions: tuple[tuple[int, str], ...] = ()
+    time: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,11 @@ class JoinSpec:
         Units in each stream's group (cells for ``matrix``). Unit i of every group lives in slot i.
     fingerprint
         A text that changes when the query does, line by line ``what: value``.
+    output
+        The names of the output columns, in order.
+    bounds
+        The closed event-time bounds as ``(i, j, most)``: a row of stream j joins a row of stream i only if its event
+        time is at most ``most`` microseconds later.
     """
 
     name: str
@@ -169,7 +177,8 @@ class JoinSpec:
     hub: int | None = None
     options: tuple[tuple[str, str], ...] = ()
     fingerprint: str = ""
-    output: tuple[str, ...] = field(default=())
+    output: tuple[str, ...] = ()
+    bounds: tuple[tuple[int, int, int], ...] = ()
 
     def edge(self, left: int, right: int) -> EdgeSpec:
         """Return the edge between two ranks with ``left`` as its left side; an edge without checks if there is none."""
@@ -177,6 +186,16 @@ class JoinSpec:
             if {edge.left, edge.right} == {left, right}:
                 return edge.seen_from(left)
         return EdgeSpec(left, right)
+
+    def most(self, one: int, other: int) -> int | None:
+        """Return how much later than a row of ``one`` a partner in ``other`` may be, None if that is not bounded."""
+        return next((most for i, j, most in self.bounds if (i, j) == (one, other)), None)
+
+    def keep_for(self, rank: int) -> int | None:
+        """Return how long a stored row of a stream is kept (microseconds of event time), None for ever."""
+        reach = [self.most(rank, other) for other in range(len(self.streams)) if other != rank]
+        known = [most for most in reach if most is not None]
+        return max(0, *known) if known and len(known) == len(reach) else None
 
     def option(self, name: str, default: str) -> str:
         """Return an option's value."""

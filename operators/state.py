@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from ..errors import CheckpointMismatchError
 from .chunk import CHUNK_BYTES, from_bytes, split, to_bytes
 from .schemes.base import Slot
@@ -45,6 +47,8 @@ class Chunk:
     rows: int
     size: int
     tier: int = 0
+    oldest: int | None = None
+    newest: int | None = None
 
 
 @dataclass(slots=True)
@@ -64,6 +68,8 @@ class Manifest:
     batch: int
     fingerprint: str
     next_number: int = 0
+    watermark: int = 0
+    next_ids: dict[str, int] = field(default_factory=dict)
     chunks: dict[str, list[Chunk]] = field(default_factory=dict)
     extremes: dict[str, tuple[int, int] | None] = field(default_factory=dict)
 
@@ -76,8 +82,10 @@ class Manifest:
             "batch": self.batch,
             "fingerprint": self.fingerprint,
             "next_number": self.next_number,
+            "watermark": self.watermark,
+            "next_ids": self.next_ids,
             "chunks": {
-                name: [[c.number, c.start, c.rows, c.size, c.tier] for c in chunks]
+                name: [[c.number, c.start, c.rows, c.size, c.tier, c.oldest, c.newest] for c in chunks]
                 for name, chunks in self.chunks.items()
             },
             "extremes": self.extremes,
@@ -94,6 +102,8 @@ class Manifest:
             body["batch"],
             body["fingerprint"],
             body["next_number"],
+            body["watermark"],
+            body["next_ids"],
             {name: [Chunk(*entry) for entry in entries] for name, entries in body["chunks"].items()},
             {name: None if pair is None else (pair[0], pair[1]) for name, pair in body["extremes"].items()},
         )
@@ -141,8 +151,7 @@ class SlotState:
         if not self.warm.load(self.manifest.nonce, self.slot.stores):
             self._rebuild()
         for name, store in self.slot.stores.items():
-            listed = self.manifest.chunks.get(name, [])
-            store.next_id = listed[-1].start + listed[-1].rows if listed else 0
+            store.next_id = self.manifest.next_ids.get(name, 0)
             store.extremes = self.manifest.extremes.get(name)
 
     def _rebuild(self) -> None:
@@ -160,6 +169,11 @@ class SlotState:
             raise CheckpointMismatchError("of this query", f"chunk {chunk.number} is missing from the state store")
         return bytes(value[0])
 
+    def expire(self, watermark: int) -> int:
+        """Forget what no row above the watermark (microseconds) can join; return how many rows went."""
+        self.manifest.watermark = max(self.manifest.watermark, watermark)
+        return sum(store.expire(watermark) for store in self.slot.stores.values())
+
     def save(self, batch: int) -> str:
         """Make this micro-batch's changes durable and warm; return the manifest's new text."""
         self.manifest.nonce, self.manifest.batch = uuid.uuid4().hex, batch
@@ -168,11 +182,13 @@ class SlotState:
             for rows in store.fresh:
                 start = store.next_id - sum(int(other.num_rows) for other in store.fresh)
                 for piece in split(rows, CHUNK_BYTES):
-                    listed.append(self._write(start, 0, to_bytes(piece, compress=True), piece.num_rows))
+                    listed.append(self._write(store, start, 0, piece))
                     start += piece.num_rows
                 store.fresh = store.fresh[1:]
+            self._drop(store, listed)
             self._merge(store, listed)
             store.compact()
+            self.manifest.next_ids[name] = store.next_id
             self.manifest.extremes[name] = store.extremes
         self.warm.save(self.manifest.nonce, self.slot.stores)
         _recent[self.manifest.uid] = (self.manifest.nonce, self.slot, self.warm)
@@ -180,8 +196,24 @@ class SlotState:
             _recent.popitem(last=False)
         return self.manifest.to_json()
 
-    def _write(self, start: int, tier: int, data: bytes, rows: int) -> Chunk:
-        chunk = Chunk(self.manifest.next_number, start, rows, len(data), tier)
+    def size(self) -> dict[str, int]:
+        """Return rows in memory-mapped stores, and the bytes and number of durable chunks."""
+        chunks = [chunk for listed in self.manifest.chunks.values() for chunk in listed]
+        return {
+            "state_rows": sum(len(store) for store in self.slot.stores.values()),
+            "state_bytes": sum(chunk.size for chunk in chunks),
+            "state_chunks": len(chunks),
+        }
+
+    def _drop(self, store: Store, listed: list[Chunk]) -> None:
+        """Remove chunks of which no row is needed any more."""
+        for chunk in [chunk for chunk in listed if store.life.is_over(chunk.newest, self.manifest.watermark)]:
+            self.chunks.removeKey((chunk.number,))
+            listed.remove(chunk)
+
+    def _write(self, store: Store, start: int, tier: int, rows: pa.RecordBatch) -> Chunk:
+        data = to_bytes(rows, compress=True)
+        chunk = Chunk(self.manifest.next_number, start, rows.num_rows, len(data), tier, *store.life.span(rows))
         self.manifest.next_number += 1
         self.chunks.updateValue((chunk.number,), (data,))
         return chunk
@@ -194,8 +226,12 @@ class SlotState:
             together = sum(chunk.size for chunk in youngest)
             if any(chunk.tier != tier for chunk in youngest) or together > CHUNK_BYTES:
                 return
+            if not all(store.life.may_merge(youngest[0], chunk) for chunk in youngest[1:]):
+                return
             rows = store.slice(youngest[0].start, youngest[-1].start + youngest[-1].rows)
-            merged = self._write(youngest[0].start, tier + 1, to_bytes(rows, compress=True), rows.num_rows)
+            if rows.num_rows != sum(chunk.rows for chunk in youngest):
+                return  # some of it has expired: ids must stay what they are
+            merged = self._write(store, youngest[0].start, tier + 1, rows)
             for chunk in youngest:
                 self.chunks.removeKey((chunk.number,))
             listed[-FAN_IN:] = [merged]

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .index import Layout, Probe, SortedIndex
 from .kernels.order_keys import Int64s, order_key
 from .kernels.pairs import evaluate
+
+#: A window's length is divided into about this many archive periods; segments do not merge across more than one.
+ARCHIVE_PERIODS = 8
 
 #: A segment merges with its younger neighbour once it is less than this many times larger.
 TIER = 3
@@ -26,18 +31,78 @@ TIER = 3
 class Segment:
     """Rows with ids ``start`` to ``start + rows.num_rows``, and an index for each layout of its store.
 
-    ``file`` is its name in the warm copy, None until it is written.
+    ``oldest`` and ``newest`` are the extremes of its event times (microseconds), ``file`` is its name in the warm copy,
+    None until it is written.
     """
 
     start: int
     rows: pa.RecordBatch
     indexes: dict[str, SortedIndex]
+    oldest: int | None = None
+    newest: int | None = None
     file: str | None = None
 
     @property
     def stop(self) -> int:
         """The id behind the last row."""
         return self.start + int(self.rows.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """How long the rows of a store are kept.
+
+    Parameters
+    ----------
+    time
+        The column with their event time (microseconds), None if they have none.
+    keep_for
+        A row can find partners until the watermark is this many microseconds later than it; None for ever.
+    """
+
+    time: str | None = None
+    keep_for: int | None = None
+
+    def span(self, rows: pa.RecordBatch) -> tuple[int | None, int | None]:
+        """Return the least and the greatest event time of some rows."""
+        if self.time is None or self.keep_for is None or not rows.num_rows:
+            return None, None
+        times = pc.min_max(rows.column(self.time)).as_py()
+        return times["min"], times["max"]
+
+    def is_over(self, newest: int | None, watermark: int) -> bool:
+        """Return whether rows up to an event time are no longer needed."""
+        return newest is not None and self.keep_for is not None and newest + self.keep_for <= watermark
+
+    def may_merge(self, older: Spanned, younger: Spanned) -> bool:
+        """Return whether rows may live in one piece: within an archive period (003 section 3.3).
+
+        Pieces that are wide by themselves may merge if that hardly widens them.
+        """
+        if self.keep_for is None or older.newest is None or younger.newest is None:
+            return True
+        oldest, newest = joint_span(older, younger)
+        if oldest is None or newest is None:
+            return True
+        widest = max(piece.newest - piece.oldest for piece in (older, younger))  # type: ignore[operator]
+        return newest - oldest <= max(self.keep_for / ARCHIVE_PERIODS, 1.25 * widest)
+
+
+class Spanned(Protocol):
+    """Something with a span of event times."""
+
+    @property
+    def oldest(self) -> int | None: ...
+
+    @property
+    def newest(self) -> int | None: ...
+
+
+def joint_span(one: Spanned, other: Spanned) -> tuple[int | None, int | None]:
+    """Return the span of two pieces together."""
+    if one.oldest is None or other.oldest is None or one.newest is None or other.newest is None:
+        return None, None
+    return min(one.oldest, other.oldest), max(one.newest, other.newest)
 
 
 class Store:
@@ -51,6 +116,8 @@ class Store:
         The indexes to keep.
     watched
         A column whose extremes are tracked (for overflow checks of bands), or None.
+    life
+        What decides how long rows are kept.
 
     Attributes
     ----------
@@ -64,8 +131,11 @@ class Store:
         Least and greatest order key of the watched column so far.
     """
 
-    def __init__(self, name: str, layouts: Sequence[Layout], watched: str | None = None) -> None:
+    def __init__(
+        self, name: str, layouts: Sequence[Layout], watched: str | None = None, life: Lifetime | None = None
+    ) -> None:
         self.name = name
+        self.life = life or Lifetime()
         self.layouts = {layout.key: layout for layout in layouts}
         self.watched = watched
         self.segments: list[Segment] = []
@@ -81,7 +151,7 @@ class Store:
         start = self.next_id
         if rows.num_rows:
             indexes = {key: SortedIndex.build(layout, rows) for key, layout in self.layouts.items()}
-            self.segments.append(Segment(start, rows, indexes))
+            self.segments.append(Segment(start, rows, indexes, *self.life.span(rows)))
             self.fresh.append(rows)
             self.next_id = start + rows.num_rows
             if self.watched is not None:
@@ -95,20 +165,42 @@ class Store:
         """Merge neighbours of like size."""
         while len(self.segments) > 1:
             older, younger = self.segments[-2], self.segments[-1]
-            if older.rows.num_rows > TIER * younger.rows.num_rows:
+            apart = older.stop != younger.start  # what lay between has expired
+            if apart or older.rows.num_rows > TIER * younger.rows.num_rows or not self.life.may_merge(older, younger):
                 return
             self.segments[-2:] = [self._merged(older, younger)]
 
     def _merged(self, older: Segment, younger: Segment) -> Segment:
         rows = concat([older.rows, younger.rows])
         shift = int(older.rows.num_rows)
-        indexes = {
-            key: index.merge(younger.indexes[key], shift, rows)
-            if older.stop == younger.start
-            else SortedIndex.build(self.layouts[key], rows)
-            for key, index in older.indexes.items()
-        }
-        return Segment(older.start, rows, indexes)
+        indexes = {key: index.merge(younger.indexes[key], shift, rows) for key, index in older.indexes.items()}
+        oldest, newest = joint_span(older, younger)
+        return Segment(older.start, rows, indexes, oldest, newest)
+
+    def expire(self, watermark: int) -> int:
+        """Drop the segments of which no row can still find a partner; return how many rows went.
+
+        Only rows whose time predicates no row above the watermark can fulfil are dropped, so when it happens does not
+        show in the results.
+        """
+        live = [segment for segment in self.segments if not self.life.is_over(segment.newest, watermark)]
+        gone = sum(int(s.rows.num_rows) for s in self.segments) - sum(int(s.rows.num_rows) for s in live)
+        self.segments = live
+        return gone
+
+    def present(self, ids: Int64s) -> npt.NDArray[np.bool_] | None:
+        """Return which ids are still stored, or None if all ever given out are."""
+        if self.segments and self.segments[0].start == 0 and self.segments[-1].stop == self.next_id:
+            stops = [segment.stop for segment in self.segments]
+            starts = [segment.start for segment in self.segments]
+            if starts[1:] == stops[:-1]:
+                return None
+        if not self.segments:
+            return np.zeros(len(ids), np.bool_)
+        starts_ = np.array([segment.start for segment in self.segments])
+        stops_ = np.array([segment.stop for segment in self.segments])
+        of = np.searchsorted(starts_, ids, "right") - 1
+        return np.asarray((of >= 0) & (ids < stops_[np.maximum(of, 0)]))
 
     def probe(self, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
         """Find the partners of a batch of rows.

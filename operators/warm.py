@@ -129,7 +129,8 @@ def _write(path: Path, segment: Segment) -> None:
     for blob in blobs:
         places.append([at, len(blob)])
         at += -(-len(blob) // _ALIGN) * _ALIGN
-    header = json.dumps({"start": segment.start, "places": places, "indexes": indexes}).encode()
+    span = [segment.oldest, segment.newest]
+    header = json.dumps({"start": segment.start, "span": span, "places": places, "indexes": indexes}).encode()
     header += b" " * (-(len(header) + 8) % _ALIGN)
     with path.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
@@ -155,4 +156,5 @@ def _read(path: Path, store: Store) -> Segment:
             dtype = np.int32 if name == "rows" else np.int64
             found[name] = np.frombuffer(buffer, dtype, count, base + header["places"][number][0])
         indexes[key] = SortedIndex(store.layouts[key], **found)
-    return Segment(header["start"], rows, indexes, path.name)
+    oldest, newest = header["span"]
+    return Segment(header["start"], rows, indexes, oldest, newest, path.name)

@@ -20,7 +20,7 @@ from ..index import Probe, ProbePlan, plan_probe
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate
 from ..spec import Check, EdgeSpec, JoinSpec
-from ..store import Store, concat
+from ..store import Lifetime, Store, concat
 from .base import Pack, Result, Work, kept, owned
 
 
@@ -83,7 +83,8 @@ class IterativeUnit:
         for rank, stream in enumerate(spec.streams):
             plans = [step.plan for order in self.orders.values() for step in order if step.target == rank]
             spread = next((plan.spread.right for plan in plans if plan.spread), None)
-            self.stored[rank] = Store(stream.alias, [plan.layout for plan in plans], spread)
+            life = Lifetime(stream.time, spec.keep_for(rank))
+            self.stored[rank] = Store(stream.alias, [plan.layout for plan in plans], spread, life)
         self.counters: Counter[str] = Counter()
 
     def arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Result]:

@@ -28,7 +28,7 @@ from ..index import Layout, Probe, ProbePlan, list_parts, plan_probe
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import expand
 from ..spec import JoinSpec
-from ..store import Store, concat
+from ..store import Lifetime, Store, concat
 from .base import MEMBERS, Pack, Result, Work, kept, matches, owned, pack
 from .symmetric import HubUnit
 
@@ -54,10 +54,16 @@ class ListUnit:
         alias = spec.streams[self.rank].alias
         self.plans = {side: plan_probe(spec.edge(side, self.rank)) for side in self.sides}
         spread = next((plan.spread.right for plan in self.plans.values() if plan.spread), None)
-        self.stored = Store(alias, [plan.layout for plan in self.plans.values()], spread)
+        life = Lifetime(spec.streams[self.rank].time, spec.keep_for(self.rank))
+        self.stored = Store(alias, [plan.layout for plan in self.plans.values()], spread, life)
         self.by_id = ProbePlan(Layout(equal=MEMBERS), _ID, None, None, ())
         self.lists = {
-            side: Store(f"{alias}.lists.{spec.streams[side].alias}", [self.by_id.layout]) for side in self.sides
+            side: Store(
+                f"{alias}.lists.{spec.streams[side].alias}",
+                [self.by_id.layout],
+                life=Lifetime(spec.streams[side].time, spec.most(side, other)),
+            )
+            for side, other in self.sides.items()
         }
         self.counters: Counter[str] = Counter()
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ..index import Probe, list_parts, plan_probe
 from ..kernels.pairs import evaluate, expand
 from ..spec import JoinSpec
-from ..store import Store, concat
+from ..store import Lifetime, Store, concat
 from .base import MEMBERS, Pack, Result, Work, kept, matches, owned, pack
 
 
@@ -48,6 +48,7 @@ class HubUnit:
             alias,
             [plan.layout for plan in self.to_stored.values()],
             next((plan.spread.right for plan in self.to_stored.values() if plan.spread), None),
+            Lifetime(spec.streams[rank].time, spec.keep_for(rank)),
         )
         self.hubs = {}
         for hub in hubs:
@@ -57,6 +58,7 @@ class HubUnit:
                 f"{alias}.hubs.{spec.streams[hub].alias}",
                 [plan.layout],
                 plan.spread.right if plan.spread else None,
+                Lifetime(spec.streams[hub].time, spec.most(hub, third)),
             )
         self.counters: Counter[str] = Counter()
 
@@ -75,6 +77,11 @@ class HubUnit:
             offsets, members = list_parts(segment.rows.column(MEMBERS))
             for pair, position in expand(offsets[theirs], offsets[theirs + 1]):
                 ids, at, hub_row = members[position], mine[pair], theirs[pair]
+                present = self.stored.present(ids)
+                if present is not None:  # a member that has expired has no partner above the watermark
+                    ids, at, hub_row = ids[present], at[present], hub_row[present]
+                if not len(ids):
+                    continue
                 self.counters["comparisons"] += len(ids)
                 if checks:
                     stored = self.stored.take(ids, keys)
