@@ -29,6 +29,8 @@ UNIT_FUNCTIONS = ("TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATE_ADD", "DATED
 # WITHIN is no keyword of sqlglot; where it starts our clause its token takes the type of a clause Spark does not have.
 _WITHIN = TokenType.PREWHERE
 
+_AFTER_WITHIN = (TokenType.NUMBER, TokenType.INTERVAL)
+
 _SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
 
 MICROSECONDS = {
@@ -281,12 +283,17 @@ def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view",
 
 
 def _retag(tokens: list[Token], index: int) -> Token:
+    """Return a token, with another type where a word means something else in Spark than in sqlglot."""
     token = tokens[index]
-    if token.text.upper() != "WITHIN" or token.token_type == TokenType.IDENTIFIER or index + 1 >= len(tokens):
+    after = tokens[index + 1].token_type if index + 1 < len(tokens) else None
+    word = token.text.upper()
+    if token.token_type == TokenType.WINDOW and after == TokenType.L_PAREN:
+        other = TokenType.VAR  # the function window(ts, '5 minutes')
+    elif word == "WITHIN" and token.token_type != TokenType.IDENTIFIER and after in _AFTER_WITHIN:
+        other = _WITHIN
+    else:
         return token
-    if tokens[index + 1].token_type not in (TokenType.NUMBER, TokenType.INTERVAL):
-        return token
-    return Token(_WITHIN, token.text, token.line, token.col, token.start, token.end, token.comments)
+    return Token(other, token.text, token.line, token.col, token.start, token.end, token.comments)
 
 
 def _syntax_error(error: ParseError, sql: str) -> SqlSyntaxError:

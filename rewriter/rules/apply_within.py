@@ -73,7 +73,7 @@ def _band(left: Scan, right: Scan, length: int) -> Predicate:
         column = known.get(name.lower())
         columns.append(f"{quote(scan.alias)}.{quote(column.name if column else name)}")
         kinds.append(column.type if column else "unknown")
-    if kinds[0] != kinds[1]:
+    if kinds[0] != kinds[1] and "unknown" not in kinds:
         raise UnsupportedQueryError(
             f"WITHIN compares {left.alias}'s event time, a {kinds[0]}, with {right.alias}'s, a {kinds[1]}",
             "cast one of them in a derived table",

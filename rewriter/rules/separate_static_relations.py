@@ -91,6 +91,8 @@ def _rebuilt(streams: list[Node], statics: list[Node], after: list[Node], predic
     touching: dict[int, set[int]] = {id(node): set() for node in statics}
     static_ids = set(touching)
     for predicate in predicates:
+        if predicate.derived:
+            continue  # r.a = c.a and s.a = r.a do not join c to s
         ids = {id(owner[alias]) for alias in predicate.relations}
         own = sorted(ids & static_ids)
         links.add_edges_from(pairwise(own))

@@ -1,0 +1,7 @@
+-- Two bands on event time bound all three streams; r and t are bounded through s.
+CREATE STREAM r (id BIGINT, v INT, ts TIMESTAMP) USING rate WATERMARK ts DELAY OF INTERVAL 10 SECONDS;
+CREATE STREAM s (id BIGINT, v INT, ts TIMESTAMP) USING rate WATERMARK ts DELAY OF INTERVAL 10 SECONDS;
+CREATE STREAM t (id BIGINT, v INT, ts TIMESTAMP) USING rate WATERMARK ts DELAY OF INTERVAL 10 SECONDS;
+SELECT r.id, s.id AS sid, t.id AS tid
+FROM r JOIN s ON s.ts BETWEEN r.ts AND r.ts + INTERVAL 5 MINUTES AND r.v < s.v
+  JOIN t ON t.ts BETWEEN s.ts - INTERVAL 1 MINUTE AND s.ts + INTERVAL 1 MINUTE AND t.v <> s.v

@@ -1,0 +1,6 @@
+-- 001 section 6.1, the chain join of TriJoin's evaluation.
+CREATE STREAM r (str STRING, d DOUBLE, l BIGINT, i INT, im INT, str2 STRING) USING rate;
+CREATE STREAM s (str STRING, d DOUBLE, l BIGINT, i INT, im INT, str2 STRING) USING rate;
+CREATE STREAM t (str STRING, d DOUBLE, l BIGINT, i INT, im INT, str2 STRING) USING rate;
+SELECT * FROM r, s, t
+WHERE ABS(r.i - s.i) < 3 AND ABS(s.im - t.im) < 3

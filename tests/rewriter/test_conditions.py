@@ -1,0 +1,112 @@
+"""Where conjuncts go: as low as is right, and never below an outer join that fills with NULL."""
+
+from __future__ import annotations
+
+import pytest
+from trijoin_sql.rewriter.dialect import parse_expression, render
+from trijoin_sql.rewriter.plan import JoinNode, source_conditions, source_scan
+from trijoin_sql.rewriter.rules.simplify_conditions import simplify
+from trijoin_sql.rewriter.settings import Settings
+
+from .tables import final_sql, node, nodes
+
+
+@pytest.mark.parametrize(
+    ("condition", "parts"),
+    [
+        ("a AND (b AND c)", ["a", "b", "c"]),
+        ("NOT (a < b OR c = d)", ["a >= b", "c <> d"]),
+        ("NOT (a AND b)", ["NOT (a AND b)"]),
+        ("NOT NOT a", ["a"]),
+        ("NOT (a <=> b)", ["NOT (a <=> b)"]),
+        ("(a AND b) OR (a AND c)", ["a", "(b OR c)"]),
+        ("(a AND b) OR a", ["a"]),
+        ("a OR TRUE", []),
+        ("1 = 1 AND TRUE AND NOT FALSE", []),
+        ("NULL", ["FALSE"]),
+        ("r.a BETWEEN s.a AND t.a", ["r.a >= s.a", "r.a <= t.a"]),
+        ("r.a BETWEEN s.a AND s.b", ["r.a BETWEEN s.a AND s.b"]),
+    ],
+)
+def test_simple_form(condition: str, parts: list[str]) -> None:
+    assert [render(part) for part in simplify(parse_expression(condition))] == parts
+
+
+def conditions(join: JoinNode) -> list[tuple[str, ...]]:
+    return [source_conditions(source) for source in join.sources]
+
+
+def test_conjuncts_of_one_relation_filter_its_scan() -> None:
+    join = node("SELECT 1 AS o FROM r, s WHERE r.a < s.a AND r.x > 5 AND s.n = :name")
+    assert conditions(join) == [("r.x > 5",), ("s.n = :name",)]
+
+
+def test_filters_follow_equalities() -> None:
+    join = node("SELECT 1 AS o FROM r JOIN s ON r.id = s.id JOIN t ON s.id = t.id WHERE r.id IN (1, 2)")
+    assert conditions(join) == [("r.id IN (1, 2)",), ("s.id IN (1, 2)",), ("t.id IN (1, 2)",)]
+
+
+def test_a_filter_that_may_raise_is_not_copied() -> None:
+    """``1 / r.id > 0`` raises for zero; on s it would raise for rows that the user never divided by."""
+    join = node("SELECT 1 AS o FROM r JOIN s ON r.id = s.id WHERE 1 / r.id > 0")
+    assert conditions(join) == [("1 / r.id > 0",), ()]
+
+
+def test_an_or_over_two_relations_filters_each_of_them() -> None:
+    join = node(
+        "SELECT 1 AS o FROM r, s WHERE r.id = s.id AND ((r.n = 'x' AND s.n = 'y') OR (r.n = 'y' AND s.n = 'x'))"
+    )
+    assert conditions(join) == [("r.n = 'x' OR r.n = 'y'",), ("s.n = 'y' OR s.n = 'x'",)]
+    assert len(join.graph.residuals) == 1
+
+
+def test_a_constant_that_is_false_empties_a_relation() -> None:
+    assert conditions(node("SELECT 1 AS o FROM r JOIN s ON r.a < s.a AND 1 = 2"))[0] == ("1 = 2",)
+
+
+def test_where_does_not_sink_below_the_optional_side() -> None:
+    """``s.x > 1`` after a LEFT JOIN removes the rows without partner; below it, it would keep them."""
+    sql = final_sql("SELECT r.id FROM r LEFT JOIN (s JOIN t ON s.a < t.a) ON r.id = s.id WHERE s.x > 1 AND r.a = 2")
+    assert sql.endswith("WHERE __trijoin_1.s__x > 1 AND r.a = 2")
+    sql = final_sql("SELECT r.id FROM (r JOIN t ON r.a < t.a) LEFT JOIN s ON r.id = s.id AND r.a > 1 WHERE r.x > 1")
+    assert "ON __trijoin_1.r__id = s.id AND __trijoin_1.r__a > 1" in sql
+    assert "WHERE" not in sql
+
+
+def test_the_condition_of_a_full_join_stays_where_it_is() -> None:
+    sql = final_sql("SELECT 1 AS o FROM (r JOIN s ON r.a < s.a) FULL JOIN t ON r.id = t.id AND r.x > 1 WHERE r.a = 1")
+    assert "FULL JOIN t AS t ON __trijoin_1.r__id = t.id AND __trijoin_1.r__x > 1" in sql
+    assert sql.endswith("WHERE __trijoin_1.r__a = 1")
+
+
+def test_volatile_conjuncts_and_subqueries_stay_in_where() -> None:
+    sql = final_sql("SELECT r.id FROM r, s WHERE r.a < s.a AND rand() < 0.5 AND r.id IN (SELECT t.id FROM t)")
+    assert sql == (
+        "SELECT __trijoin_1.r__id AS id FROM __trijoin_1 WHERE rand() < 0.5 AND "
+        "__trijoin_1.r__id IN (SELECT t.id FROM t)"
+    )
+
+
+def test_a_residual_with_a_parameter_is_left_in_the_query() -> None:
+    """Residuals are applied without the query's arguments; the rest of the query has them."""
+    join = node("SELECT r.id FROM r, s WHERE r.id = s.id AND r.a + s.a > :low")
+    assert join.graph.residuals == ()
+    assert ":low" in final_sql("SELECT r.id FROM r, s WHERE r.id = s.id AND r.a + s.a > :low")
+
+
+def test_rules_can_be_switched_off() -> None:
+    sql = "SELECT 1 AS o FROM r JOIN s ON r.id = s.id JOIN t ON s.id = t.id"
+    plain = node(sql, Settings(disabled_rules=("derive_conditions",)))
+    assert [e.derived for e in plain.graph.edges] == [False, False]
+
+
+def test_a_static_table_is_applied_to_its_only_stream() -> None:
+    (join,) = nodes("SELECT c.n FROM r JOIN s ON r.a < s.a JOIN c ON r.id = c.id AND c.n = 'x'")
+    assert join.graph.relations == ("r", "s")
+    relation = source_scan(join.sources[0]).relation
+    assert "FROM r AS r CROSS JOIN (SELECT * FROM c AS c WHERE (c.n = 'x')) AS c WHERE r.id = c.id" in relation
+
+
+def test_a_static_table_of_two_streams_is_joined_above() -> None:
+    sql = final_sql("SELECT c.n FROM r JOIN s ON r.a < s.a JOIN c ON r.id = c.id AND s.n = c.n")
+    assert sql.endswith("FROM __trijoin_1 JOIN c AS c ON __trijoin_1.r__id = c.id AND __trijoin_1.s__n = c.n")

@@ -1,0 +1,124 @@
+"""Which node and scheme a group gets, and what the alternatives would cost."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from trijoin_sql.rewriter.cost import biclique, matrix, model_of, symmetric, tree
+from trijoin_sql.rewriter.plan import BiJoin, MultiJoin, TriJoin
+from trijoin_sql.rewriter.settings import Settings
+
+from trijoin_sql.errors import InvalidHintError, InvalidSettingError
+
+from .tables import node, nodes, reasons, rewritten
+
+CHAIN = "SELECT {} r.id FROM r JOIN s ON r.a < s.a JOIN t ON s.a < t.a"
+CYCLE = CHAIN + " AND r.x < t.x"
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "scheme"),
+    [
+        (CHAIN, TriJoin, "semi_symmetric"),
+        (CYCLE, TriJoin, "symmetric"),
+        ("SELECT {} r.id FROM r JOIN s ON r.a < s.a, t", MultiJoin, "matrix"),
+        ("SELECT {} r.id FROM r JOIN s ON r.a < s.a", BiJoin, "biclique"),
+        ("SELECT {} r.id FROM r, s, t, u WHERE r.id = s.id AND s.id = t.id AND t.id = u.key", MultiJoin, "matrix"),
+    ],
+)
+def test_the_shape_decides(sql: str, kind: type, scheme: str) -> None:
+    join = node(sql.format(""))
+    assert type(join) is kind
+    assert join.decision.scheme == scheme
+    assert join.decision.node == kind.__name__
+    assert [a.scheme for a in join.decision.alternatives if a.chosen] == [scheme]
+
+
+def test_two_relations_are_routed_by_hash_only_if_something_is_equal() -> None:
+    assert node("SELECT 1 AS o FROM r JOIN s ON r.a = s.a").decision.options == (("routing", "hash"),)
+    assert node("SELECT 1 AS o FROM r JOIN s ON r.a < s.a").decision.options == (("routing", "random"),)
+
+
+def test_hints_choose_scheme_and_units() -> None:
+    decision = node(CHAIN.format("/*+ SCHEME('matrix') UNITS(8) */")).decision
+    assert (decision.node, decision.scheme, decision.units) == ("MultiJoin", "matrix", 8)
+    assert "hint" in decision.reason
+    assert node(CHAIN.format("/*+ SCHEME('symmetric') */")).decision.node == "TriJoin"
+    assert node(CHAIN.format(""), Settings(units=4)).decision.units == 4
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "SCHEME('fastest')",
+        "SCHEME('biclique')",
+        "UNITS(0)",
+        "UNITS('x')",
+        "TRIJOIN(r, nobody)",
+        "TRIJOIN(r SCHEME('x')",
+    ],
+)
+def test_a_hint_that_cannot_be_followed_is_an_error(hint: str) -> None:
+    with pytest.raises(InvalidHintError):
+        rewritten(CHAIN.format(f"/*+ {hint} */"))
+
+
+def test_a_chain_scheme_needs_a_chain() -> None:
+    with pytest.raises(InvalidHintError, match="chain"):
+        rewritten(CYCLE.format("/*+ SCHEME('semi_symmetric') */"))
+
+
+def test_trijoin_names_the_relations_of_the_group() -> None:
+    (join,) = nodes(CHAIN.format("/*+ TRIJOIN(s, T) */"))
+    assert join.graph.relations == ("s", "t")
+
+
+def test_small_groups_and_batch_groups_can_be_left_alone() -> None:
+    pair = "SELECT r.id FROM r JOIN s ON r.a < s.a"
+    assert "min_relations" in reasons(pair, Settings(min_relations=3))[0]
+    batch = "SELECT c.id FROM c JOIN c AS e ON c.id < e.id"
+    assert len(nodes(batch)) == 1
+    assert "convert_batch" in reasons(batch, Settings(convert_batch=False))[0]
+
+
+def test_cost_can_decide() -> None:
+    """With one key common to all inputs a matrix sends each row once; TriJoin would broadcast it."""
+    sql = "SELECT 1 AS o FROM r JOIN s ON r.id = s.id JOIN t ON s.id = t.id WITHIN 1 MINUTES"
+    assert node(sql).decision.scheme == "semi_symmetric"
+    decision = node(sql, Settings(choose_by_cost=True)).decision
+    assert decision.scheme in ("matrix", "iterative")
+    assert "costs least" in decision.reason
+
+
+def test_costs_are_the_papers() -> None:
+    """Rows a second sent: 001's schemes store once and broadcast to the other groups, a biclique to the other side."""
+    join = node(CYCLE.format("") + " WITHIN 1 MINUTES")
+    join = dataclasses.replace(
+        join,
+        sources=tuple(dataclasses.replace(s, rows=100.0) for s in join.sources),  # type: ignore[type-var]
+    )
+    model = model_of(join, Settings(), 3)
+    assert symmetric(model).network == 300 * (1 + 2 * 3)
+    assert symmetric(model).stages == 1
+    assert tree(model)[0].stages == 2
+    assert matrix(dataclasses.replace(model, cells=1), join).network == 300
+    assert matrix(dataclasses.replace(model, cells=8), join).network == 300 * 4
+    pair = node("SELECT 1 AS o FROM r JOIN s ON r.a < s.a")
+    two = model_of(pair, Settings(), 3)
+    assert biclique(two, by_hash=False).network == 2 * sum(two.rates) * 2
+    assert biclique(two, by_hash=True).network == 2 * sum(two.rates)
+
+
+def test_more_units_cost_more_network_and_never_less_memory() -> None:
+    join = node(CYCLE.format("") + " WITHIN 1 MINUTES")
+    few, many = (symmetric(model_of(join, Settings(), units)) for units in (2, 6))
+    assert few.network < many.network
+    assert few.memory <= many.memory
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(InvalidSettingError):
+        Settings(min_relations=1)
+    with pytest.raises(InvalidSettingError):
+        rewritten("SELECT 1", Settings(disabled_rules=("render",)))

@@ -1,0 +1,135 @@
+"""Our SQL is read, and Spark's comes out with the same meaning."""
+
+from __future__ import annotations
+
+import pytest
+from trijoin_sql.rewriter.dialect import interval_microseconds, parse_expression, parse_statement, quote, render
+
+from trijoin_sql.errors import SqlSyntaxError
+
+
+def spark(sql: str) -> str:
+    tree = parse_statement(sql).tree
+    assert tree is not None
+    return render(tree)
+
+
+def test_stream_and_watermark_stand_before_the_alias() -> None:
+    """sqlglot's own spark dialect reads ``STREAM t`` as a table named STREAM with the alias t."""
+    sql = "SELECT * FROM STREAM r WATERMARK ts DELAY OF INTERVAL '10' SECONDS AS q"
+    assert spark(sql) == sql
+
+
+def test_within_ends_the_where_clause_and_is_not_for_spark() -> None:
+    for clause in ("WITHIN 10 MINUTES", "WITHIN INTERVAL 10 MINUTES", "within interval '10' minute"):
+        statement = parse_statement(f"SELECT a FROM r, s WHERE r.a < s.a {clause} GROUP BY a")
+        assert statement.tree is not None
+        assert interval_microseconds(statement.tree.args["within"]) == 600_000_000
+        assert render(statement.tree) == "SELECT a FROM r CROSS JOIN s WHERE r.a < s.a GROUP BY a"
+
+
+def test_within_stays_a_name_elsewhere() -> None:
+    assert spark("SELECT within FROM t WHERE within > 3") == "SELECT within FROM t WHERE within > 3"
+    group = "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY x) FROM t"
+    assert spark(group) == group
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT Date_Add(ts, 3), to_date(n, 'yyyy'), LOG(x), nvl(a, b) FROM t",
+        "SELECT timestampadd(HOUR, 3, ts) FROM t",
+        "SELECT window(ts, '5 minutes').start FROM t",
+        "SELECT transform(arr, x -> x + 1)[0], m['k'], exists(arr, x -> x > 1) FROM t",
+        "SELECT first(x) IGNORE NULLS, count(DISTINCT a, b), sum(x) FILTER(WHERE y > 1) FROM t",
+        "SELECT a DIV b, a % b, a <=> b, n RLIKE 'x' IS NULL, array_contains(a, 1) FROM t",
+        "SELECT * EXCEPT (x), t.* FROM t",
+        "SELECT a FROM t LATERAL VIEW OUTER explode(x) tt AS u WHERE d = :name",
+        "SELECT a, count(*) FROM t GROUP BY GROUPING SETS ((a), ()) HAVING count(*) > 1",
+        "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n FROM c",
+    ],
+)
+def test_what_we_do_not_interpret_comes_out_as_it_was_written(sql: str) -> None:
+    """sqlglot would rename functions (nvl, to_date, log) and swap arguments; Spark has to see the user's."""
+    expected = sql.replace("n RLIKE 'x' IS NULL", "REGEXP_LIKE(n, 'x') IS NULL").replace("timestampadd", "TIMESTAMPADD")
+    expected = expected.replace("Date_Add", "DATE_ADD")
+    assert spark(sql) == expected
+
+
+def test_a_doubled_quote_is_one_quote() -> None:
+    """Since Spark 4.0 ``'it''s'`` is ``it's``, before it was ``its``."""
+    assert parse_expression("'it''s'").name == "it's"
+
+
+def test_a_right_join_after_a_comma_knows_only_its_own_side() -> None:
+    statement = parse_statement("SELECT 1 FROM a, b RIGHT JOIN c ON b.x = c.x")
+    assert statement.tree is not None
+    assert [join.meta.get("comma", False) for join in statement.tree.args["joins"]] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("sql", "line", "column"),
+    [
+        ("SELECT a FROM t WHERE (x = ", 1, 26),
+        ("SELECT a\nFROM t WHER x = 1", 2, 13),
+        ("SELECT 'abc", 1, 8),
+        ("SELECT a,\n  `b FROM t", 2, 3),
+        ("SELECT a /* no end", 1, 10),
+        ("SELECT 1; SELECT 2", 1, 9),
+        ("", 1, 1),
+    ],
+)
+def test_a_syntax_error_says_where(sql: str, line: int, column: int) -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        parse_statement(sql)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert "class '" not in str(caught.value)
+    assert "Token" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind"),
+    [
+        ("SELECT 1", "select"),
+        ("WITH q AS (SELECT 1) SELECT * FROM q;", "select"),
+        ("(SELECT 1) UNION ALL (SELECT 2)", "select"),
+        ("EXPLAIN MERMAID SELECT 1", "explain"),
+        ("explain select 1", "explain"),
+        ("CREATE OR REPLACE TEMP VIEW v AS SELECT 1", "create_view"),
+        ("EXPLAIN EXTENDED SELECT 1", "other"),
+        ("CREATE TABLE t AS SELECT 1", "other"),
+        ("INSERT INTO t SELECT 1", "other"),
+        ("SET x = 1", "other"),
+        ("SHOW TABLES", "other"),
+    ],
+)
+def test_statements_that_are_not_ours_are_not_looked_into(sql: str, kind: str) -> None:
+    assert parse_statement(sql).kind == kind
+
+
+def test_names_are_quoted_where_they_must_be() -> None:
+    assert [quote(n) for n in ("a", "A_1", "1a", "Größe", "select", "x y", "a`b")] == [
+        "a",
+        "A_1",
+        "`1a`",
+        "`Größe`",
+        "`select`",
+        "`x y`",
+        "`a``b`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("INTERVAL 90 SECONDS", 90_000_000),
+        ("INTERVAL '1.5' SECOND", 1_500_000),
+        ("-INTERVAL '2' HOUR", -7_200_000_000),
+        ("INTERVAL '-5' MINUTE", -300_000_000),
+        ("INTERVAL '1' MONTH", None),
+        ("INTERVAL '1 02' DAY TO HOUR", None),
+        ("r.a", None),
+    ],
+)
+def test_intervals_that_have_one_length(text: str, micros: int | None) -> None:
+    assert interval_microseconds(parse_expression(text)) == micros

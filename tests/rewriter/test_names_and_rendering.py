@@ -1,0 +1,197 @@
+"""Names resolve by Spark's rules, and the rest of the query comes out over the join nodes unchanged."""
+
+from __future__ import annotations
+
+import pytest
+from trijoin_sql.rewriter.plan import BiJoin, JoinNode, Scan, TriJoin, source_scan, walk
+from trijoin_sql.rewriter.settings import Settings
+
+from .tables import final_sql, node, nodes, reasons, rewritten
+
+
+def test_names_ignore_case_and_keep_their_spelling() -> None:
+    join = node("SELECT R.ID, `größe X` FROM R JOIN C ON r.iD = c.Id JOIN s ON s.A > r.a")
+    assert final_sql("SELECT R.ID, S.a AS b FROM R JOIN S ON r.iD = S.Id") == (
+        "SELECT __trijoin_1.R__id AS ID, __trijoin_1.S__a AS b FROM __trijoin_1"
+    )
+    assert "C__Größe X" in {column.column for column in join.output}
+
+
+def test_case_matters_if_the_session_says_so() -> None:
+    assert reasons("SELECT R.id FROM r JOIN s ON r.a < s.a", Settings(case_sensitive=True)) == [
+        "the column R.id cannot be resolved with the schemas that are known"
+    ]
+
+
+def test_using_merges_columns_and_the_qualified_ones_are_still_there() -> None:
+    """Spark: the merged column comes first, and t.* has it as well."""
+    sql = final_sql("SELECT * EXCEPT (ts, x, n, d, m), s.id AS sid FROM r JOIN s USING (id) JOIN u ON u.key = id")
+    items = sql.removeprefix("SELECT ").split(" FROM ")[0].replace("__trijoin_1.", "").split(", ")
+    assert items == [
+        "r__id AS id",
+        "r__a AS a",
+        "s__a AS a",
+        "u__Key AS Key",
+        "u__Val AS Val",
+        "s__id AS sid",
+    ]
+
+
+def test_the_merged_column_of_an_outer_join_is_that_of_the_preserved_side() -> None:
+    sql = final_sql("SELECT id FROM (r JOIN u ON r.a < u.val) RIGHT JOIN s USING (id)")
+    assert sql.startswith("SELECT s.id AS id FROM")
+    sql = final_sql("SELECT id FROM (r JOIN u ON r.a < u.val) LEFT JOIN s USING (id)")
+    assert sql.startswith("SELECT __trijoin_1.r__id AS id FROM")
+    sql = final_sql("SELECT id FROM (r JOIN u ON r.a < u.val) FULL JOIN s USING (id)")
+    assert sql.startswith("SELECT coalesce(__trijoin_1.r__id, s.id) AS id FROM")
+
+
+def test_duplicate_output_names_stay() -> None:
+    sql = final_sql("SELECT r.id, s.id, r.id FROM r JOIN s ON r.a < s.a")
+    assert sql == "SELECT __trijoin_1.r__id AS id, __trijoin_1.s__id AS id, __trijoin_1.r__id AS id FROM __trijoin_1"
+
+
+def test_a_relation_used_twice_is_two_inputs() -> None:
+    join = node("SELECT a.id FROM r a JOIN r b ON a.id < b.id JOIN r c ON b.id < c.id")
+    assert type(join) is TriJoin
+    assert [source_scan(s).relation for s in join.sources] == ["r", "r", "r"]
+
+
+def test_only_what_is_read_is_put_out() -> None:
+    join = node("SELECT r.n FROM r JOIN s ON r.a < s.a AND r.x + s.x > 3 ORDER BY s.d")
+    assert sorted(column.name for column in join.output) == ["r__n", "r__x", "s__d", "s__x"]
+    assert len(node("SELECT count(*) FROM r JOIN s ON r.a < s.a").output) == 1
+
+
+def test_order_by_reaches_outputs_where_columns_are_gone() -> None:
+    """Below DISTINCT or GROUP BY, Spark cannot see the join's columns any more."""
+    assert final_sql("SELECT DISTINCT r.id FROM r JOIN s ON r.a < s.a ORDER BY r.id").endswith("ORDER BY id")
+    assert final_sql("SELECT r.n AS g, sum(s.a) AS t FROM r JOIN s ON r.a < s.a GROUP BY g ORDER BY sum(s.a)") == (
+        "SELECT __trijoin_1.r__n AS g, sum(__trijoin_1.s__a) AS t FROM __trijoin_1 GROUP BY g ORDER BY t"
+    )
+    assert final_sql("SELECT r.id FROM r JOIN s ON r.a < s.a ORDER BY s.x").endswith("ORDER BY __trijoin_1.s__x")
+
+
+def test_an_alias_of_the_select_list_wins_in_order_by_and_helps_in_group_by() -> None:
+    assert final_sql("SELECT r.a + 1 AS x FROM r JOIN u ON r.id = u.key ORDER BY x").endswith("ORDER BY x")
+    sql = final_sql("SELECT r.a + 1 AS x, count(*) FROM r JOIN u ON r.id = u.key GROUP BY x")
+    assert sql.endswith("GROUP BY __trijoin_1.r__x")  # Spark: a column of FROM wins over the alias
+
+
+def test_correlated_subqueries_see_the_join_through_its_output() -> None:
+    sql = final_sql(
+        "SELECT r.id FROM r JOIN s ON r.a < s.a WHERE EXISTS (SELECT 1 FROM t WHERE t.id = s.id AND x > r.x)"
+    )
+    assert sql.endswith("EXISTS(SELECT 1 FROM t WHERE t.id = __trijoin_1.s__id AND x > __trijoin_1.r__x)")
+
+
+def test_a_group_inside_a_correlated_subquery_keeps_the_correlation_above_it() -> None:
+    sql = final_sql(
+        "SELECT u.key FROM u WHERE u.val = (SELECT max(r.a) FROM r JOIN s ON r.id < s.id WHERE s.a = u.key)"
+    )
+    assert sql.endswith("(SELECT max(__trijoin_1.r__a) FROM __trijoin_1 WHERE __trijoin_1.s__a = u.key)")
+
+
+def test_groups_in_every_place() -> None:
+    sql = (
+        "WITH q AS (SELECT r.id, max(s.a) AS m FROM r JOIN s ON r.id = s.id GROUP BY r.id) "
+        "SELECT q.m FROM q JOIN t ON q.m < t.a WHERE t.id IN (SELECT r.id FROM r JOIN u ON r.id = u.key) "
+        "UNION ALL SELECT v.a FROM (SELECT DISTINCT s.a FROM s JOIN t ON s.id < t.id) v"
+    )
+    found = nodes(sql)
+    assert [type(join) for join in found] == [BiJoin] * 4
+    assert [join.name for join in found] == ["__trijoin_1", "__trijoin_2", "__trijoin_3", "__trijoin_4"]
+    (q, _) = found[1].sources
+    assert isinstance(q, Scan)
+    assert q.ctes == (
+        ("q", "SELECT __trijoin_1.r__id AS id, max(__trijoin_1.s__a) AS m FROM __trijoin_1 GROUP BY __trijoin_1.r__id"),
+    )
+    assert [below for below in q.below if isinstance(below, JoinNode)] == [found[0]]
+    plan = rewritten(sql).plan
+    assert plan is not None
+    assert "WITH" not in plan.sql
+    assert [below.name for below in plan.below if isinstance(below, JoinNode)] == [
+        "__trijoin_2",
+        "__trijoin_3",
+        "__trijoin_4",
+    ]
+
+
+def test_plain_derived_tables_join_the_group_around_them() -> None:
+    join = node("SELECT q.z, t.n FROM (SELECT r.id, s.a + 1 AS z FROM r JOIN s ON r.id = s.id) q JOIN t ON q.z = t.a")
+    assert join.graph.relations == ("r", "s", "t")
+    assert join.graph.edge("s", "t") is not None
+
+
+@pytest.mark.parametrize("inner", ["DISTINCT r.id, s.a", "r.id, max(s.a) AS a", "r.id, rand() AS a"])
+def test_derived_tables_that_do_more_than_project_stay_apart(inner: str) -> None:
+    group = " GROUP BY r.id" if "max" in inner else ""
+    sql = f"SELECT q.id FROM (SELECT {inner} FROM r JOIN s ON r.id = s.id{group}) q JOIN t ON q.id = t.a"
+    assert [len(join.sources) for join in nodes(sql)] == [2, 2]
+
+
+def test_an_outer_join_below_a_group_is_one_input_of_it() -> None:
+    """(r LEFT JOIN s) JOIN t is no inner join of three: rows of r without partner in s take part."""
+    join = node("SELECT r.id, s.a, t.n FROM r LEFT JOIN s ON r.id = s.id JOIN t ON t.a < r.a AND t.x > s.x")
+    assert join.graph.relations == ("r", "t")
+    first = source_scan(join.sources[0]).relation
+    assert first.startswith("(SELECT ")
+    assert first.endswith("FROM r AS r LEFT JOIN s AS s ON r.id = s.id)")
+    kernel = [p.left for edge in join.graph.edges for p in edge.predicates]
+    assert kernel == ["r.a", "r.s__x"]
+    assert {column.relation for column in join.output} == {"r", "t"}
+
+
+def test_a_scan_keeps_stream_watermark_and_sample() -> None:
+    join = node(
+        "SELECT q.id FROM STREAM r WATERMARK ts DELAY OF INTERVAL 1 MINUTE AS q "
+        "JOIN s TABLESAMPLE (50 PERCENT) ON q.a < s.a"
+    )
+    assert [source_scan(s).relation for s in join.sources] == [
+        "STREAM r WATERMARK ts DELAY OF INTERVAL '1' MINUTE",
+        "s TABLESAMPLE (50 PERCENT)",
+    ]
+    assert source_scan(join.sources[0]).delay == 60_000_000
+
+
+def test_lateral_views_are_applied_to_the_join() -> None:
+    sql = final_sql(
+        "SELECT r.id, e FROM r JOIN s ON r.a < s.a LATERAL VIEW explode(array(r.a, s.a)) l AS e WHERE e > 3"
+    )
+    assert sql.endswith("LATERAL VIEW explode(ARRAY(__trijoin_1.r__a, __trijoin_1.s__a)) l AS e WHERE e > 3")
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT nope FROM r JOIN s ON r.a < s.a", "cannot be resolved"),
+        ("SELECT id FROM r JOIN s ON r.a < s.a", "ambiguous"),
+        ("SELECT * FROM r JOIN elsewhere e ON r.a < e.a", "cannot be expanded"),
+        ("SELECT r.id FROM r JOIN LATERAL (SELECT 1) l", "LATERAL"),
+        ("SELECT /*+ NO_TRIJOIN */ r.id FROM r JOIN s ON r.a < s.a", "NO_TRIJOIN"),
+        ("SELECT r.id FROM r JOIN c ON r.id = c.id", "one stream"),
+        ("SELECT struct(*) FROM r JOIN s ON r.a < s.a", "star"),
+        ("SELECT r.id FROM r JOIN s ON r.a < s.a WHERE EXISTS (SELECT nope FROM t)", "cannot be resolved"),
+        (
+            "WITH RECURSIVE q AS (SELECT 1 AS n UNION ALL SELECT n FROM q) SELECT q.n FROM q JOIN r ON q.n = r.a",
+            "recurs",
+        ),
+    ],
+)
+def test_what_is_left_alone_says_why(sql: str, reason: str) -> None:
+    (only,) = reasons(sql)
+    assert reason in only
+    result = rewritten(sql)
+    assert not result.converted
+    assert result.spark_sql in (sql, sql.replace("/*+ NO_TRIJOIN */ ", ""))
+
+
+def test_plans_mention_every_node_that_their_sql_reads() -> None:
+    """The compiler registers what stands below; a name without a node would be an unknown table."""
+    plan = rewritten(
+        "SELECT r.id FROM r JOIN s ON r.a < s.a WHERE r.id > (SELECT avg(t.a) FROM t JOIN u ON t.id < u.key)"
+    ).plan
+    assert plan is not None
+    for found in walk(plan):
+        if isinstance(found, JoinNode):
+            assert found.name in plan.sql

@@ -1,0 +1,197 @@
+"""The rewriter as a whole: its contract, its errors, its speed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.pipeline import OPTIONAL, STAGES, check_schema, rewrite
+from trijoin_sql.rewriter.plan import Block, Query, Scan
+from trijoin_sql.rewriter.settings import Settings
+
+from trijoin_sql.errors import PlanError, TriJoinError
+
+from .goldens import ROOT, golden, golden_path, queries
+from .tables import CATALOG, final_sql, nodes, rewritten
+
+CHAIN = "SELECT r.id FROM r JOIN s ON r.a < s.a JOIN t ON s.a = t.a AND r.x + s.x > t.x WITHIN 5 MINUTES"
+
+
+def test_the_json_object_is_the_contract() -> None:
+    """DESIGN section 1: other tools read these keys."""
+    found = rewritten(CHAIN).to_dict()
+    assert json.loads(json.dumps(found)) == found
+    assert {"version", "sql", "stages", "groups", "advice"} <= found.keys()
+    (group,) = found["groups"]
+    assert group["graph"].keys() == {"shape", "hub", "relations", "edges", "residuals"}
+    assert (group["graph"]["shape"], group["graph"]["hub"]) == ("chain", "s")
+    assert group["graph"]["edges"][0] == {
+        "left": "r",
+        "right": "s",
+        "derived": False,
+        "predicates": [{"sql": "r.a < s.a", "kind": "range"}, {"sql": "WITHIN '5' MINUTE", "kind": "band"}],
+    }
+    assert group["graph"]["residuals"] == ["r.x + s.x > t.x"]
+    assert group["decision"].keys() == {"node", "scheme", "units", "reason", "alternatives"}
+    assert group["decision"]["alternatives"][0].keys() == {"scheme", "cost", "chosen"}
+    assert group["decision"]["alternatives"][0]["cost"].keys() == {"network", "memory", "cpu", "stages"}
+    assert group["state"] == {
+        "bounded": True,
+        "streams": [{"alias": alias, "keep_for": "5 minutes"} for alias in "rst"],
+    }
+
+
+def test_a_residual_over_two_relations_is_shown_on_their_edge() -> None:
+    found = rewritten("SELECT 1 AS o FROM r JOIN s ON r.n LIKE s.n").to_dict()["groups"][0]["graph"]
+    assert found["edges"][0]["predicates"] == [{"sql": "r.n LIKE s.n", "kind": "residual"}]
+    assert found["residuals"] == []
+
+
+def test_a_group_left_alone_is_listed_with_its_reason() -> None:
+    (group,) = rewritten("SELECT /*+ NO_TRIJOIN */ 1 AS o FROM r JOIN s ON r.a < s.a").to_dict()["groups"]
+    assert group["decision"]["node"] == "none"
+    assert "NO_TRIJOIN" in group["decision"]["reason"]
+    assert group["graph"]["edges"][0]["predicates"] == [{"sql": "r.a < s.a", "kind": "range"}]
+
+
+def test_views_and_explain_carry_the_query_inside() -> None:
+    view = rewritten("CREATE OR REPLACE TEMP VIEW `my view` AS SELECT r.id FROM r JOIN s ON r.a < s.a")
+    assert (view.kind, view.view, view.replace, view.converted) == ("create_view", "`my view`", True, True)
+    explain = rewritten("EXPLAIN DOT SELECT r.id FROM r")
+    assert (explain.kind, explain.explain_format, explain.spark_sql) == ("explain", "DOT", "SELECT r.id FROM r")
+
+
+def test_question_marks_become_named_parameters_in_the_order_of_the_text() -> None:
+    """The rewritten text has another order than the user's; positions would change their meaning."""
+    sql = "SELECT r.id + ? AS q FROM r JOIN s ON r.a < s.a AND r.id > ? WHERE s.id = ?"
+    result = rewritten(sql)
+    assert result.parameters == ("__p1", "__p2", "__p3")
+    assert final_sql(sql) == "SELECT __trijoin_1.r__id + :__p1 AS q FROM __trijoin_1"
+    (join,) = nodes(sql)
+    assert [source.conditions for source in join.sources] == [("r.id > :__p2",), ("s.id = :__p3",)]  # type: ignore[attr-defined]
+
+
+def test_spark_gets_the_users_own_text_if_nothing_is_ours() -> None:
+    sql = "select  r.id -- mine\nfrom r where `a`>3"
+    assert rewritten(sql).spark_sql == sql
+    assert (
+        rewritten("SELECT /*+ UNITS(3), COALESCE(2) */ r.id FROM r").spark_sql
+        == "SELECT /*+ COALESCE(2) */ r.id FROM r"
+    )
+
+
+def test_refusals_name_joins_that_spark_cannot_run_either() -> None:
+    (refusal,) = rewritten("SELECT 1 AS o FROM r LEFT JOIN s ON r.a < s.a").refusals
+    assert "LEFT JOIN" in refusal.reason
+    assert refusal.hint
+    assert rewritten("SELECT 1 AS o FROM r LEFT JOIN s ON r.a = s.a").refusals == ()
+    assert rewritten("SELECT 1 AS o FROM r LEFT JOIN c ON r.a < c.id").refusals == ()
+
+
+def test_every_stage_is_named_once_and_shown() -> None:
+    names = [stage.name for stage in rewritten(CHAIN).stages]
+    assert names == ["parse", *(name for name, _ in STAGES), "render"]
+    assert set(OPTIONAL) <= set(names)
+    assert all(len(line) <= 100 for stage in rewritten(CHAIN).stages for line in stage.plan_text.splitlines())
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_optional_stages_can_be_left_out(name: str) -> None:
+    result = rewritten(CHAIN, Settings(disabled_rules=(name,)))
+    assert result.converted
+    assert next(stage for stage in result.stages if stage.name == name).skipped == "switched off"
+
+
+def test_a_stage_that_loses_a_column_is_caught() -> None:
+    before = Query("", (Block(0, Scan("r", "r", CATALOG.tables[0][1].columns), (("r", "id"),)),))
+    after = Query("", (Block(0, Scan("r", "r"), (("r", "id"),)),))
+    with pytest.raises(PlanError, match=r"lost r\.id"):
+        check_schema("some_rule", before, after)
+
+
+def imported(path: Path) -> set[str]:
+    """Return the modules that a file imports, relative ones with their dots."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add("." * node.level + (node.module or "").split(".")[0])
+    return found
+
+
+def test_the_rewriter_imports_no_pyspark_and_its_nodes_import_nothing() -> None:
+    """EXPLAIN works without Spark, and the operators import the nodes without sqlglot."""
+    files = sorted((ROOT / "rewriter").glob("**/*.py"))
+    assert len(files) > 20
+    assert [path.name for path in files if "pyspark" in imported(path)] == []
+    assert imported(ROOT / "rewriter" / "plan.py") <= {*sys.stdlib_module_names, "..errors"}
+
+
+def test_ten_relations_take_less_than_fifty_milliseconds() -> None:
+    names = [f"t{number}" for number in range(10)]
+    catalog, _ = read_script(
+        ";".join(
+            f"CREATE STREAM {n} (id INT, a INT, ts TIMESTAMP) WATERMARK ts DELAY OF INTERVAL 1 SECOND" for n in names
+        )
+    )
+    conditions = [
+        f"{a}.id = {b}.id AND {a}.a < {b}.a + 3 AND {a}.ts BETWEEN {b}.ts - INTERVAL 5 MINUTES AND {b}.ts"
+        for a, b in pairwise(names)
+    ]
+    sql = f"SELECT {', '.join(f'{n}.id' for n in names)} FROM {', '.join(names)} WHERE {' AND '.join(conditions)}"
+    times = []
+    for _ in range(7):
+        start = time.process_time()
+        rewrite(sql, catalog)
+        times.append(time.process_time() - start)
+    assert min(times) < 0.05
+
+
+def test_the_same_text_gives_the_same_plan() -> None:
+    assert rewritten(CHAIN) == rewritten(CHAIN)
+
+
+@pytest.mark.parametrize("query", queries(), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_golden_plans(query: Path) -> None:
+    """`make plans` writes them anew; read the difference before you commit it."""
+    assert golden_path(query).read_text(encoding="utf-8") == golden(query)
+
+
+TOKENS = [token for path in queries() for token in re.findall(r"\w+|\s+|[^\w\s]", path.read_text(encoding="utf-8"))]
+STATEMENTS = [read_script(path.read_text(encoding="utf-8")) for path in queries()]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(STATEMENTS), st.data())
+def test_no_text_gives_anything_but_our_errors(script: tuple[object, tuple[str, ...]], data: st.DataObject) -> None:
+    """Queries of the corpus with words removed, doubled, replaced and exchanged."""
+    catalog, (sql,) = script
+    words = re.findall(r"\w+|\s+|[^\w\s]", sql)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(words) - 1))
+        match data.draw(st.sampled_from(["remove", "insert", "replace", "exchange"])):
+            case "remove":
+                words[place] = " "
+            case "insert":
+                words.insert(place, f" {data.draw(st.sampled_from(TOKENS))} ")
+            case "replace":
+                words[place] = data.draw(st.sampled_from(TOKENS))
+            case _:
+                other = data.draw(st.integers(0, len(words) - 1))
+                words[place], words[other] = words[other], words[place]
+    try:
+        rewrite("".join(words), catalog).to_dict()  # type: ignore[arg-type]
+    except PlanError:
+        raise
+    except TriJoinError:
+        pass

@@ -1,0 +1,138 @@
+"""Kernel predicates are exact: what cannot be compared exactly is left to Spark."""
+
+from __future__ import annotations
+
+import pytest
+from trijoin_sql.rewriter.plan import Predicate
+
+from .tables import node
+
+
+def predicates(condition: str) -> list[Predicate]:
+    return [p for edge in node(f"SELECT 1 AS o FROM r JOIN s ON {condition}").graph.edges for p in edge.predicates]
+
+
+def residuals(condition: str) -> list[str]:
+    graph = node(f"SELECT 1 AS o FROM r JOIN s ON {condition}").graph
+    return [p.rendered or "" for p in graph.residuals]
+
+
+def band(condition: str) -> tuple[str | None, str | None, str | None, bool, str | None, bool]:
+    (p,) = predicates(condition)
+    assert p.op == "band"
+    return p.left, p.right, p.lower, p.lower_inclusive, p.upper, p.upper_inclusive
+
+
+@pytest.mark.parametrize(
+    ("condition", "kind", "op"),
+    [
+        ("r.id = s.id", "equi", "="),
+        ("r.id <=> s.id", "null_safe", "<=>"),
+        ("r.n IS NOT DISTINCT FROM s.n", "null_safe", "<=>"),
+        ("r.a <> s.a", "not_equal", "<>"),
+        ("r.x <= s.x", "range", "<="),
+        ("s.n < r.n", "range", ">"),
+        ("NOT (r.a < s.a)", "range", ">="),
+    ],
+)
+def test_kinds(condition: str, kind: str, op: str) -> None:
+    (p,) = predicates(condition)
+    assert (p.kind, p.op) == (kind, op)
+    assert p.relations == ("r", "s")
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("ABS(r.a - s.a) < 3", ("r.a", "s.a", "-3", False, "3", False)),
+        ("abs(s.a - r.a) <= 3", ("r.a", "s.a", "-3", True, "3", True)),
+        ("r.a BETWEEN s.a - 1 AND s.a + 2", ("r.a", "s.a", "-1", True, "2", True)),
+        ("s.a BETWEEN r.a - 1 AND r.a + 2", ("r.a", "s.a", "-2", True, "1", True)),
+        ("r.a > s.a - 1 AND 2 + s.a >= r.a", ("r.a", "s.a", "-1", False, "2", True)),
+        ("r.a + 5 - 2 <= s.a + 1 AND r.a >= s.a - 9", ("r.a", "s.a", "-9", True, "-2", True)),
+        ("r.a - s.a BETWEEN -1.5 AND 2.5", ("r.a", "s.a", "-1", True, "2", True)),
+        ("r.a - s.a < 4 AND r.a - s.a > -4 AND r.a < s.a + 2", ("r.a", "s.a", "-4", False, "2", False)),
+        (
+            "s.ts >= r.ts AND s.ts < r.ts + INTERVAL 5 MINUTES",
+            ("r.ts", "s.ts", "INTERVAL '-5' MINUTE", False, "INTERVAL '0' DAY", True),
+        ),
+        ("datediff(r.d, s.d) BETWEEN -1 AND 3", ("r.d", "s.d", "-1", True, "3", True)),
+        ("r.d >= s.d - 3 AND r.d <= s.d + INTERVAL 2 DAYS", ("r.d", "s.d", "-3", True, "2", True)),
+    ],
+)
+def test_both_sides_of_a_band_become_one_predicate(condition: str, expected: tuple[object, ...]) -> None:
+    """One band is one index range; two ranges would visit every pair that satisfies one of them."""
+    assert band(condition) == expected
+
+
+def test_a_shifted_side_is_guarded_so_that_its_overflow_still_raises() -> None:
+    """``s.a - 1`` raises for the smallest INT in ANSI mode; the band alone would not compute it."""
+    (p,) = predicates("r.a >= s.a - 1")
+    assert p.guards == (("s", "s.a - 1"),)
+    (p,) = predicates("ABS(r.a - s.a) < 3")
+    assert p.guards == ()
+
+
+def test_an_open_difference_is_checked_by_spark_too() -> None:
+    """``r.a - s.a < 4`` overflows for far values that match as numbers; then Spark's batch join raises."""
+    assert residuals("r.a - s.a < 4") == ["r__a - s__a < 4"]
+    assert residuals("r.a - s.a BETWEEN 0 AND 4") == []
+
+
+def test_a_day_on_the_calendar_is_no_constant_length() -> None:
+    """In a zone with summer time a day may have 23 hours: Spark shifts by the calendar, so Spark computes the key."""
+    (p,) = predicates("r.ts >= s.ts - INTERVAL 1 DAY")
+    assert (p.kind, p.right) == ("range", "s.ts - INTERVAL '1' DAY")
+
+
+def test_timestamps_are_subtracted_on_the_wall_clock() -> None:
+    """Spark's ``ts - ts`` is the difference of local times, not of instants."""
+    assert band("r.ts - s.ts <= INTERVAL 5 MINUTES AND r.ts - s.ts > INTERVAL '-5' MINUTES") == (
+        "CAST(r.ts AS TIMESTAMP_NTZ)",
+        "CAST(s.ts AS TIMESTAMP_NTZ)",
+        "INTERVAL '-5' MINUTE",
+        False,
+        "INTERVAL '5' MINUTE",
+        True,
+    )
+
+
+def test_fractions_get_a_wider_range_and_stay_with_spark() -> None:
+    """Rounding: ``ABS(x - y) < 0.1`` and ``x < y + 0.1`` differ in the last digit."""
+    found = predicates("ABS(r.x - s.x) < 0.5")
+    assert [p.op for p in found] == ["<=", ">="]
+    assert float((found[0].right or "").split("+ ")[1]) > 0.5
+    assert residuals("ABS(r.x - s.x) < 0.5") == ["ABS(r__x - s__x) < 0.5"]
+
+
+def test_a_lower_bound_of_a_difference_of_doubles_is_only_sparks() -> None:
+    """NaN - y is NaN, which Spark puts above all numbers: ``x - y > 1`` is true then, ``x > y + 1`` is not."""
+    assert predicates("r.x - s.x > 1") == []
+    assert residuals("r.x - s.x > 1") == ["r__x - s__x > 1"]
+
+
+def test_shifted_fractions_keep_their_expression_as_the_key() -> None:
+    (p,) = predicates("s.x >= r.x - 0.5")
+    assert (p.left, p.op, p.right) == ("r.x - 0.5", "<=", "s.x")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "r.n LIKE s.n",
+        "r.a = 1 OR s.a = 2",
+        "NOT (r.a <=> s.a)",
+        "ABS(r.a - s.a) > 3",
+        "r.a + s.a = 6",
+        "r.a IN (s.a, s.id)",
+        "coalesce(r.a, s.a) = 3",
+    ],
+)
+def test_everything_else_is_a_residual(condition: str) -> None:
+    assert predicates(condition) == []
+    assert len(residuals(condition)) == 1
+
+
+def test_arithmetic_and_functions_of_one_side_are_key_expressions() -> None:
+    (p,) = predicates("upper(r.n) = concat(s.n, 'x')")
+    assert (p.left, p.right) == ("upper(r.n)", "concat(s.n, 'x')")
