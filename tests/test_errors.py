@@ -18,6 +18,7 @@ EXAMPLES = [
     errors.UnsupportedQueryError("a theta outer join on streams", hint="use an inner join"),
     errors.InvalidHintError("UNITS(0)", "units start at 1"),
     errors.InvalidSettingError("trijoin.units", "many", "an integer is needed"),
+    errors.JobError("there is no format named parket", "job.sql", "CREATE STREAM r USING parket", 1, 23, "try parquet"),
     errors.PlanError("two nodes with one name"),
     errors.CheckpointMismatchError("/tmp/checkpoint", "the predicate r.a < s.a is new"),
     errors.JoinOverflowError("r.a - s.a", "BIGINT"),

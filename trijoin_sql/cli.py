@@ -22,6 +22,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError
+from .jobs import command as jobs
 
 
 class Format(StrEnum):
@@ -143,6 +144,9 @@ def _options(
     ] = False,
 ) -> None:
     """Multi-way theta joins on Spark streams, in plain SQL."""
+
+
+app.command(name="run", help=jobs.HELP)(jobs.run)
 
 
 @app.command()

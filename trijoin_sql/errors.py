@@ -62,6 +62,11 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
             "{expression} overflows {type}.",
             "Cast the operands to a wider type; Spark itself raises here in ANSI mode.",
         ),
+        "TRIJOIN_JOB_ERROR": Condition(
+            "42000",
+            "{place}: {detail}",
+            "Correct the job file at the place that the caret marks.",
+        ),
         "TRIJOIN_INTERNAL": Condition(
             "XX000",
             "A broken invariant, which is a bug of TriJoin SQL: {detail}.",
@@ -157,6 +162,38 @@ class InvalidSettingError(TriJoinError, ValueError):
 
     def __init__(self, setting: str, value: object, reason: str) -> None:
         super().__init__("TRIJOIN_INVALID_SETTING", {"setting": setting, "value": value, "reason": reason})
+
+
+class JobError(TriJoinError):
+    """A job file has a mistake.
+
+    Parameters
+    ----------
+    detail
+        What is wrong, in one sentence.
+    path
+        The file, as the user named it.
+    text
+        The file's whole text.
+    line, column
+        Where, from 1.
+    hint
+        A way out.
+    """
+
+    def __init__(self, detail: str, path: str, text: str, line: int, column: int, hint: str | None = None) -> None:
+        self.path, self.line, self.column, self.detail = path, line, column, detail
+        lines = text.split("\n")
+        marked = lines[min(line, len(lines)) - 1].rstrip("\r")
+        before = marked[: column - 1]
+        caret = "".join(char if char == "\t" else " " for char in before) + "^"
+        place = f"{path}:{line}:{column}"
+        super().__init__("TRIJOIN_JOB_ERROR", {"place": place, "detail": f"{detail}\n{marked}\n{caret}"}, hint)
+
+    @property
+    def located(self) -> str:
+        """The message as compilers write it: the place first, which editors and terminals turn into a link."""
+        return str(self).partition("] ")[2]
 
 
 class PlanError(TriJoinError):

@@ -1,0 +1,256 @@
+"""Mistakes that show without Spark: names, formats, options, paths, modes, functions."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..rewriter.dialect import tokenize
+from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, TYPES, Format, find_format
+from .paths import local_path, why_unreadable, why_unwritable
+from .script import Script, Word, close, did_you_mean
+from .statements import CreateSink, CreateStream, InsertInto, Job, Options
+
+
+def check_job(job: Job) -> list[str]:
+    """Check a job as far as that goes without Spark.
+
+    Returns
+    -------
+    list of str
+        Warnings: what is declared and not used.
+
+    Raises
+    ------
+    JobError
+        At the first mistake.
+    """
+    _check_names(job)
+    for statement in job.statements:
+        match statement:
+            case CreateStream():
+                _check_stream(job.script, statement)
+            case CreateSink():
+                _check_sink(job.script, statement)
+            case InsertInto():
+                _check_insert(job, statement)
+    _check_sharing(job)
+    if not job.inserts:
+        end = len(job.script.text.rstrip())
+        job.script.fail(end, "the job has no INSERT INTO: nothing would run", "write INSERT INTO sink SELECT ...;")
+    return _unused(job)
+
+
+def load_function(script: Script, word: Word) -> Callable[[Any, int], None]:
+    """Import the function that a foreachBatch sink names as ``module:name``.
+
+    Modules are looked for beside the job file and in the current folder, then where Python looks.
+
+    Raises
+    ------
+    JobError
+        The module does not import, or has no such function.
+    """
+    module_name, colon, name = word.text.partition(":")
+    if not colon or not module_name or not name.isidentifier():
+        script.fail(word.start, f"{word.text!r} is not of the form 'module:name'")
+    for folder in (str(Path.cwd()), str(Path(script.path).absolute().parent)):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        hint = "modules are looked for beside the job file, in the current folder, and where Python looks"
+        script.fail(word.start, f"there is no module named {error.name}", hint)
+    except Exception as error:
+        script.fail(word.start, f"{module_name} does not import: {type(error).__name__}: {error}")
+    function = getattr(module, name, None)
+    if function is None:
+        names = [known for known, value in vars(module).items() if callable(value) and not known.startswith("_")]
+        script.fail(word.start, f"{module_name} has no function {name}", did_you_mean(name, names))
+    if not callable(function):
+        script.fail(word.start, f"{word.text} is no function: a function of a DataFrame and a batch's number is needed")
+    called: Callable[[Any, int], None] = function
+    return called
+
+
+def _check_names(job: Job) -> None:
+    known: dict[str, Word] = {}
+    for name in (*(stream.name for stream in job.streams), *(sink.name for sink in job.sinks)):
+        first = known.setdefault(name.text.lower(), name)
+        if first is not name:
+            first, name = sorted((first, name), key=lambda word: word.start)
+            line, _ = job.script.place(first.start)
+            job.script.fail(name.start, f"there is already something named {name.text}, on line {line}")
+
+
+def _check_stream(script: Script, stream: CreateStream) -> None:
+    name, source = _format(script, stream.format, SOURCES, SINKS, "source", "sink")
+    _check_options(script, stream.format, stream.options, source)
+    if stream.columns and source.columns is not None:
+        names = ", ".join(column for column, _ in source.columns)
+        hint = "convert them in a view: CREATE TEMPORARY VIEW v AS SELECT CAST(value AS STRING) ..."
+        script.fail(stream.columns[0].name.start, f"the columns of {name} are always the same: {names}", hint)
+    if source.declares and not stream.columns:
+        hint = f"write CREATE STREAM {stream.name.text} (a BIGINT, ts TIMESTAMP) USING {name}"
+        script.fail(stream.name.start, f"a stream of {name} files needs its columns", hint)
+    for column in stream.columns:
+        first = re.match(r"\w+", column.type.text)
+        if first is None or first[0].lower() not in TYPES:
+            script.fail(
+                column.type.start, f"there is no type {column.type.text}", did_you_mean(column.type.text, TYPES)
+            )
+    path = stream.options.find("path")
+    if path is not None and name in FILES:
+        _refuse(script, path, why_unreadable(path.text))
+    _check_watermark(script, stream, name, source)
+
+
+def _check_watermark(script: Script, stream: CreateStream, name: str, source: Format) -> None:
+    declared = tuple((column.name.text, column.type.text.lower()) for column in stream.columns)
+    columns = dict(declared or _fixed_columns(stream, name, source))
+    if stream.watermark is None or not columns:
+        return
+    word = stream.watermark.column
+    found = {known.lower(): (known, type_name) for known, type_name in columns.items()}.get(word.text.lower())
+    if found is None:
+        script.fail(word.start, f"{stream.name} has no column {word.text}", did_you_mean(word.text, list(columns)))
+    if not found[1].startswith(("timestamp", "struct")):
+        script.fail(
+            word.start,
+            f"the watermark's column {found[0]} is of type {found[1].upper()}",
+            "event time is a TIMESTAMP column; convert it where the files are written, or in a view with WATERMARK",
+        )
+
+
+def _fixed_columns(stream: CreateStream, name: str, source: Format) -> tuple[tuple[str, str], ...]:
+    """Return the columns that a format always has, with those that an option adds."""
+    extra = {"socket": ("timestamp", "includeTimestamp"), "kafka": ("headers", "includeHeaders")}.get(name)
+    if extra is None or (stream.options.text(extra[1]) or "").lower() == "true":
+        return source.columns or ()
+    return tuple(column for column in source.columns or () if column[0] != extra[0])
+
+
+def _check_sink(script: Script, sink: CreateSink) -> None:
+    name, target = _format(script, sink.format, SINKS, SOURCES, "sink", "source")
+    _check_options(script, sink.format, sink.options, target)
+    if sink.mode is not None and sink.mode.text not in target.modes:
+        modes = " or ".join(target.modes)
+        hint = "use MODE append, or a foreachBatch sink that writes the changes"
+        script.fail(sink.mode.start, f"a {name} sink takes MODE {modes} only, not {sink.mode.text}", hint)
+    checkpoint = sink.options.find(CHECKPOINT)
+    if target.checkpoint and checkpoint is None:
+        script.fail(
+            sink.name.start,
+            f"the sink {sink.name} has no {CHECKPOINT}: without one a restart would lose or repeat rows",
+            f"add it: OPTIONS ({CHECKPOINT} 'folder', ...)",
+        )
+    for word in (checkpoint, sink.options.find("path") if name in FILES else None):
+        if word is not None:
+            _refuse(script, word, why_unwritable(word.text))
+    function = sink.options.find("function")
+    if name == "foreachBatch" and function is not None:
+        load_function(script, function)
+
+
+def _check_insert(job: Job, insert: InsertInto) -> None:
+    name = insert.sink.text
+    if job.sink(name) is None:
+        sinks = [sink.name.text for sink in job.sinks]
+        if any(stream.name.text.lower() == name.lower() for stream in job.streams):
+            job.script.fail(insert.sink.start, f"{name} is a stream: rows are inserted into a sink", None)
+        hint = did_you_mean(name, sinks) if sinks else "declare it: CREATE SINK name USING format ..."
+        job.script.fail(insert.sink.start, f"there is no sink named {name}", hint)
+    first = next(other for other in job.inserts if other.sink.text.lower() == name.lower())
+    if first is not insert:
+        line, _ = job.script.place(first.sink.start)
+        hint = "declare a second sink, or put both queries into one with UNION ALL"
+        job.script.fail(insert.sink.start, f"the sink {name} gets rows from line {line} already", hint)
+
+
+def _check_sharing(job: Job) -> None:
+    """Check that no two sinks write to one folder, and none writes where a stream reads."""
+    taken: dict[str, tuple[str, str]] = {}
+    for stream in job.streams:
+        path = stream.options.find("path")
+        if path is not None:
+            taken[_folder(path.text)] = ("stream", stream.name.text)
+    for sink in job.sinks:
+        words = [("checkpoint", sink.options.find(CHECKPOINT))]
+        if find_format(SINKS, sink.format.text) in FILES:
+            words.append(("output", sink.options.find("path")))
+        for role, word in words:
+            if word is None:
+                continue
+            kind, other = taken.setdefault(_folder(word.text), (role, sink.name.text))
+            if (kind, other) != (role, sink.name.text):
+                what = "is read by the stream" if kind == "stream" else f"is the {kind} of the sink"
+                job.script.fail(word.start, f"the folder {word.text} {what} {other}", "choose another folder")
+
+
+def _folder(location: str) -> str:
+    path = local_path(location)
+    return location.rstrip("/") if path is None else str(path)
+
+
+def _format(
+    script: Script, word: Word, formats: dict[str, Format], others: dict[str, Format], role: str, other: str
+) -> tuple[str, Format]:
+    name = find_format(formats, word.text)
+    if name is None:
+        if find_format(others, word.text):
+            script.fail(word.start, f"{word.text} is a {other}, no {role}", f"a {role} is one of {', '.join(formats)}")
+        script.fail(word.start, f"there is no {role} format named {word.text}", did_you_mean(word.text, tuple(formats)))
+    return name, formats[name]
+
+
+def _check_options(script: Script, name: Word, options: Options, taken: Format) -> None:
+    for option in options:
+        key, value = option.key, option.value
+        known = next((known for known in taken.options if known.lower() == key.text.lower()), None)
+        if known is None and not (taken.open and key.text.lower().startswith("kafka.")):
+            best = close(key.text, taken.options, 0.8)
+            if best or not taken.open:
+                hint = f"did you mean {best}?" if best else f"it takes {', '.join(taken.options)}"
+                script.fail(key.start, f"{name} has no option {key.text}", hint)
+        least = COUNTS.get(known or "")
+        if least is not None and not (value.text.isdigit() and int(value.text) >= least):
+            script.fail(value.start, f"{known} takes a whole number from {least} up, not {value.text!r}")
+        if known == "port" and int(value.text) > 65535:
+            script.fail(value.start, f"{value.text} is no port: ports end at 65535")
+        if known in BOOLEANS and value.text.lower() not in ("true", "false"):
+            script.fail(value.start, f"{known} takes true or false, not {value.text!r}")
+        if known in ("path", CHECKPOINT, "host", "function") and not value.text.strip():
+            script.fail(value.start, f"{known} is empty")
+    for names in taken.required:
+        given = [word for known in names if (word := options.find(known)) is not None]
+        if not given:
+            several = f"one of the options {', '.join(names)}" if len(names) > 1 else f"the option {names[0]}"
+            script.fail(name.start, f"{name} needs {several}", f"add it: OPTIONS ({names[0]} '...')")
+        if len(given) > 1:
+            script.fail(given[1].start, f"only one of the options {', '.join(names)} can be given")
+
+
+def _refuse(script: Script, word: Word, reason: str | None) -> None:
+    if reason is not None:
+        script.fail(word.start, reason)
+
+
+def _unused(job: Job) -> list[str]:
+    inserted = {insert.sink.text.lower() for insert in job.inserts}
+    read = {
+        token.text.lower()
+        for statement in job.statements
+        if not isinstance(statement, CreateStream | CreateSink)
+        for token in tokenize(statement.query.text if isinstance(statement, InsertInto) else statement.sql.text)
+    }
+    unused = [("sink", sink.name, "gets no rows") for sink in job.sinks if sink.name.text.lower() not in inserted]
+    unused += [("stream", s.name, "is read by no query") for s in job.streams if s.name.text.lower() not in read]
+    return [
+        f"{job.script.path}:{':'.join(map(str, job.script.place(name.start)))}: the {kind} {name} {what}"
+        for kind, name, what in sorted(unused, key=lambda item: item[1].start)
+    ]

@@ -1,0 +1,187 @@
+"""``trijoin-sql run JOB.sql``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from ..errors import JobError
+
+DONE, FAILED, REFUSED = 0, 1, 2
+
+HELP = """Run an SQL job: streams, sinks, and queries from streams into sinks.
+
+A job file has these statements, with any Spark SQL (SET, CREATE TEMPORARY VIEW ...) between them:
+
+\b
+CREATE STREAM name [(column TYPE, ...)] USING format [OPTIONS (key 'value', ...)]
+  [WATERMARK column DELAY OF INTERVAL 10 SECONDS];
+CREATE SINK name USING format [OPTIONS (key 'value', ...)]
+  [MODE append|update|complete] [TRIGGER trigger];
+INSERT INTO sink SELECT ...;
+
+\b
+streams   parquet, json, csv, orc, text, rate, rate-micro-batch, socket, kafka
+sinks     parquet, json, csv, orc, text, console, memory, kafka, noop,
+          foreachBatch OPTIONS (function 'module:name')
+triggers  PROCESSING TIME '10 seconds', AVAILABLE NOW, ONCE
+
+Files, Kafka and foreachBatch need the option checkpointLocation; from there a job goes on where it was. Everything is
+checked before anything starts. SIGINT and SIGTERM stop the job after the running batch, a second one stops it at once.
+
+Exit codes: 0 done or stopped, 1 a query failed, 2 wrong usage, a mistake in the file, no Spark.
+"""
+
+
+def run(
+    job: Annotated[Path, typer.Argument(metavar="JOB.sql", help="The job file.", show_default=False)],
+    once: Annotated[bool, typer.Option("--once", help="Take what is there, then end.")] = False,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark's master.", show_default="local[*,4]")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", "-c", metavar="KEY=VALUE", help="A Spark setting; as often as needed.")
+    ] = None,
+    units: Annotated[
+        int | None, typer.Option(min=1, help="Units of a stream's group.", show_default="one a core")
+    ] = None,
+    output: Annotated[
+        Literal["text", "json"],
+        typer.Option("--format", help="Of the summary on stdout; with json console sinks write a JSON object a row."),
+    ] = "text",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Spark's log and our own, in full.")] = False,
+) -> None:
+    """Run a job; see `HELP`."""
+    err = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        outcome = run_job(
+            job,
+            err,
+            once=once,
+            master=master,
+            conf=conf or [],
+            units=units,
+            output=output,
+            quiet=quiet,
+            verbose=verbose,
+        )
+    except JobError as error:
+        _refuse(err, error.located)
+    except BrokenPipeError:  # whoever read our results has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    else:
+        if outcome is not None:
+            err.print(Text(outcome, style="red"))
+            raise typer.Exit(FAILED)
+
+
+def run_job(
+    path: Path,
+    err: Console,
+    *,
+    once: bool,
+    master: str | None,
+    conf: list[str],
+    units: int | None,
+    output: Literal["text", "json"],
+    quiet: bool,
+    verbose: bool,
+) -> str | None:
+    """Run a job file from beginning to end.
+
+    Returns
+    -------
+    str or None
+        Why a query failed, None if all is well.
+
+    Raises
+    ------
+    JobError
+        The file has a mistake.
+    OSError
+        It cannot be read.
+    """
+    from .check import check_job
+    from .parse import parse_job
+    from .script import Script
+
+    script = Script(str(path), _read(path))
+    job = parse_job(script)
+    for warning in check_job(job):
+        if not quiet:
+            err.print(Text(f"{warning} (warning)", style="yellow"))
+    settings = dict(_setting(text) for text in conf)
+
+    from .prepare import prepare
+    from .run import QueryFailedError, StopRequest, run_queries, signals
+    from .session import SessionOptions, job_session
+
+    def show(line: str) -> None:
+        err.print(line, markup=False, highlight=False)
+
+    request = StopRequest()
+    console_sinks = any(sink.format.text.lower() == "console" for sink in job.sinks)
+    # Spark's tables on the same terminal would tear a table that is redrawn.
+    live = err.is_terminal and not quiet and not (console_sinks and sys.stdout.isatty())
+    board = Console(stderr=True, highlight=False, soft_wrap=not live, quiet=quiet)
+    options = SessionOptions(master, settings, units, show if verbose else None)
+    if not quiet:
+        err.print(Text("starting Spark", style="dim"))
+    with signals(request), job_session(job, options) as session, signals(request):
+        prepared = () if request.count else prepare(job, session)
+        if request.count:
+            return None
+        try:
+            outcome = run_queries(job, prepared, board, request, once=once, lines=output == "json", live=live)
+        except QueryFailedError as failure:
+            return str(failure)
+    if output == "json" or not quiet:
+        _summary(outcome, path, output)
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = path.read_bytes()[: error.start].decode("utf-8", "replace")
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise JobError("the file is not UTF-8 text from here on", str(path), before, line, column) from None
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise typer.BadParameter(f"{text!r} is not of the form KEY=VALUE", param_hint="'--conf'")
+    return key.strip(), value
+
+
+def _summary(outcome: Any, path: Path, output: str) -> None:
+    if output == "json":
+        queries = [
+            {**tally.to_dict(), **({"rows": list(map(json.loads, outcome.rows[tally.sink]))} if memory else {})}
+            for tally in outcome.tallies
+            for memory in [tally.sink in outcome.rows]
+        ]
+        summary = {"job": str(path), "ended": outcome.ended, "seconds": round(outcome.seconds, 3), "queries": queries}
+        print(json.dumps(summary), flush=True)
+        return
+    for tally in outcome.tallies:
+        for row in outcome.rows.get(tally.sink, []):
+            print(row)
+        print(tally)
+    print(f"{outcome.ended} after {outcome.seconds:.1f} s", flush=True)
+
+
+def _refuse(err: Console, message: str) -> None:
+    place, _, rest = message.partition("\n")
+    err.print(Text.assemble((place, "bold red"), "\n" + rest if rest else ""))
+    raise typer.Exit(REFUSED)

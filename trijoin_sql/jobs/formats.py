@@ -1,0 +1,257 @@
+"""What each source and sink format takes: the tables that `check` reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Formats that are folders of files.
+FILES = ("parquet", "json", "csv", "orc", "text")
+
+CHECKPOINT = "checkpointLocation"
+
+_FILE_SOURCE = (
+    "path",
+    "maxFilesPerTrigger",
+    "maxBytesPerTrigger",
+    "maxCachedFiles",
+    "latestFirst",
+    "maxFileAge",
+    "fileNameOnly",
+    "cleanSource",
+    "sourceArchiveDir",
+    "pathGlobFilter",
+    "recursiveFileLookup",
+    "modifiedBefore",
+    "modifiedAfter",
+)
+_FILE_SINK = ("path", CHECKPOINT, "compression", "retention")
+_TEXT_FILES = ("encoding", "charset", "lineSep", "locale", "timeZone", "compression")
+_DATES = ("dateFormat", "timestampFormat", "timestampNTZFormat", "enableDateTimeParsingFallback")
+_RECORDS = (*_DATES, "mode", "columnNameOfCorruptRecord", "multiLine", "samplingRatio")
+_OF_FILES: dict[str, tuple[str, ...]] = {
+    "parquet": ("mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
+    "orc": ("mergeSchema",),
+    "text": (*_TEXT_FILES, "wholetext"),
+    "json": (
+        *_TEXT_FILES,
+        *_RECORDS,
+        "primitivesAsString",
+        "prefersDecimal",
+        "allowComments",
+        "allowUnquotedFieldNames",
+        "allowSingleQuotes",
+        "allowNumericLeadingZeros",
+        "allowBackslashEscapingAnyCharacter",
+        "allowUnquotedControlChars",
+        "allowNonNumericNumbers",
+        "dropFieldIfAllNull",
+        "ignoreNullFields",
+    ),
+    "csv": (
+        *_TEXT_FILES,
+        *_RECORDS,
+        "sep",
+        "delimiter",
+        "header",
+        "quote",
+        "escape",
+        "quoteAll",
+        "escapeQuotes",
+        "comment",
+        "inferSchema",
+        "enforceSchema",
+        "preferDate",
+        "ignoreLeadingWhiteSpace",
+        "ignoreTrailingWhiteSpace",
+        "nullValue",
+        "emptyValue",
+        "nanValue",
+        "positiveInf",
+        "negativeInf",
+        "maxColumns",
+        "maxCharsPerColumn",
+        "unescapedQuoteHandling",
+        "charToEscapeQuoteEscaping",
+    ),
+}
+_KAFKA = "kafka.bootstrap.servers"
+
+#: Options that hold a whole number, with its least value, or true and false.
+COUNTS = {
+    "rowsPerSecond": 1,
+    "rowsPerBatch": 1,
+    "numPartitions": 1,
+    "rampUpTime": 0,
+    "advanceMillisPerBatch": 0,
+    "startTimestamp": 0,
+    "maxFilesPerTrigger": 1,
+    "maxOffsetsPerTrigger": 1,
+    "minOffsetsPerTrigger": 1,
+    "minPartitions": 1,
+    "numRows": 1,
+    "port": 1,
+}
+BOOLEANS = (
+    "includeTimestamp",
+    "latestFirst",
+    "fileNameOnly",
+    "recursiveFileLookup",
+    "includeHeaders",
+    "failOnDataLoss",
+    "truncate",
+    "header",
+    "multiLine",
+    "mergeSchema",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What a format takes.
+
+    Parameters
+    ----------
+    options
+        Known options.
+    required
+        Options it cannot do without; of a tuple of names, one.
+    open
+        Whether Spark takes options that are not listed, so that only an obvious slip is a mistake.
+    columns
+        For sources: columns that are always the same, with their types; None if they are declared or read from files.
+    declares
+        For sources: whether columns must be declared.
+    modes
+        For sinks: the output modes.
+    checkpoint
+        For sinks: whether it can be exact only with a checkpoint that outlives the run.
+    """
+
+    options: tuple[str, ...]
+    required: tuple[tuple[str, ...], ...] = ()
+    open: bool = False
+    columns: tuple[tuple[str, str], ...] | None = None
+    declares: bool = False
+    modes: tuple[str, ...] = ("append", "update", "complete")
+    checkpoint: bool = False
+
+
+_RATE_COLUMNS = (("timestamp", "timestamp"), ("value", "bigint"))
+
+SOURCES: dict[str, Format] = {
+    **{
+        name: Format(
+            (*_FILE_SOURCE, *_OF_FILES[name]),
+            (("path",),),
+            open=True,
+            declares=name in ("json", "csv"),
+            columns=(("value", "string"),) if name == "text" else None,
+        )
+        for name in FILES
+    },
+    "rate": Format(("rowsPerSecond", "rampUpTime", "numPartitions"), columns=_RATE_COLUMNS),
+    "rate-micro-batch": Format(
+        ("rowsPerBatch", "numPartitions", "startTimestamp", "advanceMillisPerBatch"),
+        (("rowsPerBatch",),),
+        columns=_RATE_COLUMNS,
+    ),
+    "socket": Format(
+        ("host", "port", "includeTimestamp"),
+        (("host",), ("port",)),
+        columns=(("value", "string"), ("timestamp", "timestamp")),
+    ),
+    "kafka": Format(
+        (
+            _KAFKA,
+            "subscribe",
+            "subscribePattern",
+            "assign",
+            "startingOffsets",
+            "startingTimestamp",
+            "startingOffsetsByTimestamp",
+            "endingOffsets",
+            "failOnDataLoss",
+            "maxOffsetsPerTrigger",
+            "minOffsetsPerTrigger",
+            "maxTriggerDelay",
+            "minPartitions",
+            "groupIdPrefix",
+            "includeHeaders",
+            "kafkaConsumer.pollTimeoutMs",
+            "fetchOffset.numRetries",
+            "fetchOffset.retryIntervalMs",
+        ),
+        ((_KAFKA,), ("subscribe", "subscribePattern", "assign")),
+        open=True,
+        columns=(
+            ("key", "binary"),
+            ("value", "binary"),
+            ("topic", "string"),
+            ("partition", "int"),
+            ("offset", "bigint"),
+            ("timestamp", "timestamp"),
+            ("timestampType", "int"),
+            ("headers", "array<struct<key:string,value:binary>>"),
+        ),
+    ),
+}
+
+SINKS: dict[str, Format] = {
+    **{
+        name: Format(
+            (*_FILE_SINK, *_OF_FILES[name]),
+            (("path",),),
+            open=True,
+            modes=("append",),
+            checkpoint=True,
+        )
+        for name in FILES
+    },
+    "console": Format(("numRows", "truncate", CHECKPOINT)),
+    "memory": Format(("numRows", CHECKPOINT)),
+    "noop": Format((CHECKPOINT,)),
+    "kafka": Format((_KAFKA, "topic", "includeHeaders", CHECKPOINT), ((_KAFKA,),), open=True, checkpoint=True),
+    "foreachBatch": Format(("function", CHECKPOINT), (("function",),), checkpoint=True),
+}
+
+#: First words of Spark's types.
+TYPES = (
+    "boolean",
+    "tinyint",
+    "byte",
+    "smallint",
+    "short",
+    "int",
+    "integer",
+    "bigint",
+    "long",
+    "float",
+    "real",
+    "double",
+    "decimal",
+    "dec",
+    "numeric",
+    "string",
+    "char",
+    "character",
+    "varchar",
+    "binary",
+    "date",
+    "time",
+    "timestamp",
+    "timestamp_ntz",
+    "timestamp_ltz",
+    "interval",
+    "array",
+    "map",
+    "struct",
+    "variant",
+    "void",
+    "geometry",
+    "geography",
+)
+
+
+def find_format(formats: dict[str, Format], name: str) -> str | None:
+    """Return a format's name as the table spells it, without regard to case; None if there is no such format."""
+    return next((known for known in formats if known.lower() == name.lower()), None)

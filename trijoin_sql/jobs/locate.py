@@ -1,0 +1,110 @@
+"""The place in the job file of what Spark refuses."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sqlglot.tokenizer_core import TokenType
+
+from ..errors import InvalidHintError, JobError, SqlSyntaxError, TriJoinError
+from ..rewriter.dialect import tokenize
+from .script import Script, Word
+
+#: Message parameters of Spark's that hold a name from the statement, the most telling first.
+_NAMES = (
+    "objectName",
+    "relationName",
+    "routineName",
+    "fieldName",
+    "columnName",
+    "name",
+    "expression",
+    "expr",
+    "dataType",
+)
+
+
+def locate(error: Exception, script: Script, sql: Word) -> JobError:
+    """Return what Spark, or the rewriter, says about a statement, at its place in the job file.
+
+    Parameters
+    ----------
+    error
+        An error of ours or of PySpark's.
+    script
+        The job file.
+    sql
+        The statement, as it was given to Spark.
+    """
+    if isinstance(error, SqlSyntaxError):
+        return script.syntax_error(error, sql.start)
+    if isinstance(error, InvalidHintError):
+        name = error.parameters["hint"].partition("(")[0].strip().lower()
+        at = sql.text.lower().find(name) if name else -1
+        return script.error(sql.start + max(at, 0), _without_condition(str(error)))
+    if isinstance(error, TriJoinError):
+        text = _without_condition(str(error)).partition("\nHint: ")[0]
+        return script.error(sql.start, text, error.hint)
+    return script.error(sql.start + _offset(error, sql.text), sentence(error))
+
+
+def sentence(error: Exception) -> str:
+    """Return the sentence in an error of Spark's that a user can read, with the condition's name behind it."""
+    text = str(error).partition("\n\nJVM stacktrace")[0].partition("\n\n== SQL ==")[0].partition(";\n")[0]
+    text = re.sub(r"\s*SQLSTATE: \w{5}.*", "", text, flags=re.DOTALL).strip()
+    condition = re.match(r"\[([\w.]+)\] ", text)
+    plain = " ".join(text[condition.end() if condition else 0 :].split())
+    return f"{plain.rstrip('.')} [{condition[1]}]" if condition else plain
+
+
+def _without_condition(text: str) -> str:
+    return re.sub(r"^\[\w+\] ", "", text)
+
+
+def _offset(error: Any, sql: str) -> int:
+    """Return where in a statement an error of Spark's is, 0 if that cannot be found out."""
+    placed = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
+    if placed:
+        return Script("", sql).offset(0, int(placed[1]), int(placed[2]) + 1)
+    for context in _contexts(error):
+        start, fragment = context.startIndex(), context.fragment()
+        start = _characters(sql, start)
+        if fragment and sql[start : start + len(fragment)] == fragment:
+            return start
+    parameters = error.getMessageParameters() if hasattr(error, "getMessageParameters") else None
+    for key in _NAMES:
+        name = (parameters or {}).get(key)
+        found = _find(sql, name) if name else None
+        if found is not None:
+            return found
+    return 0
+
+
+def _contexts(error: Any) -> list[Any]:
+    try:
+        return [context for context in error.getQueryContext() if context.contextType().name == "SQL"]
+    except (AttributeError, TypeError):
+        return []
+
+
+def _characters(text: str, units: int) -> int:
+    """Return how many characters a number of UTF-16 units, which Java counts, is."""
+    count = position = 0
+    while count < units and position < len(text):
+        count += 1 + (ord(text[position]) > 0xFFFF)
+        position += 1
+    return position
+
+
+def _find(sql: str, name: str) -> int | None:
+    """Return where a name, which Spark writes in back quotes or double quotes, stands in a statement."""
+    last = re.findall(r"[^`\".]+", name)[-1:] or [name]
+    try:
+        tokens = tokenize(sql)
+    except SqlSyntaxError:
+        return None
+    for token in tokens:
+        if token.token_type not in (TokenType.STRING, TokenType.RAW_STRING) and token.text.lower() == last[0].lower():
+            return int(token.start)
+    return None

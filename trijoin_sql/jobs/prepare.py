@@ -1,0 +1,203 @@
+"""Streams, views and queries of a job in a Spark session: everything that can be refused is, before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import TriJoinError
+from ..rewriter.dialect import quote
+from .formats import FILES, SINKS, SOURCES, find_format
+from .locate import locate, sentence
+from .progress import counted
+from .script import Script, Word
+from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ..session import TriJoinSession
+
+#: Types that a CSV file has no form for.
+_NOT_IN_CSV = ("array", "map", "struct", "binary", "variant", "interval")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedQuery:
+    """A query that only has to be started.
+
+    Parameters
+    ----------
+    sink
+        Where its rows go.
+    insert
+        The statement.
+    frame
+        Its rows, counted.
+    """
+
+    sink: CreateSink
+    insert: InsertInto
+    frame: DataFrame
+
+
+def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
+    """Carry out a job's statements in order, and get its queries ready.
+
+    Raises
+    ------
+    JobError
+        At the first statement that is refused.
+    """
+    queries = []
+    for statement in job.statements:
+        match statement:
+            case CreateStream():
+                _create_stream(job, session, statement)
+            case InsertInto():
+                sink = job.sink(statement.sink.text)
+                assert sink is not None  # check_job saw to it
+                queries.append(_query(job, session, statement, sink))
+            case SparkStatement():
+                _sql(job, session, statement.sql)
+    return tuple(queries)
+
+
+def _create_stream(job: Job, session: TriJoinSession, stream: CreateStream) -> None:
+    name = find_format(SOURCES, stream.format.text) or stream.format.text
+    reader = session.spark.readStream.format(name)
+    for option in stream.options:
+        reader = reader.option(option.key.text, option.value.text)
+    if stream.columns:
+        reader = reader.schema(_schema(job.script, stream))
+    elif name in ("parquet", "orc"):
+        reader = reader.schema(_found_schema(job.script, session, stream, name))
+    try:
+        frame = reader.load()
+    except Exception as error:
+        raise _refused(error, job.script, stream.format, f"the stream {stream.name} cannot be read") from None
+    if stream.watermark is not None:
+        column = stream.watermark.column
+        known = {field.name.lower(): field for field in frame.schema.fields}
+        field = known.get(column.text.lower())
+        if field is None:
+            names = ", ".join(frame.columns)
+            job.script.fail(column.start, f"{stream.name} has no column {column}", f"its columns are {names}")
+        try:
+            frame = frame.withWatermark(field.name, stream.watermark.delay.text)
+            frame.schema  # noqa: B018 (Spark checks the column's type only now)
+        except Exception as error:
+            raise _refused(error, job.script, column, "the watermark cannot be used") from None
+    frame.createOrReplaceTempView(quote(stream.name.text))
+
+
+def _schema(script: Script, stream: CreateStream) -> Any:
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    schema = StructType()
+    for column in stream.columns:
+        try:
+            parsed: Any = StructType.fromDDL(f"{quote(column.name.text)} {column.type.text}")
+        except PySparkException as error:
+            script.fail(column.type.start, f"{column.type} is no type: {sentence(error)}")
+        schema.add(parsed.fields[0])
+    return schema
+
+
+def _found_schema(script: Script, session: TriJoinSession, stream: CreateStream, name: str) -> Any:
+    """Return the columns of the files that are there."""
+    from pyspark.errors import PySparkException
+
+    path = stream.options.text("path")
+    try:
+        return session.spark.read.format(name).load(path).schema
+    except PySparkException as error:
+        hint = f"write CREATE STREAM {stream.name} (a BIGINT, ts TIMESTAMP) USING {name}"
+        detail = f"the columns of {stream.name} cannot be read from {path}: {sentence(error)}"
+        raise script.error(stream.name.start, detail, hint) from None
+
+
+def _sql(job: Job, session: TriJoinSession, sql: Word) -> DataFrame:
+    """Run a statement; what is refused is asked for again as Spark sees it, which knows the place."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        return session.sql(sql.text)
+    except TriJoinError as error:
+        raise locate(error, job.script, sql) from None
+    except PySparkException as error:
+        first = error
+    try:
+        SparkSession.sql(session.spark, sql.text)
+    except PySparkException as error:
+        raise locate(error, job.script, sql) from None
+    raise locate(first, job.script, sql)
+
+
+def _query(job: Job, session: TriJoinSession, insert: InsertInto, sink: CreateSink) -> PreparedQuery:
+    frame = _sql(job, session, insert.query)
+    if not frame.isStreaming:
+        hint = "declare an input with CREATE STREAM; a batch query belongs into spark-sql or a notebook"
+        job.script.fail(insert.query.start, "the query reads no stream", hint)
+    _check_columns(job.script, frame, insert, sink)
+    _check_mode(job.script, frame, insert, sink)
+    return PreparedQuery(sink, insert, counted(frame))
+
+
+def _check_columns(script: Script, frame: DataFrame, insert: InsertInto, sink: CreateSink) -> None:
+    """Check that the sink can hold the query's columns."""
+    fields = frame.schema.fields
+    at, name = insert.query.start, find_format(SINKS, sink.format.text)
+    names = [field.name.lower() for field in fields]
+    twice = next((field.name for number, field in enumerate(fields) if field.name.lower() in names[:number]), None)
+    if twice is not None and name in FILES:
+        script.fail(at, f"two columns are named {twice}, which files cannot hold", "give one another name with AS")
+    types = {field.name: field.dataType.simpleString() for field in fields}
+    if name == "text" and list(types.values()) != ["string"]:
+        script.fail(at, f"a text file holds one STRING column, not {_listed(types)}", "use CONCAT_WS, or USING csv")
+    if name == "csv":
+        wrong = {column: kind for column, kind in types.items() if kind.startswith(_NOT_IN_CSV)}
+        if wrong:
+            script.fail(at, f"a CSV file cannot hold {_listed(wrong)}", "use TO_JSON(column), or USING json")
+    if name == "kafka":
+        value = {column.lower(): kind for column, kind in types.items()}.get("value")
+        if value not in ("string", "binary"):
+            found = "there is none" if value is None else f"it is {value.upper()}"
+            hint = "write SELECT TO_JSON(STRUCT(a, b)) AS value, CAST(a AS STRING) AS key"
+            script.fail(at, f"Kafka takes a STRING or BINARY column named value; {found}", hint)
+        if sink.options.find("topic") is None and "topic" not in names:
+            script.fail(sink.format.start, "which topic? Neither the option topic nor a column topic is given")
+
+
+def _listed(types: dict[str, str]) -> str:
+    return ", ".join(f"{column} {kind.upper()}" for column, kind in types.items())
+
+
+def _check_mode(script: Script, frame: DataFrame, insert: InsertInto, sink: CreateSink) -> None:
+    """Let Spark check the query against the output mode, as it does when a query starts."""
+    from pyspark.errors import PySparkException
+
+    spark: Any = frame.sparkSession
+    sql = spark._jvm.org.apache.spark.sql
+    mode = getattr(sql.streaming.OutputMode, sink.output_mode.capitalize())()
+    plan = frame._jdf.queryExecution().analyzed()
+    try:
+        sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
+    except PySparkException as error:
+        if "output mode" in str(error).lower() and sink.mode is not None:
+            raise script.error(sink.mode.start, sentence(error)) from None
+        raise script.error(insert.query.start, sentence(error)) from None
+
+
+def _refused(error: Exception, script: Script, at: Word, what: str) -> Exception:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, PySparkException):
+        return script.error(at.start, f"{what}: {sentence(error)}")
+    if isinstance(error, Py4JError):
+        line = str(error).partition("\n: ")[2].partition("\n")[0] or str(error).partition("\n")[0]
+        return script.error(at.start, f"{what}: {line}")
+    return error

@@ -1,0 +1,248 @@
+"""What the queries of a job are doing: a live table on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from ..metrics import batch_counters
+from .paths import local_path
+from .statements import CreateStream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+#: Name of the metric that `counted` observes.
+RESULTS = "trijoin_job_results"
+#: Seconds between two lines where nothing can be redrawn.
+LINE = 5.0
+#: Micro-batches without a row after which an input is called idle.
+IDLE = 3
+
+
+def counted(frame: DataFrame) -> DataFrame:
+    """Return the frame with its rows counted, so that the query's progress says how many results there are."""
+    from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+    return frame.observe(RESULTS, F.count(F.lit(1)).alias("rows"))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one query has done since it was started.
+
+    Parameters
+    ----------
+    sink
+        The name of its sink.
+    batch
+        The last micro-batch, -1 before the first.
+    batches, input_rows, results, late_rows
+        Micro-batches with input, and rows over all of them.
+    rate
+        Input rows a second while the last batch with input was worked on.
+    latency
+        Milliseconds that the last batch with input took.
+    state_rows, state_bytes
+        What is kept: entries in the state stores (an entry of a join's is a chunk of rows), and their size.
+    watermark
+        As Spark writes it, empty as long as there is none.
+    idle
+        Inputs that have brought nothing in the last micro-batches while others have.
+    """
+
+    sink: str
+    batch: int = -1
+    batches: int = 0
+    input_rows: int = 0
+    results: int = 0
+    late_rows: int = 0
+    rate: float = 0.0
+    latency: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    watermark: str = ""
+    idle: tuple[str, ...] = ()
+    _quiet: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def look(self, query: StreamingQuery, names: dict[str, str]) -> None:
+        """Take in what a query reported since the last look; `names` are those of its inputs (see `input_names`)."""
+        last: Any = query.lastProgress
+        if last is None or last.batchId <= self.batch:
+            return
+        # Fetching all reports takes a while, and is only needed where several came at once.
+        for progress in [last] if last.batchId == self.batch + 1 else query.recentProgress:
+            self.add(progress, names)
+
+    def add(self, progress: Any, names: dict[str, str]) -> None:
+        """Take in one of Spark's progress reports, unless it was taken before or tells of no micro-batch."""
+        if progress.batchId <= self.batch or "addBatch" not in (progress.durationMs or {}):
+            return
+        self.batch = progress.batchId
+        observed = (progress.observedMetrics or {}).get(RESULTS)
+        self.results += observed[0] if observed is not None else 0
+        self.watermark = _watermark(progress) or self.watermark
+        self.state_rows = sum(operator.numRowsTotal for operator in progress.stateOperators)
+        self.state_bytes = sum(_bytes(operator) for operator in progress.stateOperators)
+        self.late_rows += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
+        self.late_rows += sum(counters.total().get("late", 0) for counters in batch_counters(progress))
+        if progress.numInputRows:
+            self.batches += 1
+            self.input_rows += progress.numInputRows
+            self.latency = progress.batchDuration
+            self.rate = progress.numInputRows / max(progress.batchDuration, 1) * 1000
+            self._look_at_inputs(progress, names)
+
+    def _look_at_inputs(self, progress: Any, names: dict[str, str]) -> None:
+        brought: dict[str, int] = {}
+        for source in progress.sources:
+            name = next((name for mark, name in names.items() if mark in source.description), source.description)
+            brought[name] = brought.get(name, 0) + source.numInputRows
+        for name, rows in brought.items():
+            self._quiet[name] = 0 if rows else self._quiet.get(name, 0) + 1
+        self.idle = tuple(name for name, count in self._quiet.items() if count >= IDLE)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tally as plain data."""
+        return {
+            "sink": self.sink,
+            "last_batch": self.batch,
+            "batches": self.batches,
+            "input_rows": self.input_rows,
+            "results": self.results,
+            "late_rows": self.late_rows,
+            "state_rows": self.state_rows,
+            "state_bytes": self.state_bytes,
+            "watermark": self.watermark or None,
+            "idle_inputs": list(self.idle),
+        }
+
+    def __str__(self) -> str:
+        parts = [f"batch {max(self.batch, 0)}", f"{self.input_rows:,} rows in", f"{self.results:,} results"]
+        if self.rate:
+            parts += [f"{self.rate:,.0f} rows/s", f"{self.latency:,} ms a batch"]
+        if self.state_rows:
+            parts.append(f"state {self.state_rows:,} entries, {size(self.state_bytes)}")
+        if self.watermark:
+            parts.append(f"watermark {short_time(self.watermark)}")
+        if self.late_rows:
+            parts.append(f"{self.late_rows:,} late")
+        if self.idle:
+            parts.append(f"idle: {', '.join(self.idle)}")
+        return f"{self.sink}: {' · '.join(parts)}"
+
+
+def input_names(streams: list[CreateStream]) -> dict[str, str]:
+    """Return by which part of Spark's description of a source each stream is known; what is not unique is left out."""
+    marks: dict[str, list[str]] = {}
+    for stream in streams:
+        options = stream.options
+        path, topic = options.text("path"), options.text("subscribe") or options.text("subscribePattern")
+        if path is not None:
+            mark = str(local_path(path) or path)
+            mark = f"{mark}]" if not mark.endswith("]") else mark
+        elif topic is not None:
+            mark = f"Subscribe[{topic}]"
+        elif options.text("port") is not None:
+            mark = f"port: {options.text('port')}"
+        else:
+            mark = f"rowsPerSecond={options.text('rowsPerSecond') or 1},"
+        marks.setdefault(mark, []).append(stream.name.text)
+    return {mark: names[0] for mark, names in marks.items() if len(names) == 1}
+
+
+class Board:
+    """Shows the tallies of all queries.
+
+    Parameters
+    ----------
+    console
+        Where to; a quiet console shows nothing.
+    live
+        Whether to redraw a table; else there is a line for a query every few seconds in which it did something.
+    tallies
+        What to show.
+    """
+
+    def __init__(self, console: Console, tallies: list[Tally], *, live: bool) -> None:
+        self.console, self.tallies = console, tallies
+        self.status = "starting"
+        self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4) if live else None
+        self._told = time.monotonic()
+        self._shown: dict[str, int] = {}
+
+    def __enter__(self) -> Board:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def refresh(self) -> None:
+        """Show what has changed."""
+        if self._live is None and time.monotonic() - self._told >= LINE:
+            self._told = time.monotonic()
+            for tally in self.tallies:
+                if self._shown.get(tally.sink) != tally.batch and tally.batch >= 0:
+                    self._shown[tally.sink] = tally.batch
+                    self.console.print(str(tally), markup=False)
+
+    def say(self, text: str) -> None:
+        """Show a line that stays."""
+        self.console.print(text, markup=False)
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False, title=self.status, title_justify="left", title_style="dim")
+        table.add_column("sink")
+        for heading in ("batch", "rows/s", "rows in", "results", "ms", "state", "", "late"):
+            table.add_column(heading, justify="right")
+        table.add_column("watermark")
+        table.add_column("idle inputs", style="yellow")
+        for tally in self.tallies:
+            table.add_row(
+                tally.sink,
+                "" if tally.batch < 0 else f"{tally.batch:,}",
+                f"{tally.rate:,.0f}",
+                f"{tally.input_rows:,}",
+                f"{tally.results:,}",
+                f"{tally.latency:,}",
+                f"{tally.state_rows:,}",
+                size(tally.state_bytes),
+                f"{tally.late_rows:,}",
+                short_time(tally.watermark),
+                ", ".join(tally.idle),
+            )
+        return table
+
+
+def size(count: int) -> str:
+    """Return a number of bytes for people."""
+    value, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"
+
+
+def short_time(text: str) -> str:
+    """Return a time of Spark's progress reports without its fraction and zone letter."""
+    return text[:19].replace("T", " ")
+
+
+def _watermark(progress: Any) -> str:
+    text = str((progress.eventTime or {}).get("watermark", ""))
+    return "" if text.startswith("1970-01-01") else text  # Spark's word for none
+
+
+def _bytes(operator: Any) -> int:
+    files = (operator.customMetrics or {}).get("rocksdbSstFileSize", 0)
+    return int(operator.memoryUsedBytes) + int(files)

@@ -1,0 +1,207 @@
+"""The queries of a job while they run: start all, follow, stop after the running batch."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from ..errors import JobError
+from .failures import reason
+from .formats import CHECKPOINT
+from .locate import sentence
+from .prepare import PreparedQuery
+from .progress import Board, Tally, input_names
+from .sinks import memory_rows, writer
+from .statements import Job
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+#: Seconds between two looks at the queries, and at a batch that is to be the last.
+POLL, CLOSE_LOOK = 0.2, 0.02
+
+
+@dataclass(slots=True)
+class StopRequest:
+    """Whether somebody asked for the end: once to stop after the running batch, twice to stop at once."""
+
+    count: int = 0
+    by: str = ""
+
+    def ask(self, by: str) -> None:
+        """Ask for the end."""
+        self.count += 1
+        self.by = self.by or by
+
+
+class QueryFailedError(Exception):
+    """A query of a job failed; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a job did.
+
+    Parameters
+    ----------
+    tallies
+        For each query.
+    ended
+        ``done`` if all queries ended by themselves, else what stopped them.
+    seconds
+        How long they ran.
+    rows
+        For each memory sink its first rows, as JSON objects.
+    """
+
+    tallies: tuple[Tally, ...]
+    ended: str
+    seconds: float
+    rows: dict[str, list[str]] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def signals(request: StopRequest) -> Iterator[None]:
+    """Turn SIGINT and SIGTERM into requests to stop, for the time of a block in the main thread."""
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        request.ask(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_queries(
+    job: Job,
+    prepared: tuple[PreparedQuery, ...],
+    console: Console,
+    request: StopRequest,
+    *,
+    once: bool = False,
+    lines: bool = False,
+    live: bool = False,
+) -> Outcome:
+    """Run queries until they end, one fails or somebody asks for the end.
+
+    Parameters
+    ----------
+    job
+        The job.
+    prepared
+        Its queries.
+    console
+        Where progress goes.
+    request
+        Filled in by whoever asks for the end.
+    once
+        Whether to take what is there and end.
+    lines
+        Whether console sinks write JSON, a line a row.
+    live
+        Whether progress is redrawn in place.
+
+    Raises
+    ------
+    JobError
+        Spark refused to start a query.
+    QueryFailedError
+        A query failed while it ran; the others were stopped.
+    """
+    tallies = [Tally(query.sink.name.text) for query in prepared]
+    names = input_names(job.streams)
+    start = time.monotonic()
+    running: list[StreamingQuery] = []
+    with Board(console, tallies, live=live) as board:
+        try:
+            for query in prepared:
+                running.append(_start(job, query, once=once, lines=lines))
+            board.status = "running; Ctrl-C stops after the running batch"
+            while not request.count and any(query.isActive for query in running):
+                if any(query.exception() is not None for query in running):
+                    break
+                _look(running, tallies, names, board)
+                time.sleep(POLL)
+            if request.count:
+                board.status = f"{request.by}: stopping after the running batch"
+        finally:
+            _stop(running, request)
+        _look(running, tallies, names, board)
+    _raise_failure(job, prepared, running)
+    spark = prepared[0].frame.sparkSession
+    memory = [query.sink for query in prepared if query.sink.format.text.lower() == "memory"]
+    return Outcome(
+        tuple(tallies),
+        request.by or "done",
+        time.monotonic() - start,
+        {sink.name.text: memory_rows(spark, sink) for sink in memory},
+    )
+
+
+def _start(job: Job, query: PreparedQuery, *, once: bool, lines: bool) -> StreamingQuery:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        return writer(query.frame, query.sink, job.script, once=once, lines=lines).start()
+    except PySparkException as error:
+        detail = sentence(error)
+    except Py4JError as error:
+        detail = str(error).partition("\n: ")[2].partition("\n")[0] or str(error).partition("\n")[0]
+    raise job.script.error(query.insert.sink.start, f"Spark does not start this query: {detail}")
+
+
+def _look(running: list[StreamingQuery], tallies: list[Tally], names: dict[str, str], board: Board) -> None:
+    for query, tally in zip(running, tallies, strict=False):
+        tally.look(query, names)
+    board.refresh()
+
+
+def _stop(running: list[StreamingQuery], request: StopRequest) -> None:
+    """Stop queries, each as soon as the batch that it is at is done; at once if that is asked for a second time."""
+    failed = any(query.exception() is not None for query in running)
+    last = {query.runId: _batch(query) for query in running}
+
+    def between_batches(query: StreamingQuery) -> bool:
+        return not query.status["isTriggerActive"] or _batch(query) != last[query.runId]
+
+    waiting = [query for query in running if query.isActive]
+    while waiting:
+        for query in list(waiting):
+            if failed or request.count != 1 or not query.isActive or between_batches(query):
+                query.stop()
+                waiting.remove(query)
+        if waiting:
+            time.sleep(CLOSE_LOOK)
+
+
+def _batch(query: StreamingQuery) -> int:
+    last: Any = query.lastProgress
+    return -1 if last is None else int(last.batchId)
+
+
+def _raise_failure(job: Job, prepared: tuple[PreparedQuery, ...], running: list[StreamingQuery]) -> None:
+    for query, started in zip(prepared, running, strict=True):
+        error = started.exception()
+        if error is None:
+            continue
+        why = reason(error)
+        if "[TRIJOIN_CHECKPOINT_MISMATCH]" in why:
+            raise _mismatch(job, query, why)
+        line, _ = job.script.place(query.insert.sink.start)
+        raise QueryFailedError(f"{job.script.path}:{line}: the query into {query.sink.name} failed: {why}")
+
+
+def _mismatch(job: Job, query: PreparedQuery, why: str) -> JobError:
+    word = query.sink.options.find(CHECKPOINT) or query.sink.name
+    return job.script.error(word.start, why.partition("] ")[2], "use a new checkpoint location, or the query as it was")

@@ -1,0 +1,154 @@
+"""The Spark session of a job: our settings, the user's above them, and a quiet terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..config import configure, submitted_settings
+from ..errors import InvalidSettingError
+from ..quiet import JvmLog, quiet_jvm, quiet_python
+from .formats import CHECKPOINT
+from .paths import local_path
+from .script import Word
+from .statements import Job
+
+if TYPE_CHECKING:
+    from ..session import TriJoinSession
+
+_KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """What the command line says about the session.
+
+    Parameters
+    ----------
+    master
+        Spark's master; None leaves it to Spark's own configuration, and then to ``local[*,4]``.
+    settings
+        Spark settings.
+    units
+        Units of a stream's group.
+    show
+        Takes the lines of Spark's log; None leaves them out.
+    """
+
+    master: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    units: int | None = None
+    show: Callable[[str], None] | None = None
+
+
+@contextmanager
+def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
+    """Start Spark for a job, and stop it after the block.
+
+    Raises
+    ------
+    JobError
+        The job reads or writes Kafka and Spark's connector cannot be had.
+    InvalidSettingError
+        Spark refuses the master or a setting.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from ..session import UNITS, TriJoinSession
+
+    user = {**submitted_settings(), **options.settings}
+    if options.master is not None:
+        user["spark.master"] = options.master
+    if options.units is not None:
+        user[UNITS] = str(options.units)
+    builder = SparkSession.builder
+    for key, value in {**_defaults(user, job), **user}.items():
+        builder.config(key, value)
+    with ExitStack() as stack:
+        if options.show is None:
+            stack.enter_context(quiet_python())
+        with quiet_jvm(options.show) as log:
+            try:
+                spark = configure(builder).getOrCreate()
+            except (PySparkException, Py4JError) as error:
+                raise _start_error(error, log, job, user.get("spark.master", "")) from None
+        try:
+            yield TriJoinSession.create(spark)
+        finally:
+            for query in spark.streams.active:
+                query.stop()
+            spark.stop()
+
+
+def uses_kafka(job: Job) -> bool:
+    """Return whether a stream or a sink of a job is Kafka's."""
+    return _kafka_format(job) is not None
+
+
+def _kafka_format(job: Job) -> Word | None:
+    formats = [*(stream.format for stream in job.streams), *(sink.format for sink in job.sinks)]
+    return next((word for word in formats if word.text.lower() == "kafka"), None)
+
+
+def _defaults(user: Mapping[str, str], job: Job) -> dict[str, str]:
+    """Return what a command line wants of Spark where the user does not say otherwise."""
+    master = user.get("spark.master") or os.environ.get("MASTER") or "local[*,4]"
+    settings = {
+        "spark.master": master,
+        "spark.app.name": f"trijoin-sql {Path(job.script.path).name}",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "WARN",
+    }
+    if master.startswith("local"):
+        settings |= {
+            "spark.driver.memory": "2g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+        }
+    checkpoints = (sink.options.text(CHECKPOINT) for sink in job.sinks)
+    elsewhere = next((text for text in checkpoints if text and local_path(text) is None), None)
+    if elsewhere is not None:  # the manager for local disks is not for object stores
+        manager = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = manager
+    if uses_kafka(job) and not _has_kafka(user):
+        import pyspark
+
+        packages = [name for name in user.get("spark.jars.packages", "").split(",") if name]
+        settings["spark.jars.packages"] = ",".join([*packages, f"{_KAFKA}:{pyspark.__version__}"])
+    return settings
+
+
+def _has_kafka(user: Mapping[str, str]) -> bool:
+    import pyspark
+
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    named = " ".join(user.get(key, "") for key in ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"))
+    return "kafka" in named or any(home.glob("jars/spark-sql-kafka-0-10*.jar"))
+
+
+def _start_error(error: Exception, log: JvmLog, job: Job, master: str) -> Exception:
+    said = "\n".join(log.lines)
+    kafka = _kafka_format(job)
+    if kafka is not None and re.search(r"(?i)unresolved dependenc|kafka.*not found", said):
+        return job.script.error(
+            kafka.start,
+            "Spark's Kafka connector could not be fetched from Maven's repositories",
+            f"give its jars: --conf spark.jars=..., or another version: --conf spark.jars.packages={_KAFKA}:...",
+        )
+    text = str(error)
+    reason = re.search(
+        r"Could not parse Master URL|Error: .*|.*Exception in thread.*|: ([\w.]+(?:Exception|Error): .*)", text
+    )
+    if "Master" in text or "Master must" in said:
+        return InvalidSettingError("spark.master", master, "Spark knows local[N,4], spark://..., yarn, k8s://...")
+    lines = [line for line in log.lines if re.search(r"Error|Exception|error:", line)]
+    detail = (lines[0] if lines else reason[0] if reason else text).strip()
+    return InvalidSettingError("spark", "as configured", f"Spark does not start with it: {detail}")

@@ -1,0 +1,90 @@
+"""A query's rows on their way out: writers for every sink format."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .check import load_function
+from .formats import SINKS, find_format
+from .script import Script
+from .statements import CreateSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+def writer(frame: DataFrame, sink: CreateSink, script: Script, *, once: bool, lines: bool) -> DataStreamWriter:
+    """Return the writer of a query, ready to start.
+
+    Parameters
+    ----------
+    frame
+        The query.
+    sink
+        Where its rows go.
+    script
+        The job file.
+    once
+        Whether to take what is there and end, whatever the sink's trigger is.
+    lines
+        Whether a console sink writes one JSON object a row, instead of Spark's tables.
+    """
+    name = find_format(SINKS, sink.format.text) or sink.format.text
+    target = frame.writeStream.queryName(sink.name.text).outputMode(sink.output_mode)
+    for option in sink.options:
+        if option.key.text.lower() != "function":
+            target = target.option(_spelled(name, option.key.text), option.value.text)
+    target = _triggered(target, sink, once=once)
+    function = sink.options.find("function")
+    if name == "foreachBatch" and function is not None:
+        return target.foreachBatch(load_function(script, function))
+    if name == "console" and lines:
+        return target.foreachBatch(_print_lines(sink))
+    return target.format(name)
+
+
+def memory_rows(spark: Any, sink: CreateSink) -> list[str]:
+    """Return the first rows of a memory sink's table as JSON objects; how many is the option ``numRows`` (20)."""
+    return [row[0] for row in _as_json(spark.table(f"`{sink.name.text}`")).take(_rows(sink) or 20)]
+
+
+def _as_json(frame: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+    return frame.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
+
+
+def _rows(sink: CreateSink) -> int | None:
+    text = sink.options.text("numRows")
+    return None if text is None else int(text)
+
+
+def _print_lines(sink: CreateSink) -> Callable[[DataFrame, int], None]:
+    limit = _rows(sink)
+
+    def show(frame: DataFrame, _batch: int) -> None:
+        rows = frame if limit is None else frame.limit(limit)
+        for row in _as_json(rows).toLocalIterator():
+            sys.stdout.write(f"{row[0]}\n")
+        sys.stdout.flush()
+
+    return show
+
+
+def _spelled(name: str, key: str) -> str:
+    return next((known for known in SINKS[name].options if known.lower() == key.lower()), key)
+
+
+def _triggered(target: DataStreamWriter, sink: CreateSink, *, once: bool) -> DataStreamWriter:
+    kind = "available_now" if once else None if sink.trigger is None else sink.trigger.kind
+    match kind:
+        case "available_now":
+            return target.trigger(availableNow=True)
+        case "once":
+            return target.trigger(once=True)
+        case "processing" if sink.trigger is not None and sink.trigger.interval is not None:
+            return target.trigger(processingTime=sink.trigger.interval)
+    return target

@@ -1,0 +1,133 @@
+"""The statements of a job file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .script import Script, Word
+
+#: How results are put out, as Spark names it.
+MODES = ("append", "update", "complete")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One entry of ``OPTIONS (...)``."""
+
+    key: Word
+    value: Word
+
+
+class Options(tuple[Option, ...]):
+    """The entries of ``OPTIONS (...)``; keys are not case-sensitive, as in Spark."""
+
+    __slots__ = ()
+
+    def find(self, key: str) -> Word | None:
+        """Return the value of a key, None if it is not given."""
+        return next((option.value for option in self if option.key.text.lower() == key.lower()), None)
+
+    def text(self, key: str) -> str | None:
+        """Return the value of a key as text, None if it is not given."""
+        found = self.find(key)
+        return None if found is None else found.text
+
+
+NO_OPTIONS = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    """A declared column."""
+
+    name: Word
+    type: Word
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkClause:
+    """``WATERMARK column DELAY OF INTERVAL ...``; the delay's text is one that Spark's ``withWatermark`` takes."""
+
+    column: Word
+    delay: Word
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """``TRIGGER ...``: ``processing`` every `interval`, ``available_now``, or ``once``."""
+
+    kind: Literal["processing", "available_now", "once"]
+    interval: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStream:
+    """``CREATE STREAM name [(columns)] USING format [OPTIONS (...)] [WATERMARK ...]``."""
+
+    name: Word
+    format: Word
+    columns: tuple[ColumnDefinition, ...] = ()
+    options: Options = NO_OPTIONS
+    watermark: WatermarkClause | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSink:
+    """``CREATE SINK name USING format [OPTIONS (...)] [MODE ...] [TRIGGER ...]``."""
+
+    name: Word
+    format: Word
+    options: Options = NO_OPTIONS
+    mode: Word | None = None
+    trigger: Trigger | None = None
+
+    @property
+    def output_mode(self) -> str:
+        """The output mode; append, as in Spark, if none is given."""
+        return "append" if self.mode is None else self.mode.text
+
+
+@dataclass(frozen=True, slots=True)
+class InsertInto:
+    """``INSERT INTO sink SELECT ...``."""
+
+    sink: Word
+    query: Word
+
+
+@dataclass(frozen=True, slots=True)
+class SparkStatement:
+    """Any other statement."""
+
+    sql: Word
+
+
+JobStatement = CreateStream | CreateSink | InsertInto | SparkStatement
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job file that parses."""
+
+    script: Script
+    statements: tuple[JobStatement, ...]
+
+    @property
+    def streams(self) -> list[CreateStream]:
+        """All streams, in order."""
+        return [statement for statement in self.statements if isinstance(statement, CreateStream)]
+
+    @property
+    def sinks(self) -> list[CreateSink]:
+        """All sinks, in order."""
+        return [statement for statement in self.statements if isinstance(statement, CreateSink)]
+
+    @property
+    def inserts(self) -> list[InsertInto]:
+        """All queries, in order."""
+        return [statement for statement in self.statements if isinstance(statement, InsertInto)]
+
+    def sink(self, name: str) -> CreateSink | None:
+        """Return the sink of a name, without regard to case."""
+        return next((sink for sink in self.sinks if sink.name.text.lower() == name.lower()), None)

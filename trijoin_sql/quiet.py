@@ -1,0 +1,103 @@
+"""A terminal that shows our lines and no others, while a JVM and its Python workers run beside us.
+
+Spark writes to stderr before any setting of its log can apply (the JVM's own warnings, the hostname, Hadoop), and its
+Python workers write a few lines for every micro-batch. None of that passes through Python's logging. So the JVM gets a
+pipe for its stderr: what comes out is kept for the case that something fails, and shown only where that is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+#: Lines of the JVM's stderr that are kept.
+KEPT = 400
+
+
+class JvmLog:
+    """What the JVM and its Python workers have written to stderr.
+
+    Parameters
+    ----------
+    show
+        Called with every line; None keeps the terminal quiet.
+    """
+
+    def __init__(self, show: Callable[[str], None] | None = None) -> None:
+        self.show = show
+        self._lines: deque[str] = deque(maxlen=KEPT)
+
+    @property
+    def lines(self) -> list[str]:
+        """The last lines, oldest first."""
+        return list(self._lines)
+
+    def _drain(self, source: int) -> None:
+        with os.fdopen(source, encoding="utf-8", errors="replace") as pipe:
+            for line in pipe:
+                text = line.rstrip("\n")
+                self._lines.append(text)
+                if self.show is not None:
+                    self.show(text)
+
+
+@contextlib.contextmanager
+def quiet_jvm(show: Callable[[str], None] | None = None) -> Iterator[JvmLog]:
+    """Give a JVM that PySpark starts inside the block a pipe for its stderr, and a process group of its own.
+
+    The process group keeps signals to us (Ctrl-C, ``timeout``, a service manager's) from ending the JVM in the middle
+    of a micro-batch: we stop the queries, and the JVM ends with us, when its stdin closes.
+
+    Parameters
+    ----------
+    show
+        Called with every line of the JVM's, as long as the JVM lives; None keeps the terminal quiet.
+
+    Examples
+    --------
+    >>> with quiet_jvm() as log:  # doctest: +SKIP
+    ...     spark = SparkSession.builder.getOrCreate()
+    """
+    from pyspark import java_gateway
+
+    log = JvmLog(show)
+    original: Any = vars(java_gateway)["Popen"]
+
+    def start(command: Any, **options: Any) -> subprocess.Popen[Any]:
+        read, write = os.pipe()
+        try:
+            process: subprocess.Popen[Any] = original(command, **{**options, "stderr": write, "process_group": 0})
+        except BaseException:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        threading.Thread(target=log._drain, args=(read,), name="jvm-stderr", daemon=True).start()
+        return process
+
+    vars(java_gateway)["Popen"] = start
+    try:
+        yield log
+    finally:
+        vars(java_gateway)["Popen"] = original
+
+
+@contextlib.contextmanager
+def quiet_python() -> Iterator[None]:
+    """Leave out PySpark's warnings and py4j's log of connections that end, for the time of a block."""
+    gateway = logging.getLogger("py4j")
+    level = gateway.level
+    gateway.setLevel(logging.CRITICAL + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            gateway.setLevel(level)
