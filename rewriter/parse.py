@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from ..errors import InvalidHintError
-from .dialect import identifier, interval_microseconds, quote, render
+from .dialect import identifier, interval_microseconds, render
 from .functions import AGGREGATES, GENERATORS, VOLATILE
 from .plan import Block as PlanBlock
 from .plan import Column, Hints, Join, Node, Predicate, Project, Query, Scan, Where
-from .resolve import (
+from .resolve import star_fields
+from .scopes import (
     Block,
     Field,
     JoinTree,
@@ -22,11 +23,9 @@ from .resolve import (
     Source,
     Tree,
     Unresolvable,
-    expression_type,
     field_of,
     leaves,
     own_nodes,
-    star_fields,
 )
 
 
@@ -480,5 +479,3 @@ def is_our_hint(item: object) -> bool:
 
 #: The schemes that SCHEME('...') knows.
 SCHEMES = ("symmetric", "semi_symmetric", "biclique", "tree", "matrix", "iterative")
-
-__all__ = ["Binding", "Parsed", "build_plan", "expression_type", "quote"]

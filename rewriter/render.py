@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from ..errors import PlanError
 from .dialect import DIALECT, identifier, parse_expression, quote, render
-from .parse import Binding, Parsed, base_fields, expand, is_our_hint, relation_sql
+from .parse import Binding, MergedTree, Parsed, base_fields, expand, is_our_hint, relation_sql
 from .plan import (
     Block,
     Column,
@@ -27,8 +27,9 @@ from .plan import (
     walk,
 )
 from .predicates import columns_of, remap
-from .resolve import Cte, Field, Source, field_of, star_fields
+from .resolve import star_fields
 from .rules.prune_columns import read_by_node
+from .scopes import Cte, Field, JoinTree, Source, Tree, field_of
 
 _JOINS = {
     "inner": "JOIN",
@@ -109,9 +110,6 @@ class _BlockRenderer:
         self.rewrite_select()
 
     def find_sources(self) -> None:
-        from .parse import MergedTree
-        from .resolve import JoinTree, Tree
-
         def visit(tree: Tree) -> None:
             match tree:
                 case JoinTree():

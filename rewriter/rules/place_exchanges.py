@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..plan import Block, Exchange, Join, Node
+from ..plan import Block, Exchange, Join, Node, scans
 from .rule import NotApplicable, each_block, regions
 
 
@@ -20,8 +20,6 @@ def place_exchanges(plan: Node) -> Node | NotApplicable:
         if not isinstance(node, Join) or node.kind not in ("inner", "cross"):
             return regions(node, visit) if isinstance(node, Join) else node.with_inputs(tuple(map(visit, node.inputs)))
         equal = [p for p in node.predicates if p.kind in ("equi", "null_safe") and not p.derived]
-        from ..plan import scans
-
         left_names = {scan.alias for scan in scans(node.left)}
         keys = [(p.left, p.right) if p.relations[0] in left_names else (p.right, p.left) for p in equal]
         left, right = visit(node.left), visit(node.right)

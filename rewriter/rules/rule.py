@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..plan import Block, Node, transform
+from ..plan import Block, Exchange, Join, Node, Project, Where, transform
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,9 @@ def each_block(plan: Node, change: Callable[[Block], Block], reason: str) -> Nod
 
 def regions(node: Node, change: Callable[[Node], Node]) -> Node:
     """Apply a change to every maximal tree of inner joins below a node, without entering derived tables."""
-    from ..plan import Exchange, Join, Project, Scan, Where
-
     match node:
         case Join(kind="inner" | "cross", by_spark=False):
             return change(node)
         case Join() | Where() | Project() | Exchange() | Block():
             return node.with_inputs(tuple(regions(below, change) for below in node.inputs))
-        case Scan():
-            return node
     return node

@@ -10,11 +10,12 @@ and OR distribute, and what is constantly true goes.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from sqlglot import exp
 
 from ..dialect import parse_expression, render
-from ..plan import Block, Join, Node, Predicate, Where, transform
+from ..plan import Block, Join, Node, Predicate, Scan, Where
 from ..predicates import Scope
 from .rule import NotApplicable, each_block
 
@@ -48,17 +49,12 @@ def simplify_conditions(plan: Node) -> Node | NotApplicable:
     return each_block(plan, change, "every condition is a plain conjunct already")
 
 
-def _within_block(node: Node, visit: object) -> Node:
+def _within_block(node: Node, visit: Callable[[Node], Node]) -> Node:
     """Apply a change to the nodes of one SELECT, bottom up, without entering derived tables."""
-    from ..plan import Scan
-
-    assert callable(visit)
     if isinstance(node, Scan):
         return node
     inputs = tuple(_within_block(below, visit) for below in node.inputs)
-    changed = visit(node.with_inputs(inputs))
-    assert isinstance(changed, Node)
-    return changed
+    return visit(node.with_inputs(inputs))
 
 
 def _simplified(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Predicate, ...]:
@@ -137,6 +133,3 @@ def disjuncts(tree: exp.Expr) -> list[exp.Expr]:
     if isinstance(tree, exp.Or):
         return [*disjuncts(tree.left), *disjuncts(tree.right)]
     return [tree]
-
-
-__all__ = ["disjuncts", "simplify", "simplify_conditions", "transform"]

@@ -1,0 +1,164 @@
+"""What name resolution finds: fields, relations, join trees, SELECTs. `resolve` fills these in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from .catalog import TableInfo
+from .plan import JoinKind
+from .types import UNKNOWN, type_of
+
+
+class Unresolvable(Exception):  # noqa: N818 (a reason, not an error: the group is left alone)
+    """A name cannot be resolved with what is known; the message is the reason."""
+
+
+class Field:
+    """A column that a relation offers. Fields are compared by identity.
+
+    Parameters
+    ----------
+    source
+        The relation; None if the field is computed.
+    name, type
+        As in its schema.
+    tree
+        For computed fields (columns merged by USING, columns of merged derived tables): the expression over others.
+    """
+
+    __slots__ = ("name", "source", "tree", "type")
+
+    def __init__(self, source: Source | None, name: str, type: str = UNKNOWN, tree: exp.Expr | None = None) -> None:
+        self.source, self.name, self.type, self.tree = source, name, type, tree
+
+    def __deepcopy__(self, memo: object) -> Field:
+        return self
+
+
+@dataclass(eq=False)
+class Source:
+    """One relation in FROM."""
+
+    alias: str
+    item: exp.Expr
+    fields: list[Field] | None
+    parts: tuple[str, ...] = ()
+    info: TableInfo | None = None
+    definition: Cte | None = None
+    query: Output | None = None
+    problem: str | None = None
+    plan_alias: str = ""
+    guessed: dict[str, Field] = field(default_factory=dict)
+
+    def __deepcopy__(self, memo: object) -> Source:
+        return self
+
+
+@dataclass(eq=False)
+class JoinTree:
+    """A join in FROM. ``equal`` holds the pairs of fields that USING or NATURAL makes equal."""
+
+    kind: JoinKind
+    left: Tree
+    right: Tree
+    on: exp.Expr | None = None
+    equal: list[tuple[Field, Field]] = field(default_factory=list)
+
+
+Tree = Source | JoinTree
+
+
+@dataclass(eq=False)
+class Frame:
+    """What a FROM offers to the clauses that see it; ``problem`` says why a name inside may be one of its columns."""
+
+    visible: list[Field]
+    sources: list[Source]
+    complete: bool = True
+    problem: str | None = None
+
+
+@dataclass(eq=False)
+class Block:
+    """One SELECT that has a FROM."""
+
+    number: int
+    select: exp.Select
+    tree: Tree
+    frame: Frame
+    ctes: Mapping[str, Cte]
+    problem: str | None = None
+    merged: bool = False
+
+    @property
+    def sources(self) -> list[Source]:
+        """The relations of its FROM, left to right."""
+        return list(leaves(self.tree))
+
+
+@dataclass(eq=False)
+class Output:
+    """What a query puts out: its columns (None if unknown), and the block if it is a plain SELECT."""
+
+    columns: list[Field] | None
+    block: Block | None = None
+    streaming: bool | None = None
+    event_time: str | None = None
+    delay: int | None = None
+
+
+@dataclass(eq=False)
+class Cte:
+    """A common table expression in scope."""
+
+    name: str
+    node: exp.CTE
+    output: Output
+    uses: int = 0
+    recursive: bool = False
+
+    def __deepcopy__(self, memo: object) -> Cte:
+        return self
+
+
+@dataclass
+class Resolution:
+    """The blocks of a statement in plan order (a block comes after those in its FROM), and which tables are CTEs."""
+
+    tree: exp.Expr
+    blocks: list[Block]
+    output: Output
+    reads: Mapping[int, Cte]
+
+
+def leaves(tree: Tree) -> Iterator[Source]:
+    """Yield the relations of a join tree from left to right."""
+    if isinstance(tree, JoinTree):
+        yield from leaves(tree.left)
+        yield from leaves(tree.right)
+    else:
+        yield tree
+
+
+def field_of(column: exp.Expr) -> Field | None:
+    """Return the field that a column was resolved to."""
+    found = column.meta.get("field")
+    return found if isinstance(found, Field) else None
+
+
+def own_nodes(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield a tree's nodes, depth first, without entering queries inside it (they are yielded themselves)."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        yield node
+        if not isinstance(node, exp.Query) or node is tree:
+            stack.extend(reversed(list(node.iter_expressions())))
+
+
+def expression_type(tree: exp.Expr) -> str:
+    """Return the type of an expression over resolved columns."""
+    return type_of(tree, lambda column: found.type if (found := field_of(column)) else UNKNOWN)
