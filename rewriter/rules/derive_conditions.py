@@ -156,6 +156,8 @@ def _is_safe(tree: exp.Expr) -> bool:
     for node in tree.walk():
         if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
             continue
+        if isinstance(node, exp.Binary) and node.find(exp.Column) is None:
+            continue
         if not isinstance(node, _SAFE):
             return False
     return True

@@ -52,8 +52,12 @@ def predicate_sql(predicate: Predicate) -> str:
     bounds = []
     is_time = any("INTERVAL" in bound for bound in (predicate.lower, predicate.upper) if bound)
     difference = f"CAST({predicate.left} AS BIGINT) - CAST({predicate.right} AS BIGINT)"
-    if is_time:
+    if is_time and "TIMESTAMP_NTZ" in (predicate.left or ""):
         difference = f"(({predicate.left}) - ({predicate.right}))"
+    elif is_time:
+        difference = (
+            f"make_dt_interval(0, 0, 0, (unix_micros({predicate.left}) - unix_micros({predicate.right})) / 1e6BD)"
+        )
     elif (predicate.left or "").endswith(".d"):  # by convention the tests' dates
         difference = f"datediff({predicate.left}, {predicate.right})"
     if predicate.lower is not None:

@@ -1,0 +1,147 @@
+"""The rewritten query has the rows of the user's, by Spark batch; join nodes are plain SQL here (see `reference`)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.pipeline import rewrite
+
+from .random_queries import random_query
+from .reference import views
+from .tables import COLUMNS, rewritten
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: How many random queries to try: each costs Spark about a second.
+CASES = int(os.environ.get("TRIJOIN_RANDOM_QUERIES", "12"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(spark: SparkSession) -> Iterator[None]:
+    """Small tables with NULL, NaN, -0.0, duplicates."""
+    dice = random.Random(5)
+
+    def maybe(value: object) -> object:
+        return None if dice.random() < 0.12 else value
+
+    def row() -> tuple[object, ...]:
+        start = dt.datetime(2024, 1, 1)
+        return (
+            maybe(dice.randint(0, 6)),
+            maybe(dice.randint(-3, 8)),
+            maybe(start + dt.timedelta(minutes=dice.randint(0, 20))),
+            maybe(dice.choice([0.0, -0.0, 1.5, 2.0, float("nan"), 3.25, 1e300])),
+            maybe(dice.choice(["x", "y", "z", "%"])),
+            maybe(start.date() + dt.timedelta(days=dice.randint(0, 6))),
+            None,
+        )
+
+    for name in "rst":
+        spark.createDataFrame([row() for _ in range(9)], COLUMNS).createOrReplaceTempView(name)
+    c = [(dice.randint(0, 5), dice.choice([None, 1, 2, 3]), dice.choice("xyz")) for _ in range(5)]
+    spark.createDataFrame(c, "id INT, `Größe X` INT, n STRING").createOrReplaceTempView("c")
+    u = [(dice.randint(0, 5), dice.choice([None, 1, 2, 3])) for _ in range(6)]
+    spark.createDataFrame(u, "Key INT, Val INT").createOrReplaceTempView("u")
+    yield
+    for name in (*"rstcu",):
+        spark.catalog.dropTempView(name)
+
+
+CLOCKS = read_script("CREATE TABLE clock_r (id INT, ts TIMESTAMP); CREATE TABLE clock_s (id INT, ts TIMESTAMP)")[0]
+
+
+def bag(df: DataFrame) -> Counter[str]:
+    return Counter(repr(tuple(row)) for row in df.collect())
+
+
+def check(spark: SparkSession, sql: str) -> None:
+    result = rewritten(sql)
+    expected = spark.sql(result.spark_sql)
+    if result.plan is None:
+        return
+    for name, view in views(result):
+        spark.sql(view).createOrReplaceTempView(name)
+    found = spark.sql(result.plan.sql)
+    assert [field.dataType for field in found.schema] == [field.dataType for field in expected.schema]
+    assert bag(found) == bag(expected), result.plan.sql
+
+
+QUERIES = """
+SELECT * FROM r FULL JOIN s USING (id) JOIN t USING (id)
+SELECT id, count(*) AS c FROM r JOIN s USING (id) JOIN t USING (id) GROUP BY id ORDER BY id
+SELECT R.ID, S.`A` FROM R JOIN S ON R.Id = s.iD JOIN T AS tt ON TT.a BETWEEN R.a - 1 AND R.a + 1
+SELECT r.id FROM r JOIN s ON abs(r.a - s.a) <= 1 JOIN t ON t.a - s.a < 2 AND t.d >= s.d - 2 AND t.d < s.d + 2
+SELECT r.id FROM r JOIN s ON NOT (r.a < s.a) AND NOT (r.x > s.x) WHERE NOT (r.id = s.id OR r.n <> s.n)
+SELECT r.x, s.x FROM r JOIN s ON r.x = s.x
+SELECT r.x, s.x FROM r JOIN s ON ABS(r.x - s.x) <= 1.25
+SELECT r.x, s.x FROM r JOIN s ON r.x - s.x < 1
+SELECT r.x, s.x FROM r JOIN s ON r.x - s.x > -1
+SELECT r.a, s.a FROM r JOIN s ON r.a - s.a < 0.5 AND r.a - s.a > -1.5
+SELECT q.z, t.id FROM (SELECT r.a + s.a AS z, r.id FROM r JOIN s ON r.id = s.id WHERE r.n = 'x') q JOIN t ON q.z = t.a
+SELECT q.* FROM (SELECT * FROM r JOIN s USING (id)) q JOIN t ON q.id = t.id
+SELECT x.id, y.id FROM (SELECT DISTINCT r.id FROM r JOIN s ON r.a < s.a) x LEFT JOIN t y ON x.id = y.id AND x.id < y.a
+WITH q AS (SELECT r.id, s.a AS b FROM r JOIN s ON r.id = s.id) SELECT q1.b, q2.b FROM q q1 JOIN q q2 ON q1.id < q2.id
+WITH q(k, v) AS (SELECT r.id, s.a FROM r JOIN s ON r.id = s.id GROUP BY ALL) SELECT q.v, t.n FROM q JOIN t ON t.id = q.k
+SELECT r.n, sum(s.a) AS q FROM r JOIN s ON r.id = s.id GROUP BY r.n HAVING sum(s.a) > 1 ORDER BY sum(s.a) DESC, r.n
+SELECT r.n, s.n, count(*) FROM r, s WHERE r.a = s.a GROUP BY ROLLUP (r.n, s.n)
+SELECT r.id AS i, i + 1 AS j FROM r JOIN s ON r.id = s.id
+SELECT r.id FROM r JOIN s ON r.id = s.id WHERE r.a > (SELECT avg(t.a) FROM t JOIN u ON t.id = u.key WHERE t.n = s.n)
+SELECT r.id FROM r LEFT ANTI JOIN s ON r.id = s.id JOIN t ON t.a > r.a JOIN u ON u.key = t.id
+SELECT r.id, q.k FROM r JOIN s ON r.a < s.a JOIN (SELECT t.id AS k, max(t.a) AS m FROM t GROUP BY 1) q ON q.m >= s.a
+SELECT r.id FROM r JOIN s ON 1 = 2 JOIN t ON r.id = t.id
+SELECT r.id FROM r JOIN s ON r.id = s.id AND NULL
+SELECT r.id, s.id FROM r, s WHERE (r.id, r.a) = (s.id, s.a)
+SELECT r.id FROM (r JOIN s ON r.id = s.id) LEFT JOIN (t JOIN u ON t.id = u.key) ON r.a = t.a WHERE s.a > 0
+(SELECT r.id FROM r JOIN s ON r.id = s.id) INTERSECT (SELECT s.id FROM s JOIN t ON s.a < t.a) ORDER BY id
+SELECT r.id, c.n FROM r JOIN s ON r.a < s.a JOIN c ON r.n = c.n JOIN u ON u.key = c.id
+SELECT 'it''s', r.a DIV 2, r.ts + INTERVAL 1 DAY, DATE '2024-01-02', 1.5BD, X'1F', r.x::string FROM r JOIN s USING (id)
+SELECT r.id, sum(s.a) FILTER (WHERE s.x > 1) OVER w AS q FROM r JOIN s ON r.id = s.id WINDOW w AS (PARTITION BY r.id)
+SELECT named_struct('a', r.id).a, transform(array(r.a, s.a), v -> v + r.id)[0] FROM r JOIN s ON r.id = s.id
+SELECT r.ts, s.ts FROM r JOIN s ON r.ts - s.ts <= INTERVAL 3 MINUTES AND s.ts - r.ts < INTERVAL 90 SECONDS
+SELECT r.id FROM r, s RIGHT JOIN t ON s.id = t.id WHERE r.a < s.a
+SELECT r.id, s.a, t.n FROM r LEFT JOIN s ON r.id = s.id JOIN t ON t.a < r.a AND t.id >= s.id
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_queries_that_people_write(spark: SparkSession, sql: str) -> None:
+    check(spark, sql)
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_random_queries(spark: SparkSession, seed: int) -> None:
+    check(spark, random_query(seed))
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "UTC"])
+def test_bands_around_a_change_to_summer_time(spark: SparkSession, zone: str) -> None:
+    """Spark shifts by hours in elapsed time, by days on the calendar, and subtracts on the wall clock."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        ends = "TIMESTAMP'2024-03-09 22:00:00', TIMESTAMP'2024-03-10 22:00:00'"
+        times = f"SELECT explode(sequence({ends}, INTERVAL 1 HOUR))"
+        for name in "rs":
+            spark.sql(f"SELECT 1 AS id, ts FROM ({times} AS ts)").createOrReplaceTempView(f"clock_{name}")
+        for condition in (
+            "r.ts BETWEEN s.ts - INTERVAL 3 HOURS AND s.ts + INTERVAL 20 HOURS",
+            "r.ts <= s.ts - INTERVAL 1 DAY",
+            "r.ts - s.ts BETWEEN INTERVAL 2 HOURS AND INTERVAL 3 HOURS",
+            "ABS(r.ts - s.ts) < INTERVAL 4 HOURS",
+        ):
+            sql = f"SELECT r.ts, s.ts FROM clock_r r JOIN clock_s s ON {condition}"
+            result = rewrite(sql, CLOCKS)
+            assert result.plan is not None
+            for name, view in views(result):
+                spark.sql(view).createOrReplaceTempView(name)
+            assert bag(spark.sql(result.plan.sql)) == bag(spark.sql(sql)), condition
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
