@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 from sqlglot.tokenizer_core import TokenType
@@ -45,7 +46,9 @@ def locate(error: Exception, script: Script, sql: Word) -> JobError:
         return script.error(sql.start + max(at, 0), _without_condition(str(error)))
     if isinstance(error, TriJoinError):
         text = _without_condition(str(error)).partition("\nHint: ")[0]
-        return script.error(sql.start, text, error.hint)
+        column = re.search(r"the column (\S+) (?:cannot be resolved|is ambiguous)", text)
+        at = _find(sql.text, column[1]) if column else None
+        return script.error(sql.start + (at or 0), text, error.hint)
     return script.error(sql.start + _offset(error, sql.text), sentence(error))
 
 
@@ -67,9 +70,10 @@ def _offset(error: Any, sql: str) -> int:
     placed = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
     if placed:
         return Script("", sql).offset(0, int(placed[1]), int(placed[2]) + 1)
+    if "FILTER_NOT_BOOLEAN" in str(error):  # Spark marks the whole SELECT
+        return _after(sql, "WHERE")
     for context in _contexts(error):
         start, fragment = context.startIndex(), context.fragment()
-        start = _characters(sql, start)
         if fragment and sql[start : start + len(fragment)] == fragment:
             return start
     parameters = error.getMessageParameters() if hasattr(error, "getMessageParameters") else None
@@ -88,13 +92,11 @@ def _contexts(error: Any) -> list[Any]:
         return []
 
 
-def _characters(text: str, units: int) -> int:
-    """Return how many characters a number of UTF-16 units, which Java counts, is."""
-    count = position = 0
-    while count < units and position < len(text):
-        count += 1 + (ord(text[position]) > 0xFFFF)
-        position += 1
-    return position
+def _after(sql: str, word: str) -> int:
+    """Return where the token behind a word begins."""
+    tokens = tokenize(sql)
+    found = (after.start for token, after in pairwise(tokens) if token.text.upper() == word)
+    return int(next(found, 0))
 
 
 def _find(sql: str, name: str) -> int | None:

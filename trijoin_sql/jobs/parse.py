@@ -121,7 +121,7 @@ def _insert(reader: _Reader) -> InsertInto:
     if reader.word() == "(" and reader.word(1) not in ("SELECT", "WITH", "FROM", "("):
         reader.fail("a list of columns is not taken here", "choose the columns and their names in the SELECT")
     if reader.word() not in ("SELECT", "WITH", "FROM", "TABLE", "("):
-        reader.fail("a SELECT is missing after the name of the sink")
+        reader.fail_here("a SELECT is missing after the name of the sink")
     query = reader.rest()
     _check_sql(reader.script, query)
     return InsertInto(sink, query)
@@ -183,14 +183,14 @@ def _value(reader: _Reader, key: Word) -> Word:
     if reader.word() in (",", ")", ""):
         reader.fail(f"the option {key.text} has no value")
     token = reader.take()
-    sign = ""
+    sign, start = "", token.start
     if token.text == "-" and token.token_type not in _QUOTED:
         sign, token = "-", reader.take("a number")
     plain = token.token_type in (*_TEXT, TokenType.NUMBER) or token.text.lower() in ("true", "false")
     if not plain:
         hint = "quote it if it is text: 'value'"
         reader.script.fail(token.start, f"the value of {key.text} is a text in quotes, a number, true or false", hint)
-    return Word(sign + token.text, token.start)
+    return Word(sign + token.text, start)
 
 
 def _watermark(reader: _Reader) -> WatermarkClause:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import TriJoinError
+from ..errors import TriJoinError, UnsupportedQueryError
 from ..rewriter.dialect import quote
 from .formats import FILES, SINKS, SOURCES, find_format
 from .locate import locate, sentence
@@ -120,20 +120,21 @@ def _found_schema(script: Script, session: TriJoinSession, stream: CreateStream,
 
 def _sql(job: Job, session: TriJoinSession, sql: Word) -> DataFrame:
     """Run a statement; what is refused is asked for again as Spark sees it, which knows the place."""
-    from pyspark.errors import PySparkException
+    from pyspark.errors import ParseException, PySparkException
     from pyspark.sql import SparkSession
 
     try:
         return session.sql(sql.text)
-    except TriJoinError as error:
-        raise locate(error, job.script, sql) from None
-    except PySparkException as error:
-        first = error
-    try:
-        SparkSession.sql(session.spark, sql.text)
-    except PySparkException as error:
-        raise locate(error, job.script, sql) from None
-    raise locate(first, job.script, sql)
+    except (TriJoinError, PySparkException) as error:
+        refused: Exception = error
+    if not isinstance(refused, TriJoinError) or isinstance(refused, UnsupportedQueryError):
+        try:
+            SparkSession.sql(session.spark, sql.text)
+        except ParseException:  # it does not know our clauses
+            pass
+        except PySparkException as error:
+            refused = error
+    raise locate(refused, job.script, sql)
 
 
 def _query(job: Job, session: TriJoinSession, insert: InsertInto, sink: CreateSink) -> PreparedQuery:
@@ -142,7 +143,7 @@ def _query(job: Job, session: TriJoinSession, insert: InsertInto, sink: CreateSi
         hint = "declare an input with CREATE STREAM; a batch query belongs into spark-sql or a notebook"
         job.script.fail(insert.query.start, "the query reads no stream", hint)
     _check_columns(job.script, frame, insert, sink)
-    _check_mode(job.script, frame, insert, sink)
+    _check_mode(job.script, session, frame, insert, sink)
     return PreparedQuery(sink, insert, counted(frame))
 
 
@@ -175,7 +176,9 @@ def _listed(types: dict[str, str]) -> str:
     return ", ".join(f"{column} {kind.upper()}" for column, kind in types.items())
 
 
-def _check_mode(script: Script, frame: DataFrame, insert: InsertInto, sink: CreateSink) -> None:
+def _check_mode(
+    script: Script, session: TriJoinSession, frame: DataFrame, insert: InsertInto, sink: CreateSink
+) -> None:
     """Let Spark check the query against the output mode, as it does when a query starts."""
     from pyspark.errors import PySparkException
 
@@ -188,6 +191,9 @@ def _check_mode(script: Script, frame: DataFrame, insert: InsertInto, sink: Crea
     except PySparkException as error:
         if "output mode" in str(error).lower() and sink.mode is not None:
             raise script.error(sink.mode.start, sentence(error)) from None
+        document: Any = session.explain(insert.query.text).to_dict()
+        for refusal in document.get("refusals", ()):
+            raise script.error(insert.query.start, refusal["reason"], refusal["hint"]) from None
         raise script.error(insert.query.start, sentence(error)) from None
 
 

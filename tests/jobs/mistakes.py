@@ -1,0 +1,242 @@
+"""Job files with one mistake each, for the checks that need no Spark.
+
+``^`` stands before the character that the caret has to mark, and is not part of the file. ``{data}`` is a folder with
+files, ``{free}`` one that does not exist yet, ``{file}`` a file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STREAM = "CREATE STREAM r USING rate;\n"
+SINK = "CREATE SINK o USING noop;\n"
+INSERT = "INSERT INTO o SELECT value FROM r;\n"
+REST = SINK + INSERT
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A kind of mistake: a name, the job file, and what the message has to say."""
+
+    name: str
+    job: str
+    says: str
+
+
+def _source(text: str) -> str:
+    return f"-- one mistake\n{text};\n{REST}"
+
+
+def _sink(text: str) -> str:
+    return f"{STREAM}/* one mistake;\n */ {text};\n{INSERT}"
+
+
+MISTAKES = [
+    # the text
+    Mistake("nothing in it", "-- nothing^\n", "the job has no INSERT INTO"),
+    Mistake("string without an end", _source("CREATE STREAM r USING csv OPTIONS (path ^'x)"), "a closing ' is missing"),
+    Mistake("name without an end", f"{STREAM}{SINK}INSERT INTO ^`o SELECT 1", "a closing ` is missing"),
+    Mistake("comment without an end", f"{STREAM}{SINK}{INSERT}^/* and so on", "a closing */ is missing"),
+    Mistake(
+        "semicolon missing", f"CREATE STREAM r USING rate\n^{SINK}{INSERT}", "a semicolon is missing before CREATE"
+    ),
+    Mistake("query without a sink", f"{STREAM}^SELECT value FROM r;", "nowhere to put its rows"),
+    Mistake("explain", f"{STREAM}^EXPLAIN SELECT value FROM r;", "EXPLAIN runs nothing"),
+    # streams
+    Mistake("stream without a name", _source("CREATE STREAM ^USING rate"), "the stream has no name"),
+    Mistake("stream that ends early", _source("CREATE STREAM^"), "the stream has no name"),
+    Mistake("stream with a dot", _source("CREATE STREAM a^.r USING rate"), "a simple name"),
+    Mistake("stream or replace", _source("CREATE ^OR REPLACE STREAM r USING rate"), "no OR REPLACE"),
+    Mistake("stream if not exists", _source("CREATE STREAM ^IF NOT EXISTS r USING rate"), "no IF NOT EXISTS"),
+    Mistake("stream without a format", _source("CREATE STREAM r^"), "USING and a format are missing"),
+    Mistake("format is text", _source("CREATE STREAM r USING ^'rate'"), "a format such as parquet is expected here"),
+    Mistake("unknown source", _source("CREATE STREAM r USING ^parket"), "there is no source format named parket"),
+    Mistake("sink as a source", _source("CREATE STREAM r USING ^console"), "console is a sink, no source"),
+    Mistake("unknown clause", _source("CREATE STREAM r USING rate ^WATERMRK t"), "did you mean WATERMARK?"),
+    Mistake("clause of a sink", _source("CREATE STREAM r USING rate ^MODE append"), "the clauses are USING, OPTIONS"),
+    Mistake("clause twice", _source("CREATE STREAM r USING rate ^USING rate"), "USING is given twice"),
+    Mistake(
+        "two streams of a name", f"{STREAM}CREATE STREAM ^R USING rate;\n{REST}", "already something named R, on line 1"
+    ),
+    Mistake("stream and sink of a name", f"{STREAM}CREATE SINK ^r USING noop;\n{INSERT}", "already something named r"),
+    # columns
+    Mistake("column without a type", _source("CREATE STREAM r (a^, b INT) USING csv"), "the column a has no type"),
+    Mistake("columns without an end", _source("CREATE STREAM r (a INT USING csv^"), "a ) is missing"),
+    Mistake("column twice", _source("CREATE STREAM r (a INT, ^A INT) USING csv"), "two columns named A"),
+    Mistake(
+        "unknown type",
+        _source("CREATE STREAM r (a ^INTEGR) USING csv OPTIONS (path '{data}')"),
+        "there is no type INTEGR",
+    ),
+    Mistake("columns of a rate", _source("CREATE STREAM r (^a INT) USING rate"), "always the same: timestamp, value"),
+    Mistake("no columns", _source("CREATE STREAM ^r USING json OPTIONS (path '{data}')"), "needs its columns"),
+    # options
+    Mistake(
+        "options without parentheses", _source("CREATE STREAM r USING rate OPTIONS ^rows 1"), "( is missing before"
+    ),
+    Mistake("option without a value", _source("CREATE STREAM r USING rate OPTIONS (rowsPerSecond^)"), "has no value"),
+    Mistake(
+        "option with a name for a value",
+        _source("CREATE STREAM r USING rate OPTIONS (rowsPerSecond ^many)"),
+        "quote it if it is text",
+    ),
+    Mistake(
+        "options without a comma",
+        _source("CREATE STREAM r USING rate OPTIONS (rowsPerSecond 1 ^numPartitions 2)"),
+        ", is missing before numPartitions",
+    ),
+    Mistake("options without an end", _source("CREATE STREAM r USING rate OPTIONS (rowsPerSecond 1^"), ", is missing"),
+    Mistake(
+        "option twice",
+        _source("CREATE STREAM r USING rate OPTIONS (numPartitions 1, ^numpartitions 2)"),
+        "the option numpartitions is given twice",
+    ),
+    Mistake(
+        "unknown option",
+        _source("CREATE STREAM r USING rate OPTIONS (^rowsPerSecnd 1)"),
+        "did you mean rowsPerSecond?",
+    ),
+    Mistake(
+        "slip in a file option",
+        _source("CREATE STREAM r (a INT) USING csv OPTIONS (path '{data}', ^maxFilePerTrigger 1)"),
+        "did you mean maxFilesPerTrigger?",
+    ),
+    Mistake(
+        "text for a number", _source("CREATE STREAM r USING rate OPTIONS (rowsPerSecond ^'x')"), "a whole number from 1"
+    ),
+    Mistake("number too small", _source("CREATE STREAM r USING rate OPTIONS (rowsPerSecond ^-5)"), "not '-5'"),
+    Mistake(
+        "no port", _source("CREATE STREAM r USING socket OPTIONS (host 'localhost', port ^99999)"), "99999 is no port"
+    ),
+    Mistake(
+        "neither true nor false",
+        _source("CREATE STREAM r USING socket OPTIONS (host 'h', port 1, includeTimestamp ^'yes')"),
+        "takes true or false",
+    ),
+    Mistake("path missing", _source("CREATE STREAM r (a INT) USING ^csv"), "csv needs the option path"),
+    Mistake(
+        "host missing", _source("CREATE STREAM r USING ^socket OPTIONS (port 9999)"), "socket needs the option host"
+    ),
+    Mistake("rows missing", _source("CREATE STREAM r USING ^rate-micro-batch"), "needs the option rowsPerBatch"),
+    Mistake(
+        "topics missing",
+        _source("CREATE STREAM r USING ^kafka OPTIONS (kafka.bootstrap.servers 'h:1')"),
+        "one of the options subscribe, subscribePattern, assign",
+    ),
+    Mistake(
+        "topics twice",
+        _source("CREATE STREAM r USING kafka OPTIONS (kafka.bootstrap.servers 'h:1', subscribe 'a', assign ^'b')"),
+        "only one of the options",
+    ),
+    Mistake(
+        "broker missing", _source("CREATE STREAM r USING ^kafka OPTIONS (subscribe 'a')"), "kafka.bootstrap.servers"
+    ),
+    Mistake(
+        "unreachable path",
+        _source("CREATE STREAM r (a INT) USING csv OPTIONS (path ^'{free}/in')"),
+        "/in does not exist",
+    ),
+    Mistake("empty path", _source("CREATE STREAM r (a INT) USING csv OPTIONS (path ^'')"), "path is empty"),
+    # watermarks
+    Mistake(
+        "watermark without a delay",
+        _source("CREATE STREAM r USING rate WATERMARK timestamp^"),
+        "DELAY is missing",
+    ),
+    Mistake(
+        "watermark without an interval",
+        _source("CREATE STREAM r USING rate WATERMARK timestamp DELAY OF ^10 SECONDS"),
+        "INTERVAL is missing",
+    ),
+    Mistake(
+        "watermark with a bad interval",
+        _source("CREATE STREAM r USING rate WATERMARK timestamp DELAY OF INTERVAL ^10 PARSECS"),
+        "'10 parsecs' is no length of time",
+    ),
+    Mistake(
+        "watermark on a column that is not there",
+        _source("CREATE STREAM r USING rate WATERMARK ^timestmp DELAY OF INTERVAL 1 SECOND"),
+        "r has no column timestmp",
+    ),
+    Mistake(
+        "watermark on a number",
+        _source("CREATE STREAM r USING rate WATERMARK ^value DELAY OF INTERVAL 1 SECOND"),
+        "is of type BIGINT",
+    ),
+    # sinks
+    Mistake("sink without a name", _sink("CREATE SINK ^USING noop"), "the sink has no name"),
+    Mistake("sink with columns", _sink("CREATE SINK o ^(a INT) USING noop"), "a sink declares no columns"),
+    Mistake("sink without a format", _sink("CREATE SINK o MODE append^"), "where do the rows go to?"),
+    Mistake("unknown sink", _sink("CREATE SINK o USING ^consol"), "did you mean console?"),
+    Mistake("source as a sink", _sink("CREATE SINK o USING ^rate"), "rate is a source, no sink"),
+    Mistake("unknown mode", _sink("CREATE SINK o USING noop MODE ^upsert"), "there is no mode upsert"),
+    Mistake("mode missing", _sink("CREATE SINK o USING noop MODE^"), "append, update or complete"),
+    Mistake(
+        "mode that files refuse",
+        _sink("CREATE SINK o USING csv OPTIONS (path '{free}/o', checkpointLocation '{free}/c') MODE ^complete"),
+        "a csv sink takes MODE append only",
+    ),
+    Mistake(
+        "checkpoint missing", _sink("CREATE SINK ^o USING csv OPTIONS (path '{free}')"), "has no checkpointLocation"
+    ),
+    Mistake(
+        "output that is a file",
+        _sink("CREATE SINK o USING csv OPTIONS (path ^'{file}', checkpointLocation '{free}')"),
+        "is a file, where a folder is needed",
+    ),
+    Mistake(
+        "checkpoint below a file",
+        _sink("CREATE SINK o USING csv OPTIONS (path '{free}', checkpointLocation ^'{file}/c')"),
+        "cannot be made",
+    ),
+    Mistake(
+        "checkpoint in the output",
+        _sink("CREATE SINK o USING csv OPTIONS (path ^'{free}', checkpointLocation '{free}')"),
+        "is the checkpoint of the sink o",
+    ),
+    Mistake("trigger missing", _sink("CREATE SINK o USING noop TRIGGER^"), "the statement ends where"),
+    Mistake("unknown trigger", _sink("CREATE SINK o USING noop TRIGGER ^EVERY '1 second'"), "EVERY is no trigger"),
+    Mistake("trigger without a time", _sink("CREATE SINK o USING noop TRIGGER PROCESSING TIME ^10"), "how often?"),
+    Mistake(
+        "trigger with a bad time",
+        _sink("CREATE SINK o USING noop TRIGGER PROCESSING TIME ^'often'"),
+        "'often' is no length of time",
+    ),
+    Mistake(
+        "continuous trigger",
+        _sink("CREATE SINK o USING noop TRIGGER ^CONTINUOUS '1 second'"),
+        "continuous processing cannot run joins",
+    ),
+    Mistake(
+        "function missing",
+        _sink("CREATE SINK o USING ^foreachBatch OPTIONS (checkpointLocation '{free}')"),
+        "needs the option function",
+    ),
+    *(
+        Mistake(
+            name,
+            _sink(f"CREATE SINK o USING foreachBatch OPTIONS (checkpointLocation '{{free}}', function ^'{function}')"),
+            says,
+        )
+        for name, function, says in [
+            ("function without a module", "save", "is not of the form 'module:name'"),
+            ("function in no module", "no_such_module:save", "there is no module named no_such_module"),
+            ("function that is not there", "json:dumb", "json has no function dumb"),
+            ("function that is none", "json:__name__", "is no function"),
+        ]
+    ),
+    # queries
+    Mistake(
+        "unknown sink of rows", f"{STREAM}{SINK}INSERT INTO ^out SELECT value FROM r", "there is no sink named out"
+    ),
+    Mistake("rows into a stream", f"{STREAM}{SINK}INSERT INTO ^r SELECT value FROM r", "r is a stream"),
+    Mistake("rows into a sink twice", f"{STREAM}{SINK}{INSERT}INSERT INTO ^o SELECT 1 FROM r", "gets rows from line 3"),
+    Mistake("into missing", f"{STREAM}{SINK}INSERT ^o SELECT value FROM r", "INTO is missing before o"),
+    Mistake("overwrite", f"{STREAM}{SINK}INSERT ^OVERWRITE o SELECT value FROM r", "nothing is overwritten"),
+    Mistake("values", f"{STREAM}{SINK}INSERT INTO o ^VALUES (1)", "takes the rows of a SELECT"),
+    Mistake("list of columns", f"{STREAM}{SINK}INSERT INTO o ^(a) SELECT value FROM r", "a list of columns"),
+    Mistake("query missing", f"{STREAM}{SINK}INSERT INTO o^", "a SELECT is missing"),
+    Mistake("bad SQL", f"{STREAM}{SINK}INSERT INTO o\nSELECT value\nFROM r WHERE ^)", "something is missing here"),
+    Mistake("bad SQL in a view", f"{STREAM}CREATE TEMPORARY VIEW v AS SELECT (value ^FROM r;\n{REST}", "Expecting )"),
+    Mistake("no query at all", f"{STREAM}{SINK}-- the end^\n", "the job has no INSERT INTO"),
+]

@@ -1,0 +1,164 @@
+"""Every mistake in a job file is one message with its line, column and a caret, before Spark is even loaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trijoin_sql.errors import JobError
+from trijoin_sql.jobs.check import check_job
+from trijoin_sql.jobs.parse import parse_job
+from trijoin_sql.jobs.script import Script
+from trijoin_sql.jobs.statements import CreateSink, CreateStream
+
+from .mistakes import INSERT, MISTAKES, REST, SINK, STREAM, Mistake
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, Path]:
+    data, file = tmp_path / "data", tmp_path / "file"
+    data.mkdir()
+    file.write_text("a\n")
+    return {"data": data, "file": file, "free": tmp_path / "free"}
+
+
+def fill(text: str, folders: dict[str, Path]) -> str:
+    for name, path in folders.items():
+        text = text.replace(f"{{{name}}}", str(path))
+    return text
+
+
+def check(text: str) -> list[str]:
+    return check_job(parse_job(Script("job.sql", text)))
+
+
+def test_there_are_more_than_fifty_kinds() -> None:
+    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES) > 50
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_a_mistake_is_one_message_at_its_place(mistake: Mistake, folders: dict[str, Path]) -> None:
+    marked = fill(mistake.job, folders)
+    before, _, after = marked.partition("^")
+    with pytest.raises(JobError) as caught:
+        check(before + after)
+    error = caught.value
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    assert (error.path, error.line, error.column) == ("job.sql", line, column), error.located
+    place, text, caret, *rest = error.located.splitlines()
+    assert place.startswith(f"job.sql:{line}:{column}: ")
+    assert mistake.says in error.located
+    assert text == (before + after).split("\n")[line - 1]
+    assert caret == " " * (column - 1) + "^"
+    assert len(rest) <= 1
+    assert "\n" not in error.detail
+    assert all(hint.startswith("Hint: ") for hint in rest)
+
+
+def test_a_job_without_mistakes_passes(folders: dict[str, Path]) -> None:
+    job = """\
+-- a semicolon; in a comment, one in a 'string;' below
+CREATE STREAM `my r` (a BIGINT, `b c` STRUCT<x: INT, y: ARRAY<DECIMAL(10, 2)>>, ts TIMESTAMP NOT NULL)
+  USING JSON OPTIONS (path '{data}', "maxFilesPerTrigger" = 3, latestFirst true)
+  WATERMARK ts DELAY OF INTERVAL '1 hour 30 minutes';
+CREATE STREAM k USING kafka OPTIONS (kafka.bootstrap.servers 'h:1', subscribe 'a;b', kafka.security.protocol 'SSL')
+  WATERMARK timestamp DELAY OF INTERVAL '10' SECONDS;;
+CREATE SINK o OPTIONS (path '{free}/o', checkpointLocation '{free}/c') USING Parquet TRIGGER AVAILABLE NOW MODE APPEND;
+CREATE SINK p USING console TRIGGER PROCESSING TIME INTERVAL 1 MINUTE;
+SET spark.sql.shuffle.partitions = 4;
+CREATE TEMPORARY VIEW v AS SELECT a FROM `my r` WHERE ';' <> 'x';
+INSERT INTO `O` SELECT /*+ SCHEME('symmetric') */ a FROM v JOIN k ON v.a < k.offset WITHIN 10 MINUTES;
+INSERT INTO p (SELECT a FROM v)"""
+    parsed = parse_job(Script("job.sql", fill(job, folders)))
+    assert check_job(parsed) == []
+    stream, kafka, first, second = (s for s in parsed.statements if isinstance(s, CreateStream | CreateSink))
+    assert isinstance(stream, CreateStream)
+    assert isinstance(kafka, CreateStream)
+    assert stream.watermark is not None
+    assert stream.watermark.delay.text == "1 hours 30 minutes"
+    assert [column.type.text for column in stream.columns][1] == "STRUCT<x: INT, y: ARRAY<DECIMAL(10, 2)>>"
+    assert kafka.options.text("SUBSCRIBE") == "a;b"
+    assert isinstance(first, CreateSink)
+    assert isinstance(second, CreateSink)
+    assert (first.output_mode, first.trigger and first.trigger.kind) == ("append", "available_now")
+    assert second.trigger is not None
+    assert second.trigger.interval == "1 minutes"
+    assert parsed.inserts[0].query.text.startswith("SELECT /*+ SCHEME('symmetric') */")
+
+
+def test_what_is_not_used_is_a_warning() -> None:
+    warnings = check(f"{STREAM}CREATE STREAM s USING rate;\n{SINK}CREATE SINK p USING noop;\n{INSERT}")
+    assert warnings == ["job.sql:2:15: the stream s is read by no query", "job.sql:4:13: the sink p gets no rows"]
+
+
+def test_places_count_characters_and_keep_tabs() -> None:
+    with pytest.raises(JobError) as caught:
+        check("/* 🚀 */\tCREATE STREAM r USING rat;\r\n" + REST)
+    *_, text, caret, _ = str(caught.value).splitlines()
+    assert (caught.value.line, caught.value.column) == (1, 31)
+    assert not text.endswith("\r")
+    assert caret == " " * 7 + "\t" + " " * 22 + "^"
+
+
+def test_a_function_beside_the_job_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "beside_the_job.py").write_text("def save(frame, batch): pass\nbroken = 1\n")
+    (tmp_path / "raises_at_import.py").write_text("1 / 0\n")
+    sink = "CREATE SINK o USING foreachBatch OPTIONS (checkpointLocation '{}', function '{}');\n"
+
+    def look(function: str) -> list[str]:
+        text = STREAM + sink.format(tmp_path / "c", function) + INSERT
+        return check_job(parse_job(Script(str(tmp_path / "job.sql"), text)))
+
+    assert look("beside_the_job:save") == []
+    with pytest.raises(JobError, match="raises_at_import does not import: ZeroDivisionError"):
+        look("raises_at_import:save")
+
+
+def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "200", "JAVA_HOME": str(folder)}  # no Java: nothing may start
+    return subprocess.run(
+        [sys.executable, "-m", "trijoin_sql", "run", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=folder,
+        check=False,
+    )
+
+
+def test_the_command_prints_one_message_and_exits_with_2(tmp_path: Path) -> None:
+    (tmp_path / "job.sql").write_text(f"CREATE STREAM r USING rat;\n{REST}")
+    said = run("job.sql", folder=tmp_path)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr == (
+        "job.sql:1:23: there is no source format named rat\n"
+        "CREATE STREAM r USING rat;\n"
+        "                      ^\n"
+        "Hint: did you mean rate?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["no.sql"], "no.sql: No such file or directory"),
+        (["."], ".: Is a directory"),
+        (["good.sql", "--conf", "nonsense"], "'nonsense' is not of the form KEY=VALUE"),
+        (["good.sql", "--units", "0"], "--units"),
+        (["good.sql", "--format", "xml"], "--format"),
+        (["latin.sql"], "latin.sql:2:8: the file is not UTF-8 text from here on"),
+        ([], "JOB.sql"),
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments: list[str], says: str, tmp_path: Path) -> None:
+    (tmp_path / "good.sql").write_text(STREAM + REST)
+    (tmp_path / "latin.sql").write_bytes(b"-- fine\n-- Stra\xdfe\n")
+    said = run(*arguments, folder=tmp_path)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert says in said.stderr
+    assert "Traceback" not in said.stderr

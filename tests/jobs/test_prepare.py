@@ -1,0 +1,134 @@
+"""Mistakes that only Spark can see: found before anything runs, at their place in the job file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from trijoin_sql import TriJoinSession
+from trijoin_sql.errors import JobError
+from trijoin_sql.jobs.check import check_job
+from trijoin_sql.jobs.parse import parse_job
+from trijoin_sql.jobs.prepare import PreparedQuery, prepare
+from trijoin_sql.jobs.script import Script
+
+STREAMS = """\
+CREATE STREAM r USING rate WATERMARK timestamp DELAY OF INTERVAL 1 SECOND;
+CREATE STREAM s (a BIGINT, b STRING, c ARRAY<INT>, ts TIMESTAMP) USING json OPTIONS (path '{data}');
+"""
+NOOP = "CREATE SINK o USING noop;\n"
+FILES = "CREATE SINK o USING {format} OPTIONS (path '{data}/out', checkpointLocation '{data}/checkpoint');\n"
+
+#: By name: the job after STREAMS with ``^`` before the place, and a part of the message.
+MISTAKES = {
+    "unknown column": (NOOP + "INSERT INTO o\nSELECT a\nFROM s WHERE ^nope > 1", "`nope` cannot be resolved"),
+    "unknown column after an emoji": (NOOP + "INSERT INTO o SELECT '🚀🚀', ^nope FROM s", "`nope` cannot be resolved"),
+    "unknown column in a join": (
+        NOOP + "INSERT INTO o SELECT r.value FROM r JOIN s ON r.value < ^s.nope",
+        "`nope` cannot be resolved",
+    ),
+    "unknown column beside our clause": (
+        NOOP + "INSERT INTO o SELECT ^nope FROM r JOIN r AS q ON r.value < q.value WITHIN 5 SECONDS",
+        "the column nope cannot be resolved",
+    ),
+    "unknown table": (NOOP + "INSERT INTO o SELECT a FROM ^nowhere", "`nowhere` cannot be found"),
+    "unknown function": (NOOP + "INSERT INTO o SELECT ^nofun(a) FROM s", "routine `nofun`"),
+    "wrong type": (NOOP + "INSERT INTO o SELECT a FROM s WHERE ^a > c", "DATATYPE_MISMATCH"),
+    "condition that is none": (NOOP + "INSERT INTO o SELECT a FROM s WHERE ^a", "DATATYPE_MISMATCH"),
+    "grouping missing": (NOOP + "INSERT INTO o ^SELECT a, COUNT(*) FROM s", "MISSING_GROUP_BY"),
+    "ambiguous column": (NOOP + "INSERT INTO o SELECT ^a FROM s JOIN s AS t ON s.a < t.a", "AMBIGUOUS_REFERENCE"),
+    "unknown statement": ("^CRATE SINK p USING noop;\n" + NOOP + "INSERT INTO o SELECT a FROM s", "PARSE_SYNTAX_ERROR"),
+    "setting that cannot change": (
+        "^SET spark.executor.memory = 3g;\n" + NOOP + "INSERT INTO o SELECT a FROM s",
+        "CANNOT_MODIFY",
+    ),
+    "bad units": (
+        NOOP + "SET spark.trijoin.units = many;\nINSERT INTO o ^SELECT s.a FROM r JOIN s ON r.value < s.a",
+        "spark.trijoin.units",
+    ),
+    "bad hint": (
+        NOOP + "INSERT INTO o SELECT /*+ ^SCHEME('nope') */ s.a FROM r JOIN s ON r.value < s.a",
+        "SCHEME('nope')",
+    ),
+    "outer theta join": (
+        NOOP + "INSERT INTO o ^SELECT s.a FROM r LEFT JOIN s ON r.value < s.a",
+        "LEFT JOIN of streams without an equality",
+    ),
+    "no stream": (NOOP + "INSERT INTO o ^SELECT id FROM RANGE(3)", "the query reads no stream"),
+    "view in a view": (
+        NOOP + "CREATE TEMPORARY VIEW v AS SELECT ^nope FROM s;\nINSERT INTO o SELECT a FROM v",
+        "`nope` cannot be resolved",
+    ),
+    "append of an aggregate": (NOOP + "INSERT INTO o ^SELECT b, COUNT(*) FROM s GROUP BY b", "append"),
+    "complete without an aggregate": (
+        "CREATE SINK o USING noop MODE ^complete;\nINSERT INTO o SELECT a FROM s",
+        "complete",
+    ),
+    "order in append": (NOOP + "INSERT INTO o ^SELECT a FROM s ORDER BY a", "not supported"),
+    "text of two columns": (
+        FILES.replace("{format}", "text") + "INSERT INTO o ^SELECT a, b FROM s",
+        "a text file holds one STRING column, not a BIGINT, b STRING",
+    ),
+    "array in CSV": (FILES.replace("{format}", "csv") + "INSERT INTO o ^SELECT c FROM s", "cannot hold c ARRAY<INT>"),
+    "column name twice": (
+        FILES.replace("{format}", "parquet") + "INSERT INTO o ^SELECT a, b AS A FROM s",
+        "two columns are named A",
+    ),
+    "no value for Kafka": (
+        "CREATE SINK o USING kafka OPTIONS (kafka.bootstrap.servers 'h:1', topic 't', checkpointLocation '{data}/c');\n"
+        "INSERT INTO o ^SELECT a FROM s",
+        "column named value; there is none",
+    ),
+    "no topic for Kafka": (
+        "CREATE SINK o USING ^kafka OPTIONS (kafka.bootstrap.servers 'h:1', checkpointLocation '{data}/c');\n"
+        "INSERT INTO o SELECT b AS value FROM s",
+        "which topic?",
+    ),
+    "bad nested type": (
+        f"CREATE STREAM t (a ^ARRAY<NOPE>) USING json OPTIONS (path '{{data}}');\n{NOOP}INSERT INTO o SELECT a FROM t",
+        "ARRAY<NOPE> is no type",
+    ),
+    "no files to tell the columns": (
+        f"CREATE STREAM ^t USING parquet OPTIONS (path '{{data}}');\n{NOOP}INSERT INTO o SELECT a FROM t",
+        "the columns of t cannot be read",
+    ),
+}
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[TriJoinSession]:
+    own = spark.newSession()
+    yield TriJoinSession.create(own)
+    assert not own.streams.active
+
+
+def prepared(text: str, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
+    job = parse_job(Script("job.sql", text))
+    check_job(job)
+    return prepare(job, session)
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_spark_refuses_is_found_at_its_place(name: str, session: TriJoinSession, tmp_path: Path) -> None:
+    body, says = MISTAKES[name]
+    before, _, after = (STREAMS + body).replace("{data}", str(tmp_path)).partition("^")
+    with pytest.raises(JobError) as caught:
+        prepared(before + after, session)
+    error = caught.value
+    assert (error.line, error.column) == (before.count("\n") + 1, len(before) - before.rfind("\n")), error.located
+    assert says in error.located
+    assert "\n" not in error.detail
+    assert "JVM" not in str(error)
+
+
+def test_columns_of_parquet_come_from_the_files(session: TriJoinSession, tmp_path: Path) -> None:
+    session.spark.range(3).write.parquet(str(tmp_path / "in"))
+    (query,) = prepared(
+        f"CREATE STREAM r USING parquet OPTIONS (path '{tmp_path}/in');\n{NOOP}INSERT INTO o SELECT id + 1 AS n FROM r",
+        session,
+    )
+    assert query.frame.columns == ["n"]
+    assert query.frame.isStreaming
