@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import JoinOverflowError
 from .kernels.order_keys import HIGHEST, LOWEST, Int64s, float_key, order_key, plus, values
 from .kernels.pairs import expand
 from .spec import Band, Check, Compare, EdgeSpec
@@ -92,8 +91,12 @@ class ProbePlan:
         Bounds on ``layout.low`` and ``layout.high``.
     checks
         What remains to be evaluated on candidates, seen from the probe (``left`` is the probe's column).
+    limited
+        A band that the index searches although its difference can overflow, which Spark would notice on pairs that the
+        index skips. A probing row whose difference to any row of its range of candidates may overflow gets the whole
+        range, so that the band is evaluated on it, after the checks before it, as Spark does.
     spread
-        A band whose difference must not overflow for any pair, where no other predicate protects it.
+        Not used any more.
     """
 
     layout: Layout
@@ -101,6 +104,7 @@ class ProbePlan:
     upper: Bound | None
     lower: Bound | None
     checks: tuple[Check, ...]
+    limited: Band | None = None
     spread: Band | None = None
 
 
@@ -141,15 +145,17 @@ def plan_probe(edge: EdgeSpec) -> ProbePlan:
         decided.add(upper[1])
     if lower is not None and low in (None, high) and _is_decided(edge.checks[lower[1]], upper, lower, low == high):
         decided.add(lower[1])
-    single = len(edge.checks) == 1 and isinstance(edge.checks[0], Band) and edge.checks[0].limits is not None
-    only = edge.checks[0] if single else None
+    used = [edge.checks[bound[1]] for bound in (upper, lower) if bound is not None and low in (None, high)]
+    if upper is not None and high is None:
+        used = [edge.checks[upper[1]]]
+    limited = (check for check in used if isinstance(check, Band) and check.limits is not None)
     return ProbePlan(
         Layout(equal_stored, low, high),
         equal_probe,
         upper[0] if upper else None,
         lower[0] if lower else None,
         tuple(check for number, check in enumerate(edge.checks) if number not in decided),
-        only if isinstance(only, Band) else None,
+        next(limited, None),
     )
 
 
@@ -264,19 +270,34 @@ class SortedIndex:
             end = np.searchsorted(self.equal, probe.equal, "right")
             if self.low is None or not count:
                 return begin, end
+            first, last = begin, end
             if self.layout.low is not None and probe.upper is not None:
                 end = _search_within(self.low, begin, end, probe.upper, right=upper_right)
             if probe.lower is not None and (self.layout.low is None or self.layout.high in (self.layout.low, None)):
-                begin = _search_within(self.low, begin, end, probe.lower, right=lower_right)
-            return begin, end
+                begin = _search_within(self.low, first, end, probe.lower, right=lower_right)
+            return self._with_overflows(probe, first, last, begin, end)
         if self.low is None:
             return begin, end
+        first, last = begin, end
         if self.layout.low is not None and probe.upper is not None:
             end = np.searchsorted(self.low, probe.upper, "right" if upper_right else "left")
         if self.layout.high is not None and probe.lower is not None:
             along = self.reach if self.reach is not None else self.low
             begin = np.searchsorted(along, probe.lower, "right" if lower_right else "left")
-        return begin, end
+        return self._with_overflows(probe, first, last, begin, end)
+
+    def _with_overflows(
+        self, probe: Probe, first: Int64s, last: Int64s, begin: Int64s, end: Int64s
+    ) -> tuple[Int64s, Int64s]:
+        """Widen ``begin`` to ``end`` to the whole range ``first`` to ``last`` where a difference may overflow there."""
+        band = probe.plan.limited
+        if band is None or band.limits is None or probe.minuend is None or self.low is None or not len(self.low):
+            return begin, end
+        lowest = self.low[np.minimum(first, len(self.low) - 1)]
+        highest = self.low[np.maximum(last - 1, 0)]
+        over = (probe.minuend > plus(lowest, band.limits[1])) | (probe.minuend < plus(highest, band.limits[0]))
+        over &= first < last
+        return (np.where(over, first, begin), np.where(over, last, end)) if over.any() else (begin, end)
 
 
 def _stabs(layout: Layout) -> bool:
@@ -332,12 +353,13 @@ class Probe:
         lead = equal if equal is not None else lower if lower is not None else upper
         self.order: Int64s = np.arange(rows.num_rows) if lead is None else np.argsort(lead)
         for bound, up in ((plan.upper, True), (plan.lower, False)):
-            nothing = None if bound is None else bound.impossible(rows, up=up)
+            nothing = None if bound is None or plan.limited is not None else bound.impossible(rows, up=up)
             if nothing is not None:
                 self.order = self.order[~nothing[self.order]]
         self.equal = None if equal is None else equal[self.order]
         self.upper = None if upper is None else upper[self.order]
         self.lower = None if lower is None else lower[self.order]
+        self.minuend = None if plan.limited is None else order_key(rows.column(plan.limited.left))[self.order]
         self.upper_right = plan.upper is None or not plan.upper.strict
         self.lower_right = plan.lower is not None and plan.lower.strict
 
@@ -350,24 +372,7 @@ class Probe:
             yield self.order[probe], index.rows[position]
 
     def check_spread(self, lowest: int, highest: int) -> None:
-        """Raise if the difference to any stored value overflows.
-
-        Parameters
-        ----------
-        lowest, highest
-            The extremes of the stored column of ``plan.spread``.
-
-        Raises
-        ------
-        JoinOverflowError
-            As Spark does when a nested loop evaluates such a pair in ANSI mode.
-        """
-        band = self.plan.spread
-        if band is None or band.limits is None or not self.rows.num_rows or lowest > highest:
-            return
-        keys = order_key(self.rows.column(band.left))
-        if int(keys.max()) - lowest > band.limits[1] or int(keys.min()) - highest < band.limits[0]:
-            raise JoinOverflowError(band.sql, band.type_name)
+        """Do nothing: see `ProbePlan.limited`."""
 
 
 __all__ = ["HIGHEST", "LOWEST", "Bound", "Layout", "Probe", "ProbePlan", "SortedIndex", "list_parts", "plan_probe"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import product
 from random import Random
@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.operators.schemes.base import Result, Slot, Work
+from trijoin_sql.operators.schemes.base import Pack, Result, Slot, Work
+from trijoin_sql.operators.schemes.routing import subgroup_slots
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
 
 Row = Mapping[str, Any]
@@ -138,10 +139,16 @@ def nested_loop(spec: JoinSpec, inputs: Sequence[Sequence[Row]]) -> Counter[tupl
     return Counter(tuple(row["id"] for row in joined) for joined in partial)
 
 
-def streams(count: int, columns: Sequence[str], dimensions: Mapping[int, tuple[tuple[int, str], ...]] | None = None):
+def streams(
+    count: int,
+    columns: Sequence[str],
+    dimensions: Mapping[int, tuple[tuple[int, str], ...]] | None = None,
+    group: str | None = None,
+) -> tuple[StreamSpec, ...]:
     """Return stream specs ``s0``, ``s1`` ... with an ``id``, some columns, and a route."""
+    known = dimensions or {}
     return tuple(
-        StreamSpec(f"s{rank}", (("id", f"id{rank}"),), ("id", *columns), "route", (dimensions or {}).get(rank, ()))
+        StreamSpec(f"s{rank}", (("id", f"id{rank}"),), ("id", *columns), "route", known.get(rank, ()), group)
         for rank in range(count)
     )
 
@@ -164,7 +171,7 @@ def run(
     """
     scheme = SCHEMES[spec.scheme]
     route = scheme.route(spec)
-    stages = [[make(spec, slot) for slot in range(spec.units)] for make in scheme.stages]
+    stages = [[make(spec, slot) for slot in range(spec.units)] for make in scheme.stages(spec)]
     found: Counter[tuple[Any, ...]] = Counter()
     for batch in batches:
         works = [Work() for _ in range(spec.units)]
@@ -174,21 +181,29 @@ def run(
                     sent = rows if some is None else rows.take(pa.array(some))
                     works[slot].rows.setdefault(rank, []).append(sent)
         for stage in stages:
-            following = [Work({rank: list(rows) for rank, rows in work.rows.items()}) for work in works]
-            for slot, work in zip(stage, works, strict=True):
+            following = [Work() for _ in works]
+            for number, (slot, work) in enumerate(zip(stage, works, strict=True)):
+                following[number].rows = {r: list(rows) for r, rows in work.rows.items() if r in slot.forwards}
                 for item in slot.process(work):
                     if isinstance(item, Result):
-                        ids = [item.parts[rank].column("id").to_pylist() for rank in range(len(spec.streams))]
-                        found.update(zip(*ids, strict=True))
-                    else:
-                        for other in following:
-                            other.packs.append(item)
+                        found.update(ids_of(spec, item))
+                        continue
+                    for other in subgroup_slots(spec, number):
+                        if isinstance(item, Pack):
+                            following[other].packs.append(item)
+                        else:
+                            following[other].partials.append(item.rows)
                 for store in slot.stores.values():
                     store.fresh.clear()
                     if compact:
                         store.compact()
             works = following
     return found, stages
+
+
+def ids_of(spec: JoinSpec, result: Result) -> Iterator[tuple[Any, ...]]:
+    """Return results as tuples of ids."""
+    return zip(*(result.parts[rank].column("id").to_pylist() for rank in range(len(spec.streams))), strict=True)
 
 
 def cut(random: Random, rows: Sequence[Row], cuts: int) -> list[list[Row]]:

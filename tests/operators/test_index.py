@@ -177,22 +177,61 @@ def test_a_sliced_batch_can_be_indexed() -> None:
     assert found == [([0, 1], [4, 5])]
 
 
-@pytest.mark.parametrize(("x", "y"), [((1 << 31) - 1, -1), (-(1 << 31), 1)])
-def test_overflow_is_noticed_on_pairs_that_the_index_skips(x: int, y: int) -> None:
-    """Spark computes the difference for every pair; the index would never look at this one."""
-    band = Band("a", "a", -1, 1, limits=(-(1 << 31), (1 << 31) - 1), sql="ABS(r.a - s.a) < 2", type_name="int")
-    for edge, (stored, probing) in (
-        (EdgeSpec(0, 1, (band,)), (y, x)),
-        (EdgeSpec(0, 1, (band,)).seen_from(1), (x, y)),
-    ):
+INT = (-(1 << 31), (1 << 31) - 1)
+
+
+def limited(stored: list[tuple[int, int]], probing: tuple[int, int], *before: Check) -> int:
+    """Probe rows (a, b) on ABS(a - a) < 2, after some other checks; return the number of matches."""
+    checks = (*before, Band("a", "a", -1, 1, limits=INT, sql="ABS(r.a - s.a) < 2", type_name="int"))
+    schema = {"a": pa.int32(), "b": pa.int32()}
+    results = []
+    for edge in (EdgeSpec(0, 1, checks), EdgeSpec(1, 0, tuple(check.mirrored() for check in checks)).seen_from(0)):
         plan = plan_probe(edge)
-        assert plan.spread is not None
-        store = Store("s", [plan.layout], plan.spread.right)
-        schema = {"a": pa.int32()}
-        store.append(batch_of([{"a": 0}, {"a": stored}], schema))
-        list(store.probe(Probe(plan, batch_of([{"a": 0}], schema))))
-        with pytest.raises(JoinOverflowError):
-            list(store.probe(Probe(plan, batch_of([{"a": 0}, {"a": probing}], schema))))
+        store = Store("s", [plan.layout])
+        for a, b in stored:
+            store.append(batch_of([{"a": a, "b": b}], schema))
+            store.compact()
+        found = store.probe(Probe(plan, batch_of([{"a": probing[0], "b": probing[1]}], schema)))
+        results.append(sum(len(mine) for mine, _, _ in found))
+    assert results[0] == results[1]
+    return results[0]
+
+
+@pytest.mark.parametrize(("x", "y"), [(INT[1], -1), (INT[0], 1), (-2, INT[1]), (5, INT[0])])
+def test_overflow_is_noticed_on_pairs_that_the_index_skips(x: int, y: int) -> None:
+    """Spark computes the difference for every pair; the index alone would never look at this one."""
+    assert not INT[0] <= x - y <= INT[1]
+    for stored in ([(0, 0), (y, 0), (1, 0)], [(y, 0)]):
+        with pytest.raises(JoinOverflowError, match="ABS"):
+            limited(stored, (x, 0))
+
+
+@pytest.mark.parametrize(("x", "y"), [(INT[1], 0), (INT[0], 0), (INT[0], -1), (0, INT[1])])
+def test_no_overflow_at_the_border(x: int, y: int) -> None:
+    assert limited([(0, 0), (y, 0)], (x, 0)) == sum(abs(x - z) < 2 for z in (0, y))
+
+
+def test_overflow_only_on_pairs_that_reach_the_difference() -> None:
+    """Spark evaluates AND from left to right, and a join's equalities before all else."""
+    stored = [(INT[0], 1), (5, 2)]
+    for before in (Compare("=", "b", "b"), Compare("<", "b", "b"), Compare("<>", "b", "b")):
+        assert limited([(INT[0], 1), (5, 3)], (5, 1 if before.op == "<>" else 3), before) == (before.op != "<")
+    with pytest.raises(JoinOverflowError):
+        limited(stored, (5, 1), Compare("=", "b", "b"))
+    with pytest.raises(JoinOverflowError):
+        limited(stored, (5, 0), Compare("<", "b", "b"))
+
+
+def test_two_bands_each_watch_their_own_column() -> None:
+    """One store, two edges, two columns: the extremes of one must not raise for the other."""
+    schema = {"a": pa.int8(), "b": pa.int8()}
+    plans = [plan_probe(EdgeSpec(0, 1, (Band(name, name, -1, 1, limits=(-128, 127)),))) for name in "ab"]
+    store = Store("s", [plan.layout for plan in plans])
+    store.append(batch_of([{"a": 100, "b": 0}], schema))
+    probing = batch_of([{"a": 0, "b": -100}], schema)
+    assert [list(store.probe(Probe(plan, probing))) for plan in plans] == [[], []]
+    with pytest.raises(JoinOverflowError):
+        list(store.probe(Probe(plans[0], batch_of([{"a": -100, "b": 0}], schema))))
 
 
 def test_probing_nothing_and_nothing_stored() -> None:

@@ -1,0 +1,121 @@
+"""Dispatch: rows packed for slots, and slots spread over Spark's partitions."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from trijoin_sql.operators.chunk import from_bytes, pack_from_bytes, pack_to_bytes, split, to_bytes
+from trijoin_sql.operators.dispatch import PACKED_SCHEMA, Dispatcher, murmur3, slot_keys
+from trijoin_sql.operators.schemes.base import MEMBERS, Pack
+from trijoin_sql.operators.spec import EdgeSpec, JoinSpec
+
+from .reference import DOMAINS, streams
+
+
+def test_hash_is_sparks() -> None:
+    """``SELECT hash(1), hash(42), hash(0), hash(-1), hash(2147483647)`` in Spark 4.3."""
+    numbers = np.array([1, 42, 0, -1, 2147483647], np.int32)
+    assert murmur3(numbers).tolist() == [-559580957, 29417773, 933211791, -1604776387, 133916647]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 16, 40])
+def test_slots_spread_evenly_over_any_number_of_partitions(count: int) -> None:
+    """Spark puts a key into partition ``pmod(hash(key), P)``; plain keys 0..n-1 collide and leave cores idle."""
+    keys = slot_keys(count)
+    assert len(set(keys)) == count
+    assert slot_keys(count + 3)[:count] == keys, "a checkpoint's keys must not depend on how many there are"
+    for partitions in range(1, 17):
+        hashes = murmur3(np.array(keys, np.int32)).astype(np.int64)
+        assert [int(h) % partitions for h in hashes] == [slot % partitions for slot in range(count)]
+
+
+def test_every_type_survives_packing() -> None:
+    """Bytes cross the shuffle, so types, NULLs and time zones do not change; slices send only their rows."""
+    columns = {name: pa.array([None, *numbers], type_) for name, (type_, numbers) in DOMAINS.items()}
+    inner = pa.struct([("k", pa.null())])
+    nested = pa.array(
+        [{"x": [1, None], "y": {"k": None}}, None], pa.struct([("x", pa.list_(pa.int32())), ("y", inner)])
+    )
+    zoned = pa.array([1, None], pa.timestamp("us", "Europe/Berlin"))
+    for name, column in {**columns, "nested": nested, "zoned": zoned}.items():
+        batch = pa.RecordBatch.from_arrays([column], names=[name])
+        for some in (batch, batch.slice(1, 1), batch.slice(0, 0)):
+            for compress in (False, True):
+                back = from_bytes(to_bytes(some, compress=compress))
+                assert back.schema == some.schema
+                assert str(back) == str(some) or back.equals(some)
+
+
+def test_packs_survive_packing() -> None:
+    members = pa.RecordBatch.from_pydict({"id": pa.array([7, 8], pa.int64())})
+    lists = pa.array([[0, 1], [1]], pa.list_(pa.int64()))
+    hubs = pa.RecordBatch.from_arrays([pa.array(["s", None]), lists], names=["t", MEMBERS])
+    for some in (hubs, hubs.slice(1)):
+        back = pack_from_bytes(pack_to_bytes(Pack(1, some, 0, members)))
+        assert (back.rank, back.member_rank) == (1, 0)
+        assert back.hubs.to_pydict() == some.to_pydict()
+        assert back.members.equals(members)
+
+
+@pytest.mark.parametrize("limit", [1, 100, 1 << 20])
+def test_split_loses_nothing(limit: int) -> None:
+    batch = pa.RecordBatch.from_pydict({"x": list(range(1000)), "t": ["word" * (i % 7) for i in range(1000)]})
+    pieces = list(split(batch, limit))
+    assert pa.Table.from_batches(pieces).combine_chunks().equals(pa.Table.from_batches([batch]))
+    assert len(pieces) == {1: 1000, 1 << 20: 1}.get(limit, len(pieces))
+    assert max(piece.nbytes for piece in pieces) <= max(2 * limit, batch.nbytes // 100)
+    assert list(split(batch.slice(0, 0), limit)) == []
+
+
+def dispatched(spec: JoinSpec, rank: int, batches: list[pa.RecordBatch]) -> dict[int, list[pa.RecordBatch]]:
+    dispatcher = pickle.loads(pickle.dumps(Dispatcher(spec, rank)))
+    found: dict[int, list[pa.RecordBatch]] = {}
+    for packed in dispatcher(iter(batches)):
+        assert packed.schema.names == [part.split()[0] for part in PACKED_SCHEMA.split(", ")]
+        assert packed.schema.types == [pa.int32(), pa.int32(), pa.binary()]
+        for slot, kind, data in zip(*packed.to_pydict().values(), strict=True):
+            assert kind == rank
+            found.setdefault(slot_keys(spec.units).index(slot), []).append(from_bytes(data))
+    return found
+
+
+def rows(count: int, width: int = 1) -> list[pa.RecordBatch]:
+    ids = pa.array(range(count), pa.int64())
+    batch = pa.RecordBatch.from_pydict({"id": ids, "a": ["x" * width] * count, "route": ids})
+    return [batch.slice(start, 10) for start in range(0, count, 10)]
+
+
+def test_small_batches_are_packed_together() -> None:
+    """What crosses the shuffle is one row a slot, not one a tuple or one an Arrow batch."""
+    spec = JoinSpec("j", streams(3, ("a",)), (EdgeSpec(0, 1),), "symmetric", 3)
+    found = dispatched(spec, 1, [pa.RecordBatch.from_pydict({"id": [], "a": [], "route": []}), *rows(95)])
+    assert set(found) == {0, 1, 2}
+    for packed in found.values():
+        assert [batch.column("id").to_pylist() for batch in packed] == [list(range(95))]
+
+
+def test_large_inputs_are_packed_in_pieces() -> None:
+    """A value of hundreds of megabytes would not pass through Spark; each row is still sent once."""
+    spec = JoinSpec("j", streams(3, ("a",)), (EdgeSpec(0, 1),), "symmetric", 1)
+    (packed,) = dispatched(spec, 0, rows(120, width=100_000)).values()
+    assert len(packed) > 1
+    assert [number for batch in packed for number in batch.column("id").to_pylist()] == list(range(120))
+
+
+def test_hashed_rows_are_sent_once() -> None:
+    """Under ``matrix`` with a common key every row has exactly one cell."""
+    inputs = streams(2, ("a",), {0: ((0, "id"),), 1: ((0, "id"),)})
+    spec = JoinSpec("j", inputs, (EdgeSpec(0, 1),), "matrix", 4, None, (("grid", "4"),))
+    found = dispatched(spec, 0, rows(40))
+    sent = Counter(number for packed in found.values() for batch in packed for number in batch.column("id").to_pylist())
+    assert sent == Counter(range(40))
+    assert {number % 4 for batch in found[3] for number in batch.column("id").to_pylist()} == {3}
+
+
+def test_nothing_is_sent_for_nothing() -> None:
+    spec = JoinSpec("j", streams(3, ("a",)), (EdgeSpec(0, 1),), "symmetric", 2)
+    assert dispatched(spec, 0, []) == {}

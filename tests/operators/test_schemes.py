@@ -1,0 +1,319 @@
+"""The slots of every scheme give what a nested loop gives, whatever the order of arrival."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from trijoin_sql.operators.schemes import SCHEMES
+from trijoin_sql.operators.schemes.iterative import probe_order
+from trijoin_sql.operators.schemes.routing import grid
+from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec
+
+from .reference import Row, batch_of, cut, nested_loop, run, streams
+
+SCHEMA: Mapping[str, pa.DataType] = {
+    "id": pa.int64(),
+    "a": pa.int32(),
+    "b": pa.int64(),
+    "f": pa.float64(),
+    "t": pa.string(),
+    "h": pa.int64(),
+    "route": pa.int64(),
+}
+COLUMNS = ("a", "b", "f", "t", "h")
+EDGES: dict[str, tuple[Check, ...]] = {
+    "nothing": (),
+    "equality": (Compare("=", "a", "a"),),
+    "band": (Band("a", "a", -1, 1),),
+    "one-sided": (Compare("<", "b", "a"),),
+    "two-sided": (Compare(">=", "a", "a"), Compare("<", "a", "b")),
+    "not equal": (Compare("<>", "a", "a"),),
+    "null-safe": (Compare("<=>", "b", "b"),),
+    "equality and band": (Compare("=", "a", "a"), Band("b", "b", -2, 3)),
+    "floats": (Compare("<=", "f", "f"), Compare("<>", "b", "b")),
+    "strings": (Compare(">", "t", "t", exact=False), Band("a", "b", None, 2)),
+}
+
+
+def edge(left: int, right: int, kind: str) -> EdgeSpec:
+    if kind == "hashed strings":
+        return EdgeSpec(left, right, (Compare("=", "t", "t", exact=False),), "h", "h")
+    return EdgeSpec(left, right, EDGES[kind])
+
+
+KINDS = [*EDGES, "hashed strings"]
+
+
+def rows_of(random: Random, count: int, start: int) -> list[Row]:
+    """Few different values, so that there are many matches; every third row is there twice."""
+    rows: list[dict[str, Any]] = []
+    for at in range(count):
+        if at % 3 == 2:
+            rows.append({**rows[-1], "id": start + at})
+            continue
+        text = random.choice(["aaaaaaaab", "aaaaaaaac", "", "z"])
+        rows.append(
+            {
+                "id": start + at,
+                "a": random.randrange(6),
+                "b": random.randrange(6),
+                "f": random.choice([float("nan"), -0.0, 0.0, 1.5, float("-inf")]),
+                "t": text,
+                "h": len(text) % 3,
+                "route": random.getrandbits(63) - (1 << 62),
+            }
+        )
+    return rows
+
+
+def batches_of(cuts: Sequence[Sequence[Sequence[Row]]], pieces: int = 1) -> list[dict[int, list[pa.RecordBatch]]]:
+    """Turn each stream's pieces into micro-batches; each piece into several Arrow batches."""
+    batches = []
+    for number in range(max(len(one) for one in cuts)):
+        batch: dict[int, list[pa.RecordBatch]] = {}
+        for rank, one in enumerate(cuts):
+            if number < len(one) and one[number]:
+                rows = batch_of(one[number], SCHEMA)
+                step = -(-rows.num_rows // pieces)
+                batch[rank] = [rows.slice(start, step) for start in range(0, rows.num_rows, step)]
+        batches.append(batch)
+    return batches
+
+
+def chain(hub: int, kinds: Sequence[str]) -> tuple[EdgeSpec, ...]:
+    ends = [rank for rank in range(3) if rank != hub]
+    return tuple(edge(*sorted((hub, end)), kind) for end, kind in zip(ends, kinds, strict=True))
+
+
+def cycle(kinds: Sequence[str]) -> tuple[EdgeSpec, ...]:
+    return tuple(edge(left, right, kind) for (left, right), kind in zip(((0, 1), (1, 2), (0, 2)), kinds, strict=True))
+
+
+def assert_exact(spec: JoinSpec, random: Random, count: int = 15) -> int:
+    """Run one random input under every way to cut it into micro-batches; return the number of results."""
+    inputs = [rows_of(random, count, 1000 * rank) for rank in range(len(spec.streams))]
+    wanted = nested_loop(spec, inputs)
+    ways = [
+        [[rows] for rows in inputs],
+        [cut(random, rows, 4) for rows in inputs],
+        [[[]] * random.randrange(4) + cut(random, rows, 3) for rows in inputs],
+    ]
+    if spec.units in (1, 3):  # one row a micro-batch, and some streams later than others
+        few = [rows[:8] for rows in inputs]
+        single = [[[]] * random.randrange(9) + [[row] for row in rows] for rows in few]
+        assert run(spec, batches_of(single))[0] == nested_loop(spec, few)
+    for number, cuts in enumerate(ways):
+        found, _ = run(spec, batches_of(cuts, pieces=1 + number % 2), compact=number != 1)
+        assert found == wanted, (spec.scheme, spec.units, spec.hub, number)
+    return sum(wanted.values())
+
+
+@pytest.mark.parametrize("units", range(1, 8))
+@pytest.mark.parametrize("hub", [0, 1, 2])
+def test_semi_symmetric(hub: int, units: int) -> None:
+    """Six orders of arrival, one rule each: a missing rule loses rows, two for one order double them."""
+    random, results = Random(100 * hub + units), 0
+    for number in range(3):
+        edges = chain(hub, random.sample(KINDS, 2))
+        options = (("intermediates", "pair" if number == 1 else "pack"),)
+        spec = JoinSpec("j", streams(3, COLUMNS), edges, "semi_symmetric", units, hub, options)
+        results += assert_exact(spec, random)
+    assert results > 100
+
+
+@pytest.mark.parametrize("units", range(1, 8))
+def test_symmetric(units: int) -> None:
+    """Cyclic joins, and chains of every hub, which are cycles with an edge that says nothing."""
+    random, results = Random(units), 0
+    for number in range(4):
+        edges = cycle(random.sample(KINDS, 3)) if number % 2 else chain((number + units) % 3, random.sample(KINDS, 2))
+        options = (("intermediates", "pair" if number == 1 else "pack"),)
+        spec = JoinSpec("j", streams(3, COLUMNS), edges, "symmetric", units, None, options)
+        results += assert_exact(spec, random)
+    assert results > 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_edge_kind_under_every_scheme(kind: str) -> None:
+    random = Random(7)
+    for scheme, edges, hub in (
+        ("semi_symmetric", chain(1, (kind, kind)), 1),
+        ("symmetric", cycle((kind, "band", kind)), None),
+        ("matrix", cycle((kind, kind, "one-sided")), None),
+    ):
+        units = 2
+        options = (("grid", "1x2x1"),) if scheme == "matrix" else ()
+        dimensions = {rank: ((rank, "route"),) for rank in range(3)}
+        spec = JoinSpec("j", streams(3, COLUMNS, dimensions), edges, scheme, units, hub, options)
+        assert_exact(spec, random, 14)
+    pair = JoinSpec("j", streams(2, COLUMNS), (edge(0, 1, kind),), "biclique", 3)
+    assert assert_exact(pair, random) or kind == "nothing"
+
+
+@pytest.mark.parametrize("units", range(1, 8))
+def test_biclique(units: int) -> None:
+    random = Random(units)
+    for kind in random.sample(KINDS, 3):
+        assert_exact(JoinSpec("j", streams(2, COLUMNS), (edge(0, 1, kind),), "biclique", units), random)
+
+
+@pytest.mark.parametrize("units", [1, 2, 5])
+def test_tree(units: int) -> None:
+    """Stored intermediates, in every order of joining, of three and four streams, cyclic and not."""
+    random, results = Random(units), 0
+    for order in permutations(range(3)):
+        edges = cycle(random.sample(KINDS, 3)) if random.random() < 0.5 else chain(order[1], random.sample(KINDS, 2))
+        options = (("order", ",".join(map(str, order))),)
+        spec = JoinSpec("j", streams(3, COLUMNS), edges, "tree", units, None, options)
+        results += assert_exact(spec, random, 12)
+    pairs = ((0, 1), (1, 2), (2, 3), (0, 3))
+    edges = tuple(edge(*pair, random.choice(["equality", "equality and band"])) for pair in pairs)
+    results += assert_exact(JoinSpec("j", streams(4, COLUMNS), edges, "tree", units), random, 12)
+    assert results > 100
+
+
+@pytest.mark.parametrize(("units", "subgroups"), [(2, 2), (4, 2), (6, 3), (6, 2), (7, 7)])
+def test_subgroups_of_a_common_key(units: int, subgroups: int) -> None:
+    """ContRand: the key decides the subgroup, the scheme's own rule holds inside it."""
+    random = Random(units)
+    equal = (Compare("=", "a", "a"),)
+    more = (*equal, Band("b", "b", -1, 2))
+    grouped = streams(3, COLUMNS, group="a")
+    for scheme, edges, hub in (
+        ("symmetric", (EdgeSpec(0, 1, equal), EdgeSpec(1, 2, more), EdgeSpec(0, 2, equal)), None),
+        ("semi_symmetric", (EdgeSpec(0, 1, more), EdgeSpec(1, 2, equal)), 1),
+        ("semi_symmetric", (EdgeSpec(0, 1, more), EdgeSpec(0, 2, equal)), 0),
+    ):
+        spec = JoinSpec("j", grouped, edges, scheme, units, hub, subgroups=subgroups)
+        assert assert_exact(spec, random) > 0
+    pair = JoinSpec("j", grouped[:2], (EdgeSpec(0, 1, more),), "biclique", units, subgroups=subgroups)
+    assert assert_exact(pair, random) > 0
+
+
+GRIDS: list[tuple[str, dict[int, tuple[tuple[int, str], ...]]]] = [
+    ("1x1x1", {rank: ((rank, "route"),) for rank in range(3)}),
+    ("2x1x3", {rank: ((rank, "route"),) for rank in range(3)}),
+    ("7", dict.fromkeys(range(3), ((0, "a"),))),
+    ("2x3", {0: ((0, "a"),), 1: ((0, "a"),), 2: ((1, "route"),)}),
+    ("2x2", {0: ((0, "a"),), 1: ((0, "a"), (1, "b")), 2: ((1, "b"),)}),
+]
+
+
+@pytest.mark.parametrize(("shape", "dimensions"), GRIDS)
+def test_matrix(shape: str, dimensions: dict[int, tuple[tuple[int, str], ...]]) -> None:
+    """A result's rows agree on every coordinate, so it is made in exactly one cell: hashed, spread, and both."""
+    random = Random(3)
+    cells = 1
+    for share in shape.split("x"):
+        cells *= int(share)
+    equal = (Compare("=", "a", "a"),)
+    edges = {
+        "7": (EdgeSpec(0, 1, equal), EdgeSpec(1, 2, (*equal, Band("b", "b", -2, 2)))),
+        "2x3": (EdgeSpec(0, 1, equal), EdgeSpec(1, 2, (Compare("<", "b", "b"),))),
+        "2x2": (EdgeSpec(0, 1, equal), EdgeSpec(1, 2, (Compare("=", "b", "b"),))),
+    }.get(shape) or cycle(("band", "not equal", "one-sided"))
+    spec = JoinSpec("j", streams(3, COLUMNS, dimensions), edges, "matrix", cells, None, (("grid", shape),))
+    assert assert_exact(spec, random) > 0
+
+
+def test_matrix_of_four_and_five_streams() -> None:
+    """Chains, a star and a cycle of more than three streams, probed one after the other."""
+    random = Random(11)
+    for pairs in (((0, 1), (1, 2), (2, 3)), ((0, 1), (0, 2), (0, 3)), ((0, 1), (1, 2), (2, 3), (0, 3))):
+        edges = tuple(edge(*pair, random.choice(["equality", "equality and band"])) for pair in pairs)
+        dimensions = {rank: ((rank, "route"),) for rank in range(4)}
+        spec = JoinSpec("j", streams(4, COLUMNS, dimensions), edges, "matrix", 4, None, (("grid", "2x1x1x2"),))
+        assert_exact(spec, random, 12)
+    edges = tuple(edge(rank, rank + 1, "equality") for rank in range(4))
+    spec = JoinSpec(
+        "j", streams(5, COLUMNS, dict.fromkeys(range(5), ((0, "a"),))), edges, "matrix", 3, None, (("grid", "3"),)
+    )
+    assert assert_exact(spec, random, 12) > 0
+
+
+def test_an_empty_stream_has_no_results_and_stores_the_others() -> None:
+    """When it wakes up, everything that came before is there."""
+    random = Random(2)
+    late = rows_of(random, 10, 2000)
+    early = [rows_of(random, 10, 1000 * rank) for rank in range(2)]
+    for scheme in ("symmetric", "semi_symmetric"):
+        spec = JoinSpec("j", streams(3, COLUMNS), chain(1, ("band", "band")), scheme, 2, 1)
+        silent, _ = run(spec, batches_of([[early[0]], [early[1]], []]))
+        assert not silent
+        found, _ = run(spec, batches_of([[early[0]], [early[1]], [[], [], late]]))
+        assert found == nested_loop(spec, [*early, late])
+        assert found
+
+
+def test_every_order_of_arrival_of_three_rows() -> None:
+    """One row a stream, one row a batch, every scheme: exactly one result in every order."""
+    rows = [{"id": 1000 * rank, "a": 1, "b": 1, "f": 1.0, "t": "", "h": 0, "route": rank} for rank in range(3)]
+    dimensions = {rank: ((rank, "route"),) for rank in range(3)}
+    for order in permutations(range(3)):
+        batches = [{rank: [batch_of([rows[rank]], SCHEMA)]} for rank in order]
+        for scheme, options in (("symmetric", ()), ("semi_symmetric", ()), ("matrix", (("grid", "1x1x2"),))):
+            for hub in range(3):
+                edges = chain(hub, ("equality", "equality"))
+                spec = JoinSpec("j", streams(3, COLUMNS, dimensions), edges, scheme, 2, hub, options)
+                found, _ = run(spec, batches)
+                assert list(found.items()) == [((0, 1000, 2000), 1)], (order, scheme, hub)
+
+
+def test_each_row_is_stored_in_one_unit_of_its_group() -> None:
+    """Broadcast reaches all units, storing must not: rows stored twice give results twice."""
+    inputs = [rows_of(Random(rank), 30, 1000 * rank) for rank in range(3)]
+    for scheme, stages in (("symmetric", (0,)), ("semi_symmetric", (0, 1, 1))):
+        spec = JoinSpec("j", streams(3, COLUMNS), chain(1, ("band", "band")), scheme, 4, 1)
+        _, slots = run(spec, batches_of([[rows] for rows in inputs]))
+        for rank in range(3):
+            stores = [slot.stores[f"s{rank}"] for slot in slots[stages[rank] if len(stages) > 1 else 0]]
+            stored = [id_ for store in stores for part in store.segments for id_ in part.rows["id"].to_pylist()]
+            assert sorted(stored) == [row["id"] for row in inputs[rank]]
+
+
+def test_packs_are_fewer_than_pairs() -> None:
+    """A hub with k members is one pack where pairs would be k."""
+    inputs = [rows_of(Random(rank), 60, 1000 * rank) for rank in range(3)]
+    counts = {}
+    for intermediates in ("pack", "pair"):
+        options = (("intermediates", intermediates),)
+        spec = JoinSpec("j", streams(3, COLUMNS), cycle(["band"] * 3), "symmetric", 2, None, options)
+        _, (slots,) = run(spec, batches_of([cut(Random(5), rows, 3) for rows in inputs]))
+        total = sum((slot.counters for slot in slots), Counter())
+        counts[intermediates] = total["packs"], total["pairs"]
+    assert counts["pack"][1] == counts["pair"][1] == counts["pair"][0]
+    assert counts["pack"][0] < 0.5 * counts["pair"][0]
+
+
+def test_a_grid_reaches_every_cell_that_a_row_belongs_to() -> None:
+    """Along the dimensions that it lacks a stream is copied; negative hashes are cells too."""
+    inputs = streams(2, ("a",), {0: ((0, "a"),), 1: ((1, "route"),)})
+    spec = JoinSpec("j", inputs, (), "matrix", 6, None, (("grid", "2x3"),))
+    hashes = pa.array([-1, 0, 4], pa.int64())
+    rows = pa.RecordBatch.from_pydict({"a": hashes, "route": hashes})
+    for rank, copies in ((0, 3), (1, 2)):
+        sent: dict[int, list[int]] = {}
+        for cell, some in grid(spec)(rank, rows):
+            sent[cell] = list(range(3)) if some is None else some.tolist()
+        for row in range(3):
+            assert sum(row in rows_there for rows_there in sent.values()) == copies
+        assert set(sent) <= set(range(6))
+
+
+def test_iterative_probing_follows_the_most_selective_edge() -> None:
+    """A cross product in between would make every arriving row cost the size of a stream."""
+    edges = (edge(0, 1, "one-sided"), edge(1, 2, "equality"), edge(0, 2, "equality and band"))
+    spec = JoinSpec("j", streams(3, COLUMNS), edges, "matrix", 1, None, (("grid", "1"),))
+    assert [(step.source, step.target) for step in probe_order(spec, 0)] == [(0, 2), (2, 1)]
+    assert [(step.source, step.target) for step in probe_order(spec, 1)] == [(1, 2), (2, 0)]
+
+
+def test_all_schemes_were_tested_here() -> None:
+    """A new scheme needs a test of its own in this file."""
+    assert set(SCHEMES) == {"symmetric", "semi_symmetric", "biclique", "matrix", "tree"}

@@ -1,0 +1,154 @@
+"""Stores: rows keep their ids, segments stay few, and what is stored can be read back in every way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import log
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trijoin_sql.operators.index import Layout, Probe, ProbePlan, list_parts, plan_probe
+from trijoin_sql.operators.schemes.base import MEMBERS, pack
+from trijoin_sql.operators.spec import Band, Compare, EdgeSpec
+from trijoin_sql.operators.store import Store, concat
+
+PLAN = plan_probe(EdgeSpec(0, 1, (Band("a", "a", -1, 1),)))
+SIZES = st.lists(st.integers(0, 12), min_size=1, max_size=14)
+
+
+def batch(start: int, count: int) -> pa.RecordBatch:
+    """Rows whose ``id`` says where they were stored, with a NULL text here and there."""
+    ids = range(start, start + count)
+    return pa.RecordBatch.from_pydict(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "a": pa.array([number * 7 % 5 for number in ids], pa.int32()),
+            "text": pa.array([None if number % 3 == 0 else f"text {number}" for number in ids], pa.string()),
+        }
+    )
+
+
+def filled(sizes: list[int], compact: bool) -> Store:
+    store = Store("s", [PLAN.layout], "a")
+    for size in sizes:
+        start = store.next_id
+        assert store.append(batch(start, size)).tolist() == list(range(start, start + size))
+        if compact:
+            store.compact()
+    return store
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(SIZES, st.booleans(), st.randoms(use_true_random=False))
+def test_rows_are_found_by_their_ids(sizes: list[int], compact: bool, random) -> None:
+    """Merging must not move a row: hubs refer to members by id for the life of the query."""
+    store = filled(sizes, compact)
+    total = sum(sizes)
+    assert len(store) == store.next_id == total
+    assert [segment.start for segment in store.segments] == sorted({segment.start for segment in store.segments})
+    wanted = [random.randrange(total) for _ in range(20)] if total else []
+    if wanted:
+        assert store.take(np.array(wanted), ["text", "id"]).to_pydict() == {
+            "text": [None if number % 3 == 0 else f"text {number}" for number in wanted],
+            "id": wanted,
+        }
+        start, stop = sorted((random.randrange(total), random.randrange(total) + 1))
+        if start < stop:
+            assert store.slice(start, stop).column("id").to_pylist() == list(range(start, stop))
+        assert store.extremes == (min(x * 7 % 5 for x in range(total)), max(x * 7 % 5 for x in range(total)))
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(SIZES, st.booleans())
+def test_a_probe_sees_all_segments(sizes: list[int], compact: bool) -> None:
+    store = filled(sizes, compact)
+    probing = batch(0, 6)
+    found = Counter()
+    for mine, segment, theirs in store.probe(Probe(PLAN, probing)):
+        assert (segment.rows.column("id").to_numpy()[theirs] == theirs + segment.start).all()
+        found.update(zip(mine.tolist(), (theirs + segment.start).tolist(), strict=True))
+    keys = probing.column("a").to_pylist()
+    assert found == Counter(
+        (row, number) for row, key in enumerate(keys) for number in range(sum(sizes)) if abs(key - number * 7 % 5) <= 1
+    )
+
+
+def test_many_small_batches_leave_few_segments_and_copy_little() -> None:
+    """A probe walks all segments, so n micro-batches must not leave n of them."""
+    store, copied, most = Store("s", [PLAN.layout]), 0, 0
+    for number in range(600):
+        store.append(batch(number * 4, 4))
+        before = {id(segment) for segment in store.segments}
+        store.compact()
+        copied += sum(segment.rows.num_rows for segment in store.segments if id(segment) not in before)
+        most = max(most, len(store.segments))
+    assert most <= 2 * log(600, 2)
+    assert copied <= 2400 * 2 * log(600, 2)
+
+
+def test_a_large_segment_waits_for_its_like() -> None:
+    """Merging a million rows with every arriving hundred would cost a micro-batch seconds."""
+    store = Store("s", [PLAN.layout])
+    store.append(batch(0, 1000))
+    store.append(batch(1000, 10))
+    store.compact()
+    assert [segment.rows.num_rows for segment in store.segments] == [1000, 10]
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_lists_are_probed_by_member(pairs: bool) -> None:
+    """The list of an s names the r packed with it; merged segments keep lists and rows together."""
+    by_member = ProbePlan(Layout(equal=MEMBERS), "wanted", None, None, ())
+    store = Store("lists", [by_member.layout])
+    random = np.random.default_rng(5)
+    wanted: Counter[tuple[int, int]] = Counter()
+    for round_ in range(6):
+        rows = batch(round_ * 10, 8)
+        at, members = random.integers(0, 8, 15), random.integers(0, 6, 15)
+        entries = pack(rows, at, members, pairs=pairs)
+        assert entries.num_rows == (15 if pairs else len(np.unique(at)))
+        store.append(entries)
+        store.compact()
+        wanted.update((int(member), round_ * 10 + int(row)) for row, member in zip(at, members, strict=True))
+    probe = Probe(by_member, pa.RecordBatch.from_pydict({"wanted": pa.array(range(8), pa.int64())}))
+    found: Counter[tuple[int, int]] = Counter()
+    for mine, segment, theirs in store.probe(probe):
+        found.update(zip(mine.tolist(), segment.rows.column("id").take(pa.array(theirs)).to_pylist(), strict=True))
+    assert found == wanted
+    assert len(store.segments) < 6
+
+
+def test_lists_of_a_slice() -> None:
+    """Chunks of state are slices: the offsets of a later slice do not begin at zero."""
+    whole = pa.array([[1, 2], [], [3], [4, 5, 6]], pa.list_(pa.int64()))
+    for start in range(4):
+        offsets, items = list_parts(whole.slice(start))
+        lists = [items[offsets[row] : offsets[row + 1]].tolist() for row in range(4 - start)]
+        assert lists == whole.to_pylist()[start:]
+
+
+def test_a_hub_has_one_row_and_all_its_members() -> None:
+    """TuplePacking: k matches of one row are one hub, k pairs only if that is asked for."""
+    rows = batch(0, 4)
+    hubs = pack(rows, np.array([2, 0, 2, 2]), np.array([9, 8, 7, 9]))
+    assert hubs.column("id").to_pylist() == [0, 2]
+    assert hubs.column(MEMBERS).to_pylist() == [[8], [9, 7, 9]]
+
+
+def test_concat_of_one_batch_is_that_batch() -> None:
+    rows = batch(0, 3)
+    assert concat([rows]) is rows
+    assert concat([rows, rows]).num_rows == 6
+
+
+def test_equality_on_a_null_safe_edge_is_verified() -> None:
+    """``<=>`` has no index of its own; NULL matches NULL and nothing else."""
+    plan = plan_probe(EdgeSpec(0, 1, (Compare("<=>", "a", "a"),)))
+    store = Store("s", [plan.layout])
+    store.append(pa.RecordBatch.from_pydict({"a": pa.array([None, 0, 1], pa.int32())}))
+    probing = pa.RecordBatch.from_pydict({"a": pa.array([0, None], pa.int32())})
+    ((mine, _, theirs),) = store.probe(Probe(plan, probing))
+    assert sorted(zip(mine.tolist(), theirs.tolist(), strict=True)) == [(0, 1), (1, 0)]
