@@ -188,26 +188,25 @@ def tree(model: Model) -> tuple[Cost, tuple[int, ...]]:
     return best[1], best[2]
 
 
-def operator_tree(model: Model) -> tuple[Cost, str] | None:
-    """Return the best tree of materialising inner nodes under a non-materialising root, by 002's equation 1.
+def operator_tree(model: Model) -> tuple[Cost, tuple[int, ...]] | None:
+    """Return the best tree of a materialising inner node under a non-materialising root, by 002's equation 1.
 
-    One inner node is considered: a connected subset of two or more relations, joined first and stored.
+    The inner node joins a connected subset of two or more relations first and stores the result; the subset comes back.
     """
-    best: tuple[float, Cost, str] | None = None
+    best: tuple[float, tuple[int, ...], Cost] | None = None
     for mask in range(1, 2**model.count - 1) if model.count <= EXHAUSTIVE else ():
-        inner = frozenset(one for one in range(model.count) if mask >> one & 1)
+        members = tuple(one for one in range(model.count) if mask >> one & 1)
+        inner = frozenset(members)
         if not 2 <= len(inner) < model.count or not _connected(model, inner):
             continue
-        rest = [one for one in range(model.count) if one not in inner]
-        low = _equation_one(model, [frozenset((one,)) for one in sorted(inner)])
-        high = _equation_one(model, [inner, *(frozenset((one,)) for one in rest)])
+        rest = [frozenset((one,)) for one in range(model.count) if one not in inner]
+        low = _equation_one(model, [frozenset((one,)) for one in members])
+        high = _equation_one(model, [inner, *rest])
         stored = model.size(inner) + sum(model.kept)
         cost = Cost(low[0] + high[0] + model.rate(inner), stored, low[1] + high[1], 2)
-        text = f"({' '.join(model.relations[one] for one in sorted(inner))})"
-        text = " ".join((text, *(model.relations[one] for one in rest)))
-        if best is None or (cost.network + cost.memory, text) < (best[0], best[2]):
-            best = (cost.network + cost.memory, cost, text)
-    return (best[1], best[2]) if best else None
+        if best is None or (cost.network + cost.memory, members) < best[:2]:
+            best = (cost.network + cost.memory, members, cost)
+    return (best[2], best[1]) if best else None
 
 
 def _equation_one(model: Model, parts: list[frozenset[int]]) -> tuple[float, float]:
@@ -329,13 +328,17 @@ def decide(node: JoinNode, hints: Hints, settings: Settings) -> Decision:
         if chosen not in candidates:
             raise InvalidHintError(f"SCHEME('{chosen}')", _unfit(chosen, node))
     elif settings.choose_by_cost:
-        runnable = [scheme for scheme in candidates if scheme != "operator_tree"]
-        chosen = min(runnable, key=lambda scheme: (total(candidates[scheme], settings.costs), scheme))
+        chosen = min(candidates, key=lambda scheme: (total(candidates[scheme], settings.costs), scheme))
         reason = f"{chosen} costs least"
     alternatives = tuple(
         Alternative(scheme, _rounded(cost), scheme == chosen) for scheme, cost in sorted(candidates.items())
     )
-    options = (("routing", "hash" if _has_equality(node) else "random"),) if chosen == "biclique" else ()
+    options: tuple[tuple[str, str], ...] = ()
+    if chosen == "biclique":
+        options = (("routing", "hash" if _has_equality(node) else "random"),)
+    elif chosen == "operator_tree":
+        mixed = operator_tree(model)
+        options = (("inner", ",".join(str(one) for one in mixed[1])),) if mixed else ()
     return Decision(_node_name(model.count, chosen), chosen, units, reason, alternatives, options)
 
 
@@ -381,6 +384,7 @@ def _unfit(scheme: str, node: JoinNode) -> str:
         "symmetric": "it joins three relations",
         "semi_symmetric": "it joins three relations in a chain",
         "biclique": "it joins two relations",
+        "operator_tree": f"it joins four to {EXHAUSTIVE} relations that predicates connect",
     }
     graph = node.graph
     return f"{needs.get(scheme, 'it does not fit')}, and this group has {len(graph.relations)} ({graph.shape})"

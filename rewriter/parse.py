@@ -478,4 +478,4 @@ def is_our_hint(item: object) -> bool:
 
 
 #: The schemes that SCHEME('...') knows.
-SCHEMES = ("symmetric", "semi_symmetric", "biclique", "tree", "matrix", "iterative")
+SCHEMES = ("symmetric", "semi_symmetric", "biclique", "tree", "matrix", "iterative", "operator_tree")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -41,6 +42,7 @@ from .rules.classify_conditions import classify_conditions
 from .rules.create_multi_join_groups import create_multi_join_groups
 from .rules.create_multi_join_nodes import create_multi_join_nodes
 from .rules.derive_conditions import derive_conditions
+from .rules.grow_operator_trees import grow_operator_trees
 from .rules.place_exchanges import place_exchanges
 from .rules.prune_columns import prune_columns
 from .rules.push_down_conditions import push_down_conditions
@@ -89,8 +91,7 @@ class Rewrite:
     explain_format
         For ``explain``: FORMATTED, JSON, MERMAID, DOT, HTML or None.
     parameters
-        In `plan` the ``?`` markers are named parameters: their names in order. ``spark_sql`` keeps ``?`` if it is the
-        user's own text.
+        In `plan` the ``?`` markers are named parameters: their names in order. ``spark_sql`` keeps the ``?``.
     """
 
     sql: str
@@ -303,6 +304,10 @@ def _rewrite(sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, s
         stages.append(Stage("render", plan_text(final)))
         by_name = {node.name: node for node in walk(final) if isinstance(node, JoinNode)}
         found = tuple(by_name.get(node.name, node) if isinstance(node, JoinNode) else node for node in found)
+        grown = grow_operator_trees(final)
+        if isinstance(grown, Query):
+            final = grown
+            stages.append(Stage("grow_operator_trees", plan_text(final)))
     advice = tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
     return Rewrite(
         sql=sql,
@@ -323,8 +328,16 @@ def _rewrite(sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, s
 def _for_spark(sql: str, statement: Statement, tree: exp.Expr) -> str:
     """Return the query for Spark: the user's own text, unless it has a clause or a hint that only we know."""
     bare = without_our_clauses(tree)
-    ours = bare != tree or (statement.kind in ("explain", "create_view"))
-    return render(bare) if ours else sql
+    ours = bare != tree or statement.kind in ("explain", "create_view")
+    return positional(render(bare), statement.positional) if ours else sql
+
+
+def positional(sql: str, count: int) -> str:
+    """Return a rendered query with ``?`` for its named markers again, if they still stand in their order."""
+    names = re.findall(r":__p(\d+)\b", sql)
+    if names != [str(number) for number in range(1, count + 1)]:
+        return sql
+    return re.sub(r":__p\d+\b", "?", sql)
 
 
 def _groups(plan: Node) -> tuple[JoinNode | LeftAlone, ...]:

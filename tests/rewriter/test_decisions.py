@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 from trijoin_sql.rewriter.cost import biclique, matrix, model_of, symmetric, tree
-from trijoin_sql.rewriter.plan import BiJoin, MultiJoin, TriJoin
+from trijoin_sql.rewriter.plan import BiJoin, JoinNode, MultiJoin, Scan, TriJoin
+from trijoin_sql.rewriter.rules.grow_operator_trees import flipped
 from trijoin_sql.rewriter.settings import Settings
 
 from trijoin_sql.errors import InvalidHintError, InvalidSettingError
@@ -115,6 +116,54 @@ def test_more_units_cost_more_network_and_never_less_memory() -> None:
     few, many = (symmetric(model_of(join, Settings(), units)) for units in (2, 6))
     assert few.network < many.network
     assert few.memory <= many.memory
+
+
+FOUR = (
+    "SELECT /*+ SCHEME('operator_tree') */ r.id, u.val FROM r, s, t, u AS u "
+    "WHERE r.id = s.id AND s.a BETWEEN t.a - 1 AND t.a + 2 AND t.id < u.key AND r.x + u.val > 3 "
+    "AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 2 MINUTES AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 5 MINUTES"
+)
+
+
+def test_an_operator_tree_is_nodes_over_nodes() -> None:
+    """002: the inner node's result is stored; the root joins it with the rest."""
+    result = rewritten(FOUR)
+    (group,) = result.groups
+    assert isinstance(group, MultiJoin)
+    assert group.decision.scheme == "operator_tree"
+    assert result.plan is not None
+    (root,) = result.plan.below
+    assert isinstance(root, JoinNode)
+    assert root.name == group.name
+    (inner,) = (below for source in root.sources for below in source.inputs)
+    assert isinstance(inner, JoinNode)
+    members = set(inner.graph.relations)
+    assert members | set(root.graph.relations) >= {"r", "s", "t", "u"} - members
+    assert {c.name for c in root.output} == {c.name for c in group.output}
+    written = [p for edge in group.graph.edges for p in edge.predicates]
+    placed = [p for join in (inner, root) for edge in join.graph.edges for p in edge.predicates]
+    assert len(placed) == len(written)
+
+
+def test_a_stored_result_has_the_time_of_its_latest_member() -> None:
+    """With the time of an early member it would be late, and dropped, when its last member comes."""
+    sql = FOUR.replace("AS u ", "").replace("u.key", "u.id").replace("u.val", "u.a").replace("t, u", "t, t AS u")
+    root = rewritten(sql).plan.below[0]  # type: ignore[union-attr]
+    assert isinstance(root, JoinNode)
+    stored = next(source for source in root.sources if source.inputs)
+    assert isinstance(stored, Scan)
+    assert stored.event_time == "__event_time"
+    assert "greatest(" in stored.relation
+
+
+def test_exchanging_the_sides_of_a_predicate_changes_nothing() -> None:
+    (edge,) = node("SELECT 1 AS o FROM r JOIN s ON r.ts > s.ts - INTERVAL 5 MINUTES AND r.ts <= s.ts").graph.edges
+    (band,) = edge.predicates
+    turned = flipped(band)
+    assert (turned.left, turned.right) == (band.right, band.left)
+    assert (turned.lower, turned.upper) == ("INTERVAL '0' DAY", "INTERVAL '5' MINUTE")
+    assert (turned.lower_inclusive, turned.upper_inclusive) == (True, False)
+    assert flipped(turned) == band
 
 
 def test_settings_are_checked() -> None:

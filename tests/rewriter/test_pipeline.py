@@ -80,6 +80,11 @@ def test_question_marks_become_named_parameters_in_the_order_of_the_text() -> No
     assert [source.conditions for source in join.sources] == [("r.id > :__p2",), ("s.id = :__p3",)]  # type: ignore[attr-defined]
 
 
+def test_question_marks_stay_in_what_spark_gets() -> None:
+    sql = "SELECT /*+ UNITS(3) */ r.id + ? FROM r WHERE r.a > ? LIMIT 3"
+    assert rewritten(sql).spark_sql == "SELECT r.id + ? FROM r WHERE r.a > ? LIMIT 3"
+
+
 def test_spark_gets_the_users_own_text_if_nothing_is_ours() -> None:
     sql = "select  r.id -- mine\nfrom r where `a`>3"
     assert rewritten(sql).spark_sql == sql
