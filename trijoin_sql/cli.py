@@ -23,6 +23,7 @@ from typer.core import TyperGroup
 
 from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError
 from .jobs import command as jobs
+from .jobs.failures import reason
 
 
 class Format(StrEnum):
@@ -102,10 +103,10 @@ def explain_error(error: Exception) -> tuple[str, int] | None:
     spark = sys.modules.get("pyspark.errors")  # an error of Spark's can only come where Spark is loaded
     if spark is None or not isinstance(error, spark.PySparkException):
         return None
+    if not isinstance(error, spark.AnalysisException | spark.ParseException | spark.IllegalArgumentException):
+        return reason(error), FAILED
     # Spark appends the plan, or the whole JVM stack, to the sentence that a user can read.
-    message = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip()
-    refused = isinstance(error, spark.AnalysisException | spark.ParseException | spark.IllegalArgumentException)
-    return message if refused else message.partition("\n")[0], REFUSED if refused else FAILED
+    return str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip(), REFUSED
 
 
 def stderr() -> Console:

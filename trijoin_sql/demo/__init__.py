@@ -6,8 +6,10 @@ In the order of the data: `flights` makes the files, `queries` holds the SQL, th
 
 from __future__ import annotations
 
+import os
 import time
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +19,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.syntax import Syntax
 from rich.table import Table
 
-from ..local_session import local_session
-from ..progress import Tally, counted, follow
+from ..config import configure, submitted_settings
+from ..jobs.progress import counted
+from ..quiet import quiet_jvm, quiet_python
 from .flights import DEPARTURES, WEATHER, Year, read_year, write_streams
 from .queries import QUERIES, DemoQuery
 from .reference import Bag, bag_of, batch_result, slice_count
+from .watch import watch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,8 +33,19 @@ if TYPE_CHECKING:
 
     from ..session import TriJoinSession
 
+#: Spark settings of the demo, where the user has none.
+SETTINGS = {
+    # Four attempts a task: with one, a Python worker that dies takes the query with it.
+    "spark.master": os.environ.get("MASTER", "local[*,4]"),
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
 #: Weeks that arrive in one micro-batch, and the rows of the table that is shown.
-WEEKS_A_BATCH, SHOWN = 2, 5
+WEEKS_A_BATCH, SHOWN = 3, 5
 
 
 def run_demo(folder: Path, *, out: Console, err: Console, verbose: bool = False) -> bool:
@@ -43,7 +58,7 @@ def run_demo(folder: Path, *, out: Console, err: Console, verbose: bool = False)
     out, err
         Where results go, and where progress goes.
     verbose
-        Whether Spark's log goes to stderr, too, instead of to ``spark.log`` in `folder`.
+        Whether Spark's log is shown on `err`.
 
     Returns
     -------
@@ -62,7 +77,7 @@ def run_demo(folder: Path, *, out: Console, err: Console, verbose: bool = False)
     year = read_year()
     write_streams(year, folder / "streams")
     agree = True
-    with local_session("trijoin-sql demo", log=None if verbose else folder / "spark.log") as spark:
+    with _spark(err if verbose else None) as spark:
         session = TriJoinSession.create(spark)
         for query in QUERIES:
             agree &= _run_query(session, query, year, folder, out, err)
@@ -70,6 +85,27 @@ def run_demo(folder: Path, *, out: Console, err: Console, verbose: bool = False)
         f"{'All counts agree' if agree else 'THE COUNTS DO NOT AGREE'} ({time.monotonic() - began:.0f} s in all)."
     )
     return agree
+
+
+@contextmanager
+def _spark(log: Console | None) -> Iterator[SparkSession]:
+    """Start Spark, quietly unless there is a place for its log; a user's own settings win."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("trijoin-sql demo")
+    submitted = submitted_settings()
+    for key, value in SETTINGS.items():
+        if key not in submitted:
+            builder.config(key, value)
+    show = None if log is None else lambda line: log.print(line, markup=False, soft_wrap=True)
+    with quiet_python() if log is None else nullcontext(), quiet_jvm(show):
+        spark = configure(builder).getOrCreate()
+        try:
+            yield spark
+        finally:
+            for query in spark.streams.active:
+                query.stop()
+            spark.stop()
 
 
 def _run_query(session: TriJoinSession, query: DemoQuery, year: Year, folder: Path, out: Console, err: Console) -> bool:
@@ -87,12 +123,19 @@ def _run_query(session: TriJoinSession, query: DemoQuery, year: Year, folder: Pa
         .trigger(availableNow=True)
         .start()
     )
-    tally = follow(running, f"{query.name} query", err, batches=-(-year.weeks // WEEKS_A_BATCH))
+    began = time.monotonic()
+    tally = watch(running, f"{query.name} query", err, batches=-(-year.weeks // WEEKS_A_BATCH))
+    took = time.monotonic() - began
     found = session.spark.read.schema(frame.schema).parquet(str(results))
     _show(found, out)
     streamed = bag_of(found)
     expected = _batch(session.spark, query, year, err)
-    return _compare(streamed, expected, tally, out)
+    out.print(
+        f"{streamed.rows:,} results from {tally.input_rows:,} rows that the streams read, in {took:.1f} s.\n"
+        f"{expected.rows:,} results in Spark batch, in {time.monotonic() - began - took:.1f} s: "
+        + ("the same rows.\n" if streamed == expected else "NOT THE SAME ROWS.\n")
+    )
+    return streamed == expected
 
 
 def _stream(spark: SparkSession, path: Path) -> DataFrame:
@@ -108,37 +151,24 @@ def _ddl(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {names[str(field.type)]}" for field in schema)
 
 
-def _batch(spark: SparkSession, query: DemoQuery, year: Year, err: Console) -> tuple[Bag, float]:
-    """Run the query in Spark batch; return its result and the seconds that it took."""
-    start = time.monotonic()
+def _batch(spark: SparkSession, query: DemoQuery, year: Year, err: Console) -> Bag:
+    """Run the query in Spark batch, with a bar."""
     title = "the same SQL in Spark batch, slice by slice of the year"
     columns = (TextColumn("  {task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn())
     if not err.is_terminal:
         err.print(title)
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
         task = bar.add_task(title, total=slice_count(query, year))
-        expected = batch_result(
-            spark, query, year, threads=spark.sparkContext.defaultParallelism, done=lambda: bar.advance(task)
-        )
-    return expected, time.monotonic() - start
+        threads = spark.sparkContext.defaultParallelism
+        return batch_result(spark, query, year, threads=threads, done=lambda: bar.advance(task))
 
 
 def _show(found: DataFrame, out: Console) -> None:
     table = Table(
         *found.columns, title=f"The first {SHOWN} results, times in UTC", title_justify="left", box=SIMPLE_HEAD
     )
-    for row in found.orderBy(*found.columns).limit(SHOWN).collect():
-        table.add_row(*(f"{value:%b %d %H:%M}" if isinstance(value, datetime) else str(value) for value in row))
+    first = found.orderBy(*found.columns).limit(SHOWN)
+    times = {name: f"DATE_FORMAT({name}, 'MMM dd HH:mm')" for name, kind in first.dtypes if kind == "timestamp"}
+    for row in first.selectExpr(*(f"STRING({times.get(name, name)})" for name in first.columns)).collect():
+        table.add_row(*row)
     out.print(table)
-
-
-def _compare(streamed: Bag, expected: tuple[Bag, float], tally: Tally, out: Console) -> bool:
-    batch, seconds = expected
-    same = streamed == batch
-    out.print(
-        f"{streamed.rows:,} results from {tally.rows:,} rows read by the streams, in {tally.seconds:.1f} s.\n"
-        f"{batch.rows:,} results in Spark batch, in {seconds:.1f} s: "
-        + ("the same rows." if same else "NOT THE SAME ROWS.")
-    )
-    out.print()
-    return same

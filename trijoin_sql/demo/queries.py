@@ -47,7 +47,7 @@ JOIN jfk AS j ON ABS(e.ts - j.ts) <= INTERVAL 1 MINUTE
 JOIN lga AS l ON ABS(j.ts - l.ts) <= INTERVAL 1 MINUTE AND ABS(e.ts - l.ts) <= INTERVAL 1 MINUTE""",
     views={"ewr": "departures/EWR", "jfk": "departures/JFK", "lga": "departures/LGA"},
     reach=pd.Timedelta(minutes=1),
-    slice=pd.Timedelta(hours=42),
+    slice=pd.Timedelta(hours=84),
 )
 
 CHAIN = DemoQuery(
@@ -63,7 +63,7 @@ JOIN departures AS g ON g.dest = f.dest AND g.origin <> f.origin AND g.delay < f
 WHERE w.visib < 5""",
     views={"weather": "weather", "departures": "departures/*"},
     reach=pd.Timedelta(hours=2),
-    slice=pd.Timedelta(weeks=1),
+    slice=pd.Timedelta(weeks=4),
 )
 
 QUERIES = (CYCLIC, CHAIN)

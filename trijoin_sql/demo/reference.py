@@ -62,6 +62,8 @@ def batch_result(
         Called after every slice.
     """
     sessions = [spark.newSession() for _ in range(threads)]
+    for session in sessions:  # re-planning while it runs costs more than such small queries do
+        session.conf.set("spark.sql.adaptive.enabled", "false")
     slices, width = slice_count(query, year), query.slice
 
     def part(thread: int) -> Bag:
