@@ -317,8 +317,20 @@ def _place(sql: str, offset: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=8192)
 def parse_expression(sql: str) -> exp.Expr:
-    """Parse one expression. The result is shared: copy it before you change it."""
-    return DIALECT.parse_into(exp.Condition, sql)[0] or exp.Null()
+    """Parse one expression over qualified columns. The result is shared: copy it before you change it.
+
+    ``r.point.x`` is the field ``x`` of the column ``point`` of ``r``, never a column of a table in a database.
+    """
+    tree = DIALECT.parse_into(exp.Condition, sql)[0] or exp.Null()
+    for column in [node for node in tree.find_all(exp.Column) if node.args.get("db")]:
+        parts = column.parts
+        nested: exp.Expr = exp.Column(this=parts[1].copy(), table=parts[0].copy())
+        for part in parts[2:]:
+            nested = exp.Dot(this=nested, expression=part.copy())
+        if column is tree:
+            return nested
+        column.replace(nested)
+    return tree
 
 
 def render(tree: exp.Expr) -> str:

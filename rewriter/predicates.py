@@ -518,3 +518,36 @@ def constant_sql(value: int | None, unit: str) -> str | None:
             return f"INTERVAL '{value // size}' {name}"
     sign, rest = "-" if value < 0 else "", abs(value)
     return f"INTERVAL '{sign}{rest // 1_000_000}.{rest % 1_000_000:06d}' SECOND"
+
+
+def flipped(predicate: Predicate) -> Predicate:
+    """Return a kernel predicate with its sides exchanged.
+
+    Examples
+    --------
+    >>> flipped(Predicate("r.a < s.a", "range", ("r", "s"), "<", "r.a", "s.a")).op
+    '>'
+    """
+    assert predicate.op is not None
+    relations = predicate.relations[::-1]
+    if predicate.op != "band":
+        return dataclasses.replace(
+            predicate, relations=relations, op=FLIPPED[predicate.op], left=predicate.right, right=predicate.left
+        )
+    return dataclasses.replace(
+        predicate,
+        relations=relations,
+        left=predicate.right,
+        right=predicate.left,
+        lower=_negated(predicate.upper),
+        upper=_negated(predicate.lower),
+        lower_inclusive=predicate.upper_inclusive,
+        upper_inclusive=predicate.lower_inclusive,
+    )
+
+
+def _negated(constant: str | None) -> str | None:
+    if constant is None:
+        return None
+    micros = interval_microseconds(parse_expression(constant))
+    return str(-int(constant)) if micros is None else constant_sql(-micros, "timestamp")

@@ -321,6 +321,9 @@ class _Resolver:
     ) -> None:
         """Attach fields to the columns of a tree. ``first`` and ``after``: aliases of SELECT that win or that help."""
         problem: Unresolvable | None = None
+        if isinstance(tree, exp.Query):
+            self.query(tree, ctes, [frame, *outer])
+            return
         for node in list(own_nodes(tree)):
             if isinstance(node, exp.Query):
                 self.query(node, ctes, [frame, *outer])

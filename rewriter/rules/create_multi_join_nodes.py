@@ -30,7 +30,7 @@ from ..plan import (
     scans,
     source_scan,
 )
-from ..predicates import columns_of, over_output
+from ..predicates import columns_of, flipped, over_output
 from ..settings import DEFAULTS, Settings
 from .create_multi_join_groups import Membership, can_be_member
 from .rule import NotApplicable
@@ -102,7 +102,7 @@ def _node_of_group(
     output = output_columns(below, predicates, block)
     mapping = {(column.relation, column.column): column.name for column in output}
     owner = {scan.alias: source_scan(source).alias for source in sources for scan in scans(source)}
-    own = [_between_inputs(predicate, owner) for predicate in predicates]
+    own = [_between_inputs(predicate, owner, relations) for predicate in predicates]
     graph = build_graph(relations, [over_output(predicate, mapping) for predicate in own])
     reason = why_left_alone(below, relations, block, settings)
     if reason:
@@ -111,16 +111,17 @@ def _node_of_group(
     return kind(names.next(), tuple(sources), graph, UNDECIDED, output)
 
 
-def _between_inputs(predicate: Predicate, owner: dict[str, str]) -> Predicate:
+def _between_inputs(predicate: Predicate, owner: dict[str, str], order: list[str]) -> Predicate:
     """Return a predicate over the node's inputs; one that stays within an input (an outer join) is a residual."""
-    relations = tuple(dict.fromkeys(owner[alias] for alias in predicate.relations))
-    if relations == predicate.relations:
+    owners = tuple(dict.fromkeys(owner[alias] for alias in predicate.relations))
+    if owners == predicate.relations:
         return predicate
-    if predicate.kind != "residual" and len(relations) == 2:
-        return dataclasses.replace(predicate, relations=relations)
-    return Predicate(
-        predicate.sql, "residual", relations, rendered=predicate.rendered or predicate.sql, derived=predicate.derived
-    )
+    if predicate.kind != "residual" and len(owners) == 2:
+        moved = dataclasses.replace(predicate, relations=owners)
+        return moved if order.index(owners[0]) < order.index(owners[1]) else flipped(moved)
+    text = predicate.rendered or predicate.sql
+    relations = tuple(sorted(owners, key=order.index))
+    return Predicate(predicate.sql, "residual", relations, rendered=text, derived=predicate.derived)
 
 
 def why_left_alone(below: list[Scan], relations: list[str], block: Block | None, settings: Settings) -> str | None:

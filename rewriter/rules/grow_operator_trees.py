@@ -13,10 +13,9 @@ import dataclasses
 from sqlglot import exp
 
 from ..cost import decide
-from ..dialect import identifier, interval_microseconds, parse_expression, quote
+from ..dialect import identifier, quote
 from ..join_graph import build_graph
 from ..plan import (
-    FLIPPED,
     BiJoin,
     Column,
     Decision,
@@ -34,7 +33,7 @@ from ..plan import (
     source_scan,
     transform,
 )
-from ..predicates import columns_of, constant_sql, remap
+from ..predicates import columns_of, flipped, remap
 from ..settings import DEFAULTS
 from .rule import NotApplicable
 
@@ -211,39 +210,6 @@ def _retention(alias: str, bounds: tuple[TimeBound, ...], order: list[str]) -> R
             reach[bound.left] = None if bound.lower is None else -bound.lower
     lengths = [length for length in reach.values() if length is not None]
     return Retention(alias, max(0, *lengths) if lengths and len(lengths) == len(reach) else None)
-
-
-def flipped(predicate: Predicate) -> Predicate:
-    """Return a kernel predicate with its sides exchanged.
-
-    Examples
-    --------
-    >>> flipped(Predicate("r.a < s.a", "range", ("r", "s"), "<", "r.a", "s.a")).op
-    '>'
-    """
-    assert predicate.op is not None
-    relations = predicate.relations[::-1]
-    if predicate.op != "band":
-        return dataclasses.replace(
-            predicate, relations=relations, op=FLIPPED[predicate.op], left=predicate.right, right=predicate.left
-        )
-    return dataclasses.replace(
-        predicate,
-        relations=relations,
-        left=predicate.right,
-        right=predicate.left,
-        lower=_negated(predicate.upper),
-        upper=_negated(predicate.lower),
-        lower_inclusive=predicate.upper_inclusive,
-        upper_inclusive=predicate.lower_inclusive,
-    )
-
-
-def _negated(constant: str | None) -> str | None:
-    if constant is None:
-        return None
-    micros = interval_microseconds(parse_expression(constant))
-    return str(-int(constant)) if micros is None else constant_sql(-micros, "timestamp")
 
 
 def _fresh(name: str, taken: tuple[str, ...]) -> str:

@@ -58,7 +58,8 @@ def _read_by_spark(node: Node) -> set[tuple[str, str]]:
 
 
 def _pruned(node: JoinNode, needed: set[tuple[str, str]]) -> JoinNode:
-    residual = {name for p in node.graph.residuals for _, name in columns_of(p.rendered or p.sql)}
+    # over the output, a qualifier is the name of a struct: point.x
+    residual = {struct or name for p in node.graph.residuals for struct, name in columns_of(p.rendered or p.sql)}
 
     def wanted(column: OutputColumn) -> bool:
         return (column.relation, column.column) in needed or column.name in residual

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from trijoin_sql.rewriter.cost import biclique, matrix, model_of, symmetric, tree
 from trijoin_sql.rewriter.plan import BiJoin, JoinNode, MultiJoin, Scan, TriJoin
-from trijoin_sql.rewriter.rules.grow_operator_trees import flipped
+from trijoin_sql.rewriter.predicates import flipped
 from trijoin_sql.rewriter.settings import Settings
 
 from trijoin_sql.errors import InvalidHintError, InvalidSettingError

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan import BiJoin, JoinNode, Scan, TriJoin, source_scan, walk
 from trijoin_sql.rewriter.settings import Settings
 
@@ -83,6 +85,32 @@ def test_correlated_subqueries_see_the_join_through_its_output() -> None:
         "SELECT r.id FROM r JOIN s ON r.a < s.a WHERE EXISTS (SELECT 1 FROM t WHERE t.id = s.id AND x > r.x)"
     )
     assert sql.endswith("EXISTS(SELECT 1 FROM t WHERE t.id = __trijoin_1.s__id AND x > __trijoin_1.r__x)")
+
+
+def test_a_subquery_in_the_select_list_is_one_group() -> None:
+    """It is itself an item of SELECT; walked twice it would be two groups, one of them without its conditions."""
+    join = node("SELECT u.key, (SELECT max(r.a) FROM r JOIN s ON r.id < s.id WHERE s.a = u.key) FROM u")
+    assert len(join.graph.edges) == 1
+
+
+def test_fields_of_structs() -> None:
+    catalog, _ = read_script("CREATE STREAM p (at STRUCT<x: INT, y: INT>); CREATE STREAM q (at STRUCT<x: INT, y: INT>)")
+    sql = "SELECT p.at.y, q.at.x AS z FROM p JOIN q ON p.at.x < q.at.x WHERE p.at.y + q.at.y > 3 AND p.at.x > 1"
+    result = rewrite(sql, catalog)
+    assert result.plan is not None
+    assert result.plan.sql == "SELECT __trijoin_1.p__at.y AS y, __trijoin_1.q__at.x AS z FROM __trijoin_1"
+    (join,) = result.groups
+    assert isinstance(join, JoinNode)
+    assert [column.name for column in join.output] == ["p__at", "q__at"]
+    assert [p.left for edge in join.graph.edges for p in edge.predicates] == ["p.at.x"]
+    assert [p.rendered for p in join.graph.residuals] == ["p__at.y + q__at.y > 3"]
+    assert join.sources[0].conditions == ("p.at.x > 1",)  # type: ignore[attr-defined]
+
+
+def test_a_derived_equality_with_an_applied_table_keeps_its_order() -> None:
+    """c is applied to r; the derived s.id = c.id is then a predicate between s and r, in the order r, s."""
+    join = node("SELECT r.id FROM r JOIN s ON r.id = s.id JOIN c ON c.id = r.id")
+    assert [(edge.left, edge.right) for edge in join.graph.edges] == [("r", "s")]
 
 
 def test_a_group_inside_a_correlated_subquery_keeps_the_correlation_above_it() -> None:

@@ -108,7 +108,9 @@ SELECT named_struct('a', r.id).a, transform(array(r.a, s.a), v -> v + r.id)[0] F
 SELECT r.ts, s.ts FROM r JOIN s ON r.ts - s.ts <= INTERVAL 3 MINUTES AND s.ts - r.ts < INTERVAL 90 SECONDS
 SELECT r.id FROM r, s RIGHT JOIN t ON s.id = t.id WHERE r.a < s.a
 SELECT r.id, s.a, t.n FROM r LEFT JOIN s ON r.id = s.id JOIN t ON t.a < r.a AND t.id >= s.id
-""".strip().splitlines()
+SELECT /*+ SCHEME('operator_tree') */ r.id, u.val FROM r, s, t, u WHERE r.id = s.id AND s.a BETWEEN t.a - 1 AND t.a + 2 AND t.id < u.key AND r.a + u.val > 1
+SELECT /*+ SCHEME('operator_tree') */ a.id, d.x FROM r a, s b, t c, r d WHERE a.ts <= b.ts AND b.ts <= a.ts + INTERVAL 5 MINUTES AND d.a - a.a < 2 AND c.id = a.id AND c.id >= d.id - 1
+""".strip().splitlines()  # noqa: E501
 
 
 @pytest.mark.parametrize("sql", QUERIES)
