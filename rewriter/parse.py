@@ -253,6 +253,8 @@ class _Builder:
             else (None, None, None, None)
         )
         fields = source.fields if source.fields is not None else list(source.guessed.values())
+        spelled = {field.name.lower(): field.name for field in fields}
+        event_time = spelled.get(event_time.lower(), event_time) if event_time else None
         return Scan(
             source.plan_alias,
             relation_sql(source),

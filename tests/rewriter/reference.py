@@ -5,6 +5,8 @@ A rewrite is right if the SQL of its plan, with each join node defined by `node_
 
 from __future__ import annotations
 
+import re
+
 from trijoin_sql.rewriter.dialect import quote
 from trijoin_sql.rewriter.pipeline import Rewrite
 from trijoin_sql.rewriter.plan import JoinNode, Node, Predicate, source_conditions, source_scan
@@ -58,7 +60,7 @@ def predicate_sql(predicate: Predicate) -> str:
         difference = (
             f"make_dt_interval(0, 0, 0, (unix_micros({predicate.left}) - unix_micros({predicate.right})) / 1e6BD)"
         )
-    elif (predicate.left or "").endswith(".d"):  # by convention the tests' dates
+    elif re.search(r"(\.|__)d$", predicate.left or ""):  # by convention the tests' dates
         difference = f"datediff({predicate.left}, {predicate.right})"
     if predicate.lower is not None:
         bounds.append(f"{predicate.lower} {'<=' if predicate.lower_inclusive else '<'} {difference}")
