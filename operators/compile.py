@@ -82,38 +82,60 @@ def compile_join(
         for column, _ in side.outputs:
             side.pack_read("column", column)
     types: dict[str, str] = {}
-    scheme, units, options, grid = _scheme(node, inputs, default_units)
-    streams = tuple(_stream(inputs[alias], demoted, types, grid) for alias in node.graph.relations)
+    layout = _layout(node, inputs, default_units)
+    streams = tuple(_stream(inputs[alias], demoted, types, layout) for alias in node.graph.relations)
     hub = node.graph.relations.index(node.graph.hub) if node.graph.hub else None
     output = tuple(name for stream in streams for _, name in stream.payload)
-    spec = JoinSpec(node.name, streams, tuple(edges), scheme, units, hub, options, "", output, _bounds(node))
+    spec = JoinSpec(
+        node.name,
+        streams,
+        tuple(edges),
+        layout.scheme,
+        layout.units,
+        hub,
+        layout.options,
+        "",
+        output,
+        _bounds(node),
+        layout.subgroups,
+    )
     spec = replace(spec, fingerprint=_fingerprint(spec, node, types))
     frames = [_packed(inputs[alias], stream) for alias, stream in zip(node.graph.relations, streams, strict=True)]
     frame = _run(spec, frames, types, counters=counters)
     return Compiled(_finish(node, frame, demoted, types), spec, tuple(predicate.sql for predicate in demoted))
 
 
-def _scheme(
-    node: JoinNode, inputs: Mapping[str, Input], default_units: int
-) -> tuple[str, int, tuple[tuple[str, str], ...], Grid | None]:
-    """Return the scheme as the operators know it: name, units, options, and the grid if there is one."""
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How a node runs: the scheme as the operators know it, its slots, and what rows are routed by."""
+
+    scheme: str
+    units: int
+    options: tuple[tuple[str, str], ...]
+    subgroups: int = 1
+    grid: Grid | None = None
+
+
+def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> _Layout:
+    """Return how a node runs."""
     decision = node.decision
     units = decision.units or default_units
-    name = decision.scheme or "matrix"
-    if name == "biclique" and dict(decision.options).get("routing") == "hash":
-        name = "matrix"
-    if name == "iterative":
-        name = "matrix"
+    options = dict(decision.options)
+    name = {"iterative": "matrix"}.get(decision.scheme or "matrix", decision.scheme or "matrix")
     if name not in SCHEMES:
         raise PlanError(f"no scheme named {name}")
-    if name != "matrix":
-        return name, units, decision.options, None
-    grid = lay_out(node, inputs, units, pack=True)
-    shares = "x".join(str(share) for share in grid.shares)
-    return name, grid.cells, (*decision.options, ("grid", shares)), grid
+    if name == "matrix":
+        grid = lay_out(node, inputs, units)
+        shares = "x".join(str(share) for share in grid.shares)
+        return _Layout(name, grid.cells, (*decision.options, ("grid", shares)), 1, grid)
+    common = lay_out(node, inputs, units, common=True)
+    subgroups = int(options.get("subgroups", units if options.get("routing") != "random" else 1))
+    if common is None or name == "tree" or units % subgroups:
+        return _Layout(name, units, decision.options)
+    return _Layout(name, units, decision.options, subgroups, common)
 
 
-def _stream(side: Input, demoted: list[Predicate], types: dict[str, str], grid: Grid | None) -> StreamSpec:
+def _stream(side: Input, demoted: list[Predicate], types: dict[str, str], layout: _Layout) -> StreamSpec:
     """Return a stream; the types of its output columns go to ``types``."""
     payload = []
     for column, name in side.outputs:
@@ -126,10 +148,11 @@ def _stream(side: Input, demoted: list[Predicate], types: dict[str, str], grid: 
                 name = _demoted(number, at)
                 payload.append((side.pack_read("key", text), name))
                 types[name] = side.type_of("key", text)
-    coordinates = () if grid is None else grid.coordinates[side.alias]
+    coordinates = () if layout.grid is None else layout.grid.coordinates[side.alias]
     dimensions = tuple((axis, column or _ROUTE) for axis, column in coordinates)
+    group = dimensions[0][1] if layout.subgroups > 1 else None
     time = side.pack_read("time", side.event_time) if side.event_time is not None else None
-    return StreamSpec(side.alias, tuple(payload), tuple(side.packed), _ROUTE, dimensions, time)
+    return StreamSpec(side.alias, tuple(payload), tuple(side.packed), _ROUTE, dimensions, group, time)
 
 
 def _packed(side: Input, stream: StreamSpec) -> DataFrame:
@@ -167,7 +190,7 @@ def _demoted(number: int, side: int) -> str:
 
 def _fingerprint(spec: JoinSpec, node: JoinNode, types: Mapping[str, str]) -> str:
     """Return what must stay the same over a restart, a line each."""
-    lines = [f"scheme: {spec.scheme}", f"units: {spec.units}"]
+    lines = [f"scheme: {spec.scheme}", f"units: {spec.units}", f"subgroups: {spec.subgroups}"]
     lines += [f"option {name}: {value}" for name, value in spec.options]
     for stream in spec.streams:
         columns = ", ".join(f"{name} {types[name]}" for _, name in stream.payload)
@@ -186,7 +209,7 @@ def _run(spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str], *, c
     frame = reduce(DataFrame.unionAll, dispatched)
     fields = [f"{quoted(name)} {wire_type(types[name])}" for name in spec.output]
     plain = all(is_plain(wire_type(types[name])) for name in spec.output)
-    stages = len(SCHEMES[spec.scheme].stages)
+    stages = len(SCHEMES[spec.scheme].stages(spec))
     time_mode = "EventTime" if streaming and any(stream.time for stream in spec.streams) else "None"
     for number in range(stages):
         packed = number < stages - 1 or not plain

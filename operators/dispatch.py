@@ -19,8 +19,8 @@ from .store import concat
 #: Schema of packed rows: the slot's key, what is inside (a rank, or one of the codes below), Arrow IPC bytes.
 PACKED_SCHEMA = "slot int, kind int, data binary"
 
-#: ``kind`` of packs, of packed results on their way to the next stage, and of a slot's counters.
-PACK, RESULT, COUNTED = -1, -2, -3
+#: ``kind`` of packs, of results on their way out, of a slot's counters, and of intermediate results.
+PACK, RESULT, COUNTED, PARTIAL = -1, -2, -3, -4
 
 #: A number with many divisors: for every partition count among them slots spread evenly.
 _MODULUS = 1441440

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
+from typing import overload
 
 import networkx as nx
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
@@ -38,8 +39,16 @@ class Grid:
         return prod(self.shares)
 
 
-def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int, *, pack: bool) -> Grid:
-    """Lay out a grid for a node.
+@overload
+def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int) -> Grid: ...
+
+
+@overload
+def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int, *, common: bool) -> Grid | None: ...
+
+
+def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int, *, common: bool = False) -> Grid | None:
+    """Lay out a grid for a node; what its cells are hashed by is packed into the inputs.
 
     Parameters
     ----------
@@ -47,23 +56,26 @@ def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int, *, pack: bo
         The node and its inputs.
     cells
         How many cells there may be.
-    pack
-        Whether to pack the hashed coordinates into the inputs.
+    common
+        Whether only a key that all streams share will do; then the grid has that one dimension.
 
     Returns
     -------
-    One hashed dimension for every class of equal columns, one spread dimension for every stream in no class.
+    One hashed dimension for every class of equal columns, one spread dimension for every stream in no class. None if
+    there is no common key and only one will do.
     """
+    classes = _classes(node, inputs)
+    if common:
+        classes = [members for members in classes if len(members) == len(node.graph.relations)][:1]
+        if not classes:
+            return None
     coordinates: dict[str, list[tuple[int, str | None]]] = {alias: [] for alias in node.graph.relations}
     dimension = 0
-    for members in _classes(node, inputs):
-        for alias, text, common in members:
-            column: str | None = None
-            if pack:
-                side = inputs[alias]
-                key = hashable(side.cast("key", text, common.type), common.type)
-                column = side.pack(F.xxhash64(key), f"coordinate {dimension}")
-            coordinates[alias].append((dimension, column))
+    for members in classes:
+        for alias, text, kind in members:
+            side = inputs[alias]
+            key = hashable(side.cast("key", text, kind.type), kind.type)
+            coordinates[alias].append((dimension, side.pack(F.xxhash64(key), f"coordinate {dimension}")))
         dimension += 1
     for alias in node.graph.relations:
         if not coordinates[alias]:
@@ -86,9 +98,9 @@ def _classes(node: JoinNode, inputs: Mapping[str, Input]) -> list[list[tuple[str
         one_each = dict(reversed(component))
         members = sorted(one_each.items(), key=lambda member: node.graph.relations.index(member[0]))
         types = [Comparable(inputs[alias].type_of("key", text), True) for alias, text in members]
-        common = reduce(_common, types[1:], common_type(types[0].type, types[0].type))
-        if common is not None:
-            found.append([(alias, text, common) for alias, text in members])
+        widest = reduce(_common, types[1:], common_type(types[0].type, types[0].type))
+        if widest is not None:
+            found.append([(alias, text, widest) for alias, text in members])
     return found
 
 

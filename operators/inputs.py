@@ -117,8 +117,15 @@ def read_input(
         dict(zip(items, names, strict=False)),
         dict(zip(names, type_names(frame), strict=True)),
         outputs,
-        scan.event_time if frame.isStreaming else None,
+        _event_time(scan, frame),
     )
+
+
+def _event_time(scan: Scan, frame: DataFrame) -> str | None:
+    """Return the column with the watermark; one of another type than TIMESTAMP does not say when state may go."""
+    if scan.event_time is None or not frame.isStreaming:
+        return None
+    return scan.event_time if type_names(frame)[-1] == "timestamp" else None
 
 
 def _sides(predicate: Predicate, alias: str) -> list[str]:

@@ -18,9 +18,10 @@ from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from .chunk import PACKED_BYTES, from_bytes, pack_from_bytes, pack_to_bytes, to_bytes
-from .dispatch import COUNTED, PACK, RESULT, slot_keys
+from .dispatch import COUNTED, PACK, PARTIAL, RESULT, slot_keys
 from .schemes import SCHEMES
-from .schemes.base import Pack, Result, Slot, Work
+from .schemes.base import Outcome, Pack, Result, Slot, Work
+from .schemes.routing import subgroup_slots
 from .spec import JoinSpec
 from .state import SlotState
 
@@ -66,7 +67,7 @@ class JoinProcessor(StatefulProcessor):
 
     def __init__(self, spec: JoinSpec, stage: int, *, streaming: bool, counters: bool, packed: bool) -> None:
         self.spec, self.stage, self.streaming, self.counters = spec, stage, streaming, counters
-        self.last = stage == len(SCHEMES[spec.scheme].stages) - 1
+        self.last = stage == len(SCHEMES[spec.scheme].stages(spec)) - 1
         self.packed = packed
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -87,7 +88,7 @@ class JoinProcessor(StatefulProcessor):
         slot_number = slot_keys(self.spec.units).index(int(key[0]))
 
         def make() -> Slot:
-            return SCHEMES[self.spec.scheme].stages[self.stage](self.spec, slot_number)
+            return SCHEMES[self.spec.scheme].stages(self.spec)[self.stage](self.spec, slot_number)
 
         work, passed, earlier, received = self._unpack(rows)
         state: SlotState | None = None
@@ -102,7 +103,7 @@ class JoinProcessor(StatefulProcessor):
             if self.stage == 0:
                 tally["late"] = self._drop_late(work, watermark)
             tally["expired"] = state.expire(watermark)
-        forward = {} if self.last else {rank: list(batches) for rank, batches in work.rows.items()}
+        forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
         results = self._counted(slot.process(work), tally)
         if self.packed:
             for batch in passed:
@@ -153,6 +154,8 @@ class JoinProcessor(StatefulProcessor):
                 received += len(data)
                 if kind == PACK:
                     work.packs.append(pack_from_bytes(data))
+                elif kind == PARTIAL:
+                    work.partials.append(from_bytes(data))
                 elif kind == RESULT:
                     passed.append(from_bytes(data))
                 elif kind == COUNTED:
@@ -161,7 +164,7 @@ class JoinProcessor(StatefulProcessor):
                     work.rows.setdefault(int(kind), []).append(from_bytes(data))
         return work, passed, earlier, received
 
-    def _counted(self, results: Iterator[Result | Pack], tally: Counter[str]) -> Iterator[Result | Pack]:
+    def _counted(self, results: Iterator[Outcome], tally: Counter[str]) -> Iterator[Outcome]:
         for result in results:
             if isinstance(result, Result):
                 tally["results"] += len(result)
@@ -176,7 +179,7 @@ class JoinProcessor(StatefulProcessor):
         }
         return pa.RecordBatch.from_arrays([columns[name] for name in self.spec.output], names=list(self.spec.output))
 
-    def _typed(self, results: Iterator[Result | Pack], passed: list[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
+    def _typed(self, results: Iterator[Outcome], passed: list[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
         """Yield results as frames of Arrow-backed columns."""
         waiting: list[pa.RecordBatch] = [batch for batch in passed if batch.num_rows]
         count = sum(int(batch.num_rows) for batch in waiting)
@@ -197,19 +200,21 @@ class JoinProcessor(StatefulProcessor):
         return _arrow_frame(table)
 
     def _packed(
-        self, results: Iterator[Result | Pack], key: int, forward: Mapping[int, list[pa.RecordBatch]]
+        self, results: Iterator[Outcome], key: int, forward: Mapping[int, list[pa.RecordBatch]]
     ) -> Iterator[pd.DataFrame]:
-        """Yield packs for all slots of the next stage, results for this slot there, and the rows that it needs."""
+        """Yield packs for the slots of the next stage, results for this slot there, and the rows that it needs."""
+        keys = slot_keys(self.spec.units)
         for rank, batches in forward.items():
             for batch in batches:
                 yield _packed_frame([key], rank, [to_bytes(batch)])
         waiting: list[pa.RecordBatch] = []
         size = 0
         for result in results:
-            if isinstance(result, Pack):
-                data = pack_to_bytes(result)
-                for slot in slot_keys(self.spec.units):
-                    yield _packed_frame([slot], PACK, [data])
+            if not isinstance(result, Result):
+                kind = PACK if isinstance(result, Pack) else PARTIAL
+                data = pack_to_bytes(result) if isinstance(result, Pack) else to_bytes(result.rows)
+                for slot in subgroup_slots(self.spec, keys.index(key)):
+                    yield _packed_frame([keys[slot]], kind, [data])
                 continue
             waiting.append(self._output(result))
             size += waiting[-1].nbytes

@@ -136,6 +136,8 @@ class StreamSpec:
         The packed int64 column that decides where a row is stored. It is not kept.
     dimensions
         Under ``matrix``: the dimensions of the grid in which it has a coordinate, as ``(dimension, packed column)``.
+    group
+        The packed column with the hash of the key that all streams share, where rows are routed by it.
     time
         The packed column with its event time (int64, microseconds), None if it has no watermark.
     """
@@ -145,6 +147,7 @@ class StreamSpec:
     columns: tuple[str, ...]
     route: str
     dimensions: tuple[tuple[int, str], ...] = ()
+    group: str | None = None
     time: str | None = None
 
 
@@ -167,6 +170,9 @@ class JoinSpec:
     bounds
         The closed event-time bounds as ``(i, j, most)``: a row of stream j joins a row of stream i only if its event
         time is at most ``most`` microseconds later.
+    subgroups
+        ContRand (003 section 3.2.2): slots are divided into this many subgroups; a row goes to the subgroup of its key,
+        and inside it the scheme's own rule holds. 1 is content-insensitive, as many as units is hash partitioning.
     """
 
     name: str
@@ -179,6 +185,7 @@ class JoinSpec:
     fingerprint: str = ""
     output: tuple[str, ...] = ()
     bounds: tuple[tuple[int, int, int], ...] = ()
+    subgroups: int = 1
 
     def edge(self, left: int, right: int) -> EdgeSpec:
         """Return the edge between two ranks with ``left`` as its left side; an edge without checks if there is none."""
@@ -190,6 +197,11 @@ class JoinSpec:
     def most(self, one: int, other: int) -> int | None:
         """Return how much later than a row of ``one`` a partner in ``other`` may be, None if that is not bounded."""
         return next((most for i, j, most in self.bounds if (i, j) == (one, other)), None)
+
+    @property
+    def group_units(self) -> int:
+        """Units in one subgroup."""
+        return self.units // self.subgroups
 
     def keep_for(self, rank: int) -> int | None:
         """Return how long a stored row of a stream is kept (microseconds of event time), None for ever."""

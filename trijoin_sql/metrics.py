@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .operators.compile import OBSERVED
+from .operators.processor import COUNTER_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,7 @@ class BatchCounters:
 
     def total(self) -> dict[str, int]:
         """Return the counters summed over slots."""
-        summed: Counter[str] = Counter()
-        for slot in self.slots:
-            summed.update({name: count for name, count in slot.items() if name != "slot"})
-        return dict(summed)
+        return {name: sum(slot.get(name, 0) for slot in self.slots) for name in COUNTER_NAMES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +42,13 @@ class Metrics:
     batches: tuple[BatchCounters, ...]
 
     def total(self) -> dict[str, int]:
-        """Return the counters summed over nodes, micro-batches and slots."""
-        summed: Counter[str] = Counter()
-        for batch in self.batches:
-            summed.update(batch.total())
-        return dict(summed)
+        """Return the counters summed over nodes, slots and micro-batches; of gauges (``state_*``) the last."""
+        summed = dict.fromkeys(COUNTER_NAMES, 0)
+        last = {batch.node: batch for batch in self.batches if batch.slots}
+        for name in COUNTER_NAMES:
+            counted = last.values() if name.startswith("state_") else self.batches
+            summed[name] = sum(batch.total()[name] for batch in counted)
+        return summed
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counters as plain data."""

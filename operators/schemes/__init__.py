@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ..spec import JoinSpec
 from .base import Slot
@@ -11,6 +12,9 @@ from .iterative import IterativeSlot
 from .routing import Router, broadcast, grid
 from .semi_symmetric import FirstStageSlot, SecondStageSlot
 from .symmetric import SymmetricSlot
+from .tree import TreeSlot
+
+SlotMaker = Callable[[JoinSpec, int], Slot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +30,17 @@ class Scheme:
     """
 
     route: Callable[[JoinSpec], Router]
-    stages: tuple[Callable[[JoinSpec, int], Slot], ...]
+    stages: Callable[[JoinSpec], tuple[SlotMaker, ...]]
 
 
-def _own(spec: JoinSpec, slot: int) -> Slot:
-    return IterativeSlot(spec, slot, stores_all=False)
-
-
-def _all(spec: JoinSpec, slot: int) -> Slot:
-    return IterativeSlot(spec, slot, stores_all=True)
+def _tree_stages(spec: JoinSpec) -> tuple[SlotMaker, ...]:
+    return tuple(partial(TreeSlot, stage=stage) for stage in range(len(spec.streams) - 1))
 
 
 SCHEMES: dict[str, Scheme] = {
-    "symmetric": Scheme(broadcast, (SymmetricSlot,)),
-    "semi_symmetric": Scheme(broadcast, (FirstStageSlot, SecondStageSlot)),
-    "biclique": Scheme(broadcast, (_own,)),
-    "matrix": Scheme(grid, (_all,)),
+    "symmetric": Scheme(broadcast, lambda _: (SymmetricSlot,)),
+    "semi_symmetric": Scheme(broadcast, lambda _: (FirstStageSlot, SecondStageSlot)),
+    "biclique": Scheme(broadcast, lambda _: (partial(IterativeSlot, stores_all=False),)),
+    "matrix": Scheme(grid, lambda _: (partial(IterativeSlot, stores_all=True),)),
+    "tree": Scheme(broadcast, _tree_stages),
 }

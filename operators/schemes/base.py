@@ -56,6 +56,19 @@ class Pack:
 
 
 @dataclass(slots=True)
+class Partial:
+    """Joined rows of some of the streams on their way to the next stage, with columns as `partial_name` calls them.
+
+    Parameters
+    ----------
+    rows
+        The rows, with a route of their own.
+    """
+
+    rows: pa.RecordBatch
+
+
+@dataclass(slots=True)
 class Work:
     """What a slot was given in one micro-batch.
 
@@ -63,12 +76,16 @@ class Work:
     ----------
     rows
         By rank: the rows of that stream that reached this slot, with the route column.
-    packs
-        Packs from units of an earlier stage.
+    packs, partials
+        What units of an earlier stage sent.
     """
 
     rows: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
     packs: list[Pack] = field(default_factory=list)
+    partials: list[pa.RecordBatch] = field(default_factory=list)
+
+
+Outcome = Result | Pack | Partial
 
 
 class Slot(Protocol):
@@ -76,22 +93,25 @@ class Slot(Protocol):
 
     stores: dict[str, Store]
 
+    #: Ranks whose rows the next stage needs.
+    forwards: frozenset[int]
+
     @property
     def counters(self) -> Counter[str]:
         """What was stored, packed, compared in this micro-batch."""
         ...
 
-    def process(self, work: Work) -> Iterator[Result | Pack]:
+    def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch; results and packs come out as soon as they are known."""
         ...
 
 
 def owned(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
     """Return the rows that unit ``slot`` of the stream's group stores (001 section 3.2: each tuple in one unit)."""
-    if spec.units == 1:
+    if spec.group_units == 1:
         return kept(spec, rank, rows)
     route = values(rows.column(spec.streams[rank].route))
-    mine = np.flatnonzero(np.mod(route, spec.units) == slot)
+    mine = np.flatnonzero(np.mod(route, spec.group_units) == slot % spec.group_units)
     return kept(spec, rank, rows.take(pa.array(mine)))
 
 

@@ -21,7 +21,7 @@ from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate
 from ..spec import Check, EdgeSpec, JoinSpec
 from ..store import Lifetime, Store, concat
-from .base import Pack, Result, Work, kept, owned
+from .base import Outcome, Result, Work, kept, owned
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,8 @@ class IterativeSlot:
         and each slot keeps its own (random).
     """
 
+    forwards: frozenset[int] = frozenset()
+
     def __init__(self, spec: JoinSpec, slot: int, *, stores_all: bool) -> None:
         self.spec, self.slot, self.stores_all = spec, slot, stores_all
         self.unit = IterativeUnit(spec)
@@ -147,7 +149,7 @@ class IterativeSlot:
         """Counters of the unit."""
         return self.unit.counters
 
-    def process(self, work: Work) -> Iterator[Result | Pack]:
+    def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch."""
         for rank in range(len(self.spec.streams)):
             if not work.rows.get(rank):

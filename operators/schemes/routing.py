@@ -9,21 +9,44 @@ from math import prod
 import numpy as np
 import pyarrow as pa
 
-from ..kernels.order_keys import values
+from ...errors import PlanError
+from ..kernels.order_keys import Int64s, values
 from ..spec import JoinSpec
 
 #: ``(rank, rows) -> (slot, row numbers)``; None for the row numbers means all rows.
-Router = Callable[[int, pa.RecordBatch], Iterator[tuple[int, np.ndarray | None]]]
+Router = Callable[[int, pa.RecordBatch], Iterator[tuple[int, Int64s | None]]]
 
 
 def broadcast(spec: JoinSpec) -> Router:
-    """Send every row to every slot; each unit keeps its own (001 section 3.2: round robin and broadcast)."""
+    """Send every row to every slot of its subgroup; each unit keeps its own (001 section 3.2, 003 section 3.2.2)."""
 
-    def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray | None]]:
-        for slot in range(spec.units):
-            yield slot, None
+    def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[int, Int64s | None]]:
+        for subgroup, some in _by_subgroup(spec, rank, rows):
+            for slot in subgroup_slots(spec, subgroup * spec.group_units):
+                yield slot, some
 
     return route
+
+
+def subgroup_slots(spec: JoinSpec, slot: int) -> range:
+    """Return the slots of the subgroup that a slot is in."""
+    first = slot - slot % spec.group_units
+    return range(first, first + spec.group_units)
+
+
+def _by_subgroup(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> Iterator[tuple[int, Int64s | None]]:
+    if spec.subgroups == 1:
+        yield 0, None
+        return
+    column = spec.streams[rank].group
+    if column is None:
+        raise PlanError(f"{spec.name}: subgroups without a key that all streams share")
+    of = np.mod(values(rows.column(column)), spec.subgroups)
+    order = np.argsort(of, kind="stable")
+    ends = np.cumsum(np.bincount(of, minlength=spec.subgroups))
+    for subgroup, some in enumerate(np.split(order, ends[:-1])):
+        if len(some):
+            yield subgroup, some
 
 
 def grid_shape(spec: JoinSpec) -> tuple[int, ...]:
@@ -40,7 +63,7 @@ def grid(spec: JoinSpec) -> Router:
     shape = grid_shape(spec)
     strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
-    def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray | None]]:
+    def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[int, Int64s | None]]:
         known = dict(spec.streams[rank].dimensions)
         base = np.zeros(rows.num_rows, np.int64)
         for axis, column in known.items():

@@ -29,7 +29,7 @@ from ..kernels.order_keys import Int64s
 from ..kernels.pairs import expand
 from ..spec import JoinSpec
 from ..store import Lifetime, Store, concat
-from .base import MEMBERS, Pack, Result, Work, kept, matches, owned, pack
+from .base import MEMBERS, Outcome, Pack, Result, Work, kept, matches, owned, pack
 from .symmetric import HubUnit
 
 #: A stored row's id as a probing column.
@@ -102,6 +102,8 @@ class ListUnit:
 class FirstStageSlot:
     """R unit ``slot``: results of the order r, s, t, and packs for the T units."""
 
+    forwards = frozenset(range(3))
+
     def __init__(self, spec: JoinSpec, slot: int) -> None:
         self.spec, self.slot = spec, slot
         self.first, self.hub, self.last = ends(spec)
@@ -113,7 +115,7 @@ class FirstStageSlot:
         """Counters of the unit."""
         return self.unit.counters
 
-    def process(self, work: Work) -> Iterator[Result | Pack]:
+    def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch."""
         for rank in range(3):
             if not work.rows.get(rank):
@@ -141,6 +143,8 @@ class FirstStageSlot:
 class SecondStageSlot:
     """S unit and T unit ``slot``."""
 
+    forwards: frozenset[int] = frozenset()
+
     def __init__(self, spec: JoinSpec, slot: int) -> None:
         self.spec, self.slot = spec, slot
         self.first, self.hub, self.last = ends(spec)
@@ -154,7 +158,7 @@ class SecondStageSlot:
         """Counters of both units."""
         return self.middle.counters + self.unit.counters + self._counters
 
-    def process(self, work: Work) -> Iterator[Result | Pack]:
+    def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch."""
         for rank in range(3):
             if rank == self.hub:

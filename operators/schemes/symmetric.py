@@ -18,7 +18,7 @@ from ..index import Probe, list_parts, plan_probe
 from ..kernels.pairs import evaluate, expand
 from ..spec import JoinSpec
 from ..store import Lifetime, Store, concat
-from .base import MEMBERS, Pack, Result, Work, kept, matches, owned, pack
+from .base import MEMBERS, Outcome, Result, Work, kept, matches, owned, pack
 
 
 class HubUnit:
@@ -122,6 +122,8 @@ class HubUnit:
 class SymmetricSlot:
     """Unit ``slot`` of each of the three groups."""
 
+    forwards: frozenset[int] = frozenset()
+
     def __init__(self, spec: JoinSpec, slot: int) -> None:
         self.spec, self.slot = spec, slot
         self.units = [HubUnit(spec, rank, tuple(other for other in range(3) if other != rank)) for rank in range(3)]
@@ -132,7 +134,7 @@ class SymmetricSlot:
         """Counters of all units."""
         return sum((unit.counters for unit in self.units), Counter())
 
-    def process(self, work: Work) -> Iterator[Result | Pack]:
+    def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch."""
         for rank in range(3):
             if not work.rows.get(rank):
