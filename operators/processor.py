@@ -93,7 +93,7 @@ class JoinProcessor(StatefulProcessor):
         work, passed, earlier, received = self._unpack(rows)
         state: SlotState | None = None
         if self.streaming:
-            saved = self.manifest.get() if self.manifest.exists() else None
+            saved = self.manifest.get()
             state = SlotState(make, self.chunks, None if saved is None else str(saved[0]), self.spec.fingerprint)
         slot = make() if state is None else state.slot
         watermark = self._watermark(timerValues)
