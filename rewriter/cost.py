@@ -12,10 +12,10 @@ shown; `Settings.choose_by_cost` lets the cheapest scheme win. A hint wins over 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import permutations, product
+from itertools import permutations
 from typing import Literal
 
 from ..errors import InvalidHintError
@@ -147,24 +147,22 @@ def iterative(model: Model) -> Cost:
 def matrix(model: Model, node: JoinNode) -> Cost:
     """Return the cost of the join matrix with the shares that send least."""
     dimensions = _dimensions(node)
-    best: Cost | None = None
-    for shares in _factorisations(model.cells, len(dimensions)):
-        copies = [
-            math.prod(share for share, members in zip(shares, dimensions, strict=True) if one not in members)
-            for one in range(model.count)
-        ]
+    lacking = [[index for index, held in enumerate(dimensions) if one not in held] for one in range(model.count)]
+
+    def copies_of(shares: tuple[int, ...]) -> list[int]:
+        return [math.prod(shares[index] for index in lacked) for lacked in lacking]
+
+    def sent(copies: list[int]) -> tuple[float, float]:
         network = sum(rate * copy for rate, copy in zip(model.rates, copies, strict=True))
-        memory = sum(kept * copy for kept, copy in zip(model.kept, copies, strict=True))
-        inside = tuple(kept * copy / model.cells for kept, copy in zip(model.kept, copies, strict=True))
-        cpu = sum(
-            model.rates[one] * copies[one] * _search(inside[other])
-            for one, other in permutations(range(model.count), 2)
-        ) + _probing(model, 1, inside)
-        cost = Cost(network, memory, cpu, 1)
-        if best is None or (cost.network, cost.memory) < (best.network, best.memory):
-            best = cost
-    assert best is not None
-    return best
+        return network, sum(kept * copy for kept, copy in zip(model.kept, copies, strict=True))
+
+    copies = min(map(copies_of, _factorisations(model.cells, len(dimensions))), key=sent)
+    network, memory = sent(copies)
+    inside = tuple(kept * copy / model.cells for kept, copy in zip(model.kept, copies, strict=True))
+    probes = sum(
+        model.rates[one] * copies[one] * _search(inside[other]) for one, other in permutations(range(model.count), 2)
+    )
+    return Cost(network, memory, probes + _probing(model, 1, inside), 1)
 
 
 def tree(model: Model) -> tuple[Cost, tuple[int, ...]]:
@@ -295,11 +293,18 @@ def _dimensions(node: JoinNode) -> list[frozenset[int]]:
     return dimensions + [frozenset((one,)) for one in range(len(names)) if one not in covered]
 
 
-def _factorisations(cells: int, count: int) -> list[tuple[int, ...]]:
-    divisors = [number for number in range(1, cells + 1) if cells % number == 0]
+def _factorisations(cells: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Yield every way to spread cells over some dimensions; beyond six dimensions, only one of them is split."""
     if count > 6:
-        return [tuple(cells if index == chosen else 1 for index in range(count)) for chosen in range(count)]
-    return [shares for shares in product(divisors, repeat=count) if math.prod(shares) == cells]
+        for chosen in range(count):
+            yield tuple(cells if index == chosen else 1 for index in range(count))
+    elif count == 1:
+        yield (cells,)
+    else:
+        for share in range(1, cells + 1):
+            if cells % share == 0:
+                for rest in _factorisations(cells // share, count - 1):
+                    yield (share, *rest)
 
 
 # ------------------------------------------------------------------------------------------------------------ decision

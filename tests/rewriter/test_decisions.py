@@ -166,6 +166,15 @@ def test_exchanging_the_sides_of_a_predicate_changes_nothing() -> None:
     assert flipped(turned) == band
 
 
+def test_many_cells_are_decided_quickly() -> None:
+    """720 cells have 30 divisors: trying all 30 ** 6 combinations of six dimensions would take hours."""
+    names = ", ".join(f"r AS q{number}" for number in range(6))
+    decision = node(f"SELECT /*+ UNITS(720) */ q0.id FROM {names} WHERE q0.a < q1.a").decision
+    (chosen,) = (a for a in decision.alternatives if a.chosen)
+    assert chosen.scheme == "matrix"
+    assert chosen.cost.network > 6000
+
+
 def test_settings_are_checked() -> None:
     with pytest.raises(InvalidSettingError):
         Settings(min_relations=1)
