@@ -20,7 +20,7 @@ def reason(error: object) -> str:
     ours = re.search(r"\[TRIJOIN_\w+\] .*", text)
     if ours:
         return ours[0].strip()
-    spark = [found for found in re.finditer(r"\[([A-Z][\w.]+)\] ([^\n]+)", text) if found[1] not in _WRAPPERS]
+    spark = [found for found in re.finditer(r"\[([A-Z][A-Z_0-9.]+)\] (?=([^\n]+))", text) if found[1] not in _WRAPPERS]
     python = _python_exception(text)
     if python is not None and not (spark and spark[0].start() < text.find("Traceback")):
         return python

@@ -47,8 +47,8 @@ def locate(error: Exception, script: Script, sql: Word) -> JobError:
     if isinstance(error, TriJoinError):
         text = _without_condition(str(error)).partition("\nHint: ")[0]
         column = re.search(r"the column (\S+) (?:cannot be resolved|is ambiguous)", text)
-        at = _find(sql.text, column[1]) if column else None
-        return script.error(sql.start + (at or 0), text, error.hint)
+        found = _find(sql.text, column[1]) if column else None
+        return script.error(sql.start + (found or 0), text, error.hint)
     return script.error(sql.start + _offset(error, sql.text), sentence(error))
 
 
@@ -75,7 +75,7 @@ def _offset(error: Any, sql: str) -> int:
     for context in _contexts(error):
         start, fragment = context.startIndex(), context.fragment()
         if fragment and sql[start : start + len(fragment)] == fragment:
-            return start
+            return int(start)
     parameters = error.getMessageParameters() if hasattr(error, "getMessageParameters") else None
     for key in _NAMES:
         name = (parameters or {}).get(key)

@@ -1,0 +1,113 @@
+"""What is told of running queries, from made-up progress reports; and why they failed, from Spark's texts."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from trijoin_sql.jobs.failures import reason
+from trijoin_sql.jobs.parse import parse_job
+from trijoin_sql.jobs.progress import IDLE, RESULTS, Board, Tally, input_names, size
+from trijoin_sql.jobs.script import Script
+
+FOLDER = "FileStreamSource[file:/data/r]"
+
+
+def report(batch: int, rows: tuple[int, int], **more: Any) -> SimpleNamespace:
+    state = SimpleNamespace(
+        numRowsTotal=7, memoryUsedBytes=2048, numRowsDroppedByWatermark=1, customMetrics={"rocksdbSstFileSize": 1024}
+    )
+    values = {
+        "batchId": batch,
+        "batchDuration": 100,
+        "durationMs": {"addBatch": 90},
+        "numInputRows": sum(rows),
+        "observedMetrics": {RESULTS: (sum(rows) * 2,)},
+        "eventTime": {"watermark": "2024-01-01T10:00:00.000Z"},
+        "stateOperators": [state],
+        "sources": [
+            SimpleNamespace(description=FOLDER, numInputRows=rows[0]),
+            SimpleNamespace(description="RateStreamV2[rowsPerSecond=5, ramp", numInputRows=rows[1]),
+        ],
+    }
+    return SimpleNamespace(**{**values, **more})
+
+
+def streams() -> dict[str, str]:
+    script = Script(
+        "job.sql",
+        "CREATE STREAM orders (a INT) USING csv OPTIONS (path '/data/r');"
+        "CREATE STREAM ticks USING rate OPTIONS (rowsPerSecond 5);",
+    )
+    return input_names(parse_job(script).streams)
+
+
+def test_a_tally_adds_up_and_names_idle_inputs() -> None:
+    tally = Tally("o")
+    for batch in range(IDLE):
+        tally.add(report(batch, (0, 10)), streams())
+        tally.add(report(batch, (0, 10)), streams())  # seen twice, counted once
+    assert (tally.batches, tally.input_rows, tally.results, tally.late_rows) == (3, 30, 60, 3)
+    assert (tally.rate, tally.latency, tally.state_rows, tally.state_bytes) == (100, 100, 7, 3072)
+    assert tally.idle == ("orders",)
+    tally.add(report(IDLE, (1, 0)), streams())
+    assert tally.idle == ()
+    assert tally.to_dict()["watermark"] == "2024-01-01T10:00:00.000Z"
+    assert str(tally).startswith("o: batch 3 · 31 rows in · 62 results · 10 rows/s · 100 ms a batch · state 7 entries")
+
+
+def test_a_report_without_a_batch_and_the_epoch_count_for_nothing() -> None:
+    tally = Tally("o")
+    tally.add(report(0, (1, 1), durationMs={"latestOffset": 1}), {})
+    assert tally.batch == -1
+    tally.add(report(0, (1, 1), eventTime={"watermark": "1970-01-01T00:00:00.000Z"}), {})
+    assert (tally.batch, tally.watermark) == (0, "")
+
+
+def test_a_terminal_gets_a_table_and_a_pipe_gets_none() -> None:
+    tally = Tally("o")
+    tally.add(report(0, (0, 10)), streams())
+    for live in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=live, width=120, color_system=None)
+        with Board(console, [tally], live=live) as board:
+            board.refresh()
+        said = console.file.getvalue()  # type: ignore[attr-defined]
+        assert ("watermark" in said and "2024-01-01 10:00:00" in said) is live
+        assert ("\x1b" in said) is live
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (20 << 30, "20 GiB")])
+def test_sizes(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] "
+            "An error occurred. Reason: Traceback (most recent call last):\n  File x, line 1\nKeyError: 'a'\n\tat org.x",
+            "KeyError: 'a'",
+        ),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: Lost task 0.3: [DIVIDE_BY_ZERO] "
+            "Division by zero. Use `try_divide`. SQLSTATE: 22012\n== SQL ==\n",
+            "Division by zero. Use `try_divide` [DIVIDE_BY_ZERO]",
+        ),
+        (
+            "[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):\n  x\n"
+            "trijoin_sql.errors.JoinOverflowError: [TRIJOIN_ARITHMETIC_OVERFLOW] r.a - s.a overflows BIGINT.\n\tat",
+            "[TRIJOIN_ARITHMETIC_OVERFLOW] r.a - s.a overflows BIGINT.",
+        ),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: Connection refused SQLSTATE: XXKST",
+            "Connection refused",
+        ),
+    ],
+)
+def test_a_failure_is_one_sentence(text: str, said: str) -> None:
+    assert reason(text) == said
