@@ -21,6 +21,7 @@ from rich.logging import RichHandler
 from rich.text import Text
 from typer.core import TyperGroup
 
+from .bench import command as benchmarks
 from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError
 from .jobs import command as jobs
 from .jobs.failures import reason
@@ -148,6 +149,7 @@ def _options(
 
 
 app.command(name="run", help=jobs.HELP)(jobs.run)
+app.command(name="bench", help=benchmarks.HELP)(benchmarks.bench)
 
 
 @app.command()

@@ -1,0 +1,149 @@
+"""Workloads: the streams and the query of each benchmark.
+
+All streams have the six fields and about 80 bytes a tuple of 001 section 6.1: a string, a double, a long, two integers
+and a string. Rows come from a seeded generator, so that every engine and every run sees the same data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Rng = np.random.Generator
+Keys = Callable[[Rng, int, int], Any]
+
+#: The streams' schema as Spark DDL.
+SCHEMA = "s STRING, d DOUBLE, l BIGINT, i INT, im INT, str STRING"
+
+
+def uniform(rng: Rng, rows: int, domain: int) -> Any:
+    """Return keys that are all equally likely."""
+    return rng.integers(0, domain, rows)
+
+
+def zipf(rng: Rng, rows: int, domain: int) -> Any:
+    """Return keys of which a few are very frequent (Zipf, exponent 1.2; the heaviest has about a fifth of the rows)."""
+    return np.minimum(rng.zipf(1.2, rows), domain) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One benchmark.
+
+    Parameters
+    ----------
+    about
+        What it is, and which paper has it.
+    streams
+        Names of the streams.
+    sql
+        The query; ``{hint}`` stands after SELECT.
+    keys
+        How the integer columns are drawn.
+    domain
+        The range of keys for a number of rows a stream: it sets how many partners a tuple finds.
+    schemes
+        Schemes that are compared by default.
+    """
+
+    about: str
+    streams: tuple[str, ...]
+    sql: str
+    keys: Keys = uniform
+    domain: Callable[[int], int] = lambda rows: rows
+    schemes: tuple[str, ...] = ()
+
+
+_OUT = "SELECT {hint} r.l AS r_l, s.l AS s_l, t.l AS t_l "
+
+WORKLOADS: Mapping[str, Workload] = MappingProxyType(
+    {
+        "chain_band": Workload(
+            "001 section 6.1, chain: |r.i - s.i| < 2 AND |s.im - t.im| < 2; a tuple finds three partners a stream",
+            ("r", "s", "t"),
+            _OUT + "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2",
+            schemes=("semi_symmetric", "matrix", "tree"),
+        ),
+        "cyclic_band": Workload(
+            "001 section 6.1, cyclic: |r.i - s.i| < 2 AND |s.im - t.im| < 2 AND |r.im - t.i| < e; seven partners",
+            ("r", "s", "t"),
+            _OUT + "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2 AND ABS(r.im - t.i) < {e}",
+            domain=lambda rows: max(rows * 3 // 7, 1),
+            schemes=("symmetric", "matrix", "tree"),
+        ),
+        "chain_equal": Workload(
+            "equality chain: r.i = s.i AND s.im = t.im; one partner a stream",
+            ("r", "s", "t"),
+            _OUT + "FROM r JOIN s ON r.i = s.i JOIN t ON s.im = t.im",
+            schemes=("semi_symmetric", "matrix", "tree"),
+        ),
+        "common_key": Workload(
+            "one key in all three streams: r.i = s.i AND s.i = t.i",
+            ("r", "s", "t"),
+            _OUT + "FROM r JOIN s ON r.i = s.i JOIN t ON s.i = t.i",
+            schemes=("symmetric", "matrix"),
+        ),
+        "zipf_key": Workload(
+            "a skewed key (Zipf) with a narrow band, then a unique key: r.i = s.i AND |r.im - s.im| < 20, s.l = t.l",
+            ("r", "s", "t"),
+            _OUT + "FROM r JOIN s ON r.i = s.i AND ABS(r.im - s.im) < 20 JOIN t ON s.l = t.l",
+            keys=zipf,
+            domain=lambda rows: max(rows // 10, 10),
+            schemes=("semi_symmetric", "matrix"),
+        ),
+        "pair_band": Workload(
+            "003 section 6.1, Band: two streams, |r.i - s.i| < 2",
+            ("r", "s"),
+            "SELECT {hint} r.l AS r_l, s.l AS s_l FROM r JOIN s ON ABS(r.i - s.i) < 2",
+            schemes=("biclique", "matrix"),
+        ),
+    }
+)
+
+
+def query(workload: Workload, rows: int, scheme: str | None = None) -> str:
+    """Return a workload's SQL for a number of rows a stream, with a hint for a scheme."""
+    hint = "" if scheme is None else f"/*+ SCHEME('{scheme}') */"
+    return workload.sql.format(hint=hint, e=max(workload.domain(rows) // 4, 1))
+
+
+def table(workload: Workload, rng: Rng, first: int, rows: int, domain: int) -> pa.Table:
+    """Return some tuples of a stream; ``l`` counts from ``first``."""
+    numbers = np.arange(first, first + rows)
+    return pa.table(
+        {
+            "s": pa.array([f"s{n % 1000:07d}" for n in numbers]),
+            "d": rng.random(rows),
+            "l": numbers,
+            "i": pa.array(workload.keys(rng, rows, domain), pa.int32()),
+            "im": pa.array(rng.integers(0, domain, rows), pa.int32()),
+            "str": pa.array([f"payload-{n % 100000:022d}" for n in numbers]),
+        }
+    )
+
+
+def write_files(workload: Workload, folder: Path, rows: int, batches: int, seed: int) -> None:
+    """Write each stream as one Parquet file a micro-batch, in order.
+
+    Parameters
+    ----------
+    rows
+        Rows of each stream.
+    """
+    domain = workload.domain(rows)
+    for number, stream in enumerate(workload.streams):
+        rng = np.random.default_rng([seed, number])
+        (folder / stream).mkdir(parents=True)
+        for batch in range(batches):
+            first = rows * batch // batches
+            path = folder / stream / f"{batch:05d}.parquet"
+            pq.write_table(table(workload, rng, first, rows * (batch + 1) // batches - first, domain), path)
+            os.utime(path, (1_000_000_000 + batch, 1_000_000_000 + batch))
