@@ -15,9 +15,10 @@ from sqlglot import exp
 from .dialect import interval_microseconds, parse_expression
 from .plan import JoinNode, Node, Predicate, Retention, Scan, TimeBound, source_scan, transform
 from .rules.rule import NotApplicable
+from .settings import DEFAULTS, Settings
 
-#: A day on the calendar and a subtraction on the wall clock differ from elapsed time by a change of the zone's offset.
-CALENDAR_SLACK = 86_400_000_000
+#: Shifts from this length on are on the calendar: a day is not always 24 hours.
+DAY = 86_400_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,20 +30,24 @@ class Constraint:
     most: int
 
 
-def bound_event_time(plan: Node) -> Node | NotApplicable:
-    """Give every join node its closed time bounds and its streams' retention."""
+def bound_event_time(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
+    """Give every join node its closed time bounds and its streams' retention.
+
+    Days on the calendar and differences on the wall clock are as much from elapsed time as the offset of the session's
+    time zone changes; the bounds allow for it (`Settings.zone_shift`).
+    """
 
     def visit(node: Node) -> Node:
-        return _bounded(node) if isinstance(node, JoinNode) else node
+        return _bounded(node, settings.zone_shift) if isinstance(node, JoinNode) else node
 
     changed = transform(plan, visit)
     return NotApplicable("no join node has a bound in event time") if changed == plan else changed
 
 
-def _bounded(node: JoinNode) -> JoinNode:
+def _bounded(node: JoinNode, slack: int) -> JoinNode:
     below = [source_scan(source) for source in node.sources]
     predicates = [p for edge in node.graph.edges for p in edge.predicates]
-    closed = close(node.graph.relations, constraints(predicates, below))
+    closed = close(node.graph.relations, constraints(predicates, below, slack))
     bounds = []
     for index, left in enumerate(node.graph.relations):
         for right in node.graph.relations[index + 1 :]:
@@ -54,14 +59,14 @@ def _bounded(node: JoinNode) -> JoinNode:
     return dataclasses.replace(node, graph=graph, retention=retentions(below, closed))
 
 
-def constraints(predicates: Iterable[Predicate], below: Iterable[Scan]) -> list[Constraint]:
+def constraints(predicates: Iterable[Predicate], below: Iterable[Scan], zone_shift: int) -> list[Constraint]:
     """Read the difference constraints off the kernel predicates that compare event times."""
     times = {scan.alias: scan.event_time.lower() for scan in below if scan.event_time is not None}
     found = []
     for predicate in predicates:
         if predicate.left is None or predicate.right is None:
             continue
-        one, other = _event_time(predicate.left, times), _event_time(predicate.right, times)
+        one, other = (_event_time(side, times, zone_shift) for side in (predicate.left, predicate.right))
         if one is None or other is None:
             continue
         (left, left_shift, left_slack), (right, right_shift, right_slack) = one, other
@@ -91,7 +96,7 @@ def _micros(text: str | None) -> int | None:
     return None if text is None else interval_microseconds(parse_expression(text))
 
 
-def _event_time(text: str, times: dict[str, str]) -> tuple[str, int, int] | None:
+def _event_time(text: str, times: dict[str, str], zone_shift: int) -> tuple[str, int, int] | None:
     """Read ``alias.time``, shifted by a constant or cast, as ``(alias, shift, slack)``."""
     tree = parse_expression(text)
     shift = slack = 0
@@ -103,10 +108,10 @@ def _event_time(text: str, times: dict[str, str]) -> tuple[str, int, int] | None
             if length is None:
                 return None
             shift += length if isinstance(tree, exp.Add) else -length
-            slack = CALENDAR_SLACK if abs(length) >= CALENDAR_SLACK else slack
+            slack = zone_shift if abs(length) >= DAY else slack
             tree = tree.this
         elif isinstance(tree, exp.Cast) and isinstance(tree.this, exp.Column):
-            slack, tree = CALENDAR_SLACK, tree.this
+            slack, tree = zone_shift, tree.this
         else:
             break
     if isinstance(tree, exp.Column) and times.get(tree.table) == tree.name.lower():

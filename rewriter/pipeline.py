@@ -231,7 +231,7 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
     ("create_multi_join_groups", _rule(create_multi_join_groups)),
     ("create_multi_join_nodes", create_multi_join_nodes),
     # retention before schemes: memory depends on it
-    ("bound_event_time", _rule(bound_event_time)),
+    ("bound_event_time", bound_event_time),
     ("choose_schemes", choose_schemes),
     ("prune_columns", _rule(prune_columns)),
 )

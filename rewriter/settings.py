@@ -53,6 +53,8 @@ class Settings:
         Whether cost, not shape, decides the scheme.
     disabled_rules
         Names of stages to leave out.
+    zone_shift
+        How far a difference on the wall clock of the session's time zone can be from elapsed time, in microseconds.
     costs
         Assumptions of the cost model.
     """
@@ -63,6 +65,7 @@ class Settings:
     convert_batch: bool = True
     choose_by_cost: bool = False
     disabled_rules: tuple[str, ...] = ()
+    zone_shift: int = 86_400_000_000
     costs: CostDefaults = field(default_factory=CostDefaults)
 
     def __post_init__(self) -> None:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .catalog import SparkCatalog
 from .config import STATE_SETTINGS
-from .errors import InvalidSettingError, UnsupportedQueryError
+from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnsupportedQueryError
 from .explain import Explanation
 from .metrics import Metrics, read_metrics
 from .operators.compile import compile_join, run_sql
 from .rewriter.pipeline import Rewrite, rewrite
-from .rewriter.plan import JoinNode, LeftAlone, Node, Query, walk
+from .rewriter.plan import JoinNode, walk
 from .rewriter.settings import Settings
+from .zones import largest_shift
 
 #: Name of the Spark setting (``spark.conf.set``) with the units of a stream's group.
 UNITS = "spark.trijoin.units"
 
+_log = logging.getLogger("trijoin_sql")
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
@@ -79,7 +83,13 @@ class TriJoinSession:
         """
         if kwargs:
             return _spark_sql(self.spark, text, args, kwargs)
-        rewritten = self._rewrite(text)
+        try:
+            rewritten = self._rewrite(text)
+        except SqlSyntaxError as error:
+            return self._spark_or(error, text, args)
+        except PlanError as error:  # a bug of ours must not stand between a user and Spark
+            _log.warning("left to Spark: %s", error)
+            return _spark_sql(self.spark, text, args, {})
         match rewritten.kind:
             case "explain" if rewritten.explain_format is not None or rewritten.converted:
                 plan = _rendered(Explanation(rewritten.to_dict()), rewritten.explain_format)
@@ -94,8 +104,18 @@ class TriJoinSession:
             case "other" | "explain":
                 return _spark_sql(self.spark, text, args, {})
             case _:
-                _refuse_if_hopeless(rewritten)
-                return _spark_sql(self.spark, rewritten.spark_sql, args, {})
+                frame = _spark_sql(self.spark, rewritten.spark_sql, args, {})
+                if rewritten.refusals and frame.isStreaming:
+                    refusal = rewritten.refusals[0]
+                    raise UnsupportedQueryError(refusal.reason, refusal.hint)
+                return frame
+
+    def _spark_or(self, error: SqlSyntaxError, text: str, args: Any) -> DataFrame:
+        """Let Spark run what we cannot parse (its grammar is larger than ours); if it cannot either, say where."""
+        try:
+            return _spark_sql(self.spark, text, args, {})
+        except ParseException:
+            raise error from None
 
     def explain(self, query: str | StreamingQuery) -> Explanation:
         """Explain a statement, or what a running query has been doing.
@@ -115,7 +135,11 @@ class TriJoinSession:
 
     def _rewrite(self, text: str) -> Rewrite:
         sensitive = str(self.spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
-        settings = self._settings or Settings(case_sensitive=sensitive, units=self.units())
+        settings = self._settings or Settings(
+            case_sensitive=sensitive,
+            units=self.units(),
+            zone_shift=largest_shift(str(self.spark.conf.get("spark.sql.session.timeZone", "UTC"))),
+        )
         return rewrite(text, SparkCatalog(self.spark), settings)
 
     def _compile(self, rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> DataFrame:
@@ -124,8 +148,8 @@ class TriJoinSession:
         assert plan is not None
         named = _named(rewritten, args)
         frames: dict[str, DataFrame] = {}
-        for node in _bottom_up(plan):
-            if isinstance(node, JoinNode):
+        for node in reversed(list(walk(plan))):
+            if isinstance(node, JoinNode) and node.name not in frames:
                 compiled = compile_join(self.spark, node, frames, named, default_units=self.units())
                 frames[node.name] = compiled.frame
         result = run_sql(self.spark, plan.sql, frames, named)
@@ -181,15 +205,6 @@ def _named(rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> di
     return dict(zip(rewritten.parameters, args, strict=False))
 
 
-def _bottom_up(plan: Query) -> list[Node]:
-    nodes = list(walk(plan))
-    done: list[Node] = []
-    for node in reversed(nodes):
-        if node not in done:
-            done.append(node)
-    return done
-
-
 def _rendered(explanation: Explanation, format_name: str | None) -> str:
     match (format_name or "").lower():
         case "json":
@@ -202,23 +217,3 @@ def _rendered(explanation: Explanation, format_name: str | None) -> str:
             return explanation.to_html()
         case _:
             return str(explanation)
-
-
-def _refuse_if_hopeless(rewritten: Rewrite) -> None:
-    """Raise if a join that we left alone is one that Spark cannot run on streams either."""
-    for group in rewritten.groups:
-        if isinstance(group, LeftAlone) and _streams(group) > 1 and not _has_equality(group):
-            raise UnsupportedQueryError(
-                group.decision.reason,
-                "join the streams by an inner join, add an equality between them, or run the query on batch tables",
-            )
-
-
-def _streams(group: LeftAlone) -> int:
-    from .rewriter.plan import Scan
-
-    return sum(isinstance(node, Scan) and node.streaming is True for node in walk(group.root))
-
-
-def _has_equality(group: LeftAlone) -> bool:
-    return any(predicate.op == "=" for edge in group.graph.edges for predicate in edge.predicates)

@@ -140,7 +140,7 @@ def run_duckdb(workload: Workload, folder: Path, rows: int) -> Outcome:
     done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=False)
     if done.returncode:
         return Outcome("duckdb", problem=done.stderr.strip().rpartition("\n")[2][:160])
-    count, seconds = done.stdout.split()
+    count, seconds = done.stdout.split()[-2:]
     return Outcome("duckdb", float(seconds), rows * len(workload.streams), int(count))
 
 
