@@ -1,0 +1,123 @@
+"""The session: what goes to us, what goes to Spark, and what a user is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+import trijoin_sql
+from trijoin_sql import SqlSyntaxError, TriJoinSession, UnsupportedQueryError
+from trijoin_sql.zones import largest_shift
+
+pytestmark = pytest.mark.spark
+
+CHAIN = "SELECT r.id, s.id, t.id AS third FROM r JOIN s ON ABS(r.a - s.a) < 2 JOIN t ON s.b = t.b AND s.a < t.a"
+
+
+@pytest.fixture(scope="module")
+def tj(spark: SparkSession) -> TriJoinSession:
+    for number, name in enumerate("rst"):
+        rows = [(i, i * (number + 3) % 7, i * (number + 2) % 5) for i in range(20)]
+        spark.createDataFrame(rows, "id bigint, a int, b int").createOrReplaceTempView(name)
+        stream = (
+            spark.readStream.format("rate").load().selectExpr("value AS id", "CAST(value AS INT) AS a", "timestamp")
+        )
+        stream.createOrReplaceTempView(f"stream_{name}")
+    return TriJoinSession.create(spark)
+
+
+def bag(frame: DataFrame) -> Counter[str]:
+    return Counter(repr(tuple(row)) for row in frame.collect())
+
+
+def uses_us(frame: DataFrame) -> bool:
+    return "TransformWithState" in frame._jdf.queryExecution().toString()
+
+
+def test_names_and_rows_are_those_of_spark(tj: TriJoinSession, spark: SparkSession) -> None:
+    """Duplicate names, aliases and rows: nobody can tell by the result who ran the query."""
+    ours, theirs = tj.sql(CHAIN), spark.sql(CHAIN)
+    assert uses_us(ours)
+    assert ours.columns == theirs.columns == ["id", "id", "third"]
+    assert bag(ours) == bag(theirs)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id FROM r WHERE a > 2",
+        "SHOW TABLES",
+        "SELECT /*+ NO_TRIJOIN */ r.id FROM r JOIN s ON r.a = s.a",
+        "SELECT r.id FROM r LEFT JOIN s ON r.a = s.a",
+    ],
+)
+def test_what_is_not_ours_goes_to_spark(tj: TriJoinSession, spark: SparkSession, sql: str) -> None:
+    frame = tj.sql(sql)
+    assert not uses_us(frame)
+    assert bag(frame) == bag(spark.sql(sql.replace("/*+ NO_TRIJOIN */", "")))
+
+
+def test_arguments_pass_through_by_name_and_by_position(tj: TriJoinSession, spark: SparkSession) -> None:
+    named = "SELECT r.id, :tag AS tag FROM r JOIN s ON r.a + :shift = s.a JOIN t ON s.b = t.b WHERE t.a < :most"
+    args = {"tag": "x", "shift": 1, "most": 4}
+    assert bag(tj.sql(named, args=args)) == bag(spark.sql(named, args=args))
+    placed = "SELECT r.id FROM r JOIN s ON r.a + ? = s.a JOIN t ON s.b = t.b WHERE t.a < ?"
+    assert bag(tj.sql(placed, args=[1, 4])) == bag(spark.sql(placed, args=[1, 4]))
+
+
+def test_a_view_over_a_join_can_be_queried_further(tj: TriJoinSession, spark: SparkSession) -> None:
+    body = CHAIN.replace("r.id, s.id", "r.id AS one, s.id AS two")
+    tj.sql(f"CREATE OR REPLACE TEMPORARY VIEW joined AS {body}")
+    theirs = spark.sql(f"SELECT two, COUNT(*) FROM ({body}) GROUP BY two")
+    assert bag(tj.sql("SELECT two, COUNT(*) FROM joined GROUP BY two")) == bag(theirs)
+
+
+def test_explain_statement_gives_one_string_column(tj: TriJoinSession) -> None:
+    for form in ("", "FORMATTED", "JSON", "MERMAID", "DOT", "HTML"):
+        frame = tj.sql(f"EXPLAIN {form} {CHAIN}")
+        assert frame.columns == ["plan"]
+        assert "semi_symmetric" in frame.collect()[0][0] or form in ("MERMAID", "DOT")
+    assert tj.explain(CHAIN).to_dict()["groups"][0]["graph"]["hub"] == "s"  # type: ignore[index,call-overload]
+
+
+def test_syntax_error_tells_line_column_and_caret(tj: TriJoinSession) -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        tj.sql("SELECT r.id\nFROM r JOIN s ON ABS(r.a - s.a < 2\nJOIN t ON s.b = t.b")
+    assert caught.value.line in (2, 3)
+    assert "^" in str(caught.value)
+
+
+def test_spark_reports_what_only_spark_can_know(tj: TriJoinSession) -> None:
+    with pytest.raises(AnalysisException, match="no_such_column"):
+        tj.sql("SELECT no_such_column FROM r JOIN s ON r.a < s.a JOIN t ON s.a < t.a")
+    with pytest.raises(AnalysisException, match="no_such_table"):
+        tj.sql("SELECT * FROM no_such_table JOIN r ON no_such_table.a < r.a")
+
+
+def test_theta_outer_join_of_streams_is_refused_with_a_way_out(tj: TriJoinSession) -> None:
+    """Spark would accept it here and fail when the query starts."""
+    sql = "SELECT * FROM stream_r r LEFT JOIN stream_s s ON r.a < s.a"
+    with pytest.raises(UnsupportedQueryError, match="Hint:"):
+        tj.sql(sql)
+
+
+def test_enable_extends_this_session_alone(tj: TriJoinSession, spark: SparkSession) -> None:
+    other = spark.newSession()
+    trijoin_sql.enable(spark)
+    try:
+        assert uses_us(spark.sql(CHAIN))
+        assert "sql" not in vars(other)
+        with pytest.raises(SqlSyntaxError):
+            spark.sql("SELECT r.id FROM r JOIN s ON (r.a < s.a")
+    finally:
+        trijoin_sql.disable(spark)
+    assert not uses_us(spark.sql(CHAIN))
+
+
+def test_zone_shift_is_what_clocks_change() -> None:
+    assert largest_shift("UTC") == largest_shift("+05:30") == 0
+    assert largest_shift("America/New_York") == 3_600_000_000
+    assert largest_shift("Nowhere/Land") == 86_400_000_000
