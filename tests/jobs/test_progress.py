@@ -90,7 +90,7 @@ def test_sizes(count: int, text: str) -> None:
     [
         (
             "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] "
-            "An error occurred. Reason: Traceback (most recent call last):\n  File x, line 1\nKeyError: 'a'\n\tat org.x",
+            "An error occurred. Reason: Traceback (most recent call last):\n  File x, line 1\nKeyError: 'a'\n\tat x",
             "KeyError: 'a'",
         ),
         (

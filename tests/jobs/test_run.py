@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from trijoin_sql import TriJoinSession
 from trijoin_sql.jobs.check import check_job
 from trijoin_sql.jobs.parse import parse_job
 from trijoin_sql.jobs.prepare import prepare
-from trijoin_sql.jobs.run import Outcome, QueryFailedError, StopRequest, run_queries
+from trijoin_sql.jobs.run import Outcome, QueryFailedError, run_queries
 from trijoin_sql.jobs.script import Script
 from trijoin_sql.jobs.statements import Job
+from trijoin_sql.jobs.stopping import StopRequest
 
 JOB = """\
 CREATE STREAM r (a BIGINT, ts TIMESTAMP) USING json OPTIONS (path 'r') WATERMARK ts DELAY OF INTERVAL 1 HOUR;
@@ -53,8 +55,13 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[list[Any], str]:
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
+    assert process.stdout is not None
+    assert process.stderr is not None
+    # Not communicate(): a line may have been read already, and the rest be in the file object's buffer.
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(process.stderr.read)
+        out, err = process.stdout.read(), reading.result()
+    assert process.wait(timeout=60) == 0, err
     for noise in ("WARN", "Streaming Transform", "Traceback", "\x1b", "Warning", "log4j"):
         assert noise not in err
     return [json.loads(line) for line in out.splitlines()], err

@@ -2,6 +2,6 @@
 
 The order of a job's life: `script` (text and places), `parse` (text to `statements`), `check` (every mistake that
 shows without Spark, by the tables in `formats`), `session` (Spark, quiet), `prepare` (streams, views and queries in
-that session, nothing running yet; `locate` finds the place of what Spark refuses), `run` (start, follow, stop) with
-`sinks`, `failures` and `progress`. `command` is what the command line calls.
+that session, nothing running yet; `locate` finds the place of what Spark refuses), `run` (start and follow) with
+`sinks`, `progress`, `stopping` and `failures`. `command` is what the command line calls.
 """

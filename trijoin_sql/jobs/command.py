@@ -121,8 +121,9 @@ def run_job(
     settings = dict(_setting(text) for text in conf)
 
     from .prepare import prepare
-    from .run import QueryFailedError, StopRequest, run_queries, signals
+    from .run import QueryFailedError, run_queries
     from .session import SessionOptions, job_session
+    from .stopping import StopRequest, signals
 
     def show(line: str) -> None:
         err.print(line, markup=False, highlight=False)

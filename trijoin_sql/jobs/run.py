@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -20,25 +16,13 @@ from .prepare import PreparedQuery
 from .progress import Board, Tally, input_names
 from .sinks import memory_rows, writer
 from .statements import Job
+from .stopping import StopRequest, failure, stop
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: Seconds between two looks at the queries, and at a batch that is to be the last.
-POLL, CLOSE_LOOK = 0.2, 0.02
-
-
-@dataclass(slots=True)
-class StopRequest:
-    """Whether somebody asked for the end: once to stop after the running batch, twice to stop at once."""
-
-    count: int = 0
-    by: str = ""
-
-    def ask(self, by: str) -> None:
-        """Ask for the end."""
-        self.count += 1
-        self.by = self.by or by
+#: Seconds between two looks at the queries.
+POLL = 0.2
 
 
 class QueryFailedError(Exception):
@@ -65,21 +49,6 @@ class Outcome:
     ended: str
     seconds: float
     rows: dict[str, list[str]] = field(default_factory=dict)
-
-
-@contextlib.contextmanager
-def signals(request: StopRequest) -> Iterator[None]:
-    """Turn SIGINT and SIGTERM into requests to stop, for the time of a block in the main thread."""
-
-    def ask(number: int, _frame: FrameType | None) -> None:
-        request.ask(signal.Signals(number).name)
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def run_queries(
@@ -120,25 +89,25 @@ def run_queries(
     """
     tallies = [Tally(query.sink.name.text) for query in prepared]
     names = input_names(job.streams)
+    spark = prepared[0].frame.sparkSession
     start = time.monotonic()
     running: list[StreamingQuery] = []
     with Board(console, tallies, live=live) as board:
         try:
             for query in prepared:
-                running.append(_start(job, query, once=once, lines=lines))
+                running.append(_start(job, query, request, once=once, lines=lines))
             board.status = "running; Ctrl-C stops after the running batch"
             while not request.count and any(query.isActive for query in running):
-                if any(query.exception() is not None for query in running):
+                if any(failure(query) is not None for query in running):
                     break
                 _look(running, tallies, names, board)
                 time.sleep(POLL)
             if request.count:
                 board.status = f"{request.by}: stopping after the running batch"
         finally:
-            _stop(running, request)
+            stop(spark, running, request)
         _look(running, tallies, names, board)
     _raise_failure(job, prepared, running)
-    spark = prepared[0].frame.sparkSession
     memory = [query.sink for query in prepared if query.sink.format.text.lower() == "memory"]
     return Outcome(
         tuple(tallies),
@@ -148,12 +117,12 @@ def run_queries(
     )
 
 
-def _start(job: Job, query: PreparedQuery, *, once: bool, lines: bool) -> StreamingQuery:
+def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, lines: bool) -> StreamingQuery:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        return writer(query.frame, query.sink, job.script, once=once, lines=lines).start()
+        return writer(query.frame, query.sink, job.script, request, once=once, lines=lines).start()
     except PySparkException as error:
         detail = sentence(error)
     except Py4JError as error:
@@ -167,32 +136,9 @@ def _look(running: list[StreamingQuery], tallies: list[Tally], names: dict[str, 
     board.refresh()
 
 
-def _stop(running: list[StreamingQuery], request: StopRequest) -> None:
-    """Stop queries, each as soon as the batch that it is at is done; at once if that is asked for a second time."""
-    failed = any(query.exception() is not None for query in running)
-    last = {query.runId: _batch(query) for query in running}
-
-    def between_batches(query: StreamingQuery) -> bool:
-        return not query.status["isTriggerActive"] or _batch(query) != last[query.runId]
-
-    waiting = [query for query in running if query.isActive]
-    while waiting:
-        for query in list(waiting):
-            if failed or request.count != 1 or not query.isActive or between_batches(query):
-                query.stop()
-                waiting.remove(query)
-        if waiting:
-            time.sleep(CLOSE_LOOK)
-
-
-def _batch(query: StreamingQuery) -> int:
-    last: Any = query.lastProgress
-    return -1 if last is None else int(last.batchId)
-
-
 def _raise_failure(job: Job, prepared: tuple[PreparedQuery, ...], running: list[StreamingQuery]) -> None:
     for query, started in zip(prepared, running, strict=True):
-        error = started.exception()
+        error = failure(started)
         if error is None:
             continue
         why = reason(error)

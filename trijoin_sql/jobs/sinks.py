@@ -10,13 +10,16 @@ from .check import load_function
 from .formats import SINKS, find_format
 from .script import Script
 from .statements import CreateSink
+from .stopping import StopRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-def writer(frame: DataFrame, sink: CreateSink, script: Script, *, once: bool, lines: bool) -> DataStreamWriter:
+def writer(
+    frame: DataFrame, sink: CreateSink, script: Script, request: StopRequest, *, once: bool, lines: bool
+) -> DataStreamWriter:
     """Return the writer of a query, ready to start.
 
     Parameters
@@ -27,6 +30,8 @@ def writer(frame: DataFrame, sink: CreateSink, script: Script, *, once: bool, li
         Where its rows go.
     script
         The job file.
+    request
+        Where functions of batches look whether the job is to stop.
     once
         Whether to take what is there and end, whatever the sink's trigger is.
     lines
@@ -40,9 +45,9 @@ def writer(frame: DataFrame, sink: CreateSink, script: Script, *, once: bool, li
     target = _triggered(target, sink, once=once)
     function = sink.options.find("function")
     if name == "foreachBatch" and function is not None:
-        return target.foreachBatch(load_function(script, function))
+        return target.foreachBatch(request.guard(load_function(script, function)))
     if name == "console" and lines:
-        return target.foreachBatch(_print_lines(sink))
+        return target.foreachBatch(request.guard(_print_lines(sink)))
     return target.format(name)
 
 
