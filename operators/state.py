@@ -73,6 +73,11 @@ class Manifest:
     chunks: dict[str, list[Chunk]] = field(default_factory=dict)
     extremes: dict[str, tuple[int, int] | None] = field(default_factory=dict)
 
+    def units(self) -> int:
+        """Return the units in a stream's group, as the fingerprint has them."""
+        lines = dict(line.split(": ", 1) for line in self.fingerprint.splitlines())
+        return int(lines["units"])
+
     def to_json(self) -> str:
         """Return the manifest as text."""
         body = {

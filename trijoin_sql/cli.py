@@ -25,6 +25,8 @@ from .bench import command as benchmarks
 from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError
 from .jobs import command as jobs
 from .jobs.failures import reason
+from .state import HELP as STATE_HELP
+from .state import state
 
 
 class Format(StrEnum):
@@ -150,6 +152,7 @@ def _options(
 
 app.command(name="run", help=jobs.HELP)(jobs.run)
 app.command(name="bench", help=benchmarks.HELP)(benchmarks.bench)
+app.command(name="state", help=STATE_HELP)(state)
 
 
 @app.command()

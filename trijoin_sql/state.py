@@ -1,0 +1,170 @@
+"""``trijoin-sql state CHECKPOINT``: what a stopped query keeps, read from its checkpoint and changing nothing.
+
+Every slot's durable manifest (``operators/state.py``) lists its chunks; Spark's state data source reads the manifests.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .errors import InvalidSettingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OPERATOR = "transformWithStateInPandas"
+_VARIABLES = {"chunks", "manifest"}
+
+HELP = """Show what a stopped query keeps: streams, units, chunks, rows, bytes, event times, hubs.
+
+Reads the checkpoint and changes nothing. Exit code 2 if there is no checkpoint of ours at the place.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """What one store of one slot keeps.
+
+    Parameters
+    ----------
+    operator, slot
+        The stateful operator in the checkpoint, and the slot: it holds unit i of every stream's group.
+    store
+        Its name: a stream, or ``r.hubs.s`` (hubs of s with their packs of r), ``s.lists.r`` (later r of each s).
+    chunks, rows, size
+        Durable chunks, the rows in them, their bytes.
+    oldest, newest
+        Event times in ISO format, None where time does not bound the store.
+    """
+
+    operator: int
+    slot: int
+    store: str
+    chunks: int
+    rows: int
+    size: int
+    oldest: str | None
+    newest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointState:
+    """What a checkpoint of ours holds."""
+
+    batch: int
+    watermark: str | None
+    fingerprint: tuple[str, ...]
+    stores: tuple[StoreState, ...]
+
+
+def read_state(spark: SparkSession, checkpoint: Path) -> CheckpointState:
+    """Read a checkpoint's manifests.
+
+    Raises
+    ------
+    InvalidSettingError
+        It is not a checkpoint, or no join of ours is in it.
+    """
+    from .operators.dispatch import slot_keys
+    from .operators.state import Manifest
+
+    if not (checkpoint / "state").is_dir():
+        raise InvalidSettingError("CHECKPOINT", checkpoint, "it holds no state of a streaming query")
+    manifests: list[tuple[int, int, Manifest]] = []
+    for operator in _operators(spark, checkpoint):
+        reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "manifest")
+        for row in reader.load(str(checkpoint)).select("key.slot", "value.text").collect():
+            manifests.append((operator, row["slot"], Manifest.from_json(row["text"])))
+    if not manifests:
+        raise InvalidSettingError("CHECKPOINT", checkpoint, "no join of TriJoin SQL has kept anything in it")
+    stores = [
+        _store(operator, slot_keys(manifest.units()).index(slot), name, chunks)
+        for operator, slot, manifest in sorted(manifests, key=lambda found: found[:2])
+        for name, chunks in manifest.chunks.items()
+    ]
+    newest = max((manifest for _, _, manifest in manifests), key=lambda manifest: manifest.batch)
+    watermark = max(manifest.watermark for _, _, manifest in manifests)
+    lines = tuple(newest.fingerprint.splitlines())
+    return CheckpointState(newest.batch, _time(watermark) if watermark else None, lines, tuple(stores))
+
+
+def _operators(spark: SparkSession, checkpoint: Path) -> list[int]:
+    found = []
+    for row in spark.read.format("state-metadata").load(str(checkpoint)).collect():
+        variables = json.loads(row["operatorProperties"] or "{}").get("stateVariables", [])
+        names = {variable["stateName"] for variable in variables}
+        if str(row["operatorName"]).startswith(_OPERATOR) and names >= _VARIABLES:
+            found.append(int(row["operatorId"]))
+    return sorted(set(found))
+
+
+def _store(operator: int, slot: int, name: str, chunks: list[Any]) -> StoreState:
+    oldest = [chunk.oldest for chunk in chunks if chunk.oldest is not None]
+    newest = [chunk.newest for chunk in chunks if chunk.newest is not None]
+    return StoreState(
+        operator,
+        slot,
+        name,
+        len(chunks),
+        sum(chunk.rows for chunk in chunks),
+        sum(chunk.size for chunk in chunks),
+        _time(min(oldest)) if oldest else None,
+        _time(max(newest)) if newest else None,
+    )
+
+
+def _time(micros: int) -> str:
+    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
+    return moment.isoformat()
+
+
+def state(
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="The checkpoint's folder.")],
+    output: Annotated[Literal["text", "json"], typer.Option("--format", help="On stdout.")] = "text",
+) -> None:
+    """Show what a stopped query keeps."""
+    from pyspark.sql import SparkSession
+
+    from .config import configure
+    from .quiet import quiet_jvm, quiet_python
+
+    if not checkpoint.is_dir():
+        raise InvalidSettingError("CHECKPOINT", checkpoint, "there is no such folder")
+    builder = SparkSession.builder.appName("trijoin-sql state").master("local[2]")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    with quiet_python(), quiet_jvm():
+        spark = configure(builder).getOrCreate()
+        try:
+            spark.sparkContext.setLogLevel("OFF")
+            found = read_state(spark, checkpoint.absolute())
+        finally:
+            spark.stop()
+    if output == "json":
+        typer.echo(json.dumps(asdict(found)))
+        return
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    console.print(f"batch {found.batch}, watermark {found.watermark or 'none'}")
+    for line in found.fingerprint:
+        console.print(line, markup=False)
+    console.print(_table(found))
+
+
+def _table(found: CheckpointState) -> Table:
+    table = Table()
+    for heading in ("operator", "slot", "store"):
+        table.add_column(heading)
+    for heading in ("chunks", "rows", "bytes", "oldest", "newest"):
+        table.add_column(heading, justify="right")
+    for one in found.stores:
+        counts = (f"{one.chunks:,}", f"{one.rows:,}", f"{one.size:,}")
+        table.add_row(str(one.operator), str(one.slot), one.store, *counts, one.oldest or "", one.newest or "")
+    return table
