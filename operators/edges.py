@@ -97,8 +97,8 @@ def _band(
         return None  # the latter: Spark compares such a difference as double, with its rounding
     timed = [isinstance(bound, datetime.timedelta) for bound in bounds if bound is not None]
     unit = _unit(common.type)
-    if any(is_timed != bool(unit) for is_timed in timed):
-        return None
+    if common.type != "date" and any(is_timed != bool(unit) for is_timed in timed):
+        return None  # bounds between dates are durations, or whole days
     packed = left.pack_read("key", one, common.type), right.pack_read("key", other, common.type)
     left.required.append(packed[0])
     right.required.append(packed[1])

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_YEAR_MONTH = re.compile(r"interval (year|month)( to month)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +100,17 @@ def integer_limits(name: str) -> tuple[int, int] | None:
 
 
 def to_wire(column: Column, type_name: str) -> Column:
-    """Return a column in the form in which it is packed: time stamps and dates as plain integers.
+    """Return a column in the form in which it is packed: time stamps, dates and numbers of months as plain integers.
 
-    An integer passes between Spark, Arrow and pandas without a look at time zones or calendars.
+    An integer passes between Spark, Arrow and pandas without a look at time zones or calendars; PySpark has no Arrow
+    type for intervals of months.
     """
     if type_name == "timestamp":
         return F.unix_micros(column)
     if type_name == "date":
         return F.unix_date(column)
+    if _YEAR_MONTH.fullmatch(type_name):
+        return F.extract(F.lit("YEAR"), column) * 12 + F.extract(F.lit("MONTH"), column)
     return column
 
 
@@ -116,11 +120,15 @@ def from_wire(column: Column, type_name: str) -> Column:
         return F.timestamp_micros(column)
     if type_name == "date":
         return F.date_from_unix_date(column)
+    if _YEAR_MONTH.fullmatch(type_name):
+        return F.make_ym_interval(F.lit(0), column).cast(type_name)
     return column
 
 
 def wire_type(type_name: str) -> str:
     """Return the DDL name of a packed column."""
+    if _YEAR_MONTH.fullmatch(type_name):
+        return "int"
     return {"timestamp": "bigint", "date": "int"}.get(type_name, type_name)
 
 

@@ -1,0 +1,245 @@
+"""The same SQL on streams, on batch tables through us, and in Spark batch: equal bags, always."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+import trijoin_sql
+
+from .differential import COLUMNS, Bag, Tables, bag, cut, random_rows, run_stream
+
+OPS = ("=", "<", ">=", "<>", "<=>", ">", "<=")
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """Three streams of several micro-batches of unlike size, the second of which starts late, and one without rows."""
+    made = Tables(spark, tmp_path_factory.mktemp("tables"))
+    made.create("r", cut(random_rows(1, 40), (1, 12, 0, 20)))
+    made.create("s", cut(random_rows(2, 40), (0, 0, 20, 1)))
+    made.create("t", cut(random_rows(3, 40), (30, 2)))
+    made.create("nothing", [[]])
+    return made
+
+
+@pytest.fixture
+def tj(spark: SparkSession) -> Iterator[trijoin_sql.TriJoinSession]:
+    """A session of ours; the setting of the units is put back afterwards."""
+    yield trijoin_sql.TriJoinSession.create(spark)
+    spark.conf.unset("spark.trijoin.units")
+
+
+def decisions(tj: trijoin_sql.TriJoinSession, sql: str) -> list[tuple[str, str | None]]:
+    """Return the node and the scheme of each join group."""
+    groups = tj.explain(sql).to_dict()["groups"]
+    return [(group["decision"]["node"], group["decision"]["scheme"]) for group in groups]
+
+
+def in_spark(tables: Tables, sql: str) -> Bag:
+    """Return what Spark batch makes of it; our hints mean nothing to it."""
+    tables.use(streaming=False)
+    return bag(tables.spark.sql(sql).collect())
+
+
+def assert_same_in_batch(tables: Tables, tj: trijoin_sql.TriJoinSession, sql: str) -> Bag:
+    wanted = in_spark(tables, sql)
+    assert bag(tj.sql(sql).collect()) == wanted, sql
+    return wanted
+
+
+def assert_same_on_streams(
+    tables: Tables, tj: trijoin_sql.TriJoinSession, sql: str, home: Path, mode: str = "append"
+) -> Bag:
+    wanted = in_spark(tables, sql)
+    tables.use(streaming=True)
+    assert all(node != "none" for node, _ in decisions(tj, sql)), sql
+    checkpoint = home / f"checkpoint-{len(list(home.iterdir()))}"
+    assert run_stream(tj.sql(sql), checkpoint, mode) == wanted, sql
+    return wanted
+
+
+#: Four comparisons of every type, in turns; the kernels' own tests have all seven of each.
+PAIRS = [(name, OPS[(at + 2 * turn) % 7]) for turn in range(4) for at, name in enumerate(COLUMNS) if name != "x"]
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_every_comparison_of_every_type(tables: Tables, tj: trijoin_sql.TriJoinSession, part: int) -> None:
+    """Each type under each comparison decides an edge; a chain has two edges, and two conjuncts fit on each."""
+    some = PAIRS[part::5]
+    results = 0
+    for first in range(0, len(some), 4):
+        conjuncts = some[first : first + 4]
+        at = ["r JOIN s ON", "AND", "JOIN t ON", "AND"]
+        sides = [("r", "s"), ("r", "s"), ("s", "t"), ("s", "t")]
+        texts = [
+            f"{word} {one}.{name} {op} {other}.{name}"
+            for word, (one, other), (name, op) in zip(at, sides, conjuncts, strict=False)
+        ]
+        if len(texts) < 3:
+            texts.append("JOIN t ON s.ti = t.ti")
+        sql = f"SELECT r.id, s.id, t.id FROM {' '.join(texts)} WHERE r.id < 20 AND t.id > 10"
+        results += sum(assert_same_in_batch(tables, tj, sql).values())
+    assert results > 0
+
+
+MIXED = [
+    "r.ti = s.b",
+    "r.i <= s.d",
+    "r.b = s.d",
+    "r.f = s.d",
+    "r.b = s.f",
+    "r.n = s.m",
+    "r.w = s.b",
+    "r.m >= s.d",
+    "r.x = s.i",
+    "r.x < s.d",
+    "r.dt = s.ts",
+    "r.dt <= s.tn",
+    "r.ts = s.tn",
+    "r.w < s.n",
+]
+
+
+def test_comparisons_of_unlike_types(tables: Tables, tj: trijoin_sql.TriJoinSession, spark: SparkSession) -> None:
+    """Spark widens, or casts the text; in a zone whose midnight is not UTC's, and that has a gap that night."""
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        for one, other in zip(MIXED[::2], MIXED[1::2], strict=True):
+            second = other.replace("s.", "t.").replace("r.", "s.")
+            sql = f"SELECT r.id, s.id, t.id FROM r JOIN s ON {one} JOIN t ON {second}"
+            assert assert_same_in_batch(tables, tj, sql), sql
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+STREAMED = [
+    "SELECT r.id, s.id, t.id FROM r JOIN s ON r.i BETWEEN s.i - 1 AND s.i + 1 JOIN t ON s.s = t.s AND s.d >= t.d",
+    "SELECT r.id, s.id, t.id FROM r, s, t WHERE r.f = s.f AND s.d <=> t.d AND r.s < t.s AND (r.ti < 3 OR t.ti > 1)",
+    "SELECT r.id, s.id, t.id, r.w FROM r JOIN s ON r.w = s.w JOIN t ON s.dt <= t.dt AND t.w > r.w",
+    "SELECT r.id, s.id, t.id FROM r JOIN s ON ABS(r.si - s.si) < 2 AND r.si > 0 AND s.si > 0 JOIN t ON r.bi > t.bi",
+]
+HINTS = {
+    0: ["UNITS(5)", "SCHEME('matrix'), UNITS(4)", "UNITS(1), SCHEME('semi_symmetric')"],
+    1: ["UNITS(2), SCHEME('symmetric')", "SCHEME('matrix'), UNITS(5)"],
+    2: ["SCHEME('symmetric'), UNITS(1)"],
+    3: ["UNITS(5), SCHEME('semi_symmetric')"],
+}
+
+
+@pytest.mark.parametrize(("number", "hint"), [(n, hint) for n, hints in HINTS.items() for hint in hints])
+def test_streams_under_every_scheme(
+    tables: Tables, tj: trijoin_sql.TriJoinSession, tmp_path: Path, number: int, hint: str
+) -> None:
+    """Chains and cycles, several micro-batches, one to five units: what Spark batch says, no row more or less."""
+    hinted = f"/*+ {hint} */"
+    sql = STREAMED[number].replace("SELECT", f"SELECT {hinted}", 1)
+    assert assert_same_on_streams(tables, tj, sql, tmp_path)
+    if "SCHEME" in hint:
+        scheme = hint.split("SCHEME('")[1].split("'")[0]
+        assert decisions(tj, sql) == [("TriJoin" if scheme != "matrix" else decisions(tj, sql)[0][0], scheme)]
+
+
+def test_unlike_types_on_streams(tables: Tables, tj: trijoin_sql.TriJoinSession, tmp_path: Path) -> None:
+    """Widened keys and predicates that only Spark may decide, through state and restart-safe chunks."""
+    sql = (
+        "SELECT r.id, s.id, t.id, s.tn, t.bo FROM r JOIN s ON r.x = s.i AND r.n = s.m "
+        "JOIN t ON s.ts >= t.tn AND s.dt = t.ts WHERE t.bo"
+    )
+    assert_same_on_streams(tables, tj, sql, tmp_path)
+    assert_same_on_streams(tables, tj, sql.replace(" AND r.n = s.m", "").replace(" AND s.dt = t.ts", ""), tmp_path)
+
+
+def test_a_stream_without_rows(tables: Tables, tj: trijoin_sql.TriJoinSession, tmp_path: Path) -> None:
+    sql = "SELECT r.id, s.id FROM r JOIN nothing s ON r.i < s.i JOIN t ON s.i = t.i"
+    assert assert_same_on_streams(tables, tj, sql, tmp_path) == Counter()
+
+
+def test_aggregates_and_names_over_the_join(tables: Tables, tj: trijoin_sql.TriJoinSession, tmp_path: Path) -> None:
+    """What surrounds the join is Spark's: groups, HAVING, expressions, and the columns' names."""
+    sql = (
+        "SELECT r.s, COUNT(*), SUM(t.i) total, MAX(UPPER(s.s)) FROM r JOIN s ON r.i <= s.i AND r.bo = s.bo "
+        "JOIN t ON s.m = t.m GROUP BY r.s HAVING COUNT(*) > 1"
+    )
+    assert assert_same_on_streams(tables, tj, sql, tmp_path, "complete")
+    tables.use(streaming=False)
+    assert tj.sql(sql).columns == tables.spark.sql(sql).columns
+
+
+def test_four_streams(tables: Tables, tj: trijoin_sql.TriJoinSession, tmp_path: Path) -> None:
+    sql = (
+        "SELECT r.id, s.id, t.id, u.id FROM r JOIN s ON r.i = s.i AND r.ti < s.ti JOIN t ON s.b = t.b "
+        "JOIN r u ON u.s = t.s AND u.d > r.d"
+    )
+    assert assert_same_on_streams(tables, tj, sql, tmp_path)
+
+
+def test_two_streams(tables: Tables, tj: trijoin_sql.TriJoinSession, tmp_path: Path) -> None:
+    sql = "SELECT r.*, s.* FROM r JOIN s ON r.d < s.d AND r.n BETWEEN s.n - 1 AND s.n"
+    assert assert_same_on_streams(tables, tj, sql, tmp_path)
+
+
+def complex_rows(seed: int) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for number in range(6):
+        empty = (number + seed) % 3 == 0
+        rows.append(
+            {
+                "id": number,
+                "k": number % 2,
+                "arr": None if empty else [number, None],
+                "st": None if number == 4 else {"a": None if empty else number, "b": [{"c": "x" * number}, None]},
+                "mp": None if empty else [("k", 1.5), ("z", None)],
+                "tn": None if empty else datetime.datetime(2024, 3, 31, 2, 30, 0, number),
+                "nested": [{"ts": datetime.datetime(2024, 3, 31, 1, tzinfo=datetime.UTC)}, {"ts": None}],
+                "us": number * 1_000_001,
+            }
+        )
+    return rows
+
+
+COMPLEX = (
+    "id bigint, k int, arr array<int>, st struct<a:int,b:array<struct<c:string>>>, mp map<string,double>, "
+    "tn timestamp_ntz, nested array<struct<ts:timestamp>>, us bigint"
+)
+COMPLEX_ARROW = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("k", pa.int32()),
+        ("arr", pa.list_(pa.int32())),
+        ("st", pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.string())])))])),
+        ("mp", pa.map_(pa.string(), pa.float64())),
+        ("tn", pa.timestamp("us")),
+        ("nested", pa.list_(pa.struct([("ts", pa.timestamp("us", "UTC"))]))),
+        ("us", pa.int64()),
+    ]
+)
+
+
+def test_payload_of_any_type_passes_unchanged(
+    spark: SparkSession, tj: trijoin_sql.TriJoinSession, tmp_path: Path
+) -> None:
+    """Arrays, structs, maps, times without a zone, intervals, and NULLs inside them."""
+    made = Tables(spark, tmp_path / "tables")
+    for number, name in enumerate("rst"):
+        rows = complex_rows(number)
+        made.create(
+            name,
+            cut(rows, (3,)),
+            COMPLEX,
+            COMPLEX_ARROW,
+            lambda frame: frame.withColumn("iv", F.expr("make_dt_interval(0, 0, 0, us / 1000000D)")).withColumn(
+                "ym", F.expr("make_ym_interval(1, k)")
+            ),
+        )
+    columns = "r.arr, r.st, r.mp, r.tn, r.nested, r.iv, CAST(r.ym AS STRING), s.st, s.nested, s.tn, t.arr, t.mp, t.iv"
+    sql = f"SELECT {columns} FROM r JOIN s ON r.k = s.k AND r.id <= s.id JOIN t ON s.iv = t.iv"
+    assert assert_same_in_batch(made, tj, sql)
+    assert assert_same_on_streams(made, tj, sql, tmp_path)
