@@ -58,7 +58,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[list[Any], str]:
     assert process.stdout is not None
     assert process.stderr is not None
     # Not communicate(): a line may have been read already, and the rest be in the file object's buffer.
-    with ThreadPoolExecutor(1) as pool:
+    with process, ThreadPoolExecutor(1) as pool:
         reading = pool.submit(process.stderr.read)
         out, err = process.stdout.read(), reading.result()
     assert process.wait(timeout=60) == 0, err

@@ -122,7 +122,7 @@ def run_job(
 
     from .prepare import prepare
     from .run import QueryFailedError, run_queries
-    from .session import SessionOptions, job_session
+    from .session import SessionOptions, SparkStartError, job_session
     from .stopping import StopRequest, signals
 
     def show(line: str) -> None:
@@ -136,14 +136,18 @@ def run_job(
     options = SessionOptions(master, settings, units, show if verbose else None)
     if not quiet:
         err.print(Text("starting Spark", style="dim"))
-    with signals(request), job_session(job, options) as session, signals(request):
-        prepared = () if request.count else prepare(job, session)
-        if request.count:
-            return None
-        try:
+    try:
+        # Twice: Spark sets a handler for SIGINT of its own when it starts.
+        with signals(request), job_session(job, options) as session, signals(request):
+            prepared = () if request.count else prepare(job, session)
+            if request.count:
+                return None
             outcome = run_queries(job, prepared, board, request, once=once, lines=output == "json", live=live)
-        except QueryFailedError as failure:
-            return str(failure)
+    except QueryFailedError as failure:
+        return str(failure)
+    except SparkStartError as error:
+        err.print(Text(f"{error}\nHint: trijoin-sql doctor says what this machine lacks", style="red"))
+        raise typer.Exit(REFUSED) from None
     if output == "json" or not quiet:
         _summary(outcome, path, output)
     return None

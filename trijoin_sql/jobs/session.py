@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 _KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 
+class SparkStartError(Exception):
+    """Spark does not start, for a reason that is neither in the job file nor ours."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
     """What the command line says about the session.
@@ -55,7 +59,9 @@ def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
     JobError
         The job reads or writes Kafka and Spark's connector cannot be had.
     InvalidSettingError
-        Spark refuses the master or a setting.
+        Spark does not know the master.
+    SparkStartError
+        Spark does not start: no Java, a setting that it refuses.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -77,10 +83,11 @@ def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
         with quiet_jvm(options.show) as log:
             try:
                 spark = configure(builder).getOrCreate()
+                session = TriJoinSession.create(spark)
             except (PySparkException, Py4JError) as error:
                 raise _start_error(error, log, job, user.get("spark.master", "")) from None
         try:
-            yield TriJoinSession.create(spark)
+            yield session
         finally:
             for query in spark.streams.active:
                 query.stop()
@@ -144,11 +151,11 @@ def _start_error(error: Exception, log: JvmLog, job: Job, master: str) -> Except
             f"give its jars: --conf spark.jars=..., or another version: --conf spark.jars.packages={_KAFKA}:...",
         )
     text = str(error)
-    reason = re.search(
-        r"Could not parse Master URL|Error: .*|.*Exception in thread.*|: ([\w.]+(?:Exception|Error): .*)", text
-    )
     if "Master" in text or "Master must" in said:
         return InvalidSettingError("spark.master", master, "Spark knows local[N,4], spark://..., yarn, k8s://...")
-    lines = [line for line in log.lines if re.search(r"Error|Exception|error:", line)]
-    detail = (lines[0] if lines else reason[0] if reason else text).strip()
-    return InvalidSettingError("spark", "as configured", f"Spark does not start with it: {detail}")
+    while (cause := getattr(error, "cause", None)) is not None:  # Spark's outer exceptions say little
+        error, text = cause, str(cause)
+    if "JAVA_GATEWAY_EXITED" in text:
+        telling = [line for line in log.lines if line.strip() and not re.search(r"WARN|log4j|\bat |Picked up", line)]
+        text = "; ".join(telling[:2]) or "Java ends at once"
+    return SparkStartError(f"Spark does not start: {text.partition(chr(10))[0].strip()}")

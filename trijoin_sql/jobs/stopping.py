@@ -41,7 +41,11 @@ class StopRequest:
         def guarded(frame: DataFrame, batch: int) -> None:
             if self.count:
                 raise InterruptedError(_MARK)
-            function(frame, batch)
+            try:
+                function(frame, batch)
+            except BrokenPipeError:  # whoever reads our stdout has seen enough
+                self.ask("closed stdout")
+                raise InterruptedError(_MARK) from None
 
         return guarded
 
