@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test fast lint types format bench clean
+.PHONY: help setup java demo test fast lint types format corpus corpus-test plans bench clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -40,6 +40,16 @@ types: setup
 
 format: setup  ## format and mend what lint can mend
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+corpus: setup  ## TPC-H's 22 and TPC-DS's 99 queries with small data, in queries/
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[corpus]'
+	@$(BIN)/python tests/corpus/generate.py
+
+corpus-test: java  ## run them all, compare with Spark's own rows, write the table of queries/README.md
+	@$(BIN)/python tests/corpus/compare.py; status=$$?; $(BIN)/python tests/corpus/compare.py --table; exit $$status
+
+plans: setup  ## write the golden plans of the corpus anew
+	@$(BIN)/python tests/rewriter/goldens.py
 
 bench: java  ## the benchmarks
 	@$(BIN)/trijoin-sql bench

@@ -1,5 +1,8 @@
 """Golden plans: for every query of the corpus its plan after each stage, in ``tests/plans/``.
 
+Of TPC-H and TPC-DS only the last plan is kept and what became of each group. They are checked and written where
+`make corpus` has generated the queries.
+
 ``python tests/rewriter/goldens.py`` writes them anew (``make plans``).
 """
 
@@ -27,6 +30,11 @@ def queries() -> list[Path]:
     return [path for path in found if path.parent.name not in GENERATED]
 
 
+def generated() -> list[Path]:
+    """Return the queries that `make corpus` generated: none if it has not run."""
+    return [path for name in GENERATED for path in sorted((QUERIES / name).glob("q*.sql"))]
+
+
 def golden_path(query: Path) -> Path:
     """Return where the golden plan of a query is."""
     return PLANS / query.parent.name / f"{query.stem}.txt"
@@ -36,8 +44,9 @@ def golden(query: Path) -> str:
     """Return the plan of a query after each stage, what was decided and what is kept, as text."""
     catalog, statements = read_script(query.read_text(encoding="utf-8"))
     (statement,) = statements
+    lines = _summary if query.parent.name in GENERATED else _lines
     try:
-        return "\n".join(_lines(rewrite(statement, catalog))) + "\n"
+        return "\n".join(lines(rewrite(statement, catalog))) + "\n"
     except TriJoinError as error:
         return f"{error}\n"
 
@@ -68,10 +77,22 @@ def _lines(result: Rewrite) -> Iterator[str]:
         yield f"refused by Spark on streams: {refusal.reason}; {refusal.hint}"
 
 
+def _summary(result: Rewrite) -> Iterator[str]:
+    last = result.stages[-1]
+    yield f"== {last.name}" if result.converted else "not converted"
+    if result.converted:
+        yield last.plan_text
+    for number, group in enumerate(result.groups, 1):
+        graph, decision = group.graph, group.decision
+        hub = f", hub {graph.hub}" if graph.hub else ""
+        yield f"== group {number}: {graph.shape} of {', '.join(graph.relations)}{hub}"
+        yield f"{decision.node} {decision.scheme or ''}: {decision.reason}".replace(" :", ":")
+
+
 def main() -> None:
     """Write all golden plans anew and remove those without a query."""
     written = set()
-    for query in queries():
+    for query in (*queries(), *generated()):
         path = golden_path(query)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(golden(query), encoding="utf-8")
