@@ -53,7 +53,7 @@ def compile_join(
     arguments: Mapping[str, Any] | None = None,
     *,
     default_units: int,
-    counters: bool = True,
+    metric: str | None = None,
 ) -> Compiled:
     """Compile a join node.
 
@@ -69,8 +69,8 @@ def compile_join(
         Values of the SQL parameters (``:name``).
     default_units
         Units in a group where the node does not say.
-    counters
-        Whether counters are collected (as ``observe`` metrics under the node's name).
+    metric
+        Name under which counters are collected (Spark's ``observe``), None for no counters.
     """
     inputs: dict[str, Input] = {}
     for source in node.sources:
@@ -101,7 +101,7 @@ def compile_join(
     )
     spec = replace(spec, fingerprint=_fingerprint(spec, node, types))
     frames = [_packed(inputs[alias], stream) for alias, stream in zip(node.graph.relations, streams, strict=True)]
-    frame = _run(spec, frames, types, counters=counters)
+    frame = _run(spec, frames, types, metric)
     return Compiled(_finish(node, frame, demoted, types), spec, tuple(predicate.sql for predicate in demoted))
 
 
@@ -202,7 +202,7 @@ def _fingerprint(spec: JoinSpec, node: JoinNode, types: Mapping[str, str]) -> st
     return "\n".join(lines)
 
 
-def _run(spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str], *, counters: bool) -> DataFrame:
+def _run(spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str], metric: str | None) -> DataFrame:
     """Dispatch all streams and run the stages; return the output columns with their types."""
     streaming = any(frame.isStreaming for frame in frames)
     dispatched = [frame.mapInArrow(Dispatcher(spec, rank), PACKED_SCHEMA) for rank, frame in enumerate(frames)]
@@ -214,11 +214,11 @@ def _run(spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str], *, c
     for number in range(stages):
         packed = number < stages - 1 or not plain
         schema = PACKED_SCHEMA if packed else ", ".join([*fields, f"{COUNTERS} string"])
-        processor = JoinProcessor(spec, number, streaming=streaming, counters=counters, packed=packed)
+        processor = JoinProcessor(spec, number, streaming=streaming, counters=metric is not None, packed=packed)
         frame = frame.groupBy("slot").transformWithStateInPandas(processor, schema, "Append", time_mode)
     counted = F.col(COUNTERS) if plain else F.when(F.col("kind") == COUNTED, F.col("data").cast("string"))
-    if counters:
-        frame = frame.observe(spec.name, F.collect_list(counted).alias(OBSERVED)).where(counted.isNull())
+    if metric is not None:
+        frame = frame.observe(metric, F.collect_list(counted).alias(OBSERVED)).where(counted.isNull())
     if not plain:
         frame = frame.mapInArrow(unpack, ", ".join(fields))
     return frame.select(*[from_wire(F.col(quoted(name)), types[name]).alias(name) for name in spec.output])

@@ -137,8 +137,9 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
         if len(predicate.relations) == 2:
             pairs.setdefault(predicate.relations, []).append(predicate)
     rank = {name: index for index, name in enumerate(graph.relations)}
-    keep = {r.alias: r.keep_for for r in group.retention}
+    keep = {r.alias: r for r in group.retention}
     return {
+        **({"name": group.name} if isinstance(group, JoinNode) else {}),
         "graph": {
             "shape": graph.shape,
             "hub": graph.hub,
@@ -148,7 +149,9 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
                     "left": pair[0],
                     "right": pair[1],
                     "derived": all(p.derived for p in predicates),
-                    "predicates": [{"sql": p.sql, "kind": p.kind} for p in predicates],
+                    "predicates": [
+                        {"sql": p.sql, "kind": p.kind, **({"derived": True} if p.derived else {})} for p in predicates
+                    ],
                 }
                 for pair, predicates in sorted(pairs.items(), key=lambda item: tuple(rank[a] for a in item[0]))
             ],
@@ -158,6 +161,7 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
             "node": decision.node,
             "scheme": decision.scheme,
             "units": decision.units,
+            "options": dict(decision.options),
             "reason": decision.reason,
             "alternatives": [
                 {"scheme": a.scheme, "cost": dataclasses.asdict(a.cost), "chosen": a.chosen}
@@ -165,10 +169,14 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
             ],
         },
         "state": {
-            "bounded": all(value is not None for value in keep.values()),
+            "bounded": all(kept.keep_for is not None for kept in keep.values()),
             "streams": [
-                {"alias": alias, "keep_for": None if value is None else duration_text(value)}
-                for alias, value in keep.items()
+                {
+                    "alias": alias,
+                    "keep_for": None if kept.keep_for is None else duration_text(kept.keep_for),
+                    **({"advice": kept.advice} if kept.advice else {}),
+                }
+                for alias, kept in keep.items()
             ],
         },
     }

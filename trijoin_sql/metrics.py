@@ -11,6 +11,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 from .operators.compile import OBSERVED
 from .operators.processor import COUNTER_NAMES
 
+#: Observed metrics are called ``<node><RUN><number of the compiled statement>``.
+PREFIX, RUN = "__trijoin", "@"
+
+
+def compiled_number(query: StreamingQuery) -> int | None:
+    """Return the number of the statement that a query was compiled from, None if it has not reported one."""
+    for progress in reversed(query.recentProgress):
+        for name in progress.observedMetrics or {}:
+            if name.startswith(PREFIX) and RUN in name:
+                return int(name.partition(RUN)[2])
+    return None
+
 
 @dataclass(frozen=True, slots=True)
 class BatchCounters:
@@ -59,6 +71,23 @@ class Metrics:
         }
 
 
+def live_groups(document: dict[str, Any], metrics: Metrics) -> list[dict[str, Any]]:
+    """Return a document's groups with what their nodes have done so far (``live``: counters, load of the units)."""
+    groups = []
+    for group in document["groups"]:
+        mine = Metrics(tuple(batch for batch in metrics.batches if batch.node == group.get("name")))
+        if any(batch.slots for batch in mine.batches):
+            last = next(batch for batch in reversed(mine.batches) if batch.slots)
+            units = [
+                {"unit": f"slot {slot['slot']}", "rows": slot["state_rows"], "bytes": slot["state_bytes"]}
+                for slot in last.slots
+            ]
+            live = {"batch": mine.batches[-1].batch, "counters": mine.total(), "units": units}
+            group = {**group, "live": live}
+        groups.append(group)
+    return groups
+
+
 def read_metrics(query: StreamingQuery) -> Metrics:
     """Read the counters of a query from its recent progress."""
     return Metrics(tuple(found for progress in query.recentProgress for found in batch_counters(progress)))
@@ -69,8 +98,8 @@ def batch_counters(progress: Any) -> list[BatchCounters]:
     observed = progress.observedMetrics or {}
     found = []
     for node, row in sorted(observed.items()):
-        if node.startswith("__trijoin"):
+        if node.startswith(PREFIX):
             slots = row.asDict().get(OBSERVED) or []
             parsed = sorted((json.loads(text) for text in slots), key=lambda slot: int(slot["slot"]))
-            found.append(BatchCounters(node, int(progress.batchId), tuple(parsed)))
+            found.append(BatchCounters(node.partition(RUN)[0], int(progress.batchId), tuple(parsed)))
     return found

@@ -14,7 +14,7 @@ from .catalog import SparkCatalog
 from .config import STATE_SETTINGS
 from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnsupportedQueryError
 from .explain import Explanation
-from .metrics import Metrics, read_metrics
+from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
 from .operators.compile import compile_join, run_sql
 from .rewriter.pipeline import Rewrite, rewrite
 from .rewriter.plan import JoinNode, walk
@@ -50,6 +50,7 @@ class TriJoinSession:
     def __init__(self, spark: SparkSession, settings: Settings | None = None) -> None:
         self.spark = spark
         self._settings = settings
+        self._compiled: dict[int, Rewrite] = {}
         if (spark.conf.get(_STATE_PROVIDER, "") or "").endswith("HDFSBackedStateStoreProvider"):
             for key, value in STATE_SETTINGS.items():
                 spark.conf.set(key, value)
@@ -123,11 +124,24 @@ class TriJoinSession:
         Parameters
         ----------
         query
-            SQL text (with or without EXPLAIN in front), or a streaming query of ours.
+            SQL text (with or without EXPLAIN in front), or a streaming query of ours (EXPLAIN ANALYZE: with its
+            counters, and the load of its units).
+
+        Raises
+        ------
+        UnsupportedQueryError
+            The streaming query is none of this session's, or has not finished a micro-batch.
         """
         if isinstance(query, str):
             return Explanation(self._rewrite(query).to_dict())
-        return Explanation({"version": 1, "sql": "", "stages": [], "advice": [], **self.metrics(query).to_dict()})
+        number = compiled_number(query)
+        if number is None or number not in self._compiled:
+            raise UnsupportedQueryError(
+                "the streaming query was not made by this session, or has not reported yet",
+                "explain a query whose DataFrame came from sql() of this session, after its first micro-batch",
+            )
+        document = self._compiled[number].to_dict()
+        return Explanation({**document, "groups": live_groups(document, self.metrics(query))})
 
     def metrics(self, query: StreamingQuery) -> Metrics:
         """Return the counters of a streaming query of ours, micro-batch by micro-batch, as far as Spark remembers."""
@@ -147,10 +161,14 @@ class TriJoinSession:
         plan = rewritten.plan
         assert plan is not None
         named = _named(rewritten, args)
+        number = len(self._compiled)
+        self._compiled[number] = rewritten
         frames: dict[str, DataFrame] = {}
         for node in reversed(list(walk(plan))):
             if isinstance(node, JoinNode) and node.name not in frames:
-                compiled = compile_join(self.spark, node, frames, named, default_units=self.units())
+                compiled = compile_join(
+                    self.spark, node, frames, named, default_units=self.units(), metric=f"{node.name}{RUN}{number}"
+                )
                 frames[node.name] = compiled.frame
         result = run_sql(self.spark, plan.sql, frames, named)
         # Spark says how the columns are called: its names for expressions are part of what users see.

@@ -38,7 +38,10 @@ def test_the_json_object_is_the_contract() -> None:
         "left": "r",
         "right": "s",
         "derived": False,
-        "predicates": [{"sql": "r.a < s.a", "kind": "range"}, {"sql": "WITHIN '5' MINUTE", "kind": "band"}],
+        "predicates": [
+            {"sql": "r.a < s.a", "kind": "range"},
+            {"sql": "WITHIN '5' MINUTE", "kind": "band", "derived": True},
+        ],
     }
     assert group["graph"]["residuals"] == ["r.x + s.x > t.x"]
     assert group["decision"].keys() == {"node", "scheme", "units", "reason", "alternatives"}

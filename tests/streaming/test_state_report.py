@@ -23,8 +23,13 @@ def test_report_lists_what_each_unit_stores(spark: SparkSession, tmp_path: Path)
         spark.readStream.schema("id bigint, a int").parquet(str(tmp_path / name)).createOrReplaceTempView(name)
     sql = "SELECT /*+ UNITS(3) */ r.id, s.id FROM r JOIN s ON ABS(r.a - s.a) < 2"
     checkpoint = tmp_path / "checkpoint"
-    writer = TriJoinSession.create(spark).sql(sql).writeStream.format("noop").trigger(availableNow=True)
-    writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+    tj = TriJoinSession.create(spark)
+    writer = tj.sql(sql).writeStream.format("noop").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(checkpoint)).start()
+    query.awaitTermination()
+    live = tj.explain(query).to_dict()["groups"][0]["live"]  # type: ignore[index,call-overload]
+    assert live["counters"]["stored"] == 60  # type: ignore[index,call-overload]
+    assert sum(unit["rows"] for unit in live["units"]) == 60  # type: ignore[index,call-overload,union-attr]
     before = snapshot(checkpoint)
     found = read_state(spark, checkpoint)
     assert {store.slot for store in found.stores} == {0, 1, 2}
