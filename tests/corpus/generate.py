@@ -1,4 +1,4 @@
-"""Write ``queries/tpch/`` and ``queries/tpcds/`` (`make corpus`): queries in Spark's SQL with their DDL, and small data.
+"""Write ``queries/tpch/`` and ``queries/tpcds/`` (`make corpus`): queries in Spark SQL, with DDL, and small data.
 
 DuckDB's extensions hold both benchmarks: their queries, and generators of their data. Nothing of it is committed.
 """

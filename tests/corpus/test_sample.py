@@ -11,7 +11,7 @@ from trijoin_sql.rewriter.catalog import read_script
 
 import trijoin_sql
 
-from .compare import QUERIES, collect, difference, register, without_limit
+from .compare import QUERIES, collect, difference, register, without_constants, without_limit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,3 +47,10 @@ def test_what_counts_as_the_same_rows() -> None:
     assert difference([(1,)], [(1.0,)]) is not None
     assert without_limit("SELECT a FROM r ORDER BY a LIMIT 3") == "SELECT a FROM r ORDER BY a"
     assert without_limit("SELECT a FROM (SELECT a FROM r LIMIT 3)") is None
+
+
+def test_constants_are_taken_out_and_joins_stay() -> None:
+    joined = "SELECT a FROM r CROSS JOIN s WHERE r.a = s.a"
+    sql = f"{joined} AND r.b IN (1, 2) AND (s.c = 1 OR s.c > 7) HAVING sum(a) > 1 LIMIT 3"
+    assert without_constants(sql) == f"{joined} HAVING SUM(a) > 1"
+    assert without_constants("SELECT a FROM r WHERE a > 1") == "SELECT a FROM r WHERE TRUE"
