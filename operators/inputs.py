@@ -6,6 +6,7 @@ columns.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,13 +139,13 @@ def run_sql(
     spark: SparkSession, text: str, below: Mapping[str, DataFrame], arguments: Mapping[str, Any] | None
 ) -> DataFrame:
     """Run SQL that may refer to the outputs of join nodes by their (quoted) names."""
-    used = {name: frame for name, frame in below.items() if quoted(name) in text or name in text}
     arguments = dict(arguments) if arguments else None
+    # Whole words only: the first node's name begins the tenth's.
+    used = {name: below[name] for name in re.findall(r"\w+", text) if name in below}
     if not used:
         return spark.sql(text, args=arguments) if arguments else spark.sql(text)
     text = text.replace("{", "{{").replace("}", "}}")
-    for name in sorted(used, key=len, reverse=True):
-        text = text.replace(quoted(name), name).replace(name, "{" + name + "}")
+    text = re.sub(r"(`?)\b(" + "|".join(used) + r")\b\1", r"{\2}", text)
     return spark.sql(text, args=arguments, **used)
 
 

@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any
 import sqlglot
 from sqlglot import exp
 from trijoin_sql.rewriter.catalog import read_script
-from trijoin_sql.rewriter.pipeline import Rewrite, rewrite
-from trijoin_sql.rewriter.plan import JoinNode
 
 import trijoin_sql
 
@@ -161,9 +159,9 @@ def expected_rows(spark: SparkSession, name: str, sql: str, seconds: float) -> l
 def compare(spark: SparkSession, path: Path, seconds: float) -> dict[str, Any]:
     """Run one query both ways; return its line of the table."""
     name = name_of(path)
-    catalog, (sql,) = read_script(path.read_text(encoding="utf-8"))
-    found: dict[str, Any] = {"name": name, **summary(rewrite(sql, catalog)), "rows": None, "why": ""}
+    _, (sql,) = read_script(path.read_text(encoding="utf-8"))
     tj = trijoin_sql.TriJoinSession.create(spark)
+    found: dict[str, Any] = {"name": name, **summary(tj.explain(sql).to_dict()), "rows": None, "why": ""}
     try:
         expected = expected_rows(spark, name, sql, seconds)
         start = time.monotonic()
@@ -188,18 +186,14 @@ def compare(spark: SparkSession, path: Path, seconds: float) -> dict[str, Any]:
     return found
 
 
-def summary(result: Rewrite) -> dict[str, Any]:
+def summary(explained: dict[str, Any]) -> dict[str, Any]:
     """Return whether a query is converted, its nodes, and what is left alone."""
-    nodes = Counter(
-        f"{group.decision.node} {group.decision.scheme}({len(group.graph.relations)})"
-        for group in result.groups
-        if isinstance(group, JoinNode)
-    )
-    left = [group for group in result.groups if not isinstance(group, JoinNode)]
+    groups = [(group["decision"], len(group["graph"]["relations"])) for group in explained["groups"]]
+    nodes = Counter(f"{one['node']} {one['scheme']}({size})" for one, size in groups if one["node"] != "none")
     return {
-        "converted": result.converted,
+        "converted": explained["converted"],
         "nodes": ", ".join(f"{count} {one}" if count > 1 else one for one, count in nodes.items()),
-        "left": "; ".join(dict.fromkeys(group.decision.reason for group in left)),
+        "left": "; ".join(dict.fromkeys(one["reason"] for one, _ in groups if one["node"] == "none")),
     }
 
 
