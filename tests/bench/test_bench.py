@@ -1,0 +1,66 @@
+"""Benchmarks measure what they say: the data's shape, the partners a tuple finds, the choice of the median run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from trijoin_sql.operators.schemes import SCHEMES
+from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.pipeline import rewrite
+from typer.testing import CliRunner
+
+from trijoin_sql.bench.engines import Outcome, median
+from trijoin_sql.bench.workloads import SCHEMA, WORKLOADS, query, table, write_files
+from trijoin_sql.cli import app
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workload_converts_under_each_of_its_schemes(name: str) -> None:
+    workload = WORKLOADS[name]
+    ddl = "".join(f"CREATE STREAM {stream} ({SCHEMA}) USING parquet;" for stream in workload.streams)
+    catalog, _ = read_script(ddl)
+    for scheme in workload.schemes:
+        assert scheme in SCHEMES
+        (group,) = rewrite(query(workload, 1000, scheme), catalog).groups
+        assert group.decision.scheme == scheme
+
+
+def test_tuples_have_six_fields_and_about_eighty_bytes() -> None:
+    found = table(WORKLOADS["chain_band"], np.random.default_rng(1), 0, 1000, 1000)
+    assert found.num_columns == 6
+    assert 60 <= found.nbytes / 1000 <= 100
+
+
+def test_a_tuple_finds_three_partners_in_a_chain_and_seven_in_a_cycle() -> None:
+    """At the end of a run, with all rows stored: a band of three values over the stated domain."""
+    rows = 20_000
+    for name, expected in (("chain_band", 3.0), ("cyclic_band", 7.0)):
+        domain = WORKLOADS[name].domain(rows)
+        rng = np.random.default_rng(1)
+        stored, probing = np.sort(rng.integers(0, domain, rows)), rng.integers(0, domain, rows)
+        found = np.searchsorted(stored, probing + 1, "right") - np.searchsorted(stored, probing - 1, "left")
+        assert found.mean() == pytest.approx(expected, rel=0.05)
+
+
+def test_files_are_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        write_files(WORKLOADS["pair_band"], tmp_path / folder, 100, 3, seed=7)
+    one, two = (pq.read_table(tmp_path / folder / "r") for folder in ("one", "two"))
+    assert one.equals(two)
+    assert one.num_rows == 100
+
+
+def test_the_median_run_is_one_that_happened() -> None:
+    runs = [Outcome("a", seconds, 100) for seconds in (1.0, 4.0, 2.0)]
+    assert median([*runs, Outcome("a", problem="no")]).seconds == 2.0
+    assert median([Outcome("a", problem="no")]).problem == "no"
+
+
+def test_unknown_names_are_refused_with_what_there_is() -> None:
+    for words in (["nothing"], ["chain_band", "--scheme", "nothing"], ["chain_band", "--against", "nothing"]):
+        result = CliRunner().invoke(app, ["bench", *words])
+        assert result.exit_code == 2
+        assert "there are" in result.output
