@@ -10,250 +10,65 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 from ..errors import PlanError
+from .parts import (
+    FLIPPED,
+    Alternative,
+    Column,
+    ComparisonOp,
+    Cost,
+    Decision,
+    Edge,
+    JoinGraph,
+    JoinKind,
+    OutputColumn,
+    Predicate,
+    PredicateKind,
+    Retention,
+    Shape,
+    TimeBound,
+)
 
-Shape = Literal["pair", "chain", "cyclic", "star", "clique", "general", "disconnected"]
-PredicateKind = Literal["equi", "null_safe", "band", "range", "not_equal", "residual"]
-ComparisonOp = Literal["=", "<=>", "<", "<=", ">", ">=", "<>", "band"]
-JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti"]
-
-#: The comparison with its operands exchanged: ``a < b`` is ``b > a``.
-FLIPPED: dict[str, ComparisonOp] = {
-    "=": "=",
-    "<=>": "<=>",
-    "<>": "<>",
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a relation.
-
-    Parameters
-    ----------
-    name
-        The name in the spelling of its schema.
-    type
-        Spark's DDL name of the type, such as ``"decimal(10,2)"``; ``"unknown"`` where no schema tells.
-    """
-
-    name: str
-    type: str = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class OutputColumn:
-    """A column that a join node puts out.
-
-    Parameters
-    ----------
-    name
-        The name in the node's output, unique there (also without regard to case): ``r__id`` for ``r.id``.
-    relation
-        The alias of the input it comes from.
-    column
-        Its name in that input.
-    type
-        As in `Column`.
-    """
-
-    name: str
-    relation: str
-    column: str
-    type: str = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Predicate:
-    """One conjunct of a join condition.
-
-    Parameters
-    ----------
-    sql
-        The conjunct as the user wrote it (for people to read).
-    kind
-        What sort of conjunct it is; only ``"residual"`` is left to Spark, all others are evaluated by the kernel.
-    relations
-        The aliases it mentions, in plan order. Kernel predicates mention exactly two: `left` is over the first and
-        `right` over the second.
-    op
-        The comparison ``left op right``; ``"band"`` stands for ``lower <(=) left - right <(=) upper``.
-    left, right
-        Spark SQL expressions over one relation each, with columns qualified by its alias.
-    lower, upper
-        For ``"band"``: Spark SQL constants, None where that side is open: whole numbers for integers and (as days) for
-        dates, day-time intervals for timestamps.
-    lower_inclusive, upper_inclusive
-        For ``"band"``: whether the difference may equal the bound.
-    guards
-        Spark SQL expressions over one relation each, as ``(alias, sql)``, that Spark must evaluate although the kernel
-        does not need their value, so that an ANSI error that the original text would raise is still raised.
-    rendered
-        For residuals of a join node: the same conjunct over the node's output names, ready for Spark. Otherwise the
-        conjunct with columns qualified by their aliases.
-    derived
-        True if it follows from others (transitive equality, WITHIN) and was not written by the user.
-    """
-
-    sql: str
-    kind: PredicateKind
-    relations: tuple[str, ...]
-    op: ComparisonOp | None = None
-    left: str | None = None
-    right: str | None = None
-    lower: str | None = None
-    upper: str | None = None
-    lower_inclusive: bool = False
-    upper_inclusive: bool = False
-    guards: tuple[tuple[str, str], ...] = ()
-    rendered: str | None = None
-    derived: bool = False
-
-    def __post_init__(self) -> None:
-        if self.kind == "residual":
-            if self.op is not None:
-                raise PlanError(f"a residual has no kernel comparison: {self.sql}")
-            return
-        if len(self.relations) != 2 or self.op is None or self.left is None or self.right is None:
-            raise PlanError(f"a kernel predicate compares two relations: {self.sql}")
-        if self.op == "band" and self.lower is None and self.upper is None:
-            raise PlanError(f"a band has at least one bound: {self.sql}")
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """The kernel predicates between two relations of a join group; ``left`` comes before ``right`` in plan order."""
-
-    left: str
-    right: str
-    predicates: tuple[Predicate, ...]
-
-    def __post_init__(self) -> None:
-        for predicate in self.predicates:
-            if predicate.relations != (self.left, self.right):
-                raise PlanError(f"{predicate.sql} does not belong to the edge {self.left} - {self.right}")
-
-    @property
-    def derived(self) -> bool:
-        """True if every predicate on the edge follows from others."""
-        return all(predicate.derived for predicate in self.predicates)
-
-
-@dataclass(frozen=True, slots=True)
-class TimeBound:
-    """A difference constraint on event time: ``lower <= right.time - left.time <= upper``, in microseconds.
-
-    None stands for minus or plus infinity.
-    """
-
-    left: str
-    right: str
-    lower: int | None
-    upper: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class JoinGraph:
-    """The join graph of a group: relations are nodes, theta conjuncts label the edges (001 section 3.1).
-
-    Parameters
-    ----------
-    relations
-        The aliases in plan order (the order of FROM). It is also the streams' rank order.
-    edges
-        One for each pair of relations with a kernel predicate, in plan order.
-    residuals
-        Conjuncts that Spark evaluates over the group's output.
-    shape
-        The shape of the edges that the user wrote; derived edges do not count.
-    hub
-        The middle relation of a chain of three, the centre of a star, else None.
-    time_bounds
-        The closed event-time bounds between pairs of relations (only pairs with at least one finite side).
-    """
-
-    relations: tuple[str, ...]
-    edges: tuple[Edge, ...]
-    residuals: tuple[Predicate, ...] = ()
-    shape: Shape = "general"
-    hub: str | None = None
-    time_bounds: tuple[TimeBound, ...] = ()
-
-    def __post_init__(self) -> None:
-        names = set(self.relations)
-        if len(names) != len(self.relations):
-            raise PlanError(f"relations of a join group have different aliases: {self.relations}")
-        for edge in self.edges:
-            if self.relations.index(edge.left) >= self.relations.index(edge.right):
-                raise PlanError(f"edge {edge.left} - {edge.right} is not in plan order")
-
-    def edge(self, one: str, other: str) -> Edge | None:
-        """Return the edge between two relations, or None."""
-        for edge in self.edges:
-            if {edge.left, edge.right} == {one, other}:
-                return edge
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The estimated cost of a scheme, per second of stream time (rows sent, rows kept, comparisons) and its stages."""
-
-    network: float
-    memory: float
-    cpu: float
-    stages: int
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """One scheme or operator tree that was considered."""
-
-    scheme: str
-    cost: Cost
-    chosen: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """How a group will run, and why.
-
-    Parameters
-    ----------
-    node
-        The physical node, ``"none"`` if the group is left to Spark.
-    scheme
-        One of `operators.schemes`: ``symmetric``, ``semi_symmetric``, ``biclique``, ``tree``, ``matrix``, ...
-    units
-        Units a stream's group; cells for ``matrix``. None lets the operators take their default.
-    options
-        Further settings of the scheme as ``(name, value)``, for example ``("routing", "hash")``.
-    """
-
-    node: Literal["TriJoin", "MultiJoin", "BiJoin", "none"]
-    scheme: str | None
-    units: int | None
-    reason: str
-    alternatives: tuple[Alternative, ...] = ()
-    options: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How long a stream's rows are kept. ``keep_for`` is in microseconds; None means for ever."""
-
-    alias: str
-    keep_for: int | None
-    advice: str | None = None
-
-
-# --------------------------------------------------------------------------------------------------------------- nodes
+__all__ = [
+    "FLIPPED",
+    "Alternative",
+    "BiJoin",
+    "Block",
+    "Column",
+    "ComparisonOp",
+    "Cost",
+    "Decision",
+    "Edge",
+    "Exchange",
+    "Filter",
+    "Hints",
+    "Join",
+    "JoinGraph",
+    "JoinGroup",
+    "JoinKind",
+    "JoinNode",
+    "LeftAlone",
+    "MultiJoin",
+    "Node",
+    "OutputColumn",
+    "Predicate",
+    "PredicateKind",
+    "Project",
+    "Query",
+    "Retention",
+    "Scan",
+    "Shape",
+    "StaticJoin",
+    "TimeBound",
+    "TriJoin",
+    "Where",
+    "scans",
+    "source_conditions",
+    "source_scan",
+    "transform",
+    "walk",
+]
 
 
 @dataclass(frozen=True)
