@@ -8,7 +8,6 @@ and ``x - y >= -0.5`` differ in the last digit.
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,11 +15,10 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from .bands import DAY, Difference, bound_difference, constant_sql, intersect, same_difference
 from .dialect import identifier, interval_microseconds, parse_expression, render
 from .plan import FLIPPED, ComparisonOp, Node, Predicate, PredicateKind, scans
 from .types import FRACTIONS, INTEGERS, TIMES, UNKNOWN, is_comparable, is_decimal, type_of
-
-DAY = 86_400_000_000
 
 _DATE_DIFFERENCES = ("datediff", "date_diff")
 
@@ -59,25 +57,6 @@ class Scope:
     def type_of(self, tree: exp.Expr) -> str:
         """Return the type of an expression, ``unknown`` if the schemas do not tell."""
         return type_of(tree, lambda column: self.types.get((column.table, column.name), UNKNOWN))
-
-
-@dataclass(frozen=True)
-class Difference:
-    """``lower <(=) left - right <(=) upper`` in whole units (numbers, days or microseconds)."""
-
-    relations: tuple[str, str]
-    left: str
-    right: str
-    unit: str
-    lower: int | None
-    upper: int | None
-    lower_inclusive: bool
-    upper_inclusive: bool
-    guards: tuple[tuple[str, str], ...]
-    sql: tuple[str, ...]
-    rendered: tuple[str, ...]
-    overflows: str | None = None
-    derived: bool = False
 
 
 def raw(text: str, scope: Scope, sql: str | None = None, derived: bool = False) -> Predicate:
@@ -140,39 +119,10 @@ def classify(predicates: Iterable[Predicate], scope: Scope) -> tuple[Predicate, 
 def _add(done: list[Predicate | Difference], found: Predicate | Difference) -> None:
     if isinstance(found, Difference):
         for index, known in enumerate(done):
-            if isinstance(known, Difference) and _same_difference(known, found):
-                done[index] = _intersect(known, found)
+            if isinstance(known, Difference) and same_difference(known, found):
+                done[index] = intersect(known, found)
                 return
     done.append(found)
-
-
-def _same_difference(one: Difference, other: Difference) -> bool:
-    key = (one.relations, one.left, one.right, one.unit, one.derived)
-    return key == (other.relations, other.left, other.right, other.unit, other.derived)
-
-
-def _intersect(one: Difference, other: Difference) -> Difference:
-    lower = (
-        max((d.lower, not d.lower_inclusive) for d in (one, other) if d.lower is not None)
-        if (one.lower is not None or other.lower is not None)
-        else (None, True)
-    )
-    upper = (
-        min((d.upper, d.upper_inclusive) for d in (one, other) if d.upper is not None)
-        if (one.upper is not None or other.upper is not None)
-        else (None, False)
-    )
-    return dataclasses.replace(
-        one,
-        lower=lower[0],
-        lower_inclusive=not lower[1],
-        upper=upper[0],
-        upper_inclusive=upper[1],
-        guards=tuple(dict.fromkeys((*one.guards, *other.guards))),
-        sql=tuple(dict.fromkeys((*one.sql, *other.sql))),
-        rendered=tuple(dict.fromkeys((*one.rendered, *other.rendered))),
-        overflows=one.overflows or other.overflows,
-    )
 
 
 # -------------------------------------------------------------------------------------------------------- one conjunct
@@ -254,41 +204,7 @@ def _shifted(
         if render(_bare(side)) != base
     )
     bound = other[1] - one[1]
-    return _difference(predicate, relations, one[0], other[0], one[2], op, Fraction(bound), guards)
-
-
-def _difference(
-    predicate: Predicate,
-    relations: tuple[str, str],
-    left: str,
-    right: str,
-    unit: str,
-    op: ComparisonOp,
-    bound: Fraction,
-    guards: tuple[tuple[str, str], ...],
-    overflows: str | None = None,
-) -> Difference:
-    inclusive = op in ("<=", ">=")
-    if bound.denominator != 1:
-        whole, inclusive = (math.floor(bound) if op in ("<", "<=") else math.ceil(bound)), True
-    else:
-        whole = int(bound)
-    is_upper = op in ("<", "<=")
-    return Difference(
-        relations,
-        left,
-        right,
-        unit,
-        None if is_upper else whole,
-        whole if is_upper else None,
-        inclusive and not is_upper,
-        inclusive and is_upper,
-        guards,
-        (predicate.sql,),
-        (predicate.rendered or predicate.sql,),
-        overflows,
-        predicate.derived,
-    )
+    return bound_difference(predicate, relations, one[0], other[0], one[2], op, Fraction(bound), guards)
 
 
 def _offset(tree: exp.Expr, scope: Scope) -> tuple[str, int, str] | None:
@@ -419,11 +335,11 @@ def _exact_difference(
     limit = -limit if flipped else limit
     shift = right[1] - left[1]
     text = predicate.rendered if unit == "integer" and not absolute else None
-    first = _difference(predicate, relations, texts[0], texts[1], unit, op, limit + shift, guards, text)
+    first = bound_difference(predicate, relations, texts[0], texts[1], unit, op, limit + shift, guards, text)
     if not absolute:
         return [first]
-    second = _difference(predicate, relations, texts[0], texts[1], unit, FLIPPED[op], -limit + shift, guards)
-    return [_intersect(first, second)]
+    second = bound_difference(predicate, relations, texts[0], texts[1], unit, FLIPPED[op], -limit + shift, guards)
+    return [intersect(first, second)]
 
 
 def _limit(bound: exp.Expr, unit: str, in_days: bool) -> Fraction | None:
@@ -507,17 +423,6 @@ def _predicates(difference: Difference, scope: Scope) -> list[Predicate]:
         # Spark evaluates x - y for this pair and may overflow; only Spark can say so for pairs that do match.
         return [found, raw(difference.overflows, scope, found.sql)]
     return [found]
-
-
-def constant_sql(value: int | None, unit: str) -> str | None:
-    """Return a bound of a band as a Spark SQL constant."""
-    if value is None or unit in ("integer", "date"):
-        return None if value is None else str(value)
-    for name, size in (("DAY", DAY), ("HOUR", DAY // 24), ("MINUTE", 60_000_000), ("SECOND", 1_000_000)):
-        if value % size == 0:
-            return f"INTERVAL '{value // size}' {name}"
-    sign, rest = "-" if value < 0 else "", abs(value)
-    return f"INTERVAL '{sign}{rest // 1_000_000}.{rest % 1_000_000:06d}' SECOND"
 
 
 def flipped(predicate: Predicate) -> Predicate:

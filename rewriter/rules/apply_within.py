@@ -11,9 +11,9 @@ import dataclasses
 from itertools import combinations
 
 from ...errors import UnsupportedQueryError
+from ..bands import constant_sql
 from ..dialect import quote
 from ..plan import Block, Node, Predicate, Scan, scans
-from ..predicates import constant_sql
 from ..types import TIMES
 from .push_down_conditions import place
 from .rule import NotApplicable, each_block, regions
