@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..errors import PlanError
-from ..rewriter.plan import JoinNode, Predicate, source_scan
+from ..rewriter.plan import JoinNode, Predicate, source_conditions, source_scan
 from .dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
 from .edges import compile_edge
 from .grid import Grid, lay_out
@@ -196,6 +196,9 @@ def _fingerprint(spec: JoinSpec, node: JoinNode, types: Mapping[str, str]) -> st
         columns = ", ".join(f"{name} {types[name]}" for _, name in stream.payload)
         lines.append(f"stream {stream.alias}: {columns}")
     lines.append("order of streams: " + ", ".join(node.graph.relations))
+    for source in node.sources:
+        conditions = " AND ".join(source_conditions(source))
+        lines.append(f"filter on {source_scan(source).alias}: {conditions or 'none'}")
     for edge in node.graph.edges:
         conditions = " AND ".join(predicate.sql for predicate in edge.predicates)
         lines.append(f"condition between {edge.left} and {edge.right}: {conditions}")

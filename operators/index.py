@@ -95,8 +95,6 @@ class ProbePlan:
         A band that the index searches although its difference can overflow, which Spark would notice on pairs that the
         index skips. A probing row whose difference to any row of its range of candidates may overflow gets the whole
         range, so that the band is evaluated on it, after the checks before it, as Spark does.
-    spread
-        Not used any more.
     """
 
     layout: Layout
@@ -105,7 +103,6 @@ class ProbePlan:
     lower: Bound | None
     checks: tuple[Check, ...]
     limited: Band | None = None
-    spread: Band | None = None
 
 
 def plan_probe(edge: EdgeSpec) -> ProbePlan:
@@ -370,9 +367,6 @@ class Probe:
         begin, end = index.search(self)
         for probe, position in expand(begin, end):
             yield self.order[probe], index.rows[position]
-
-    def check_spread(self, lowest: int, highest: int) -> None:
-        """Do nothing: see `ProbePlan.limited`."""
 
 
 __all__ = ["HIGHEST", "LOWEST", "Bound", "Layout", "Probe", "ProbePlan", "SortedIndex", "list_parts", "plan_probe"]

@@ -71,7 +71,6 @@ class Manifest:
     watermark: int = 0
     next_ids: dict[str, int] = field(default_factory=dict)
     chunks: dict[str, list[Chunk]] = field(default_factory=dict)
-    extremes: dict[str, tuple[int, int] | None] = field(default_factory=dict)
 
     def units(self) -> int:
         """Return the units in a stream's group, as the fingerprint has them."""
@@ -93,7 +92,6 @@ class Manifest:
                 name: [[c.number, c.start, c.rows, c.size, c.tier, c.oldest, c.newest] for c in chunks]
                 for name, chunks in self.chunks.items()
             },
-            "extremes": self.extremes,
         }
         return json.dumps(body, separators=(",", ":"))
 
@@ -110,7 +108,6 @@ class Manifest:
             body["watermark"],
             body["next_ids"],
             {name: [Chunk(*entry) for entry in entries] for name, entries in body["chunks"].items()},
-            {name: None if pair is None else (pair[0], pair[1]) for name, pair in body["extremes"].items()},
         )
 
 
@@ -157,7 +154,6 @@ class SlotState:
             self._rebuild()
         for name, store in self.slot.stores.items():
             store.next_id = self.manifest.next_ids.get(name, 0)
-            store.extremes = self.manifest.extremes.get(name)
 
     def _rebuild(self) -> None:
         """Read every chunk back from the state store."""
@@ -194,7 +190,6 @@ class SlotState:
             self._merge(store, listed)
             store.compact()
             self.manifest.next_ids[name] = store.next_id
-            self.manifest.extremes[name] = store.extremes
         self.warm.save(self.manifest.nonce, self.slot.stores)
         _recent[self.manifest.uid] = (self.manifest.nonce, self.slot, self.warm)
         while len(_recent) > _RECENT:

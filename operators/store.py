@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .index import Layout, Probe, SortedIndex
-from .kernels.order_keys import Int64s, order_key
+from .kernels.order_keys import Int64s
 from .kernels.pairs import evaluate
 
 #: A window's length is divided into about this many archive periods; segments do not merge across more than one.
@@ -114,8 +114,6 @@ class Store:
         Name within the unit, such as ``"r"`` or ``"r.hubs.s"``.
     layouts
         The indexes to keep.
-    watched
-        A column whose extremes are tracked (for overflow checks of bands), or None.
     life
         What decides how long rows are kept.
 
@@ -127,21 +125,15 @@ class Store:
         Batches appended since the last save.
     next_id
         The id that the next row gets.
-    extremes
-        Least and greatest order key of the watched column so far.
     """
 
-    def __init__(
-        self, name: str, layouts: Sequence[Layout], watched: str | None = None, life: Lifetime | None = None
-    ) -> None:
+    def __init__(self, name: str, layouts: Sequence[Layout], life: Lifetime | None = None) -> None:
         self.name = name
         self.life = life or Lifetime()
         self.layouts = {layout.key: layout for layout in layouts}
-        self.watched = watched
         self.segments: list[Segment] = []
         self.fresh: list[pa.RecordBatch] = []
         self.next_id = 0
-        self.extremes: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return sum(int(segment.rows.num_rows) for segment in self.segments)
@@ -154,11 +146,6 @@ class Store:
             self.segments.append(Segment(start, rows, indexes, *self.life.span(rows)))
             self.fresh.append(rows)
             self.next_id = start + rows.num_rows
-            if self.watched is not None:
-                keys = order_key(rows.column(self.watched))
-                low, high = int(keys.min()), int(keys.max())
-                known = self.extremes or (low, high)
-                self.extremes = (min(low, known[0]), max(high, known[1]))
         return np.arange(start, self.next_id)
 
     def compact(self) -> None:
@@ -209,8 +196,6 @@ class Store:
         ------
         ``(probe row, segment, row in the segment)``: aligned arrays of shape (k,), every predicate of the plan true.
         """
-        if probe.plan.spread is not None and self.extremes is not None:
-            probe.check_spread(*self.extremes)
         for segment in self.segments:
             for mine, theirs in probe.candidates(segment.indexes[probe.plan.layout.key]):
                 for check in probe.plan.checks:

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,16 @@ _STALE_SECONDS = 24 * 3600
 
 
 def root() -> Path:
-    """Return the directory of all warm copies on this machine (``TRIJOIN_LOCAL_DIR``, else the temporary directory)."""
+    """Return the directory of all warm copies on this machine (``TRIJOIN_LOCAL_DIR``, else the temporary directory).
+
+    It is another one after the machine has started anew: files that a loss of power damaged are never looked at.
+    """
     base = os.environ.get("TRIJOIN_LOCAL_DIR") or tempfile.gettempdir()
-    return Path(base) / f"trijoin-warm-{os.getuid()}"
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+    except OSError:  # not Linux
+        boot = "any"
+    return Path(base) / f"trijoin-warm-{os.getuid()}-{boot}"
 
 
 class WarmCopy:
@@ -52,10 +60,9 @@ class WarmCopy:
         """Fill empty stores from the view of a version; return whether there is one that can be read."""
         try:
             view = json.loads((self.directory / f"{nonce}.view").read_text())
-            for name, saved in view.items():
-                store = stores[name]
-                store.segments = [_read(self.directory / file, store) for file in saved["segments"]]
-        except (OSError, ValueError, KeyError, pa.ArrowException):
+            for name, store in stores.items():
+                store.segments = [_read(self.directory / file, store) for file in view[name]["segments"]]
+        except (OSError, ValueError, KeyError, TypeError, StopIteration, pa.ArrowException):
             for store in stores.values():
                 store.segments = []
             return False
@@ -64,9 +71,13 @@ class WarmCopy:
     def save(self, nonce: str, stores: Mapping[str, Store]) -> None:
         """Write the segments that have no file yet, then the view. A full disk costs the warm copy, not the query."""
         try:
+            if not self.directory.exists():
+                sweep()
             self._save(nonce, stores)
-        except OSError:
+        except (OSError, ValueError, KeyError, TypeError):
             self.drop()
+            for store in stores.values():
+                store.segments = [replace(segment, file=None) for segment in store.segments]
 
     def _save(self, nonce: str, stores: Mapping[str, Store]) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -90,7 +101,12 @@ class WarmCopy:
         views = sorted(self.directory.glob("*.view"), key=lambda path: path.stat().st_mtime_ns)
         named: set[str] = set()
         for path in views[-_KEPT_VIEWS:]:
-            for saved in json.loads(path.read_text()).values():
+            try:
+                view = json.loads(path.read_text())
+            except ValueError:  # damaged; its version is rebuilt from the state store if it is ever needed
+                path.unlink(missing_ok=True)
+                continue
+            for saved in view.values():
                 named.update(saved["segments"])
         for path in views[:-_KEPT_VIEWS]:
             path.unlink(missing_ok=True)

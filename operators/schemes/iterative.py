@@ -82,9 +82,8 @@ class IterativeUnit:
         self.stored: dict[int, Store] = {}
         for rank, stream in enumerate(spec.streams):
             plans = [step.plan for order in self.orders.values() for step in order if step.target == rank]
-            spread = next((plan.spread.right for plan in plans if plan.spread), None)
             life = Lifetime(stream.time, spec.keep_for(rank))
-            self.stored[rank] = Store(stream.alias, [plan.layout for plan in plans], spread, life)
+            self.stored[rank] = Store(stream.alias, [plan.layout for plan in plans], life)
         self.counters: Counter[str] = Counter()
 
     def arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Result]:

@@ -53,9 +53,8 @@ class ListUnit:
         self.pairs = spec.option("intermediates", "pack") == "pair"
         alias = spec.streams[self.rank].alias
         self.plans = {side: plan_probe(spec.edge(side, self.rank)) for side in self.sides}
-        spread = next((plan.spread.right for plan in self.plans.values() if plan.spread), None)
         life = Lifetime(spec.streams[self.rank].time, spec.keep_for(self.rank))
-        self.stored = Store(alias, [plan.layout for plan in self.plans.values()], spread, life)
+        self.stored = Store(alias, [plan.layout for plan in self.plans.values()], life)
         self.by_id = ProbePlan(Layout(equal=MEMBERS), _ID, None, None, ())
         self.lists = {
             side: Store(

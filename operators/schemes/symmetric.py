@@ -47,7 +47,6 @@ class HubUnit:
         self.stored = Store(
             alias,
             [plan.layout for plan in self.to_stored.values()],
-            next((plan.spread.right for plan in self.to_stored.values() if plan.spread), None),
             Lifetime(spec.streams[rank].time, spec.keep_for(rank)),
         )
         self.hubs = {}
@@ -57,7 +56,6 @@ class HubUnit:
             self.hubs[hub] = Store(
                 f"{alias}.hubs.{spec.streams[hub].alias}",
                 [plan.layout],
-                plan.spread.right if plan.spread else None,
                 Lifetime(spec.streams[hub].time, spec.most(hub, third)),
             )
         self.counters: Counter[str] = Counter()

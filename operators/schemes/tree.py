@@ -143,10 +143,12 @@ def row_hash(rows: pa.RecordBatch) -> Int64s:
     mixed = np.zeros(rows.num_rows, np.uint64)
     for column in rows.columns:
         try:
-            keys = order_key(column).view(np.uint64)
+            keys = order_key(column)
         except TypeError:
             continue
+        if column.null_count:  # what stands in the place of a NULL is arbitrary
+            keys = np.where(np.asarray(column.is_valid()), keys, 0)
         with np.errstate(over="ignore"):
-            mixed = (mixed ^ keys) * np.uint64(0x9E3779B97F4A7C15)
+            mixed = (mixed ^ keys.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
             mixed ^= mixed >> np.uint64(29)
     return (mixed & np.uint64(HIGHEST)).view(np.int64)
