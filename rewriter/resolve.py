@@ -13,9 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from .catalog import Catalog, TableInfo
-from .dialect import interval_microseconds, render
-from .functions import AGGREGATES
-from .plan import JoinKind
+from .dialect import render
 from .scopes import (
     Block,
     Cte,
@@ -27,8 +25,11 @@ from .scopes import (
     Source,
     Tree,
     Unresolvable,
+    event_time_of,
     expression_type,
-    field_of,
+    in_aggregate,
+    join_kind,
+    marked,
     own_nodes,
 )
 
@@ -119,7 +120,7 @@ class _Resolver:
             _spoil(outer, block.problem)
         streaming = _either(*(source_info(s)[0] for s in block.sources))
         columns = self.projections(select, frame)
-        event_time, delay = _event_time(select, columns)
+        event_time, delay = event_time_of(select, columns)
         return Output(columns, block, streaming, event_time, delay)
 
     def fallback(self, select: exp.Select, ctes: Mapping[str, Cte], outer: list[Frame]) -> tuple[Tree, Frame]:
@@ -166,7 +167,7 @@ class _Resolver:
         ctes: Mapping[str, Cte],
         outer: list[Frame],
     ) -> tuple[Tree, Frame]:
-        kind = _join_kind(join)
+        kind = join_kind(join)
         tree = JoinTree(kind, left[0], right[0], join.args.get("on"))
         frame = _both(left[1], right[1])
         using = [name.name for name in join.args.get("using") or []]
@@ -226,7 +227,7 @@ class _Resolver:
                 source = self.source(inner, {}, outer)
                 alias = item.this.alias or source.alias
                 info = source.info or TableInfo(())
-                info = replace(_marked(info, item.this), streaming=True)
+                info = replace(marked(info, item.this), streaming=True)
                 return self.made_table(item, alias, source.parts, info, source.fields is not None)
             case exp.Table(this=exp.Func()):
                 source = Source(item.alias or item.this.name.lower(), item, None, info=TableInfo((), streaming=False))
@@ -243,7 +244,7 @@ class _Resolver:
                     source.problem = f"{cte.name} is a recursive common table expression" if cte.recursive else None
                     return source
                 known = self.catalog.table(parts)
-                info = _marked(known or TableInfo(()), item)
+                info = marked(known or TableInfo(()), item)
                 return self.made_table(item, item.alias or parts[-1], parts, info, known is not None)
             case exp.Values():
                 source = Source(item.alias or "__values", item, None, info=TableInfo((), streaming=False))
@@ -266,7 +267,7 @@ class _Resolver:
     def made(self, item: exp.Expr, alias: str, output: Output) -> Source:
         source = Source(alias, item, None, query=output)
         info = TableInfo((), output.streaming, None, output.event_time, output.delay)
-        source.info = _marked(info, item)
+        source.info = marked(info, item)
         if output.columns is not None:
             source.fields = [Field(source, f.name, f.type) for f in output.columns]
         return self.aliased(source)
@@ -331,7 +332,7 @@ class _Resolver:
                 if isinstance(node.parent, exp.Star):
                     continue  # a name in * EXCEPT (...)
                 bare = not node.table
-                if bare and self.key(node.name) in first and not _in_aggregate(node):
+                if bare and self.key(node.name) in first and not in_aggregate(node):
                     continue
                 try:
                     self.resolve_column(node, [frame, *outer])
@@ -494,52 +495,3 @@ def _either(*streaming: bool | None) -> bool | None:
     if any(streaming):
         return True
     return None if None in streaming else False
-
-
-def _join_kind(join: exp.Join) -> JoinKind:
-    side, kind = (join.side or "").upper(), (join.kind or "").upper()
-    if kind in ("SEMI", "ANTI"):
-        return "semi" if kind == "SEMI" else "anti"
-    match side:
-        case "LEFT":
-            return "left"
-        case "RIGHT":
-            return "right"
-        case "FULL":
-            return "full"
-    if (join.method or "").upper() not in ("", "NATURAL"):
-        raise Unresolvable(f"{join.method.upper()} JOIN")
-    return "inner"
-
-
-def _marked(info: TableInfo, item: exp.Expr) -> TableInfo:
-    """Return what is known of a relation, with the watermark that stands behind it."""
-    alias = item.args.get("alias")
-    clause = alias.args.get("watermark") if isinstance(alias, exp.Expr) else None
-    if clause is None:
-        return info
-    name = clause.args["alias"].name if clause.args.get("alias") else clause.this.name
-    return replace(info, event_time=name, delay=interval_microseconds(clause.args["delay"]))
-
-
-def _in_aggregate(column: exp.Column) -> bool:
-    node = column.parent
-    while node is not None and not isinstance(node, exp.Query):
-        if isinstance(node, exp.Anonymous) and str(node.this).lower() in AGGREGATES:
-            return True
-        node = node.parent
-    return False
-
-
-def _event_time(select: exp.Select, columns: list[Field] | None) -> tuple[str | None, int | None]:
-    if columns is None or any(select.args.get(key) for key in ("group", "distinct", "limit", "laterals")):
-        return None, None
-    for column in columns:
-        origin = column
-        while origin.tree is not None and isinstance(origin.tree, exp.Column) and field_of(origin.tree):
-            origin = field_of(origin.tree) or origin
-        source = origin.source
-        info = source.info if source and origin.tree is None else None
-        if info and info.event_time and origin.name.lower() == info.event_time.lower():
-            return column.name, info.delay
-    return None, None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from .catalog import TableInfo
+from .dialect import interval_microseconds
+from .functions import AGGREGATES
 from .plan import JoinKind
 from .types import UNKNOWN, type_of
 
@@ -162,3 +164,55 @@ def own_nodes(tree: exp.Expr) -> Iterator[exp.Expr]:
 def expression_type(tree: exp.Expr) -> str:
     """Return the type of an expression over resolved columns."""
     return type_of(tree, lambda column: found.type if (found := field_of(column)) else UNKNOWN)
+
+
+def join_kind(join: exp.Join) -> JoinKind:
+    """Return how two relations are joined."""
+    side, kind = (join.side or "").upper(), (join.kind or "").upper()
+    if kind in ("SEMI", "ANTI"):
+        return "semi" if kind == "SEMI" else "anti"
+    match side:
+        case "LEFT":
+            return "left"
+        case "RIGHT":
+            return "right"
+        case "FULL":
+            return "full"
+    if (join.method or "").upper() not in ("", "NATURAL"):
+        raise Unresolvable(f"{join.method.upper()} JOIN")
+    return "inner"
+
+
+def marked(info: TableInfo, item: exp.Expr) -> TableInfo:
+    """Return what is known of a relation, with the watermark that stands behind it."""
+    alias = item.args.get("alias")
+    clause = alias.args.get("watermark") if isinstance(alias, exp.Expr) else None
+    if clause is None:
+        return info
+    name = clause.args["alias"].name if clause.args.get("alias") else clause.this.name
+    return replace(info, event_time=name, delay=interval_microseconds(clause.args["delay"]))
+
+
+def in_aggregate(column: exp.Column) -> bool:
+    """Return whether a column stands inside an aggregate function."""
+    node = column.parent
+    while node is not None and not isinstance(node, exp.Query):
+        if isinstance(node, exp.Anonymous) and str(node.this).lower() in AGGREGATES:
+            return True
+        node = node.parent
+    return False
+
+
+def event_time_of(select: exp.Select, columns: list[Field] | None) -> tuple[str | None, int | None]:
+    """Return which column of a SELECT is still a stream's event time, and its delay."""
+    if columns is None or any(select.args.get(key) for key in ("group", "distinct", "limit", "laterals")):
+        return None, None
+    for column in columns:
+        origin = column
+        while origin.tree is not None and isinstance(origin.tree, exp.Column) and field_of(origin.tree):
+            origin = field_of(origin.tree) or origin
+        source = origin.source
+        info = source.info if source and origin.tree is None else None
+        if info and info.event_time and origin.name.lower() == info.event_time.lower():
+            return column.name, info.delay
+    return None, None

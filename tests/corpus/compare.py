@@ -126,6 +126,9 @@ def without_constants(sql: str) -> str:
     tree = sqlglot.parse_one(sql, read="databricks")
     tree.set("limit", None)
     for clause in list(tree.find_all(exp.Where, exp.Having)):
+        inside = clause.find_ancestor(exp.Subquery)
+        if inside is not None and not isinstance(inside.parent, exp.From | exp.Join):
+            continue  # a scalar subquery must keep to one row
         kept = [part for part in clause.this.flatten() if not _is_constant(part)] if _conjunction(clause) else []
         if not kept and (_conjunction(clause) or _is_constant(clause.this)):
             kept = [exp.true()]
@@ -176,7 +179,7 @@ def compare(spark: SparkSession, path: Path, seconds: float) -> dict[str, Any]:
             loose = without_constants(sql)
             whole = expected_rows(spark, f"{name} loose", loose, seconds)
             why = difference(collect(spark, tj.sql(loose), seconds), whole)
-            why = why and f"without its constants: {why}"
+            why = f"without its constants: {why}" if why else None
             found["loose"] = len(whole)
         found["equal"], found["why"] = why is None, why or ""
     except Exception as error:
