@@ -1,0 +1,49 @@
+"""README keeps its promises: the first query runs, the links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parent.parent
+READMES = [ROOT / "README.md", *(ROOT / name / "README.md" for name in ("rewriter", "operators", "queries", "tests"))]
+
+
+@pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(readme: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", readme.read_text("utf-8"))
+    assert [link for link in links if not (readme.parent / link).exists()] == []
+
+
+def test_targets_and_commands_exist() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE)) <= targets
+
+
+@pytest.mark.slow
+def test_the_first_query_runs(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    assert len(code.splitlines()) <= 11
+    code = code.replace(
+        '.format("console").start().awaitTermination(60)', '.format("memory").queryName("first").start()'
+    )
+    names: dict[str, object] = {}
+    exec(code, names)
+    (query,) = (query for query in spark.streams.active if query.name == "first")
+    try:
+        for _ in range(60):
+            query.awaitTermination(1)
+            if spark.table("first").count():
+                break
+        rows = spark.table("first").collect()
+        assert rows
+        assert all(abs(r - s) <= 1 and s < t < r + 3 for r, s, t in rows)
+    finally:
+        query.stop()
