@@ -229,7 +229,11 @@ def table(found: dict[str, dict[str, Any]]) -> str:
         own = [one for one in known if one["name"].startswith(f"{benchmark}/")]
         converted = [one for one in own if one["converted"]]
         equal = sum(bool(one["equal"]) for one in converted)
-        lines.append(f"{title}: {len(own)} run, {len(converted)} converted, {equal} of these with Spark's own rows.")
+        empty = sum(not one["rows"] and not one.get("loose") for one in converted if one["equal"])
+        lines.append(
+            f"{title}: {len(own)} run, {len(converted)} converted, {equal} of these with Spark's own rows "
+            f"({empty} have none in this data, which says little)."
+        )
     lines += ["", "Rows in brackets: those of a query that has none here, after taking its constants out.", ""]
     lines += ["| query | nodes and schemes (relations) | rows | equal |", "| --- | --- | ---: | --- |"]
     for one in known:
