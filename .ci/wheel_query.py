@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import trijoin_sql
+from trijoin_sql.quiet import quiet_jvm
 
 QUERIES = {
     "cyclic": (
@@ -32,7 +33,7 @@ def main() -> int:
         print("this is the checkout, not the wheel", file=sys.stderr)
         return 1
     draw = random.Random(1)
-    rows = {name: [draw.randrange(50) for _ in range(120)] for name in "rst"}
+    rows = {name: [draw.randrange(50) for _ in range(60)] for name in "rst"}
     wrong = 0
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         home = Path(folder)
@@ -42,9 +43,11 @@ def main() -> int:
                 ids = range(part, len(values), 3)
                 table = pa.table({"id": pa.array(ids, pa.int64()), "x": pa.array([values[i] for i in ids], pa.int64())})
                 pq.write_table(table, home / name / f"{part}.parquet")
-        builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
-        spark = trijoin_sql.configure(builder.config("spark.driver.memory", "1g")).getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
+        builder = SparkSession.builder.master("local[2,4]").config("spark.driver.memory", "1g")
+        for key in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+            builder.config(key, "false")
+        with quiet_jvm():
+            spark = trijoin_sql.configure(builder).getOrCreate()
         for name in rows:
             stream = spark.readStream.schema("id BIGINT, x BIGINT").option("maxFilesPerTrigger", 1)
             stream.parquet(str(home / name)).createOrReplaceTempView(name)
