@@ -12,10 +12,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from trijoin_sql import cli, demo
 from trijoin_sql.demo import flights, reference
 from trijoin_sql.demo.queries import CHAIN, CYCLIC, QUERIES, DemoQuery
+from trijoin_sql.jobs.stopping import StopRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,6 +81,11 @@ def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def test_results_are_not_written_over(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli.app, ["demo", "--keep", str(tmp_path)])
+    assert (result.exit_code, result.stderr) == (cli.REFUSED, f"error: {tmp_path}: File exists\n")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("query", [CYCLIC, CHAIN], ids=lambda query: query.name)
 def test_a_query_gives_the_rows_of_spark_batch(
@@ -90,9 +97,9 @@ def test_a_query_gives_the_rows_of_spark_batch(
     flights.write_streams(short, tmp_path / "streams")
     out, err = io.StringIO(), io.StringIO()
     small = dataclasses.replace(query, slice=pd.Timedelta(weeks=1))
-    assert demo._run_query(
-        TriJoinSession.create(spark), small, short, tmp_path, Console(file=out, width=120), Console(file=err)
-    )
+    session, request = TriJoinSession.create(spark), StopRequest()
+    consoles = {"out": Console(file=out, width=120), "err": Console(file=err)}
+    assert demo.run_query(session, small, short, tmp_path, **consoles, request=request)
     assert "the same rows" in out.getvalue()
     found = spark.read.parquet(str(tmp_path / "results" / query.name))
     assert found.count() > 100

@@ -21,11 +21,12 @@ from rich.table import Table
 
 from ..config import configure, submitted_settings
 from ..jobs.progress import counted
+from ..jobs.stopping import StopRequest, signals
 from ..quiet import quiet_jvm, quiet_python
 from .flights import DEPARTURES, WEATHER, Year, read_year, write_streams
 from .queries import QUERIES, DemoQuery
 from .reference import Bag, bag_of, batch_result, slice_count
-from .watch import watch
+from .watch import heed, watch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,11 +79,12 @@ def run_demo(folder: Path, *, out: Console, err: Console, verbose: bool = False)
     err.print("reading a year of departures and starting Spark")
     year = read_year()
     write_streams(year, folder / "streams")
-    agree = True
-    with _spark(err if verbose else None) as spark:
+    agree, request = True, StopRequest()
+    # Twice: Spark sets a handler for SIGINT of its own when it starts.
+    with signals(request), _spark(err if verbose else None) as spark, signals(request):
         session = TriJoinSession.create(spark)
         for query in QUERIES:
-            agree &= _run_query(session, query, year, folder, out, err)
+            agree &= run_query(session, query, year, folder, out=out, err=err, request=request)
     out.print(
         f"{'All counts agree' if agree else 'THE COUNTS DO NOT AGREE'} ({time.monotonic() - began:.0f} s in all)."
     )
@@ -110,7 +112,20 @@ def _spark(log: Console | None) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def _run_query(session: TriJoinSession, query: DemoQuery, year: Year, folder: Path, out: Console, err: Console) -> bool:
+def run_query(
+    session: TriJoinSession,
+    query: DemoQuery,
+    year: Year,
+    folder: Path,
+    *,
+    out: Console,
+    err: Console,
+    request: StopRequest,
+) -> bool:
+    """Run one query on streams and in Spark batch; return whether both give the same rows.
+
+    The parameters are those of `run_demo`; ``streams`` in `folder` holds the files, `request` can ask for the end.
+    """
     out.print(f"[bold]{query.question}[/]", soft_wrap=True)
     out.print(Syntax(query.sql, "sql", background_color="default") if out.is_terminal else query.sql, soft_wrap=True)
     for view, path in query.views.items():
@@ -126,12 +141,12 @@ def _run_query(session: TriJoinSession, query: DemoQuery, year: Year, folder: Pa
         .start()
     )
     began = time.monotonic()
-    tally = watch(running, f"{query.name} query", err, batches=-(-year.weeks // WEEKS_A_BATCH))
+    tally = watch(running, f"{query.name} query", err, batches=-(-year.weeks // WEEKS_A_BATCH), request=request)
     took = time.monotonic() - began
     found = session.spark.read.schema(frame.schema).parquet(str(results))
     _show(found, out)
     streamed = bag_of(found)
-    expected = _batch(session.spark, query, year, err)
+    expected = _batch(session.spark, query, year, err, request)
     out.print(
         f"{streamed.rows:,} results from {tally.input_rows:,} rows that the streams read, in {took:.1f} s.\n"
         f"{expected.rows:,} results in Spark batch, in {time.monotonic() - began - took:.1f} s: "
@@ -153,7 +168,7 @@ def _ddl(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {names[str(field.type)]}" for field in schema)
 
 
-def _batch(spark: SparkSession, query: DemoQuery, year: Year, err: Console) -> Bag:
+def _batch(spark: SparkSession, query: DemoQuery, year: Year, err: Console, request: StopRequest) -> Bag:
     """Run the query in Spark batch, with a bar."""
     title = "the same SQL in Spark batch, slice by slice of the year"
     columns = (TextColumn("  {task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn())
@@ -162,7 +177,12 @@ def _batch(spark: SparkSession, query: DemoQuery, year: Year, err: Console) -> B
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
         task = bar.add_task(title, total=slice_count(query, year))
         threads = spark.sparkContext.defaultParallelism
-        return batch_result(spark, query, year, threads=threads, done=lambda: bar.advance(task))
+
+        def done() -> None:
+            heed(request)
+            bar.advance(task)
+
+        return batch_result(spark, query, year, threads=threads, done=done)
 
 
 def _show(found: DataFrame, out: Console) -> None:

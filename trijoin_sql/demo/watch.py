@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..jobs.progress import LINE, Tally, short_time
+from ..jobs.stopping import StopRequest
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
 POLL = 0.25
 
 
-def watch(query: StreamingQuery, title: str, console: Console, *, batches: int) -> Tally:
+def heed(request: StopRequest) -> None:
+    """Raise KeyboardInterrupt if the end was asked for: here, not in the middle of a call to the JVM."""
+    if request.count:
+        raise KeyboardInterrupt
+
+
+def watch(query: StreamingQuery, title: str, console: Console, *, batches: int, request: StopRequest) -> Tally:
     """Show what a query does until it ends.
 
     Parameters
@@ -30,6 +37,8 @@ def watch(query: StreamingQuery, title: str, console: Console, *, batches: int) 
         Where to; a quiet console shows nothing.
     batches
         How many micro-batches are expected.
+    request
+        Looked at now and then, see `heed`.
 
     Returns
     -------
@@ -40,6 +49,8 @@ def watch(query: StreamingQuery, title: str, console: Console, *, batches: int) 
     ------
     pyspark.errors.StreamingQueryException
         If the query failed.
+    KeyboardInterrupt
+        If the end was asked for; the query runs on.
     """
     tally, told, ended = Tally(title), time.monotonic(), False
     columns = (
@@ -54,6 +65,7 @@ def watch(query: StreamingQuery, title: str, console: Console, *, batches: int) 
         task = bar.add_task(title, total=batches, tally="")
         while not ended:
             ended = bool(query.awaitTermination(cast("int", POLL)))  # it takes fractions, whatever its type says
+            heed(request)
             tally.look(query, {})
             bar.update(task, completed=tally.batches, tally=_shown(tally))
             if not console.is_terminal and tally.batches and (ended or time.monotonic() - told >= LINE):
