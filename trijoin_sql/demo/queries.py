@@ -47,7 +47,7 @@ JOIN jfk AS j ON ABS(e.ts - j.ts) <= INTERVAL 1 MINUTE
 JOIN lga AS l ON ABS(j.ts - l.ts) <= INTERVAL 1 MINUTE AND ABS(e.ts - l.ts) <= INTERVAL 1 MINUTE""",
     views={"ewr": "departures/EWR", "jfk": "departures/JFK", "lga": "departures/LGA"},
     reach=pd.Timedelta(minutes=1),
-    slice=pd.Timedelta(hours=84),
+    slice=pd.Timedelta(hours=42),
 )
 
 CHAIN = DemoQuery(
