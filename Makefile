@@ -45,8 +45,9 @@ corpus: setup  ## TPC-H's 22 and TPC-DS's 99 queries with small data, in queries
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[corpus]'
 	@$(BIN)/python tests/corpus/generate.py
 
-corpus-test: java  ## run them all, compare with Spark's own rows, write the table of queries/README.md
-	@$(BIN)/python tests/corpus/compare.py; status=$$?; $(BIN)/python tests/corpus/compare.py --table; exit $$status
+corpus-test: java  ## run them all, on batch tables and as streams, compare with Spark's own rows, write the table of queries/README.md
+	@$(BIN)/python tests/corpus/compare.py; rows=$$?; $(BIN)/python tests/corpus/streams.py; streams=$$?; \
+	$(BIN)/python tests/corpus/compare.py --table; test $$rows$$streams = 00
 
 plans: setup  ## write the golden plans of the corpus anew
 	@$(BIN)/python tests/rewriter/goldens.py

@@ -215,9 +215,9 @@ def summary(explained: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def results() -> dict[str, dict[str, Any]]:
+def results(file: str = "results.json") -> dict[str, dict[str, Any]]:
     """Return the last result of every query."""
-    path = RESULTS / "results.json"
+    path = RESULTS / file
     return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
@@ -247,13 +247,25 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def table_of_streams(found: dict[str, dict[str, Any]]) -> str:
+    """Return what the queries ended with as streams, as Markdown."""
+    lines = ["As streams (complete mode):", ""]
+    lines += ["| query | nodes and schemes (relations) | micro-batches | rows at the end | as in batch |"]
+    lines += ["| --- | --- | ---: | ---: | --- |"]
+    for _, one in sorted(found.items()):
+        equal = "yes" if one["equal"] else f"no: {one['why']}".replace("|", "\\|")[:160]
+        lines.append(f"| {one['name']} | {one['nodes']} | {one['batches']} | {one['rows']} | {equal} |")
+    return "\n".join(lines) if found else ""
+
+
 def write_table() -> None:
     """Write the table of all results into ``queries/README.md``."""
     path = QUERIES / "README.md"
     text = path.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    path.write_text(f"{before}{BEGIN}\n\n{table(results())}\n\n{END}{after}", encoding="utf-8")
+    tables = "\n\n".join(filter(None, (table_of_streams(results("streams.json")), table(results()))))
+    path.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}", encoding="utf-8")
 
 
 def main() -> int:
