@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,6 +49,10 @@ class TableInfo:
     delay: int | None = None
 
 
+#: From a format and the text behind USING to the columns that its streams always have: pairs of a name and a type.
+FixedColumns = Callable[[str, str], Iterable[tuple[str, str]]]
+
+
 class Catalog(Protocol):
     """Knows tables by name."""
 
@@ -75,8 +79,15 @@ class DdlCatalog:
         return DdlCatalog((*self.tables, *tables))
 
 
-def read_script(sql: str) -> tuple[DdlCatalog, tuple[str, ...]]:
+def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog, tuple[str, ...]]:
     """Split an SQL file into the catalog that its DDL declares and its other statements.
+
+    Parameters
+    ----------
+    sql
+        The file's text.
+    fixed
+        Tells the columns of a stream that declares none, from its format and its declaration.
 
     Raises
     ------
@@ -94,7 +105,7 @@ def read_script(sql: str) -> tuple[DdlCatalog, tuple[str, ...]]:
     for tokens in _statements(tokenize(sql)):
         words = [token.text.upper() for token in tokens[:5]]
         if words[0] == "CREATE" and (words[1:2] in (["TABLE"], ["STREAM"])):
-            tables.append(_Declaration(sql, tokens).read())
+            tables.append(_Declaration(sql, tokens, fixed).read())
         else:
             statements.append(sql[tokens[0].start : tokens[-1].end + 1])
     return DdlCatalog(tuple(tables)), tuple(statements)
@@ -115,8 +126,8 @@ def _statements(tokens: list[Token]) -> Iterable[list[Token]]:
 class _Declaration:
     """Reads one CREATE TABLE or CREATE STREAM, token by token."""
 
-    def __init__(self, sql: str, tokens: list[Token]) -> None:
-        self.sql, self.tokens, self.position = sql, tokens, 1
+    def __init__(self, sql: str, tokens: list[Token], fixed: FixedColumns | None = None) -> None:
+        self.sql, self.tokens, self.position, self.fixed = sql, tokens, 1, fixed
 
     def read(self) -> tuple[str, TableInfo]:
         streaming = self.word() == "STREAM"
@@ -133,6 +144,8 @@ class _Declaration:
         while self.position < len(self.tokens):
             if self.word() == "WATERMARK":
                 event_time, delay = self.watermark()
+            elif self.word() == "USING" and not columns and self.fixed is not None:
+                columns = self.fixed_columns(self.fixed)
             else:
                 self.position += 1
         return ".".join(name), TableInfo(columns, streaming, None, event_time, delay)
@@ -167,6 +180,16 @@ class _Declaration:
             self.position += 1
             if self.tokens[self.position - 1].text == ")":
                 return tuple(columns)
+
+    def fixed_columns(self, fixed: FixedColumns) -> tuple[Column, ...]:
+        self.position += 1
+        start, words = self.position, [self.take()]
+        # Formats such as rate-micro-batch are several tokens in one word.
+        while self.word() == "-":
+            self.position += 1
+            words.append(self.take())
+        declared = self.sql[self.tokens[start].start : self.tokens[-1].end + 1]
+        return tuple(Column(*column) for column in fixed("-".join(words), declared))
 
     def type_name(self, tokens: list[Token]) -> str:
         if not tokens:

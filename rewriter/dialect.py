@@ -29,7 +29,7 @@ UNIT_FUNCTIONS = ("TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATE_ADD", "DATED
 # WITHIN is no keyword of sqlglot; where it starts our clause its token takes the type of a clause Spark does not have.
 _WITHIN = TokenType.PREWHERE
 
-_AFTER_WITHIN = (TokenType.NUMBER, TokenType.INTERVAL)
+_AFTER_WITHIN = (TokenType.NUMBER, TokenType.INTERVAL, TokenType.STRING)
 
 _SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
 
@@ -104,8 +104,10 @@ class TriJoinSql(Databricks):
             else:
                 self._advance()
                 number = self._prev.text
-                self._advance()
-                length = exp.Interval(this=exp.Literal.string(number), unit=exp.Var(this=self._prev.text.upper()))
+                unit = self._curr.text.upper() if self._curr else ""
+                if unit:
+                    self._advance()
+                length = exp.Interval(this=exp.Literal.string(number), unit=exp.Var(this=unit))
             if interval_microseconds(length) is None:
                 self.raise_error("WITHIN takes a length of time such as 10 MINUTES")
             return length

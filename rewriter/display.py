@@ -136,6 +136,8 @@ def duration_text(micros: int) -> str:
     --------
     >>> duration_text(90_000_000)
     '1 minute 30 seconds'
+    >>> duration_text(1_500_000), duration_text(1_500_001)
+    ('1 second 500 milliseconds', '1 second 500001 microseconds')
     """
     sign, rest = ("-" if micros < 0 else ""), abs(micros)
     parts = []
@@ -144,5 +146,5 @@ def duration_text(micros: int) -> str:
         if count:
             parts.append(f"{count} {name}{'s' if count != 1 else ''}")
     if rest:
-        parts.append(f"{rest} microseconds")
+        parts.append(f"{rest} microseconds" if rest % 1000 else f"{rest // 1000} milliseconds")
     return sign + (" ".join(parts) or "0 seconds")

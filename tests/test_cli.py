@@ -129,6 +129,47 @@ def test_explain_of_several_queries() -> None:
         assert "holds 2 queries" in said.stderr
 
 
+JOB = """\
+CREATE STREAM r USING rate WATERMARK timestamp DELAY OF INTERVAL 1 SECOND;
+CREATE STREAM s USING rate-micro-batch OPTIONS (rowsPerBatch 4) WATERMARK timestamp DELAY OF INTERVAL 1 SECOND;
+CREATE STREAM q USING socket OPTIONS (host 'h', port 1, includeTimestamp true);
+CREATE SINK `the sink` USING console;
+CREATE TEMPORARY VIEW `plain view` AS SELECT value * 2 AS v, timestamp AS ts FROM r;
+SET spark.sql.shuffle.partitions = 2;
+INSERT INTO `the sink`
+  SELECT p.v FROM `plain view` AS p JOIN s ON p.v < s.value WITHIN 5 SECONDS;
+INSERT INTO another (SELECT * FROM q JOIN s ON q.timestamp < s.timestamp);
+"""
+
+
+def test_explain_of_a_job_shows_what_its_inserts_ask() -> None:
+    """Streams without declared columns have those of their format, and views those of their query."""
+    said = trijoin("explain", "-", "-f", "json", stdin=JOB)
+    assert said.stderr == ""
+    first, second = json.loads(said.stdout)
+    assert first["sql"].startswith("SELECT p.v")
+    assert {stream["alias"]: stream["keep_for"] for stream in first["groups"][0]["state"]["streams"]} == {
+        "p": "5 seconds",  # the view's event time is its stream's
+        "s": "5 seconds",
+    }
+    assert second["groups"][0]["graph"]["relations"] == ["q", "s"]
+
+
+def test_a_syntax_error_in_an_insert_gives_the_place_in_the_file() -> None:
+    said = trijoin("explain", "-", stdin=JOB.replace("FROM q JOIN", "FROM q JOIN WHERE"))
+    assert said.returncode == 2
+    *_, line, caret = said.stderr.rstrip("\n").splitlines()
+    assert line.startswith("INSERT INTO another (SELECT * FROM q JOIN WHERE")
+    assert caret.index("^") >= line.index("WHERE")
+
+
+def test_a_view_that_joins_is_explained_too() -> None:
+    script = SCRIPT.replace("SELECT r.a", "CREATE TEMPORARY VIEW v AS SELECT r.a") + "INSERT INTO o SELECT a FROM v;"
+    view, insert = json.loads(trijoin("explain", "-", "-f", "json", stdin=script).stdout)
+    assert (view["kind"], len(view["groups"])) == ("create_view", 1)
+    assert (insert["kind"], insert["groups"]) == ("select", [])
+
+
 def test_a_syntax_error_gives_the_place_in_the_file() -> None:
     said = trijoin("explain", "-", stdin=SCRIPT + "\n  SELECT a FROM r WHERE AND;")
     assert (said.returncode, said.stdout) == (2, "")

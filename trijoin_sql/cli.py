@@ -158,7 +158,8 @@ app.command(name="state", help=STATE_HELP)(state)
 @app.command()
 def explain(
     file: Annotated[
-        str, typer.Argument(help="An SQL file, - for stdin. CREATE TABLE and CREATE STREAM declare inputs.")
+        str,
+        typer.Argument(help="An SQL file or a job file, - for stdin. CREATE TABLE and CREATE STREAM declare inputs."),
     ],
     form: Annotated[
         Format, typer.Option("--format", "-f", help="text (fits 100 columns), json, mermaid, dot or one html page.")
@@ -167,7 +168,8 @@ def explain(
 ) -> None:
     """Show the join graph, the plan after every stage, the chosen scheme and how long state is kept.
 
-    Needs neither Java nor Spark. Several queries: one after the other; json makes a list of them.
+    Needs neither Java nor Spark. Of a job file, the queries of its INSERTs are shown, and its views that join.
+    Several queries: one after the other; json makes a list of them.
     """
     from .explain import Explanation
 
@@ -192,14 +194,19 @@ def explain(
 
 def _documents(file: str) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
+    from .jobs.formats import columns_in_text
     from .rewriter.catalog import read_script
     from .rewriter.pipeline import rewrite
+    from .rewriter.script import query_start, with_view
 
     text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    catalog, statements = read_script(text)
-    documents, start = [], 0
-    for sql in statements:
-        start = text.index(sql, start)
+    catalog, statements = read_script(text, columns_in_text)
+    documents: list[dict[str, Any]] = []
+    views: list[dict[str, Any]] = []
+    start = 0
+    for statement in statements:
+        start = text.index(statement, start) + query_start(statement)
+        sql = statement[query_start(statement) :]
         try:
             rewritten = rewrite(sql, catalog)
         except SqlSyntaxError as error:
@@ -208,9 +215,11 @@ def _documents(file: str) -> list[dict[str, Any]]:
             column = error.column + (start - line_start if error.line == 1 else 0)
             raise SqlSyntaxError(detail, text, error.line + text.count("\n", 0, start), column) from None
         start += len(sql)
+        catalog = with_view(catalog, sql)
         if rewritten.kind != "other":
-            documents.append(rewritten.to_dict())
-    return documents
+            plain_view = rewritten.kind == "create_view" and not rewritten.groups
+            (views if plain_view else documents).append(rewritten.to_dict())
+    return documents or views
 
 
 @app.command()

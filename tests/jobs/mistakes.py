@@ -42,6 +42,11 @@ MISTAKES = [
     ),
     Mistake("query without a sink", f"{STREAM}^SELECT value FROM r;", "nowhere to put its rows"),
     Mistake("explain", f"{STREAM}^EXPLAIN SELECT value FROM r;", "EXPLAIN runs nothing"),
+    Mistake("comment of another language", f"^# my job\n{STREAM}{REST}", "a comment begins with --"),
+    Mistake("comment with slashes", f"^// my job\n{STREAM}{REST}", "a comment begins with --"),
+    Mistake("drop", f"{STREAM}^DROP STREAM r;\n{REST}", "there is no DROP STREAM"),
+    Mistake("streaming table", f"CREATE ^STREAMING TABLE r;\n{REST}", "write CREATE STREAM"),
+    Mistake("jars without a name", f"SET spark.jars.packages =^;\n{STREAM}{REST}", "spark.jars.packages has no value"),
     # streams
     Mistake("stream without a name", _source("CREATE STREAM ^USING rate"), "the stream has no name"),
     Mistake("stream that ends early", _source("CREATE STREAM^"), "the stream has no name"),
@@ -79,6 +84,19 @@ MISTAKES = [
         "option with a name for a value",
         _source("CREATE STREAM r USING rate OPTIONS (rowsPerSecond ^many)"),
         "quote it if it is text",
+    ),
+    Mistake(
+        "option with an arrow",
+        _source("CREATE STREAM r USING rate OPTIONS (rowsPerSecond ^=> 5)"),
+        "is followed by its value",
+    ),
+    Mistake(
+        "option with a colon", _source("CREATE STREAM r USING rate OPTIONS (rowsPerSecond^: 5)"), "write OPTIONS (key"
+    ),
+    Mistake(
+        "typographic quotes",
+        _source("CREATE STREAM r (a INT) USING json OPTIONS (path ^‘in’)"),
+        "these are typographic quotes",
     ),
     Mistake(
         "options without a comma",
@@ -232,6 +250,13 @@ MISTAKES = [
     Mistake("rows into a stream", f"{STREAM}{SINK}INSERT INTO ^r SELECT value FROM r", "r is a stream"),
     Mistake("rows into a sink twice", f"{STREAM}{SINK}{INSERT}INSERT INTO ^o SELECT 1 FROM r", "gets rows from line 3"),
     Mistake("into missing", f"{STREAM}{SINK}INSERT ^o SELECT value FROM r", "INTO is missing before o"),
+    Mistake("into a table", f"{STREAM}{SINK}INSERT INTO ^TABLE o SELECT value FROM r", "without TABLE"),
+    Mistake("sink with a dot", f"{STREAM}{SINK}INSERT INTO db^.o SELECT value FROM r", "without a dot"),
+    Mistake(
+        "within without a unit",
+        f"{STREAM}{SINK}INSERT INTO o SELECT a.value FROM r a JOIN r b ON a.value < b.value WITHIN ^10",
+        "a length of time such as 10 MINUTES",
+    ),
     Mistake("overwrite", f"{STREAM}{SINK}INSERT ^OVERWRITE o SELECT value FROM r", "nothing is overwritten"),
     Mistake("values", f"{STREAM}{SINK}INSERT INTO o ^VALUES (1)", "takes the rows of a SELECT"),
     Mistake("list of columns", f"{STREAM}{SINK}INSERT INTO o ^(a) SELECT value FROM r", "a list of columns"),

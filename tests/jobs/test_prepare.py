@@ -87,6 +87,18 @@ MISTAKES = {
         "INSERT INTO o SELECT b AS value FROM s",
         "which topic?",
     ),
+    "no connector for a stream": (
+        "CREATE STREAM k USING ^kafka OPTIONS (kafka.bootstrap.servers 'h:1', subscribe 't');\n"
+        + NOOP
+        + "INSERT INTO o SELECT value FROM k",
+        "Spark has no Kafka connector",
+    ),
+    "no connector for a sink": (
+        "CREATE SINK o USING ^kafka\n"
+        "  OPTIONS (kafka.bootstrap.servers 'h:1', topic 't', checkpointLocation '{data}/c');\n"
+        "INSERT INTO o SELECT b AS value FROM s",
+        "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0",
+    ),
     "bad nested type": (
         f"CREATE STREAM t (a ^ARRAY<NOPE>) USING json OPTIONS (path '{{data}}');\n{NOOP}INSERT INTO o SELECT a FROM t",
         "ARRAY<NOPE> is no type",

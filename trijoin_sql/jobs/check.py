@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..rewriter.dialect import tokenize
-from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, TYPES, Format, find_format
+from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, TYPES, Format, find_format, fixed_columns
 from .paths import local_path, why_unreadable, why_unwritable
 from .script import Script, Word, close, did_you_mean
-from .statements import CreateSink, CreateStream, InsertInto, Job, Options
+from .statements import CreateSink, CreateStream, InsertInto, Job, Options, SparkStatement
 
 
 def check_job(job: Job) -> list[str]:
@@ -107,12 +107,12 @@ def _check_stream(script: Script, stream: CreateStream) -> None:
     path = stream.options.find("path")
     if path is not None and name in FILES:
         _refuse(script, path, why_unreadable(path.text))
-    _check_watermark(script, stream, name, source)
+    _check_watermark(script, stream, name)
 
 
-def _check_watermark(script: Script, stream: CreateStream, name: str, source: Format) -> None:
+def _check_watermark(script: Script, stream: CreateStream, name: str) -> None:
     declared = tuple((column.name.text, column.type.text.lower()) for column in stream.columns)
-    columns = dict(declared or _fixed_columns(stream, name, source))
+    columns = dict(declared or fixed_columns(name, lambda key: (stream.options.text(key) or "").lower() == "true"))
     if stream.watermark is None or not columns:
         return
     word = stream.watermark.column
@@ -125,14 +125,6 @@ def _check_watermark(script: Script, stream: CreateStream, name: str, source: Fo
             f"the watermark's column {found[0]} is of type {found[1].upper()}",
             "event time is a TIMESTAMP column; convert it where the files are written, or in a view with WATERMARK",
         )
-
-
-def _fixed_columns(stream: CreateStream, name: str, source: Format) -> tuple[tuple[str, str], ...]:
-    """Return the columns that a format always has, with those that an option adds."""
-    extra = {"socket": ("timestamp", "includeTimestamp"), "kafka": ("headers", "includeHeaders")}.get(name)
-    if extra is None or (stream.options.text(extra[1]) or "").lower() == "true":
-        return source.columns or ()
-    return tuple(column for column in source.columns or () if column[0] != extra[0])
 
 
 def _check_sink(script: Script, sink: CreateSink) -> None:
@@ -245,7 +237,7 @@ def _unused(job: Job) -> list[str]:
     read = {
         token.text.lower()
         for statement in job.statements
-        if not isinstance(statement, CreateStream | CreateSink)
+        if isinstance(statement, InsertInto | SparkStatement)
         for token in tokenize(statement.query.text if isinstance(statement, InsertInto) else statement.sql.text)
     }
     unused = [("sink", sink.name, "gets no rows") for sink in job.sinks if sink.name.text.lower() not in inserted]

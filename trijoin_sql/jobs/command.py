@@ -33,6 +33,10 @@ sinks     parquet, json, csv, orc, text, console, memory, kafka, noop,
           foreachBatch OPTIONS (function 'module:name')
 triggers  PROCESSING TIME '10 seconds', AVAILABLE NOW, ONCE
 
+Kafka is Spark's own connector, which Spark fetches from Maven's repositories. Where it cannot, or for another version:
+--packages org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION, or --jars FOLDER with the jars; in the job file
+SET spark.jars.packages = ... and SET spark.jars = ... say the same.
+
 Files, Kafka and foreachBatch need the option checkpointLocation; from there a job goes on where it was. Everything is
 checked before anything starts. SIGINT and SIGTERM stop the job after the running batch, a second one stops it at once.
 
@@ -49,6 +53,13 @@ def run(
     conf: Annotated[
         list[str] | None, typer.Option("--conf", "-c", metavar="KEY=VALUE", help="A Spark setting; as often as needed.")
     ] = None,
+    packages: Annotated[
+        list[str] | None,
+        typer.Option("--packages", metavar="GROUP:NAME:VERSION", help="Jars for Spark to fetch, by Maven coordinates."),
+    ] = None,
+    jars: Annotated[
+        list[Path] | None, typer.Option("--jars", metavar="PATH", help="Jars for Spark: files, or folders of jars.")
+    ] = None,
     units: Annotated[
         int | None, typer.Option(min=1, help="Units of a stream's group.", show_default="one a core")
     ] = None,
@@ -61,13 +72,14 @@ def run(
 ) -> None:
     """Run a job; see `HELP`."""
     err = Console(stderr=True, highlight=False, soft_wrap=True)
+    settings = [*(conf or []), *_jar_settings(packages or [], jars or [])]
     try:
         outcome = run_job(
             job,
             err,
             once=once,
             master=master,
-            conf=conf or [],
+            conf=settings,
             units=units,
             output=output,
             quiet=quiet,
@@ -160,6 +172,17 @@ def _read(path: Path) -> str:
         before = path.read_bytes()[: error.start].decode("utf-8", "replace")
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         raise JobError("the file is not UTF-8 text from here on", str(path), before, line, column) from None
+
+
+def _jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
+    """Return the settings that name the jars of the command line."""
+    from .jars import JARS, PACKAGES, jar_files
+
+    try:
+        files = jar_files(jars)
+    except FileNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="'--jars'") from None
+    return [f"{key}={','.join(values)}" for key, values in ((PACKAGES, packages), (JARS, files)) if values]
 
 
 def _setting(text: str) -> tuple[str, str]:

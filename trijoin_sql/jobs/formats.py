@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 #: Formats that are folders of files.
@@ -250,6 +252,31 @@ TYPES = (
     "geometry",
     "geography",
 )
+
+
+#: Columns that are there only where an option says so.
+_ON_DEMAND = {"socket": ("timestamp", "includeTimestamp"), "kafka": ("headers", "includeHeaders")}
+
+
+def fixed_columns(name: str, declared: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
+    """Return the columns that a source's streams always have, with their types; none if they are declared or read.
+
+    Parameters
+    ----------
+    name
+        The format.
+    declared
+        Whether an option is set to true.
+    """
+    known = find_format(SOURCES, name)
+    columns = (SOURCES[known].columns if known else None) or ()
+    column, option = _ON_DEMAND.get(known or "", ("", ""))
+    return columns if not column or declared(option) else tuple(c for c in columns if c[0] != column)
+
+
+def columns_in_text(name: str, declaration: str) -> tuple[tuple[str, str], ...]:
+    """Return the same of a declaration that is known as text only."""
+    return fixed_columns(name, lambda option: re.search(rf"(?i)\b{option}\W+true\b", declaration) is not None)
 
 
 def find_format(formats: dict[str, Format], name: str) -> str | None:

@@ -22,6 +22,7 @@ from .statements import (
     Option,
     Options,
     SparkStatement,
+    StartSetting,
     Trigger,
     WatermarkClause,
 )
@@ -57,6 +58,14 @@ def _statement(script: Script, tokens: list[Token]) -> JobStatement:
             return _stream(reader)
         case ["CREATE", "SINK", *_]:
             return _sink(reader)
+        case ["DROP", "STREAM" | "SINK" as kind, *_]:
+            reader.fail_at(0, f"there is no DROP {kind}: a job starts from nothing", "leave the statement out")
+        case ["CREATE", "STREAMING", *_] | ["CREATE", "OR", "REFRESH", *_]:
+            reader.fail_at(
+                1, "a job has no streaming tables", "write CREATE STREAM for an input, CREATE SINK for an output"
+            )
+        case ["#" | "/" | "//" | "DIV", *_]:
+            reader.fail_at(0, "no statement begins like this", "a comment begins with -- or stands in /* */")
         case ["INSERT", *_]:
             return _insert(reader)
         case ["SELECT" | "WITH" | "FROM", *_]:
@@ -64,6 +73,8 @@ def _statement(script: Script, tokens: list[Token]) -> JobStatement:
             reader.fail_at(0, "a query on its own has nowhere to put its rows", hint)
         case ["EXPLAIN", *_]:
             reader.fail_at(0, "EXPLAIN runs nothing", "ask for plans with: trijoin-sql explain")
+        case ["SET", "SPARK", ".", "JARS", *_]:
+            return _start_setting(reader)
     sql = reader.rest()
     if words[:1] == ["CREATE"] and "VIEW" in words:
         _check_sql(script, sql)
@@ -115,7 +126,11 @@ def _insert(reader: _Reader) -> InsertInto:
     if reader.word() == "OVERWRITE":
         reader.fail("streams are inserted INTO a sink; nothing is overwritten", "use MODE complete on the sink")
     reader.expect("INTO", "INSERT INTO sink SELECT ...")
+    if reader.word() == "TABLE" and reader.word(1) not in ("", "SELECT", "WITH", "FROM", "("):
+        reader.fail("INSERT INTO takes the name of a sink, without TABLE")
     sink = reader.name("the name of a sink")
+    if reader.word() == ".":
+        reader.fail("a sink has a simple name, without a dot")
     if reader.word() == "VALUES":
         reader.fail("a sink takes the rows of a SELECT, no VALUES")
     if reader.word() == "(" and reader.word(1) not in ("SELECT", "WITH", "FROM", "("):
@@ -125,6 +140,17 @@ def _insert(reader: _Reader) -> InsertInto:
     query = reader.rest()
     _check_sql(reader.script, query)
     return InsertInto(sink, query)
+
+
+def _start_setting(reader: _Reader) -> StartSetting:
+    reader.take()
+    key = reader.rest()
+    name, equals, value = key.text.partition("=")
+    text = value.strip()
+    if not equals or not text:
+        reader.fail_end(f"{name.strip()} has no value", "write SET spark.jars.packages = group:artifact:version")
+    start = key.start + len(name) + 1 + len(value) - len(value.lstrip())
+    return StartSetting(Word(name.strip(), key.start), Word(text.strip("'\""), start))
 
 
 def _check_sql(script: Script, sql: Word) -> None:
@@ -153,6 +179,8 @@ def _options(reader: _Reader) -> Options:
     found: list[Option] = []
     while reader.word() != ")" or found:
         key = _key(reader)
+        if reader.word() in ("=>", ":", ":="):
+            reader.fail(f"the option {key.text} is followed by its value", "write OPTIONS (key 'value', ...)")
         if reader.word() == "=":
             reader.take()
         value = _value(reader, key)
@@ -188,7 +216,8 @@ def _value(reader: _Reader, key: Word) -> Word:
         sign, token = "-", reader.take("a number")
     plain = token.token_type in (*_TEXT, TokenType.NUMBER) or token.text.lower() in ("true", "false")
     if not plain:
-        hint = "quote it if it is text: 'value'"
+        curly = any(quote in token.text for quote in "‘’“”")
+        hint = "these are typographic quotes; write 'value'" if curly else "quote it if it is text: 'value'"
         reader.script.fail(token.start, f"the value of {key.text} is a text in quotes, a number, true or false", hint)
     return Word(sign + token.text, start)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import TriJoinError, UnsupportedQueryError
 from ..rewriter.dialect import quote
 from .formats import FILES, SINKS, SOURCES, find_format
+from .jars import check_connector
 from .locate import locate, sentence
 from .progress import counted
 from .script import Script, Word
@@ -60,11 +61,14 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
                 queries.append(_query(job, session, statement, sink))
             case SparkStatement():
                 _sql(job, session, statement.sql)
+    check_connector(job, session.spark)
     return tuple(queries)
 
 
 def _create_stream(job: Job, session: TriJoinSession, stream: CreateStream) -> None:
     name = find_format(SOURCES, stream.format.text) or stream.format.text
+    if name == "kafka":
+        check_connector(job, session.spark)
     reader = session.spark.readStream.format(name)
     for option in stream.options:
         reader = reader.option(option.key.text, option.value.text)

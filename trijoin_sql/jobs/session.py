@@ -14,14 +14,12 @@ from ..config import configure, submitted_settings
 from ..errors import InvalidSettingError
 from ..quiet import JvmLog, quiet_jvm, quiet_python
 from .formats import CHECKPOINT
+from .jars import CONNECTOR, PACKAGES, how_to_give, kafka_format, start_settings, with_connector
 from .paths import local_path
-from .script import Word
 from .statements import Job
 
 if TYPE_CHECKING:
     from ..session import TriJoinSession
-
-_KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 
 class SparkStartError(Exception):
@@ -69,11 +67,12 @@ def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
 
     from ..session import UNITS, TriJoinSession
 
-    user = {**submitted_settings(), **options.settings}
+    user = {**submitted_settings(), **start_settings(job), **options.settings}
     if options.master is not None:
         user["spark.master"] = options.master
     if options.units is not None:
         user[UNITS] = str(options.units)
+    user = with_connector(user, job)
     builder = SparkSession.builder
     for key, value in {**_defaults(user, job), **user}.items():
         builder.config(key, value)
@@ -85,23 +84,13 @@ def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
                 spark = configure(builder).getOrCreate()
                 session = TriJoinSession.create(spark)
             except (PySparkException, Py4JError) as error:
-                raise _start_error(error, log, job, user.get("spark.master", "")) from None
+                raise _start_error(error, log, job, user) from None
         try:
             yield session
         finally:
             for query in spark.streams.active:
                 query.stop()
             spark.stop()
-
-
-def uses_kafka(job: Job) -> bool:
-    """Return whether a stream or a sink of a job is Kafka's."""
-    return _kafka_format(job) is not None
-
-
-def _kafka_format(job: Job) -> Word | None:
-    formats = [*(stream.format for stream in job.streams), *(sink.format for sink in job.sinks)]
-    return next((word for word in formats if word.text.lower() == "kafka"), None)
 
 
 def _defaults(user: Mapping[str, str], job: Job) -> dict[str, str]:
@@ -125,34 +114,23 @@ def _defaults(user: Mapping[str, str], job: Job) -> dict[str, str]:
     if elsewhere is not None:  # the manager for local disks is not for object stores
         manager = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
         settings["spark.sql.streaming.checkpointFileManagerClass"] = manager
-    if uses_kafka(job) and not _has_kafka(user):
-        import pyspark
-
-        packages = [name for name in user.get("spark.jars.packages", "").split(",") if name]
-        settings["spark.jars.packages"] = ",".join([*packages, f"{_KAFKA}:{pyspark.__version__}"])
     return settings
 
 
-def _has_kafka(user: Mapping[str, str]) -> bool:
-    import pyspark
-
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    named = " ".join(user.get(key, "") for key in ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"))
-    return "kafka" in named or any(home.glob("jars/spark-sql-kafka-0-10*.jar"))
-
-
-def _start_error(error: Exception, log: JvmLog, job: Job, master: str) -> Exception:
+def _start_error(error: Exception, log: JvmLog, job: Job, user: Mapping[str, str]) -> Exception:
     said = "\n".join(log.lines)
-    kafka = _kafka_format(job)
-    if kafka is not None and re.search(r"(?i)unresolved dependenc|kafka.*not found", said):
-        return job.script.error(
-            kafka.start,
-            "Spark's Kafka connector could not be fetched from Maven's repositories",
-            f"give its jars: --conf spark.jars=..., or another version: --conf spark.jars.packages={_KAFKA}:...",
-        )
+    packages, kafka = user.get(PACKAGES, ""), kafka_format(job)
+    unfound = re.search(r"(?:unresolved dependency|download failed): ([\w.-]+)#([\w.-]+);([\w.-]+)", said)
+    if unfound:
+        detail = f"{':'.join(unfound.groups())} could not be fetched from Maven's repositories"
+        if kafka is not None and CONNECTOR in packages:
+            return job.script.error(kafka.start, f"Spark's Kafka connector is missing: {detail}", how_to_give())
+        return InvalidSettingError(PACKAGES, packages, detail)
     text = str(error)
     if "Master" in text or "Master must" in said:
-        return InvalidSettingError("spark.master", master, "Spark knows local[N,4], spark://..., yarn, k8s://...")
+        return InvalidSettingError(
+            "spark.master", user.get("spark.master", ""), "Spark knows local[N,4], spark://..., yarn, k8s://..."
+        )
     while (cause := getattr(error, "cause", None)) is not None:  # Spark's outer exceptions say little
         error, text = cause, str(cause)
     if "JAVA_GATEWAY_EXITED" in text:

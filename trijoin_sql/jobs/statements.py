@@ -103,7 +103,15 @@ class SparkStatement:
     sql: Word
 
 
-JobStatement = CreateStream | CreateSink | InsertInto | SparkStatement
+@dataclass(frozen=True, slots=True)
+class StartSetting:
+    """``SET spark.jars... = ...``: a setting that has to be known before Spark starts."""
+
+    key: Word
+    value: Word
+
+
+JobStatement = CreateStream | CreateSink | InsertInto | SparkStatement | StartSetting
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,40 @@
+"""SQL files with more in them than queries: where the query of an INSERT begins, and what a view declares."""
+
+from __future__ import annotations
+
+from .catalog import DdlCatalog, TableInfo
+from .dialect import parse_statement, tokenize
+from .plan import Column
+from .resolve import resolve
+
+_QUERY = ("SELECT", "WITH", "FROM", "(")
+
+
+def query_start(sql: str) -> int:
+    """Return where the query of an ``INSERT INTO name SELECT ...`` begins, 0 for any other statement."""
+    tokens = tokenize(sql)
+    if [token.text.upper() for token in tokens[:2]] != ["INSERT", "INTO"]:
+        return 0
+    return next((token.start for token in tokens[3:] if token.text.upper() in _QUERY), 0)
+
+
+def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:
+    """Return a catalog that knows the view that a ``CREATE TEMPORARY VIEW`` declares; any other statement adds nothing.
+
+    Examples
+    --------
+    >>> from trijoin_sql.rewriter.catalog import read_script
+    >>> catalog, (view,) = read_script("CREATE STREAM r (a INT); CREATE TEMPORARY VIEW v AS SELECT a + 1 AS b FROM r")
+    >>> with_view(catalog, view).table(("v",))
+    TableInfo(columns=(Column(name='b', type='int'),), streaming=True, rows=None, event_time=None, delay=None)
+    """
+    statement = parse_statement(sql)
+    if statement.kind != "create_view" or statement.tree is None or statement.view is None:
+        return catalog
+    output = resolve(statement.tree, catalog).output
+    if output.columns is None:  # its columns are unknown: so is the view
+        return catalog
+    (name,) = tokenize(statement.view)
+    columns = tuple(Column(field.name, field.type) for field in output.columns)
+    info = TableInfo(columns, output.streaming, None, output.event_time, output.delay)
+    return catalog.with_tables([(name.text, info)])
