@@ -1,0 +1,179 @@
+"""Writes the streams that the cookbook's job files read: ``python queries/cookbook/data.py``, a second's work.
+
+An hour of made-up events as JSON files in ``data/`` beside this file, the same at every call. Each stream mixes what
+its question looks for into noise that it has to leave out.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+START = datetime(2024, 5, 1, 10, tzinfo=UTC)
+HOUR = 3600.0
+Row = dict[str, Any]
+
+
+def at(second: float) -> str:
+    """Return a moment of the hour as JSON readers like it."""
+    return (START + timedelta(seconds=second)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def fraud(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Card payments; now and then a card is used abroad, for nearly the same sum, minutes later."""
+    number = 0
+    for _ in range(150):
+        card, amount, second = draw.randrange(40), round(draw.uniform(5, 300), 2), draw.uniform(0, HOUR)
+        places = [(draw.choice(["DE", "FR", "IT"]), amount, second)]
+        if draw.random() < 0.15:
+            places.append((draw.choice(["BR", "SG"]), round(amount * draw.uniform(0.99, 1.01), 2), second + 200))
+        for country, paid, when in places:
+            number += 1
+            yield "payments", {"id": number, "card": card, "amount": paid, "country": country, "ts": at(when)}
+
+
+def sensors(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Readings of three kinds of sensors along a pipe; sensors have places and clocks, nothing in common."""
+    for stream, low, high in (("temperature", 20, 90), ("pressure", 1, 9), ("vibration", 0, 4)):
+        for _ in range(200):
+            reading = round(draw.uniform(low, high), 2)
+            yield stream, {"metre": round(draw.uniform(0, 500), 1), "reading": reading, "ts": at(draw.uniform(0, HOUR))}
+
+
+def orders(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Orders with their payments and shipments, some late, some in the wrong order."""
+    for number in range(150):
+        second = draw.uniform(0, HOUR / 2)
+        paid = second + draw.expovariate(1 / 300)
+        shipped = (paid if draw.random() < 0.8 else second) + draw.expovariate(1 / 600)
+        yield "orders", {"id": number, "total": round(draw.uniform(10, 500), 2), "ts": at(second)}
+        yield "paid", {"order_id": number, "ts": at(paid)}
+        yield "shipments", {"order_id": number, "ts": at(shipped)}
+
+
+def ads(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Impressions, of which some are clicked, of which some end in a purchase."""
+    for number in range(250):
+        user, second = draw.randrange(60), draw.uniform(0, HOUR * 0.8)
+        yield "impressions", {"campaign": number % 7, "user": user, "ts": at(second)}
+        if draw.random() < 0.4:
+            second += draw.uniform(1, 900)
+            yield "clicks", {"user": user, "ts": at(second)}
+            if draw.random() < 0.4:
+                row = {"user": user, "value": round(draw.uniform(5, 200), 2), "ts": at(second + draw.uniform(5, 1200))}
+                yield "purchases", row
+
+
+def flows(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Flows on both sides of an address translation: the same traffic, no common identifier."""
+    for _ in range(250):
+        second, size, packets = draw.uniform(0, HOUR), draw.randrange(500, 100_000), draw.randrange(4, 90)
+        target = f"198.51.100.{draw.randrange(20)}"
+        yield (
+            "inside",
+            {"source": f"10.0.0.{draw.randrange(9)}", "target": target, "bytes": size, "packets": packets}
+            | {"ts": at(second)},
+        )
+        if draw.random() < 0.9:
+            outside = {
+                "target": target,
+                "bytes": size + draw.randrange(-40, 41),
+                "packets": packets + draw.randrange(2),
+            }
+            yield "outside", outside | {"port": draw.randrange(1024, 65536), "ts": at(second + draw.uniform(0, 1))}
+
+
+def prices(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Quotes of three currency pairs, now and then out of line with one another."""
+    for stream, middle in (("eurusd", 1.08), ("usdjpy", 155.0), ("eurjpy", 1.08 * 155.0)):
+        for _ in range(400):
+            price = middle * (1 + draw.gauss(0, 0.0006))
+            row = {"bid": round(price * 0.9999, 6), "ask": round(price * 1.0001, 6), "ts": at(draw.uniform(0, HOUR))}
+            yield stream, row
+
+
+def zones(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Vans on their rounds, and streets that are closed for a while."""
+    for _ in range(400):
+        row = {"van": draw.randrange(12), "lat": round(draw.uniform(52, 53), 4), "lon": round(draw.uniform(13, 14), 4)}
+        yield "positions", row | {"ts": at(draw.uniform(0, HOUR))}
+    for number in range(25):
+        second, south, west = draw.uniform(0, HOUR * 0.8), draw.uniform(52, 52.9), draw.uniform(13, 13.9)
+        box = {"south": south, "north": south + 0.1, "west": west, "east": west + 0.1}
+        until = at(second + draw.uniform(60, 900))
+        yield (
+            "closures",
+            {"zone": number} | {k: round(v, 4) for k, v in box.items()} | {"until": until, "ts": at(second)},
+        )
+
+
+def badges(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Where people's badges are seen in a building."""
+    for _ in range(450):
+        row = {"person": draw.randrange(30), "x": round(draw.uniform(0, 60), 1), "y": round(draw.uniform(0, 20), 1)}
+        yield "badges", row | {"ts": at(draw.uniform(0, HOUR))}
+
+
+def incidents(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Deployments, error rates and latencies of services."""
+    for number in range(25):
+        row = {
+            "build": number,
+            "service": draw.choice(["cart", "search", "login"]),
+            "baseline_ms": draw.randrange(40, 80),
+        }
+        yield "deployments", row | {"ts": at(draw.uniform(0, HOUR))}
+    for stream, column, most in (("errors", "per_minute", 40), ("latencies", "p99_ms", 400)):
+        for _ in range(250):
+            row = {"service": draw.choice(["cart", "search", "login"]), column: draw.randrange(most)}
+            yield stream, row | {"ts": at(draw.uniform(0, HOUR))}
+
+
+def grid(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Offers and demands of electricity for spans of time, and the lines that are free."""
+    for stream in ("offers", "demands"):
+        for number in range(150):
+            second, price = draw.uniform(0, HOUR), round(draw.uniform(30, 90), 1)
+            row = {"id": number, "price": price, "megawatts": draw.randrange(5, 60)}
+            yield stream, row | {"starts": draw.randrange(24), "hours": draw.randrange(1, 8), "ts": at(second)}
+    for number in range(60):
+        yield "lines", {"line": number, "capacity": draw.randrange(10, 50), "ts": at(draw.uniform(0, HOUR))}
+
+
+STREAMS: tuple[Callable[[random.Random], Iterator[tuple[str, Row]]], ...] = (
+    fraud,
+    sensors,
+    orders,
+    ads,
+    flows,
+    prices,
+    zones,
+    badges,
+    incidents,
+    grid,
+)
+
+
+def write(folder: Path) -> None:
+    """Write all streams into a folder, each a folder of its own; what stands there is replaced."""
+    for make in STREAMS:
+        rows: dict[str, list[Row]] = {}
+        for stream, row in make(random.Random(make.__name__)):
+            rows.setdefault(stream, []).append(row)
+        for stream, found in rows.items():
+            target = folder / stream
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir(parents=True)
+            lines = [json.dumps(row) for row in sorted(found, key=lambda row: str(row["ts"]))]
+            (target / "1.json").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    here = Path(__file__).parent / "data"
+    write(here)
+    print(f"{sum(1 for _ in here.iterdir())} streams in {here}")

@@ -1,0 +1,90 @@
+"""The cookbook: every job runs as it stands, finds something, and finds what Spark batch finds."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+from rich.console import Console
+
+from trijoin_sql import TriJoinSession
+from trijoin_sql.jobs.check import check_job
+from trijoin_sql.jobs.parse import parse_job
+from trijoin_sql.jobs.prepare import prepare
+from trijoin_sql.jobs.run import run_queries
+from trijoin_sql.jobs.script import Script
+from trijoin_sql.jobs.statements import Job, SparkStatement
+from trijoin_sql.jobs.stopping import StopRequest
+
+COOKBOOK = Path(__file__).parents[2] / "queries" / "cookbook"
+QUESTIONS = sorted(path.stem for path in COOKBOOK.glob("*.sql"))
+_SECONDS = {"SECONDS": 1, "MINUTES": 60}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The streams' files, written as a user writes them."""
+    found = importlib.util.spec_from_file_location("cookbook_data", COOKBOOK / "data.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    folder = tmp_path_factory.mktemp("cookbook") / "data"
+    module.write(folder)
+    return folder
+
+
+def job_of(question: str, data: Path) -> Job:
+    """Return the job, with its rows kept in memory instead of printed."""
+    text = (COOKBOOK / f"{question}.sql").read_text("utf-8")
+    text, consoles = re.subn(r"USING console OPTIONS \(truncate false\)", "USING memory OPTIONS (numRows 100000)", text)
+    assert consoles == 1
+    job = parse_job(Script(question, text.replace("'data/", f"'{data}/")))
+    assert check_job(job) == []
+    return job
+
+
+def for_spark(query: str) -> str:
+    """Return a query with its WITHIN spelled out."""
+    found = re.search(r"\bWITHIN (\d+) (SECONDS|MINUTES)", query)
+    if found is None:
+        return query
+    micros = int(found[1]) * _SECONDS[found[2]] * 1_000_000
+    aliases = re.findall(r"(?:FROM|JOIN) \w+ AS (\w+)", query)
+    pairs = [f"AND ABS(UNIX_MICROS({a}.ts) - UNIX_MICROS({b}.ts)) <= {micros}" for a, b in combinations(aliases, 2)]
+    return query[: found.start()] + " ".join(pairs) + query[found.end() :]
+
+
+def in_batch(spark: SparkSession, job: Job) -> Counter[str]:
+    """Return what Spark finds in the same files."""
+    for stream in job.streams:
+        schema = ", ".join(f"{column.name} {column.type}" for column in stream.columns)
+        spark.read.schema(schema).json(stream.options.text("path")).createOrReplaceTempView(stream.name.text)
+    for statement in job.statements:
+        if isinstance(statement, SparkStatement):
+            spark.sql(for_spark(statement.sql.text))
+    rows = spark.sql(for_spark(job.inserts[0].query.text))
+    return Counter(row[0] for row in rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect())
+
+
+def test_there_are_ten_questions_and_each_has_its_page() -> None:
+    page = (COOKBOOK.parent / "README.md").read_text("utf-8")
+    assert len(QUESTIONS) == 10
+    assert [name for name in QUESTIONS if f"(cookbook/{name}.sql)" not in page] == []
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_gets_sparks_answer(question: str, data: Path, spark: SparkSession) -> None:
+    job = job_of(question, data)
+    session = TriJoinSession.create(spark.newSession())
+    prepared = prepare(job, session)
+    outcome = run_queries(job, prepared, Console(quiet=True), StopRequest(), once=True)
+    expected = in_batch(spark.newSession(), job)
+    assert Counter(outcome.rows["found"]) == expected
+    assert 3 <= expected.total() <= 1000  # it finds something, and leaves out the rest
