@@ -344,7 +344,19 @@ def decide(node: JoinNode, hints: Hints, settings: Settings) -> Decision:
     elif chosen == "operator_tree":
         mixed = operator_tree(model)
         options = (("inner", ",".join(str(one) for one in mixed[1])),) if mixed else ()
-    return Decision(_node_name(model.count, chosen), chosen, units, reason, alternatives, options)
+    expected = _expected(model, _rounded(candidates[chosen]))
+    return Decision(_node_name(model.count, chosen), chosen, units, reason, alternatives, options, expected)
+
+
+def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:
+    """Return what a running query can be compared with."""
+    results = _rounded(Cost(model.rate(frozenset(range(model.count))), 0, 0, 1)).network
+    return (
+        ("input rows a second", sum(model.rates)),
+        ("comparisons a second", cost.cpu),
+        ("results a second", results),
+        ("rows kept", cost.memory),
+    )
 
 
 def _node_name(count: int, scheme: str) -> Literal["TriJoin", "MultiJoin", "BiJoin"]:

@@ -230,6 +230,9 @@ class Decision:
         Units a stream's group; cells for ``matrix``. None lets the operators take their default.
     options
         Further settings of the scheme as ``(name, value)``, for example ``("routing", "hash")``.
+    expected
+        What the chosen scheme should meet, as ``(name, number)``: rows and results a second, rows kept. A running query
+        shows its own numbers beside these.
     """
 
     node: Literal["TriJoin", "MultiJoin", "BiJoin", "none"]
@@ -238,6 +241,7 @@ class Decision:
     reason: str
     alternatives: tuple[Alternative, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
+    expected: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from .catalog import Catalog
 from .cost import decide
 from .dialect import Statement, parse_statement, render
 from .display import duration_text, plan_text
-from .parse import build_plan
+from .parse import build_plan, is_our_hint
 from .plan import (
     BiJoin,
     Block,
@@ -52,6 +52,7 @@ from .rules.simplify_conditions import simplify_conditions
 from .settings import DEFAULTS, Settings
 
 Kind = Literal["select", "create_view", "explain", "other"]
+Joins = Literal["none", "outer", "inner"]
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,7 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
             "scheme": decision.scheme,
             "units": decision.units,
             "options": dict(decision.options),
+            "expected": dict(decision.expected),
             "reason": decision.reason,
             "alternatives": [
                 {"scheme": a.scheme, "cost": dataclasses.asdict(a.cost), "chosen": a.chosen}
@@ -246,6 +248,33 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
 
 #: The stages that can be left out with `Settings.disabled_rules`.
 OPTIONAL = ("simplify_conditions", "derive_conditions", "place_exchanges", "bound_event_time", "prune_columns")
+
+
+def joins_in(sql: str) -> Joins:
+    """Tell at a glance which joins a statement has, so that a query that cannot be ours costs next to nothing.
+
+    Returns
+    -------
+    Joins
+        ``none`` and ``outer`` (all its joins are outer, semi or anti joins) are Spark's as they stand. ``inner`` is
+        whatever deserves a closer look: an inner join, EXPLAIN, WITHIN, a hint of ours.
+
+    Raises
+    ------
+    SqlSyntaxError
+        The text does not parse.
+    """
+    statement = parse_statement(sql)
+    if statement.tree is None:
+        return "none"
+    joins = list(statement.tree.find_all(exp.Join))
+    if statement.kind == "explain" or any(not join.side and join.kind not in ("SEMI", "ANTI") for join in joins):
+        return "inner"
+    for select in statement.tree.find_all(exp.Select):
+        hint = select.args.get("hint")
+        if select.args.get("within") or (isinstance(hint, exp.Hint) and any(map(is_our_hint, hint.expressions))):
+            return "inner"
+    return "outer" if joins else "none"
 
 
 def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS) -> Rewrite:

@@ -132,3 +132,43 @@ def test_a_running_session_keeps_its_own(spark: SparkSession) -> None:
         assert spark.conf.get(key) == "16m"
     finally:
         spark.conf.set(key, before)
+
+
+def context(master: str, python: str, **settings: str) -> Any:
+    """A running context that somebody else made."""
+    conf = SimpleNamespace(getAll=lambda: [(key.replace("__", "."), value) for key, value in settings.items()])
+    return SimpleNamespace(master=master, pythonExec=python, getConf=lambda: conf)
+
+
+def test_workers_of_a_session_that_nobody_configured_run_on_our_interpreter(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Spark's python3 is another interpreter wherever a virtual environment is used without being activated."""
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    elsewhere = tmp_path / "python3"
+    elsewhere.write_text("#!/bin/sh\n")
+    elsewhere.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for made in (context("local[2]", "python3"), context("local", "no_such_python")):
+        config.prepare_workers(made)
+        assert made.pythonExec == sys.executable
+    for left in (
+        context("spark://host:7077", "python3"),
+        context("local[2]", "python3", spark__pyspark__python="python3"),
+        context("local[2]", sys.executable),
+    ):
+        before = left.pythonExec
+        config.prepare_workers(left)
+        assert left.pythonExec == before
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    made = context("local[2]", "python3")
+    config.prepare_workers(made)
+    assert made.pythonExec == "python3"
+
+
+def test_what_comes_too_late_is_said_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "trijoin_sql"):
+        config.prepare_workers(context("local[2]", sys.executable))
+        config.prepare_workers(context("local[2]", sys.executable, **config.CONTEXT_SETTINGS))
+    (record,) = caplog.records
+    assert "spark.python.unix.domain.socket.enabled: make the session with trijoin_sql.configure" in record.message

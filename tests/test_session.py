@@ -75,6 +75,36 @@ def test_a_view_over_a_join_can_be_queried_further(tj: TriJoinSession, spark: Sp
     assert bag(tj.sql("SELECT two, COUNT(*) FROM joined GROUP BY two")) == bag(theirs)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id AS one FROM r",
+        "SELECT r.id AS one FROM r LEFT JOIN s ON r.a = s.a",
+        "SELECT /*+ NO_TRIJOIN */ r.id AS one FROM r JOIN s ON r.a = s.a",
+    ],
+)
+def test_a_view_that_is_not_ours_is_made_too(tj: TriJoinSession, spark: SparkSession, query: str) -> None:
+    tj.sql(f"CREATE OR REPLACE TEMPORARY VIEW not_ours AS {query}")
+    found = spark.table("not_ours")
+    assert not uses_us(found)
+    assert bag(found) == bag(spark.sql(query.replace("/*+ NO_TRIJOIN */", "")))
+
+
+def test_a_query_that_cannot_be_ours_asks_spark_nothing_more(
+    tj: TriJoinSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such queries cost a few milliseconds at most: one parse, no look at a table."""
+
+    def look(*_: object) -> None:
+        raise AssertionError("a table was looked up")
+
+    monkeypatch.setattr("trijoin_sql.catalog.SparkCatalog.table", look)
+    for sql in ("SELECT id FROM r WHERE a IN (SELECT a FROM s)", "SELECT r.id FROM r LEFT JOIN s ON r.a = s.a"):
+        assert not uses_us(tj.sql(sql))
+    with pytest.raises(AssertionError):
+        tj.sql("SELECT r.id FROM r, s WHERE r.a = s.a")
+
+
 def test_explain_statement_gives_one_string_column(tj: TriJoinSession) -> None:
     for form in ("", "FORMATTED", "JSON", "MERMAID", "DOT", "HTML"):
         frame = tj.sql(f"EXPLAIN {form} {CHAIN}")

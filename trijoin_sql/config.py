@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from itertools import pairwise
@@ -99,6 +100,30 @@ def configure(builder: Builder) -> Builder:
     if _master(user).startswith("local") and "spark.pyspark.python" not in user:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder
+
+
+def prepare_workers(context: Any) -> None:
+    """See that the workers of a context that `configure` did not make find our packages, as far as that can be told.
+
+    With a local master the context gets this process's interpreter, if Spark's ``python3`` is another one and the user
+    chose none. What only a new context can take is said in the log.
+
+    Parameters
+    ----------
+    context
+        The running ``SparkContext``.
+    """
+    settings = dict(context.getConf().getAll())
+    if not str(context.master).startswith("local"):
+        return
+    chosen = "PYSPARK_PYTHON" in os.environ or "spark.pyspark.python" in settings
+    found = shutil.which(context.pythonExec)
+    if not chosen and (found is None or Path(found).parent != Path(sys.executable).parent):
+        _log.info("workers run on %s instead of %s", sys.executable, found or context.pythonExec)
+        context.pythonExec = sys.executable
+    late = [key for key, value in CONTEXT_SETTINGS.items() if settings.get(key) != value]
+    if late:
+        _log.info("triggers take longer without %s: make the session with trijoin_sql.configure", ", ".join(late))
 
 
 def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -49,9 +50,21 @@ class BatchCounters:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Counters of a query, oldest micro-batch first."""
+    """Counters of a query, oldest micro-batch first.
+
+    Parameters
+    ----------
+    batches
+        A node and a micro-batch each.
+    input_rows
+        Rows that the query's sources gave.
+    seconds
+        From the start of the first micro-batch to the end of the last.
+    """
 
     batches: tuple[BatchCounters, ...]
+    input_rows: int = 0
+    seconds: float = 0.0
 
     def total(self) -> dict[str, int]:
         """Return the counters summed over nodes, slots and micro-batches; of gauges (``state_*``) the last."""
@@ -72,7 +85,10 @@ class Metrics:
 
 
 def live_groups(document: dict[str, Any], metrics: Metrics) -> list[dict[str, Any]]:
-    """Return a document's groups with what their nodes have done so far (``live``: counters, load of the units)."""
+    """Return a document's groups with what their nodes have done so far.
+
+    That is ``live``: counters, the load of the units, what was expected (``estimates``) and what came (``actual``).
+    """
     groups = []
     for group in document["groups"]:
         mine = Metrics(tuple(batch for batch in metrics.batches if batch.node == group.get("name")))
@@ -82,15 +98,39 @@ def live_groups(document: dict[str, Any], metrics: Metrics) -> list[dict[str, An
                 {"unit": f"slot {slot['slot']}", "rows": slot["state_rows"], "bytes": slot["state_bytes"]}
                 for slot in last.slots
             ]
-            live = {"batch": mine.batches[-1].batch, "counters": mine.total(), "units": units}
+            live = {
+                "batch": mine.batches[-1].batch,
+                "counters": mine.total(),
+                "units": units,
+                "estimates": group["decision"].get("expected", {}),
+                "actual": _actual(mine.total(), metrics),
+            }
             group = {**group, "live": live}
         groups.append(group)
     return groups
 
 
+def _actual(counters: dict[str, int], metrics: Metrics) -> dict[str, float]:
+    """Return what a node met, under the names of what `rewriter.cost` expects."""
+    kept: dict[str, float] = {"rows kept": counters["state_rows"]}
+    if metrics.seconds <= 0:
+        return kept
+    sums = {
+        "input rows a second": metrics.input_rows,
+        "comparisons a second": counters["comparisons"],
+        "results a second": counters["results"],
+    }
+    return {name: float(f"{number / metrics.seconds:.4g}") for name, number in sums.items()} | kept
+
+
 def read_metrics(query: StreamingQuery) -> Metrics:
     """Read the counters of a query from its recent progress."""
-    return Metrics(tuple(found for progress in query.recentProgress for found in batch_counters(progress)))
+    recent = query.recentProgress
+    found = tuple(counters for progress in recent for counters in batch_counters(progress))
+    begun = [datetime.fromisoformat(progress.timestamp).timestamp() for progress in recent]
+    took = max((recent[-1].batchDuration or 0) / 1000, 0.0) if recent else 0.0
+    seconds = max(begun) - min(begun) + took if begun else 0.0
+    return Metrics(found, sum(progress.numInputRows or 0 for progress in recent), seconds)
 
 
 def batch_counters(progress: Any) -> list[BatchCounters]:
@@ -99,7 +139,16 @@ def batch_counters(progress: Any) -> list[BatchCounters]:
     found = []
     for node, row in sorted(observed.items()):
         if node.startswith(PREFIX):
-            slots = row.asDict().get(OBSERVED) or []
+            slots = _fields(row).get(OBSERVED) or []
             parsed = sorted((json.loads(text) for text in slots), key=lambda slot: int(slot["slot"]))
             found.append(BatchCounters(node.partition(RUN)[0], int(progress.batchId), tuple(parsed)))
     return found
+
+
+def _fields(row: Any) -> dict[str, Any]:
+    """Return an observed row's fields; on Spark Connect a row comes as its values and its schema."""
+    fields: dict[str, Any] = row.asDict()
+    if fields.keys() != {"values", "schema"}:
+        return fields
+    names = [field["name"] for field in fields["schema"]["fields"]]
+    return dict(zip(names, fields["values"], strict=True))

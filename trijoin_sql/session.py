@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .catalog import SparkCatalog
-from .config import STATE_SETTINGS
+from .config import STATE_SETTINGS, prepare_workers
 from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnsupportedQueryError
 from .explain import Explanation
 from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
 from .operators.compile import compile_join, run_sql
-from .rewriter.pipeline import Rewrite, rewrite
+from .rewriter.pipeline import Rewrite, joins_in, rewrite
 from .rewriter.plan import JoinNode, walk
 from .rewriter.settings import Settings
 from .zones import largest_shift
@@ -31,8 +31,8 @@ _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 class TriJoinSession:
     """A Spark session that also joins streams on any condition.
 
-    It wraps a session and changes nothing about it but the state store that stateful queries need, where that is still
-    Spark's default.
+    It wraps a session and changes nothing about it but what our queries cannot run without, where that is still Spark's
+    default: the state store, and with a local master the interpreter of the Python workers.
 
     Parameters
     ----------
@@ -54,6 +54,9 @@ class TriJoinSession:
         if (spark.conf.get(_STATE_PROVIDER, "") or "").endswith("HDFSBackedStateStoreProvider"):
             for key, value in STATE_SETTINGS.items():
                 spark.conf.set(key, value)
+        context = getattr(spark, "_sc", None)  # of a classic session
+        if context is not None:
+            prepare_workers(context)
 
     @classmethod
     def create(cls, spark: SparkSession, settings: Settings | None = None) -> TriJoinSession:
@@ -85,31 +88,39 @@ class TriJoinSession:
         if kwargs:
             return _spark_sql(self.spark, text, args, kwargs)
         try:
-            rewritten = self._rewrite(text)
+            joins = joins_in(text)
+            rewritten = self._rewrite(text) if joins == "inner" else None
         except SqlSyntaxError as error:
             return self._spark_or(error, text, args)
         except PlanError as error:  # a bug of ours must not stand between a user and Spark
             _log.warning("left to Spark: %s", error)
             return _spark_sql(self.spark, text, args, {})
+        if rewritten is None:  # not ours, whatever its tables are
+            frame = _spark_sql(self.spark, text, args, {})
+            if joins == "outer" and frame.isStreaming:
+                _refuse(self._rewrite(text))
+            return frame
         match rewritten.kind:
             case "explain" if rewritten.explain_format is not None or rewritten.converted:
                 plan = _rendered(Explanation(rewritten.to_dict()), rewritten.explain_format)
                 return self.spark.createDataFrame([(plan,)], "plan string")
-            case "create_view" if rewritten.converted and rewritten.view is not None:
-                frame = self._compile(rewritten, args)
-                create = frame.createOrReplaceTempView if rewritten.replace else frame.createTempView
-                create(rewritten.view)
-                return self.spark.createDataFrame([], "result string")
+            case "create_view" if rewritten.converted:
+                return self._create_view(rewritten, self._compile(rewritten, args))
             case "select" if rewritten.converted:
                 return self._compile(rewritten, args)
             case "other" | "explain":
                 return _spark_sql(self.spark, text, args, {})
             case _:
                 frame = _spark_sql(self.spark, rewritten.spark_sql, args, {})
-                if rewritten.refusals and frame.isStreaming:
-                    refusal = rewritten.refusals[0]
-                    raise UnsupportedQueryError(refusal.reason, refusal.hint)
-                return frame
+                if frame.isStreaming:
+                    _refuse(rewritten)
+                return frame if rewritten.view is None else self._create_view(rewritten, frame)
+
+    def _create_view(self, rewritten: Rewrite, frame: DataFrame) -> DataFrame:
+        assert rewritten.view is not None
+        create = frame.createOrReplaceTempView if rewritten.replace else frame.createTempView
+        create(rewritten.view)
+        return self.spark.createDataFrame([], "result string")
 
     def _spark_or(self, error: SqlSyntaxError, text: str, args: Any) -> DataFrame:
         """Let Spark run what we cannot parse (its grammar is larger than ours); if it cannot either, say where."""
@@ -212,6 +223,12 @@ def disable(spark: SparkSession) -> None:
 def _spark_sql(spark: SparkSession, text: str, args: Any, kwargs: Mapping[str, Any]) -> DataFrame:
     """Call Spark's own ``sql``, whether or not the session is extended."""
     return type(spark).sql(spark, text, args, **kwargs)
+
+
+def _refuse(rewritten: Rewrite) -> None:
+    """Say of a query on streams what neither we nor Spark can run; nothing if there is no such thing."""
+    for refusal in rewritten.refusals:
+        raise UnsupportedQueryError(refusal.reason, refusal.hint)
 
 
 def _named(rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> dict[str, Any] | None:

@@ -44,7 +44,7 @@ def test_the_json_object_is_the_contract() -> None:
         ],
     }
     assert group["graph"]["residuals"] == ["r.x + s.x > t.x"]
-    assert group["decision"].keys() == {"node", "scheme", "units", "options", "reason", "alternatives"}
+    assert group["decision"].keys() == {"node", "scheme", "units", "options", "expected", "reason", "alternatives"}
     assert group["decision"]["alternatives"][0].keys() == {"scheme", "cost", "chosen"}
     assert group["decision"]["alternatives"][0]["cost"].keys() == {"network", "memory", "cpu", "stages"}
     assert group["state"] == {

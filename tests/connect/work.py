@@ -1,0 +1,94 @@
+"""A client of Spark Connect that does what a user would: batch joins, a view, a stream, counters. Prints JSON.
+
+A program of its own, for Connect and classic sessions cannot live in one process: ``python work.py FOLDER``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+import trijoin_sql
+from trijoin_sql import UnsupportedQueryError
+
+CHAIN = (
+    "SELECT r.id AS r, s.id AS s, t.id AS t FROM {0}r r JOIN {0}s s ON ABS(r.a - s.a) < 2 "
+    "JOIN {0}t t ON s.b = t.b AND s.a < t.a"
+)
+PLAIN = "SELECT a, COUNT(*) AS n FROM r GROUP BY a"
+
+
+def bag(frame: DataFrame) -> Counter[str]:
+    return Counter(repr(tuple(row)) for row in frame.collect())
+
+
+def streams(spark: SparkSession, folder: Path) -> None:
+    """Make a streaming view of each table, three files each."""
+    for name in "rst":
+        table = spark.table(name)
+        for part in range(3):
+            table.where(f"id % 3 = {part}").coalesce(1).write.mode("append").parquet(str(folder / name))
+        stream = spark.readStream.schema(table.schema).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
+        stream.createOrReplaceTempView(f"stream_{name}")
+
+
+def run_stream(frame: DataFrame, spark: SparkSession, folder: Path) -> tuple[Any, Counter[str]]:
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.option("path", str(folder / "out")).trigger(availableNow=True).start()
+    query.awaitTermination(120)
+    if query.exception() is not None:
+        raise query.exception()
+    return query, bag(spark.read.parquet(str(folder / "out")))
+
+
+def said(action: Callable[[], object]) -> str:
+    try:
+        action()
+    except UnsupportedQueryError as error:
+        return str(error)
+    return "nothing was refused"
+
+
+def main(folder: Path) -> dict[str, Any]:
+    builder = SparkSession.builder.remote("local[2,4]").config("spark.sql.shuffle.partitions", "2")
+    spark = trijoin_sql.configure(builder.config("spark.sql.session.timeZone", "UTC")).getOrCreate()
+    for number, name in enumerate("rst"):
+        rows = [(i, i * (number + 3) % 7, i * (number + 2) % 5) for i in range(20)]
+        spark.createDataFrame(rows, "id bigint, a int, b int").createOrReplaceTempView(name)
+    expected = bag(spark.sql(CHAIN.format("")))
+    found: dict[str, Any] = {"session": type(spark).__module__, "rows": expected.total()}
+
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    found["batch"] = bag(tj.sql(CHAIN.format(""))) == expected
+    found["nodes"] = [group["decision"]["node"] for group in tj.explain(CHAIN.format("")).to_dict()["groups"]]
+    found["plain"] = bag(tj.sql(PLAIN)) == bag(spark.sql(PLAIN))
+    filtered = CHAIN.format("") + " WHERE t.a < :most"
+    found["arguments"] = bag(tj.sql(filtered, args={"most": 4})) == bag(spark.sql(filtered, args={"most": 4}))
+
+    trijoin_sql.enable(spark)
+    try:
+        found["enabled"] = bag(spark.sql(CHAIN.format(""))) == expected
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW joined AS {CHAIN.format('')}")
+        found["view"] = spark.sql("SELECT COUNT(*) FROM joined").collect()[0][0]
+    finally:
+        trijoin_sql.disable(spark)
+
+    streams(spark, folder)
+    query, rows = run_stream(tj.sql(CHAIN.format("stream_")), spark, folder)
+    found["stream"] = rows == expected
+    found["results"] = tj.metrics(query).total()["results"]
+    found["live"] = "live" in tj.explain(query).to_dict()["groups"][0]
+    theta = "SELECT * FROM stream_r r LEFT JOIN stream_s s ON r.a < s.a"
+    found["refused"] = said(lambda: tj.sql(theta))
+    spark.stop()
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]))))
