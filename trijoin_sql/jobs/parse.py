@@ -150,7 +150,8 @@ def _start_setting(reader: _Reader) -> StartSetting:
     if not equals or not text:
         reader.fail_end(f"{name.strip()} has no value", "write SET spark.jars.packages = group:artifact:version")
     start = key.start + len(name) + 1 + len(value) - len(value.lstrip())
-    return StartSetting(Word(name.strip(), key.start), Word(text.strip("'\""), start))
+    listed = ",".join(part.strip() for part in text.strip("'\"").split(","))
+    return StartSetting(Word(name.strip(), key.start), Word(listed, start))
 
 
 def _check_sql(script: Script, sql: Word) -> None:

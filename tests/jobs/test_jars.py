@@ -1,0 +1,68 @@
+"""Jars that a job needs: who names them, and what wins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from trijoin_sql.jobs.jars import jar_files, kafka_coordinates, start_settings, with_connector
+from trijoin_sql.jobs.parse import parse_job
+from trijoin_sql.jobs.script import Script
+from trijoin_sql.jobs.statements import Job
+
+KAFKA = "CREATE STREAM k USING Kafka OPTIONS (kafka.bootstrap.servers 'h:1', subscribe 'a');\n"
+RATE = "CREATE STREAM k USING rate;\n"
+
+
+def job(text: str) -> Job:
+    return parse_job(Script("job.sql", text))
+
+
+def test_the_connector_of_sparks_own_version_is_fetched_where_a_job_needs_it() -> None:
+    assert kafka_coordinates() == f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+    assert with_connector({}, job(RATE)) == {}
+    assert with_connector({}, job(KAFKA)) == {"spark.jars.packages": kafka_coordinates()}
+
+
+def test_other_packages_stay_beside_it() -> None:
+    user = {"spark.jars.packages": "org.example:codec:1.0"}
+    assert with_connector(user, job(KAFKA))["spark.jars.packages"] == f"org.example:codec:1.0,{kafka_coordinates()}"
+    # Kafka's own client is not the connector.
+    user = {"spark.jars.packages": "org.apache.kafka:kafka-clients:4.1.0"}
+    assert kafka_coordinates() in with_connector(user, job(KAFKA))["spark.jars.packages"]
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"},
+        {"spark.jars": "/jars/a.jar,/jars/spark-sql-kafka-0-10_2.13-4.2.0.jar"},
+        {"spark.driver.extraClassPath": "/jars/spark-sql-kafka-0-10_2.13-4.2.0.jar"},
+    ],
+)
+def test_a_connector_that_the_user_names_is_left_alone(user: dict[str, str]) -> None:
+    assert with_connector(user, job(KAFKA)) == user
+
+
+def test_a_job_file_names_jars_too() -> None:
+    text = (
+        "SET spark.jars.packages = org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0,\n  a.b:c-d_2.13:1.0 ;\n"
+        "SET spark.jars='/some where/x.jar';\nSET spark.sql.shuffle.partitions = 2;\n"
+    )
+    assert start_settings(job(text)) == {
+        "spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0,a.b:c-d_2.13:1.0",
+        "spark.jars": "/some where/x.jar",
+    }
+
+
+def test_a_folder_stands_for_its_jars(tmp_path: Path) -> None:
+    for name in ("b.jar", "a.jar", "notes.txt"):
+        (tmp_path / name).write_text("")
+    one = tmp_path / "b.jar"
+    assert jar_files([tmp_path, one]) == [str(tmp_path / "a.jar"), str(one), str(one)]
+    (tmp_path / "empty").mkdir()
+    for missing in (tmp_path / "empty", tmp_path / "c.jar"):
+        with pytest.raises(FileNotFoundError, match="neither a jar nor a folder with jars"):
+            jar_files([missing])

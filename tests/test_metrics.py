@@ -1,0 +1,77 @@
+"""Counters of a running query, as Spark reports them on classic and on Connect sessions."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from trijoin_sql.metrics import compiled_number, live_groups, read_metrics
+
+
+def slot(number: int, results: int, kept: int) -> str:
+    return json.dumps(
+        {"slot": number, "results": results, "comparisons": 10 * results, "state_rows": kept, "state_bytes": 8}
+    )
+
+
+def classic(*slots: str) -> Row:
+    return Row("slots")(list(slots))
+
+
+def connect(*slots: str) -> Row:
+    """An observed row as the JSON of a progress report on Connect has it."""
+    return Row("values", "schema")([list(slots)], {"type": "struct", "fields": [{"name": "slots", "type": "array"}]})
+
+
+def query(form: Any) -> Any:
+    """A query with two micro-batches, ten seconds apart; the second took two."""
+    batches = [
+        (0, "2024-05-01T10:00:00.000Z", 1000, [slot(1, 3, 5), slot(0, 2, 4)]),
+        (1, "2024-05-01T10:00:10.000Z", 2000, [slot(0, 7, 9), slot(1, 0, 5)]),
+    ]
+    recent = [
+        SimpleNamespace(
+            batchId=batch,
+            timestamp=timestamp,
+            batchDuration=took,
+            numInputRows=60,
+            observedMetrics={"__trijoin_1@4": form(*slots), "somebody else's": Row("n")(1)},
+        )
+        for batch, timestamp, took, slots in batches
+    ]
+    return SimpleNamespace(recentProgress=recent)
+
+
+@pytest.mark.parametrize("form", [classic, connect])
+def test_counters_are_read_slot_by_slot(form: Any) -> None:
+    metrics = read_metrics(query(form))
+    assert compiled_number(query(form)) == 4
+    assert [(batch.node, batch.batch, [one["slot"] for one in batch.slots]) for batch in metrics.batches] == [
+        ("__trijoin_1", 0, [0, 1]),
+        ("__trijoin_1", 1, [0, 1]),
+    ]
+    total = metrics.total()
+    assert (total["results"], total["comparisons"], total["state_rows"]) == (12, 120, 14)  # of a gauge the last
+
+
+def test_estimates_stand_beside_what_came() -> None:
+    expected = {"input rows a second": 3000.0, "results a second": 9.0, "rows kept": 100.0}
+    document = {"groups": [{"name": "__trijoin_1", "decision": {"expected": expected}}, {"name": "another"}]}
+    group, other = live_groups(document, read_metrics(query(classic)))
+    assert group["live"]["estimates"] == expected
+    assert group["live"]["actual"] == {
+        "input rows a second": 10.0,  # 120 rows in 12 seconds
+        "comparisons a second": 10.0,
+        "results a second": 1.0,
+        "rows kept": 14,
+    }
+    assert "live" not in other
+
+
+def test_a_query_without_progress_has_no_counters() -> None:
+    metrics = read_metrics(SimpleNamespace(recentProgress=[]))  # type: ignore[arg-type]
+    assert (metrics.batches, metrics.seconds) == ((), 0.0)
