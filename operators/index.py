@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from .kernels.order_keys import HIGHEST, LOWEST, Int64s, float_key, order_key, plus, values
 from .kernels.pairs import expand
+from .kernels.sorting import range_ends, sort_column, sort_keys
 from .spec import Band, Check, Compare, EdgeSpec
 
 
@@ -38,6 +39,13 @@ class Layout:
     def key(self) -> str:
         """Name of the index within its store."""
         return f"{self.equal or ''}|{self.low or ''}|{self.high or ''}"
+
+    @property
+    def single(self) -> str | None:
+        """The column whose order alone is the index's, None where it takes more than one (or none)."""
+        if self.equal is not None:
+            return self.equal if self.low is None and self.high is None else None
+        return None if _stabs(self) else self.low or self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,14 @@ class ProbePlan:
     lower: Bound | None
     checks: tuple[Check, ...]
     limited: Band | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The probe's columns that a probe looks at."""
+        bounds = [bound.column for bound in (self.upper, self.lower) if bound is not None]
+        limited = None if self.limited is None else self.limited.left
+        found = [self.equal, *bounds, *(check.left for check in self.checks), limited]
+        return tuple(dict.fromkeys(column for column in found if column is not None))
 
 
 def plan_probe(edge: EdgeSpec) -> ProbePlan:
@@ -215,6 +231,11 @@ class SortedIndex:
     @classmethod
     def build(cls, layout: Layout, batch: pa.RecordBatch) -> SortedIndex:
         """Sort the rows of a segment."""
+        single = layout.single
+        if single is not None and not pa.types.is_list(batch.column(single).type):
+            order, keys = sort_column(batch.column(single))
+            equal, low = (None, keys) if layout.equal is None else (keys, None)
+            return cls(layout, equal, low, None, order.astype(np.int32))
         equal, parents = _equal_keys(layout, batch)
         low = order_key(batch.column(layout.low or layout.high)) if layout.low or layout.high else None
         high = order_key(batch.column(layout.high)) if _stabs(layout) else None
@@ -264,7 +285,7 @@ class SortedIndex:
         begin, end = np.zeros(count, np.int64), np.full(count, size, np.int64)
         if self.equal is not None and probe.equal is not None:
             begin = np.searchsorted(self.equal, probe.equal, "left")
-            end = np.searchsorted(self.equal, probe.equal, "right")
+            end = range_ends(self.equal, begin, probe.equal, right=True)
             if self.low is None or not count:
                 return begin, end
             first, last = begin, end
@@ -276,11 +297,14 @@ class SortedIndex:
         if self.low is None:
             return begin, end
         first, last = begin, end
-        if self.layout.low is not None and probe.upper is not None:
-            end = np.searchsorted(self.low, probe.upper, "right" if upper_right else "left")
         if self.layout.high is not None and probe.lower is not None:
             along = self.reach if self.reach is not None else self.low
             begin = np.searchsorted(along, probe.lower, "right" if lower_right else "left")
+        if self.layout.low is not None and probe.upper is not None:
+            if self.layout.high == self.layout.low and probe.lower is not None:
+                end = range_ends(self.low, begin, probe.upper, right=upper_right)
+            else:
+                end = np.searchsorted(self.low, probe.upper, "right" if upper_right else "left")
         return self._with_overflows(probe, first, last, begin, end)
 
     def _with_overflows(
@@ -347,8 +371,7 @@ class Probe:
         equal = None if plan.equal is None else order_key(rows.column(plan.equal))
         upper = None if plan.upper is None else plan.upper.keys(rows, up=True)
         lower = None if plan.lower is None else plan.lower.keys(rows, up=False)
-        lead = equal if equal is not None else lower if lower is not None else upper
-        self.order: Int64s = np.arange(rows.num_rows) if lead is None else np.argsort(lead)
+        self.order = self._order(equal, lower, upper)
         for bound, up in ((plan.upper, True), (plan.lower, False)):
             nothing = None if bound is None or plan.limited is not None else bound.impossible(rows, up=up)
             if nothing is not None:
@@ -359,6 +382,19 @@ class Probe:
         self.minuend = None if plan.limited is None else order_key(rows.column(plan.limited.left))[self.order]
         self.upper_right = plan.upper is None or not plan.upper.strict
         self.lower_right = plan.lower is not None and plan.lower.strict
+
+    def _order(self, equal: Int64s | None, lower: Int64s | None, upper: Int64s | None) -> Int64s:
+        """Return the rows in the order of the keys by which the index is searched first."""
+        bound = self.plan.lower if lower is not None else self.plan.upper
+        if equal is not None:
+            return sort_column(self.rows.column(self.plan.equal))[0]
+        if bound is None:
+            return np.arange(self.rows.num_rows)
+        if bound.floating:  # the margin around a float's bound grows by steps: the bound's order is not the column's
+            lead = lower if lower is not None else upper
+            assert lead is not None
+            return sort_keys(lead)[0]
+        return sort_column(self.rows.column(bound.column))[0]
 
     def candidates(self, index: SortedIndex) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
         """Yield blocks of ``(probe row, segment row)`` that the index cannot rule out."""

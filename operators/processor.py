@@ -19,6 +19,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from .chunk import PACKED_BYTES, from_bytes, pack_from_bytes, pack_to_bytes, to_bytes
 from .dispatch import COUNTED, PACK, PARTIAL, RESULT, slot_keys
+from .kernels.sorting import forget
 from .schemes import SCHEMES
 from .schemes.base import Outcome, Pack, Result, Slot, Work
 from .schemes.routing import subgroup_slots
@@ -114,6 +115,7 @@ class JoinProcessor(StatefulProcessor):
         if state is not None:
             text = state.save(_batch_id())
             self.manifest.update((text,))
+        forget()
         if self.counters:
             tally.update({name: slot.counters[name] - before[name] for name in COUNTER_NAMES})
             tally["bytes_in"] = received

@@ -150,6 +150,11 @@ class StreamSpec:
     group: str | None = None
     time: str | None = None
 
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The packed columns that a result needs: the payload, or one column to count rows by."""
+        return tuple(dict.fromkeys(column for column, _ in self.payload)) or self.columns[:1]
+
 
 @dataclass(frozen=True, slots=True)
 class JoinSpec:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from .index import Layout, Probe, SortedIndex
 from .kernels.order_keys import Int64s
 from .kernels.pairs import evaluate
+from .kernels.sorting import sort_keys
 
 #: A window's length is divided into about this many archive periods; segments do not merge across more than one.
 ARCHIVE_PERIODS = 8
@@ -224,7 +225,7 @@ class Store:
             return segment.rows.select(list(columns)).take(pa.array(ids - segment.start))
         starts = np.array([segment.start for segment in self.segments])
         of = np.searchsorted(starts, ids, "right") - 1
-        order = np.argsort(of, kind="stable")
+        order, _ = sort_keys(of)
         sizes = np.bincount(of, minlength=len(starts))
         pieces, first = [], 0
         for segment, size in zip(self.segments, sizes, strict=True):

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from ..index import Probe, ProbePlan
 from ..kernels.order_keys import Int64s, values
+from ..kernels.sorting import sort_keys
 from ..spec import JoinSpec
 from ..store import Store
 
@@ -29,7 +30,7 @@ MEMBERS = "__members"
 
 @dataclass(slots=True)
 class Result:
-    """Joined rows: for each rank a batch of the same length k, with that stream's kept columns."""
+    """Joined rows: for each rank a batch of the same length k, with at least the columns that the output needs."""
 
     parts: dict[int, pa.RecordBatch]
 
@@ -112,12 +113,17 @@ def owned(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> pa.Reco
         return kept(spec, rank, rows)
     route = values(rows.column(spec.streams[rank].route))
     mine = np.flatnonzero(np.mod(route, spec.group_units) == slot % spec.group_units)
-    return kept(spec, rank, rows.take(pa.array(mine)))
+    return kept(spec, rank, rows).take(pa.array(mine))
 
 
 def kept(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows without the route column."""
     return rows.select(list(spec.streams[rank].columns))
+
+
+def listed(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with the columns that results need."""
+    return rows.select(list(spec.streams[rank].listed))
 
 
 def pack(rows: pa.RecordBatch, at: Int64s, members: Int64s, *, pairs: bool = False) -> pa.RecordBatch:
@@ -132,13 +138,10 @@ def pack(rows: pa.RecordBatch, at: Int64s, members: Int64s, *, pairs: bool = Fal
     pairs
         One hub for each match instead, as the tuple pair structure of figure 6 does (for comparison).
     """
-    order = np.argsort(at, kind="stable")
-    at, members = at[order], members[order]
-    if pairs:
-        hubs, offsets = at, np.arange(len(at) + 1)
-    else:
-        hubs, counts = np.unique(at, return_counts=True)
-        offsets = np.concatenate([[0], np.cumsum(counts)])
+    order, at = sort_keys(at)
+    members = members[order]
+    starts = np.arange(len(at)) if pairs else np.flatnonzero(np.diff(at, prepend=-1))
+    hubs, offsets = at[starts], np.append(starts, len(at))
     lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(members))
     taken = rows.take(pa.array(hubs))
     return pa.RecordBatch.from_arrays([*taken.columns, lists], names=[*taken.schema.names, MEMBERS])

@@ -10,10 +10,12 @@ The units of `biclique` and the cells of `matrix` work this way too; only who st
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ..index import Probe, ProbePlan, plan_probe
@@ -74,10 +76,19 @@ def _selectivity(edge: EdgeSpec) -> int:
 
 
 class IterativeUnit:
-    """Stored rows of all streams of a join, probed one after the other."""
+    """Stored rows of all streams of a join, probed one after the other.
 
-    def __init__(self, spec: JoinSpec) -> None:
+    Parameters
+    ----------
+    spec
+        The join.
+    whole
+        Whether results have all columns of their rows, not just those of the output.
+    """
+
+    def __init__(self, spec: JoinSpec, *, whole: bool = False) -> None:
         self.spec = spec
+        self.listed = [stream.columns if whole else stream.listed for stream in spec.streams]
         self.orders = {rank: probe_order(spec, rank) for rank in range(len(spec.streams))}
         self.stored: dict[int, Store] = {}
         for rank, stream in enumerate(spec.streams):
@@ -88,42 +99,49 @@ class IterativeUnit:
 
     def arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Result]:
         """Join arriving rows with everything stored."""
-        yield from self._probe(rank, rows, self.orders[rank], {rank: np.arange(rows.num_rows)})
+        yield from self._probe(self.orders[rank], {rank: (rows, None)})
 
     def keep(self, rank: int, rows: pa.RecordBatch) -> None:
         """Store rows of one stream."""
         self.stored[rank].append(rows)
         self.counters["stored"] += rows.num_rows
 
-    def _probe(
-        self, rank: int, rows: pa.RecordBatch, steps: tuple[Step, ...], joined: dict[int, Int64s]
-    ) -> Iterator[Result]:
-        """Go on from partial results (a row number or id for each joined stream), depth first, a block at a time."""
+    def _probe(self, steps: tuple[Step, ...], joined: dict[int, Chosen]) -> Iterator[Result]:
+        """Go on from partial results (some rows of each joined stream), depth first, a block at a time."""
         if not steps:
-            yield Result({other: self._rows(rank, rows, other, ids) for other, ids in joined.items()})
+            yield Result({rank: _take(chosen, self.listed[rank]) for rank, chosen in joined.items()})
             return
         step, rest = steps[0], steps[1:]
-        keys = self._rows(rank, rows, step.source, joined[step.source])
-        for mine, segment, theirs in self.stored[step.target].probe(Probe(step.plan, keys)):
+        # A row that probes must not vanish with its columns: an edge without predicates looks at none.
+        columns = step.plan.columns or self.spec.streams[step.source].columns[:1]
+        probe = Probe(step.plan, _take(joined[step.source], columns))
+        for mine, segment, theirs in self.stored[step.target].probe(probe):
             self.counters["comparisons"] += len(mine)
             for source, check in step.others:
                 if not len(mine):
                     break
-                left = self._rows(rank, rows, source, joined[source][mine], (check.left,)).column(0)
+                left = _take(_chosen(joined[source], mine), (check.left,)).column(0)
                 keep = evaluate(check, left, segment.rows.column(check.right).take(pa.array(theirs)))
                 mine, theirs = mine[keep], theirs[keep]
             if len(mine):
-                further = {other: ids[mine] for other, ids in joined.items()}
-                further[step.target] = theirs + np.int64(segment.start)
-                yield from self._probe(rank, rows, rest, further)
+                further = {other: _chosen(chosen, mine) for other, chosen in joined.items()}
+                further[step.target] = segment.rows, theirs
+                yield from self._probe(rest, further)
 
-    def _rows(
-        self, rank: int, rows: pa.RecordBatch, other: int, ids: Int64s, columns: tuple[str, ...] | None = None
-    ) -> pa.RecordBatch:
-        wanted = self.spec.streams[other].columns if columns is None else columns
-        if other == rank:
-            return rows.select(list(wanted)).take(pa.array(ids))
-        return self.stored[other].take(ids, wanted)
+
+#: Some rows of a batch, None for all of them.
+Chosen = tuple[pa.RecordBatch, npt.NDArray[np.integer[Any]] | None]
+
+
+def _chosen(chosen: Chosen, some: Int64s) -> Chosen:
+    rows, at = chosen
+    return rows, some if at is None else at[some]
+
+
+def _take(chosen: Chosen, columns: Sequence[str]) -> pa.RecordBatch:
+    rows, at = chosen
+    needed = rows.select(list(columns))
+    return needed if at is None else needed.take(pa.array(at))
 
 
 class IterativeSlot:

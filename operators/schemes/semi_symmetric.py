@@ -29,7 +29,7 @@ from ..kernels.order_keys import Int64s
 from ..kernels.pairs import expand
 from ..spec import JoinSpec
 from ..store import Lifetime, Store, concat
-from .base import MEMBERS, Outcome, Pack, Result, Work, kept, matches, owned, pack
+from .base import MEMBERS, Outcome, Pack, Result, Work, kept, listed, matches, owned, pack
 from .symmetric import HubUnit
 
 #: A stored row's id as a probing column.
@@ -82,9 +82,9 @@ class ListUnit:
         for mine, segment, theirs in self.lists[other].probe(probe):
             yield Result(
                 {
-                    side: kept(self.spec, side, rows.take(pa.array(at[mine]))),
-                    self.rank: self.stored.take(ids[mine], self.spec.streams[self.rank].columns),
-                    other: segment.rows.select(list(self.spec.streams[other].columns)).take(pa.array(theirs)),
+                    side: listed(self.spec, side, rows).take(pa.array(at[mine])),
+                    self.rank: self.stored.take(ids[mine], self.spec.streams[self.rank].listed),
+                    other: listed(self.spec, other, segment.rows).take(pa.array(theirs)),
                 }
             )
         entries = pack(kept(self.spec, side, rows), at, ids, pairs=self.pairs)
@@ -188,8 +188,8 @@ class SecondStageSlot:
     def _result(self, pack_: Pack, hub: Int64s, member: Int64s, rows: pa.RecordBatch, at: Int64s) -> Result:
         return Result(
             {
-                self.first: pack_.members.take(pa.array(member)),
-                self.hub: pack_.hubs.select(list(self.spec.streams[self.hub].columns)).take(pa.array(hub)),
-                self.last: rows.take(pa.array(at)),
+                self.first: listed(self.spec, self.first, pack_.members).take(pa.array(member)),
+                self.hub: listed(self.spec, self.hub, pack_.hubs).take(pa.array(hub)),
+                self.last: listed(self.spec, self.last, rows).take(pa.array(at)),
             }
         )

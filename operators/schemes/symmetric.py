@@ -18,7 +18,7 @@ from ..index import Probe, list_parts, plan_probe
 from ..kernels.pairs import evaluate, expand
 from ..spec import JoinSpec
 from ..store import Lifetime, Store, concat
-from .base import MEMBERS, Outcome, Result, Work, kept, matches, owned, pack
+from .base import MEMBERS, Outcome, Result, Work, kept, listed, matches, owned, pack
 
 
 class HubUnit:
@@ -70,7 +70,7 @@ class HubUnit:
         (hub,) = (other for other in range(3) if other not in (self.rank, arriving))
         checks = self.spec.edge(arriving, self.rank).checks
         keys = sorted({check.right for check in checks})
-        columns = self.spec.streams[self.rank].columns
+        columns = self.spec.streams[self.rank].listed
         for mine, segment, theirs in self.hubs[hub].probe(Probe(self.to_hubs[arriving], rows)):
             offsets, members = list_parts(segment.rows.column(MEMBERS))
             for pair, position in expand(offsets[theirs], offsets[theirs + 1]):
@@ -89,12 +89,12 @@ class HubUnit:
                         keep &= evaluate(check, arrived, stored.column(check.right))
                     ids, at, hub_row = ids[keep], at[keep], hub_row[keep]
                 if len(ids):
-                    hub_columns = list(self.spec.streams[hub].columns)
+                    hub_columns = list(self.spec.streams[hub].listed)
                     yield Result(
                         {
                             self.rank: self.stored.take(ids, columns),
                             hub: segment.rows.select(hub_columns).take(pa.array(hub_row)),
-                            arriving: kept(self.spec, arriving, rows.take(pa.array(at))),
+                            arriving: listed(self.spec, arriving, rows).take(pa.array(at)),
                         }
                     )
 

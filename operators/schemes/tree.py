@@ -53,7 +53,7 @@ class TreeSlot:
         self.last = stage == len(order) - 2
         self.forwards = frozenset(order[stage + 2 :])
         self.pair = _pair(spec, self.joined, self.added)
-        self.unit = IterativeUnit(self.pair)
+        self.unit = IterativeUnit(self.pair, whole=True)
         self.stores = {store.name: store for store in self.unit.stored.values()}
         self._pairs = 0
 

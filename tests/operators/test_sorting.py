@@ -1,0 +1,57 @@
+"""Sorting keys: the order is a stable one for any range of keys, and range ends are those of a binary search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trijoin_sql.operators.kernels.order_keys import HIGHEST, LOWEST, order_key
+from trijoin_sql.operators.kernels.sorting import forget, range_ends, sort_column, sort_keys
+
+KEYS = st.one_of(st.integers(-3, 3), st.sampled_from([LOWEST, LOWEST + 1, -1, 0, HIGHEST - 1, HIGHEST]))
+
+
+@given(st.lists(KEYS, max_size=40), st.sampled_from([1, 7]))
+def test_any_keys_are_sorted_stably(keys, times):
+    array = np.array(keys * times, np.int64)
+    order, ordered = sort_keys(array)
+    assert order.tolist() == np.argsort(array, kind="stable").tolist()
+    assert ordered.tolist() == sorted(array.tolist())
+
+
+@pytest.mark.parametrize("span", [1, 1 << 20, 1 << 56, 1 << 62])
+def test_keys_of_any_span_are_sorted_stably(span):
+    """Row numbers go into unused bits of the keys only where there are enough of them."""
+    array = np.random.default_rng(1).integers(-span, span, 5000)
+    order, ordered = sort_keys(array)
+    assert (order == np.argsort(array, kind="stable")).all()
+    assert (ordered == np.sort(array)).all()
+
+
+@given(st.lists(st.integers(0, 30), max_size=300), st.lists(st.tuples(st.integers(-1, 31), st.integers(0, 40))))
+def test_range_ends_are_those_of_a_binary_search(keys, probes):
+    ordered = np.sort(np.array(keys, np.int64))
+    probes = np.array(sorted(probes), np.int64).reshape(-1, 2)
+    begin, upper = np.searchsorted(ordered, probes[:, 0], "left"), probes[:, 0] + probes[:, 1] - 2
+    for right in (True, False):
+        wanted = np.maximum(np.searchsorted(ordered, upper, "right" if right else "left"), begin)
+        assert range_ends(ordered, begin, upper, right=right).tolist() == wanted.tolist()
+
+
+def test_a_column_is_remembered_by_its_buffers_and_no_longer_than_them():
+    """An address that is used again, by another column, must not bring back the order of the first."""
+    forget()
+    for seed in range(50):
+        column = pa.array(np.random.default_rng(seed).integers(0, 1000, 1000))
+        for part in (column, column.slice(100, 500), column.slice(200, 500)):
+            order, keys = sort_column(part)
+            assert (keys == np.sort(order_key(part))).all()
+            assert (order_key(part)[order] == keys).all()
+        del column, part
+    same = pa.array([3, 1, 2])
+    assert sort_column(same)[0] is sort_column(same)[0]
+    forget()
+    numbers = pa.array([3.5, -1.0, 2.0])
+    assert sort_column(numbers)[0].tolist() == [1, 2, 0]
