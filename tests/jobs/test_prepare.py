@@ -43,7 +43,7 @@ MISTAKES = {
     "unknown statement": ("^CRATE SINK p USING noop;\n" + NOOP + "INSERT INTO o SELECT a FROM s", "PARSE_SYNTAX_ERROR"),
     "setting that cannot change": (
         "^SET spark.executor.memory = 3g;\n" + NOOP + "INSERT INTO o SELECT a FROM s",
-        "CANNOT_MODIFY",
+        "give it with --conf KEY=VALUE",
     ),
     "bad units": (
         NOOP + "SET spark.trijoin.units = many;\nINSERT INTO o ^SELECT s.a FROM r JOIN s ON r.value < s.a",

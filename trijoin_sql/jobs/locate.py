@@ -49,7 +49,9 @@ def locate(error: Exception, script: Script, sql: Word) -> JobError:
         column = re.search(r"the column (\S+) (?:cannot be resolved|is ambiguous)", text)
         found = _find(sql.text, column[1]) if column else None
         return script.error(sql.start + (found or 0), text, error.hint)
-    return script.error(sql.start + _offset(error, sql.text), sentence(error))
+    late = "CANNOT_MODIFY" in str(error)
+    hint = "this setting counts when Spark starts: give it with --conf KEY=VALUE" if late else None
+    return script.error(sql.start + _offset(error, sql.text), sentence(error), hint)
 
 
 def sentence(error: Exception) -> str:
