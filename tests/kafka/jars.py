@@ -20,7 +20,7 @@ import pyspark
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trijoin-sql-tests"
 
 #: Seconds that one call of Maven may take.
-PATIENCE = 180
+PATIENCE = 90
 
 CONNECTOR, TOKENS = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13",
@@ -119,7 +119,8 @@ def _fetch(jars: Jars) -> None:
         if done.returncode:
             said = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line]
             raise NotObtainableError("Maven cannot get them: " + (said[0][:300] if said else "it says nothing"))
-        Path(scratch, "jars").rename(jars.folder)
+        if not jars.folder.exists():  # another run may have been faster
+            Path(scratch, "jars").rename(jars.folder)
 
 
 def _project(jars: Jars) -> str:
