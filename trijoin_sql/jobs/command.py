@@ -34,8 +34,8 @@ sinks     parquet, json, csv, orc, text, console, memory, kafka, noop,
 triggers  PROCESSING TIME '10 seconds', AVAILABLE NOW, ONCE
 
 Kafka is Spark's own connector, which Spark fetches from Maven's repositories. Where it cannot, or for another \
-version: --packages org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION, or --jars FOLDER with the jars. In the job file \
-SET spark.jars.packages = ... and SET spark.jars = ... say the same.
+version: --packages org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION, or --jars FOLDER with the jars. In the job \
+file SET spark.jars.packages = ... and SET spark.jars = ... say the same.
 
 Files, Kafka and foreachBatch need the option checkpointLocation; from there a job goes on where it was. Everything is \
 checked before anything starts. SIGINT and SIGTERM stop the job after the running batch, a second one stops it at once.
