@@ -15,13 +15,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Literal
 
 from ..errors import InvalidHintError
 from .join_graph import is_connected
 from .plan import Alternative, Cost, Decision, Edge, Hints, JoinNode, Predicate, source_scan
 from .settings import CostDefaults, Settings
+from .trees import TreeOf, leaves, read_tree, tree_text
 
 #: Units a stream's group, and cells of a matrix, where nothing says it.
 DEFAULT_UNITS = 2
@@ -186,25 +187,76 @@ def tree(model: Model) -> tuple[Cost, tuple[int, ...]]:
     return best[1], best[2]
 
 
-def operator_tree(model: Model) -> tuple[Cost, tuple[int, ...]] | None:
-    """Return the best tree of a materialising inner node under a non-materialising root, by 002's equation 1.
+def operator_tree(model: Model, defaults: CostDefaults) -> tuple[Cost, TreeOf[int]] | None:
+    """Return the best tree of materialising inner nodes under a non-materialising root, by 002's equation 1.
 
-    The inner node joins a connected subset of two or more relations first and stores the result; the subset comes back.
+    One inner node joins a connected subset of two or more relations first and stores the result. Further ones are added
+    while that makes the tree cheaper, one at a time: beside it, above it or inside it.
     """
-    best: tuple[float, tuple[int, ...], Cost] | None = None
-    for mask in range(1, 2**model.count - 1) if model.count <= EXHAUSTIVE else ():
-        members = tuple(one for one in range(model.count) if mask >> one & 1)
-        inner = frozenset(members)
-        if not 2 <= len(inner) < model.count or not _connected(model, inner):
+    if model.count > EXHAUSTIVE:
+        return None
+    found = [(cost_of_tree(model, tree), tree) for tree in _grouped(model, tuple(range(model.count)))]
+    if not found:
+        return None
+    cost, tree = min(found, key=lambda one: (one[0].network + one[0].memory, leaves(one[1])))
+    while True:
+        more = [(cost_of_tree(model, one), one) for one in _grouped(model, tree)]
+        best = min(more, key=lambda one: (total(one[0], defaults), str(one[1])), default=None)
+        if best is None or total(best[0], defaults) >= total(cost, defaults):
+            return cost, tree
+        cost, tree = best
+
+
+def cost_of_tree(model: Model, tree: TreeOf[int]) -> Cost:
+    """Return the cost of an operator tree: each node by 002's equation 1, and what inner nodes send on and store."""
+    network, cpu = _equation_one(model, [frozenset(leaves((part,))) for part in tree])
+    memory, stages = 0.0, 1
+    for part in tree:
+        if isinstance(part, int):
+            memory += model.kept[part]
             continue
-        rest = [frozenset((one,)) for one in range(model.count) if one not in inner]
-        low = _equation_one(model, [frozenset((one,)) for one in members])
-        high = _equation_one(model, [inner, *rest])
-        stored = model.size(inner) + sum(model.kept)
-        cost = Cost(low[0] + high[0] + model.rate(inner), stored, low[1] + high[1], 2)
-        if best is None or (cost.network + cost.memory, members) < best[:2]:
-            best = (cost.network + cost.memory, members, cost)
-    return (best[2], best[1]) if best else None
+        below, members = cost_of_tree(model, part), frozenset(leaves(part))
+        network += below.network + model.rate(members)
+        memory += below.memory + model.size(members)
+        cpu, stages = cpu + below.cpu, stages + below.stages
+    return Cost(network, memory, cpu, stages)
+
+
+def _grouped(model: Model, tree: TreeOf[int]) -> Iterator[TreeOf[int]]:
+    """Yield the trees with one inner node more: some connected parts of one node joined first."""
+    for size in range(2, len(tree)):
+        for parts in combinations(tree, size):
+            if _connected(model, [frozenset(leaves((part,))) for part in parts]):
+                at = tree.index(parts[0])
+                rest = [part for part in tree if part not in parts]
+                yield (*rest[:at], parts, *rest[at:])
+    for at, part in enumerate(tree):
+        if not isinstance(part, int):
+            for inside in _grouped(model, part):
+                yield (*tree[:at], inside, *tree[at + 1 :])
+
+
+def _hinted_tree(hints: Hints, node: JoinNode) -> TreeOf[int]:
+    """Return the tree that a hint writes down, over the relations of a group."""
+    names = {name.lower(): index for index, name in enumerate(node.graph.relations)}
+
+    def numbered(tree: TreeOf[str]) -> TreeOf[int]:
+        if len(tree) < 2:
+            raise ValueError("a node of it has fewer than two parts")
+        return tuple(numbered(part) if isinstance(part, tuple) else names[part.lower()] for part in tree)
+
+    hint = f"SCHEME('operator_tree({hints.tree})')"
+    try:
+        tree = numbered(read_tree(hints.tree or ""))
+    except KeyError as error:
+        raise InvalidHintError(hint, f"the group has no relation {error}") from None
+    except ValueError as error:
+        raise InvalidHintError(hint, f"{error}; a tree is written as operator_tree((r, s), t)") from None
+    if sorted(leaves(tree)) != list(range(len(names))):
+        raise InvalidHintError(hint, f"the group's relations are {', '.join(node.graph.relations)}, each once")
+    if all(isinstance(part, int) for part in tree):
+        raise InvalidHintError(hint, "it has no inner node; SCHEME('matrix') joins all relations in one")
+    return tree
 
 
 def _equation_one(model: Model, parts: list[frozenset[int]]) -> tuple[float, float]:
@@ -253,13 +305,15 @@ def _matches(model: Model, one: int, other: int) -> float:
     return model.kept[other] * model.shares[one][other]
 
 
-def _connected(model: Model, members: frozenset[int]) -> bool:
-    done = {min(members)}
-    while True:
-        more = {one for one in members - done if any(model.shares[one][other] < 1.0 for other in done)}
-        if not more:
-            return done == members
-        done |= more
+def _connected(model: Model, parts: list[frozenset[int]]) -> bool:
+    done, rest = set(parts[0]), parts[1:]
+    while rest:
+        near = [part for part in rest if any(model.shares[one][other] < 1.0 for one in part for other in done)]
+        if not near:
+            return False
+        done |= frozenset().union(*near)
+        rest = [part for part in rest if part not in near]
+    return True
 
 
 def _orders(model: Model) -> list[tuple[int, ...]]:
@@ -326,6 +380,12 @@ def decide(node: JoinNode, hints: Hints, settings: Settings) -> Decision:
     units = hints.units or settings.units
     model = model_of(node, settings, units)
     candidates = _candidates(node, model)
+    mixed = operator_tree(model, settings.costs) if model.count > 3 else None
+    if hints.tree is not None:
+        tree = _hinted_tree(hints, node)
+        mixed = cost_of_tree(model, tree), tree
+    if mixed:
+        candidates["operator_tree"] = mixed[0]
     by_shape, reason = _by_shape(node)
     chosen = by_shape
     if hints.scheme:
@@ -342,8 +402,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings) -> Decision:
     if chosen == "biclique":
         options = (("routing", "hash" if _has_equality(node) else "random"),)
     elif chosen == "operator_tree":
-        mixed = operator_tree(model)
-        options = (("inner", ",".join(str(one) for one in mixed[1])),) if mixed else ()
+        options = (("tree", tree_text(mixed[1])),) if mixed else ()
     expected = _expected(model, _rounded(candidates[chosen]))
     return Decision(_node_name(model.count, chosen), chosen, units, reason, alternatives, options, expected)
 
@@ -373,10 +432,6 @@ def _candidates(node: JoinNode, model: Model) -> dict[str, Cost]:
         found["symmetric"] = symmetric(model)
         if node.graph.shape == "chain" and node.graph.hub is not None:
             found["semi_symmetric"] = semi_symmetric(model, node.graph.relations.index(node.graph.hub))
-    if model.count > 3:
-        mixed = operator_tree(model)
-        if mixed:
-            found["operator_tree"] = mixed[0]
     return found
 
 

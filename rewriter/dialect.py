@@ -143,6 +143,9 @@ class TriJoinSql(Databricks):
     class Generator(DatabricksGenerator):
         """Renders Spark 4.3's SQL."""
 
+        # Hive's generator lifts inner common table expressions to the top, where two of one name would be one.
+        EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
+
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **{k: v for k, v in DatabricksGenerator.TRANSFORMS.items() if k not in (exp.Select, exp.With, exp.Create)},
             exp.NullSafeEQ: lambda self, e: self.binary(e, "<=>"),

@@ -458,14 +458,23 @@ def read_hints(select: exp.Select) -> Hints:
             case "TRIJOIN":
                 hints = dataclasses.replace(hints, relations=tuple(values))
             case "SCHEME":
-                if values[:1] not in [[scheme] for scheme in SCHEMES] or len(values) != 1:
+                scheme, tree = _scheme_and_tree(values[0]) if len(values) == 1 else ("", None)
+                if scheme not in SCHEMES:
                     raise InvalidHintError(render(item), f"the schemes are {', '.join(SCHEMES)}")
-                hints = dataclasses.replace(hints, scheme=values[0])
+                hints = dataclasses.replace(hints, scheme=scheme, tree=tree)
             case "UNITS":
                 if len(values) != 1 or not values[0].isdigit() or int(values[0]) < 1:
                     raise InvalidHintError(render(item), "it takes one whole number from 1 up")
                 hints = dataclasses.replace(hints, units=int(values[0]))
     return hints
+
+
+def _scheme_and_tree(text: str) -> tuple[str, str | None]:
+    """Take ``operator_tree((r, s), t)`` apart."""
+    name, _, rest = text.partition("(")
+    if name.strip() == "operator_tree" and rest.rstrip().endswith(")"):
+        return "operator_tree", rest.rstrip()[:-1]
+    return text, None
 
 
 _HINTS = ("NO_TRIJOIN", "TRIJOIN", "SCHEME", "UNITS")

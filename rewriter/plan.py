@@ -328,12 +328,15 @@ class Hints:
         The relations of TRIJOIN(...): only a group of just these is converted. Empty if there is no such hint.
     scheme, units
         The values of SCHEME(...) and UNITS(...).
+    tree
+        The tree that SCHEME('operator_tree(...)') writes down, as it stands between the outer parentheses.
     """
 
     convert: bool = True
     relations: tuple[str, ...] = ()
     scheme: str | None = None
     units: int | None = None
+    tree: str | None = None
 
 
 @dataclass(frozen=True)

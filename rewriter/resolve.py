@@ -202,8 +202,10 @@ class _Resolver:
         return Frame([*merged, *rest], [*left.sources, *right.sources], left.complete and right.complete)
 
     def relation(self, item: exp.Expr, ctes: Mapping[str, Cte], outer: list[Frame]) -> tuple[Tree, Frame]:
-        if isinstance(item, exp.Subquery) and not isinstance(item.this, exp.Query):
-            inner = item.this
+        inner = item.this
+        # A Subquery with joins is a parenthesised join that begins with a derived table.
+        joined = isinstance(inner, exp.Subquery) and inner.args.get("joins")
+        if isinstance(item, exp.Subquery) and (joined or not isinstance(inner, exp.Query)):
             if item.alias or item.args.get("pivots"):
                 raise Unresolvable("a parenthesised join that has an alias of its own")
             return self.from_clause(inner, inner.args.get("joins") or [], ctes, outer)

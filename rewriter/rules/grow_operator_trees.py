@@ -1,14 +1,18 @@
 """Turn a group that was decided to run as an operator tree into a tree of join nodes (002 section 4).
 
-The inner node is materialising: it joins some of the relations and its result is stored as an input of the root, which
-is not. Which relations are inner was decided by cost (002's equation 1).
+Inner nodes are materialising: they join some of the relations, and the result is stored as an input of the node above;
+the root is not. The tree was decided by cost (002's equation 1) or written down in a hint.
 
-Example: ``MultiJoin(r, s, t, u)`` with the inner relations ``r, s`` becomes ``TriJoin(BiJoin(r, s), t, u)``.
+Example: ``MultiJoin(r, s, t, u)`` with the tree ``(r, s), t, u`` becomes ``TriJoin(BiJoin(r, s), t, u)``, and with the
+tree ``(r, s), (t, u)`` ``BiJoin(BiJoin(r, s), BiJoin(t, u))``.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from itertools import chain, count
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -18,9 +22,7 @@ from ..join_graph import build_graph
 from ..plan import (
     BiJoin,
     Column,
-    Decision,
     Hints,
-    JoinGraph,
     JoinNode,
     MultiJoin,
     Node,
@@ -35,7 +37,10 @@ from ..plan import (
 )
 from ..predicates import columns_of, flipped, remap
 from ..settings import DEFAULTS
+from ..trees import TreeOf, leaves, read_tree
 from .rule import NotApplicable
+
+Tree: TypeAlias = "TreeOf[str]"
 
 #: The column with the event time of a stored result.
 EVENT_TIME = "__event_time"
@@ -46,22 +51,34 @@ def grow_operator_trees(plan: Node) -> Node | NotApplicable:
 
     def visit(node: Node) -> Node:
         if isinstance(node, JoinNode) and node.decision.scheme == "operator_tree":
-            return _split(node)
+            names = node.graph.relations
+            numbers = read_tree(dict(node.decision.options)["tree"])
+
+            def named(tree: Tree) -> Tree:
+                return tuple(named(part) if isinstance(part, tuple) else names[int(part)] for part in tree)
+
+            inner = (f"{node.name}_inner{number}" for number in chain(("",), count(2)))
+            return _split(node, named(numbers), inner)
         return node
 
     changed = transform(plan, visit)
     return NotApplicable("no group runs as an operator tree") if changed is plan else changed
 
 
-def _split(node: JoinNode) -> JoinNode:
-    inside = [int(number) for number in dict(node.decision.options)["inner"].split(",")]
-    names = node.graph.relations
-    members = tuple(names[number] for number in inside)
+def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
+    """Return a node as a tree of nodes: the first part of it that is a tree becomes an inner node, then the others."""
+    nested = next((part for part in tree if isinstance(part, tuple)), None)
+    if nested is None:
+        return _decided(node)
+    below = set(leaves(nested))
+    members = tuple(name for name in node.graph.relations if name in below)
+    name = next(names)
+    relations = node.graph.relations
     predicates = [predicate for edge in node.graph.edges for predicate in edge.predicates]
     within = [p for p in predicates if set(p.relations) <= set(members)]
     across = [p for p in predicates if not set(p.relations) <= set(members)]
-    inner = _inner(node, members, within, across)
-    alias = _fresh("_".join(members), names)
+    inner = _inner(node, name, members, within, across)
+    alias = _fresh("_".join(members), relations)
     columns = {(column.relation, column.column): column.name for column in inner.output}
 
     def moved(one: str, name: str) -> exp.Expr | None:
@@ -69,8 +86,8 @@ def _split(node: JoinNode) -> JoinNode:
             return None
         return exp.column(identifier(columns[one, name]), identifier(alias))
 
-    rank = {name: index for index, name in enumerate(names)}
-    order = [alias if name == members[0] else name for name in names if name == members[0] or name not in members]
+    rank = {name: index for index, name in enumerate(relations)}
+    order = [alias if one == members[0] else one for one in relations if one == members[0] or one not in members]
     root_predicates = []
     for predicate in across:
         assert predicate.left is not None
@@ -91,19 +108,23 @@ def _split(node: JoinNode) -> JoinNode:
         for column in node.output
     )
     graph = build_graph(order, [*root_predicates, *node.graph.residuals])
-    below = _scan_of(inner, alias, columns)
+    stored_scan = _scan_of(inner, _split(inner, nested, names), alias, columns)
     bounds = [b for b in node.graph.time_bounds if not {b.left, b.right} & set(members)]
-    if below.event_time is not None:
+    if stored_scan.event_time is not None:
         bounds += _stored_bounds(alias, members, order, node.graph.time_bounds)
     graph = dataclasses.replace(graph, time_bounds=tuple(bounds))
-    sources = tuple(below if name == alias else node.sources[rank[name]] for name in order)
+    sources = tuple(stored_scan if one == alias else node.sources[rank[one]] for one in order)
     kept = {retention.alias: retention for retention in node.retention}
     stored = _retention(alias, graph.time_bounds, order)
-    retention = tuple(stored if name == alias else kept[name] for name in order if name == alias or name in kept)
-    return _decided(node.name, sources, graph, output, retention, node.decision.units)
+    retention = tuple(stored if one == alias else kept[one] for one in order if one == alias or one in kept)
+    root = JoinNode(node.name, sources, graph, node.decision, output, retention)
+    return _split(root, tuple(alias if part is nested else part for part in tree), names)
 
 
-def _inner(node: JoinNode, members: tuple[str, ...], within: list[Predicate], across: list[Predicate]) -> JoinNode:
+def _inner(
+    node: JoinNode, name: str, members: tuple[str, ...], within: list[Predicate], across: list[Predicate]
+) -> JoinNode:
+    """Return the node that joins some relations first, with all columns that are read above it."""
     needed = {(c.relation, c.column): (c.name, c.type) for c in node.output if c.relation in members}
     taken = {column.name.lower() for column in node.output}
     wanted = [
@@ -113,55 +134,51 @@ def _inner(node: JoinNode, members: tuple[str, ...], within: list[Predicate], ac
         if text
         for column in columns_of(text)
     ]
+    types: dict[tuple[str, str], str] = {}
     for alias in members:
         scan = source_scan(node.sources[node.graph.relations.index(alias)])
+        types.update({(alias, column.name): column.type for column in scan.columns})
         if scan.event_time is not None:
             wanted += [(alias, column.name) for column in scan.columns if column.name == scan.event_time]
-    for alias, name in wanted:
-        if alias in members and (alias, name) not in needed:
-            unique = _fresh(f"{alias}__{name}", tuple(taken))
+    for alias, column_name in wanted:
+        if alias in members and (alias, column_name) not in needed:
+            unique = _fresh(f"{alias}__{column_name}", tuple(taken))
             taken.add(unique.lower())
-            needed[alias, name] = (unique, "unknown")
-    output = tuple(OutputColumn(unique, alias, name, kind) for (alias, name), (unique, kind) in needed.items())
+            needed[alias, column_name] = (unique, types.get((alias, column_name), "unknown"))
+    output = tuple(OutputColumn(unique, alias, one, kind) for (alias, one), (unique, kind) in needed.items())
     sources = tuple(node.sources[node.graph.relations.index(alias)] for alias in members)
     graph = build_graph(members, within)
     bounds = tuple(b for b in node.graph.time_bounds if b.left in members and b.right in members)
     kept = tuple(_retention(r.alias, bounds, list(members)) for r in node.retention if r.alias in members)
     graph = dataclasses.replace(graph, time_bounds=bounds)
-    return _decided(f"{node.name}_inner", sources, graph, output, kept, node.decision.units)
+    return JoinNode(name, sources, graph, node.decision, output, kept)
 
 
-def _decided(
-    name: str,
-    sources: tuple[Node, ...],
-    graph: JoinGraph,
-    output: tuple[OutputColumn, ...],
-    retention: tuple[Retention, ...],
-    units: int | None,
-) -> JoinNode:
-    bare = JoinNode(name, sources, graph, Decision("none", None, None, "not decided yet"), output, retention)
-    decision = decide(bare, Hints(units=units), DEFAULTS)
+def _decided(node: JoinNode) -> JoinNode:
+    """Return a node of the tree with its own decision: by its shape, with the units of the group."""
+    decision = decide(node, Hints(units=node.decision.units), DEFAULTS)
     kind: type[JoinNode] = {"BiJoin": BiJoin, "TriJoin": TriJoin}.get(decision.node, MultiJoin)
-    return kind(name, sources, graph, decision, output, retention)
+    return kind(node.name, node.sources, node.graph, decision, node.output, node.retention)
 
 
-def _scan_of(inner: JoinNode, alias: str, columns: dict[tuple[str, str], str]) -> Scan:
-    """Return the stored result as an input: its event time is the latest of its members'.
+def _scan_of(inner: JoinNode, below: JoinNode, alias: str, columns: dict[tuple[str, str], str]) -> Scan:
+    """Return the stored result of ``below`` as an input: its event time is the latest of its members'.
 
-    A result is made when its last member comes, and that one is not late; so the result is never late either.
+    ``inner`` is the same node before it became a tree itself. A result is made when its last member comes, and that one
+    is not late; so the result is never late either.
     """
-    below = [source_scan(source) for source in inner.sources]
-    times = [columns.get((scan.alias, scan.event_time or "")) for scan in below]
+    members = [source_scan(source) for source in inner.sources]
+    times = [columns.get((scan.alias, scan.event_time or "")) for scan in members]
     latest = [quote(time) for time in times if time is not None]
-    delays = [scan.delay for scan in below if scan.delay is not None]
+    delays = [scan.delay for scan in members if scan.delay is not None]
     bare = Scan(
         alias,
         inner.name,
         tuple(Column(column.name, column.type) for column in inner.output),
-        below=(inner,),
-        streaming=any(scan.streaming for scan in below) or None,
+        below=(below,),
+        streaming=any(scan.streaming for scan in members) or None,
     )
-    if len(latest) < len(below):
+    if len(latest) < len(members):
         return bare
     return dataclasses.replace(
         bare,

@@ -5,11 +5,10 @@ A rewrite is right if the SQL of its plan, with each join node defined by `node_
 
 from __future__ import annotations
 
-import re
-
 from trijoin_sql.rewriter.dialect import quote
 from trijoin_sql.rewriter.pipeline import Rewrite
 from trijoin_sql.rewriter.plan import JoinNode, Node, Predicate, source_conditions, source_scan
+from trijoin_sql.rewriter.predicates import columns_of
 
 OPS = {"=": "=", "<=>": "<=>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<>": "<>"}
 
@@ -38,7 +37,9 @@ def node_sql(node: JoinNode) -> str:
         where = f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else ""
         ctes = f"WITH {', '.join(f'{quote(name)} AS ({sql})' for name, sql in scan.ctes)} " if scan.ctes else ""
         inputs.append(f"({ctes}SELECT * FROM {scan.relation} AS {alias}{where}) AS {alias}")
-    predicates = [predicate_sql(p) for edge in node.graph.edges for p in edge.predicates]
+    scans = [source_scan(source) for source in node.sources]
+    dates = {(scan.alias, column.name) for scan in scans for column in scan.columns if column.type == "date"}
+    predicates = [predicate_sql(p, dates) for edge in node.graph.edges for p in edge.predicates]
     items = ", ".join(f"{quote(o.relation)}.{quote(o.column)} AS {quote(o.name)}" for o in node.output)
     where = f" WHERE {' AND '.join(predicates)}" if predicates else ""
     residuals = " AND ".join(f"({p.rendered})" for p in node.graph.residuals)
@@ -46,8 +47,8 @@ def node_sql(node: JoinNode) -> str:
     return f"SELECT * FROM ({joined}) WHERE {residuals}" if residuals else joined
 
 
-def predicate_sql(predicate: Predicate) -> str:
-    """Return a kernel predicate as the kernel evaluates it."""
+def predicate_sql(predicate: Predicate, dates: set[tuple[str, str]]) -> str:
+    """Return a kernel predicate as the kernel evaluates it; ``dates`` are the columns of that type."""
     if predicate.op != "band":
         assert predicate.op is not None
         return f"({predicate.left}) {OPS[predicate.op]} ({predicate.right})"
@@ -60,7 +61,7 @@ def predicate_sql(predicate: Predicate) -> str:
         difference = (
             f"make_dt_interval(0, 0, 0, (unix_micros({predicate.left}) - unix_micros({predicate.right})) / 1e6BD)"
         )
-    elif re.search(r"(\.|__)d$", predicate.left or ""):  # by convention the tests' dates
+    elif dates & set(columns_of(predicate.left or "")):
         difference = f"datediff({predicate.left}, {predicate.right})"
     if predicate.lower is not None:
         bounds.append(f"{predicate.lower} {'<=' if predicate.lower_inclusive else '<'} {difference}")

@@ -15,10 +15,16 @@ CATALOG: DdlCatalog = read_script(
     + "CREATE STREAM u (Key INT, Val INT); CREATE TABLE c (id INT, `Größe X` INT, n STRING)"
 )[0]
 
+#: The same without streams: nothing is a static relation beside a stream.
+BATCH: DdlCatalog = read_script(
+    "".join(f"CREATE TABLE {name} ({COLUMNS});" for name in "rst")
+    + "CREATE TABLE u (Key INT, Val INT); CREATE TABLE c (id INT, `Größe X` INT, n STRING)"
+)[0]
 
-def rewritten(sql: str, settings: Settings = DEFAULTS) -> Rewrite:
+
+def rewritten(sql: str, settings: Settings = DEFAULTS, catalog: DdlCatalog = CATALOG) -> Rewrite:
     """Rewrite a query over the shared tables."""
-    return rewrite(sql, CATALOG, settings)
+    return rewrite(sql, catalog, settings)
 
 
 def nodes(sql: str, settings: Settings = DEFAULTS) -> list[JoinNode]:

@@ -5,10 +5,21 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from trijoin_sql.rewriter.cost import biclique, matrix, model_of, symmetric, tree
-from trijoin_sql.rewriter.plan import BiJoin, JoinNode, MultiJoin, Scan, TriJoin
+from trijoin_sql.rewriter.cost import (
+    Model,
+    biclique,
+    cost_of_tree,
+    matrix,
+    model_of,
+    operator_tree,
+    symmetric,
+    total,
+    tree,
+)
+from trijoin_sql.rewriter.plan import BiJoin, JoinNode, MultiJoin, Scan, TriJoin, walk
 from trijoin_sql.rewriter.predicates import flipped
 from trijoin_sql.rewriter.settings import Settings
+from trijoin_sql.rewriter.trees import tree_text
 
 from trijoin_sql.errors import InvalidHintError, InvalidSettingError
 
@@ -135,14 +146,69 @@ def test_an_operator_tree_is_nodes_over_nodes() -> None:
     (root,) = result.plan.below
     assert isinstance(root, JoinNode)
     assert root.name == group.name
-    (inner,) = (below for source in root.sources for below in source.inputs)
-    assert isinstance(inner, JoinNode)
-    members = set(inner.graph.relations)
-    assert members | set(root.graph.relations) >= {"r", "s", "t", "u"} - members
+    joins = [one for one in walk(root) if isinstance(one, JoinNode)]
+    assert [one.graph.relations for one in joins] == [("r_s_t", "u"), ("r_s", "t"), ("r", "s")]
     assert {c.name for c in root.output} == {c.name for c in group.output}
     written = [p for edge in group.graph.edges for p in edge.predicates]
-    placed = [p for join in (inner, root) for edge in join.graph.edges for p in edge.predicates]
+    placed = [p for join in joins for edge in join.graph.edges for p in edge.predicates]
     assert len(placed) == len(written)
+
+
+BUSHY = (
+    "SELECT /*+ SCHEME('operator_tree((q1, q2), ((q3, q4), `q5`), q6)') */ q1.id, q6.n "
+    "FROM r q1, s q2, t q3, r q4, s q5, t q6 "
+    "WHERE q1.id = q2.id AND q2.a < q3.a AND q3.ts BETWEEN q4.ts AND q4.ts + INTERVAL 1 MINUTE AND q4.n = q5.n "
+    "AND q5.x <= q6.x AND q6.a + q3.a > 2 WITHIN 9 MINUTES"
+)
+
+
+def test_a_hint_writes_an_operator_tree_down() -> None:
+    """Inner nodes side by side and one over another; every predicate is in just one of the nodes."""
+    result = rewritten(BUSHY)
+    assert result.plan is not None
+    found = {one.name: one for one in walk(result.plan) if isinstance(one, JoinNode)}
+    root, left, right, inmost = (found[f"__trijoin_1{end}"] for end in ("", "_inner", "_inner2", "_inner3"))
+    assert root.graph.relations == ("q1_q2", "q3_q4_q5", "q6")
+    assert (left.graph.relations, right.graph.relations) == (("q1", "q2"), ("q3_q4", "q5"))
+    assert inmost.graph.relations == ("q3", "q4")
+    (group,) = result.groups
+    written = [p for edge in group.graph.edges for p in edge.predicates]
+    assert len([p for one in found.values() for edge in one.graph.edges for p in edge.predicates]) == len(written)
+    assert all(column.type != "unknown" for one in found.values() for column in one.output)
+    assert all(retention.keep_for is not None for one in found.values() for retention in one.retention)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("(q1, q2), (q3, q4, q5)", "each once"),
+        ("(q1, q2), (q3, q4, q5, q6), q1", "each once"),
+        ("(q1, q2), (q3, q4, q5, q7)", "no relation 'q7'"),
+        ("q1, q2, q3, q4, q5, q6", "no inner node"),
+        ("(q1), q2, q3, q4, q5, q6", "fewer than two parts"),
+        ("(q1, q2, q3, q4, q5, q6", "a tree is written as"),
+        ("(q1, q2) q3, q4, q5, q6", "a tree is written as"),
+        ("", "a tree is written as"),
+    ],
+)
+def test_a_tree_that_does_not_fit_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InvalidHintError, match=reason):
+        rewritten(BUSHY.replace("(q1, q2), ((q3, q4), `q5`), q6", text))
+
+
+def test_costs_find_two_inner_nodes() -> None:
+    """Two pairs that hardly match, between which almost everything matches: join each pair first, as 002 section 4."""
+    low, high = 1e-7, 0.9
+    shares = tuple(
+        tuple(1.0 if one == other else low if one // 2 == other // 2 else high for other in range(4))
+        for one in range(4)
+    )
+    model = Model(("a", "b", "c", "d"), (1e5,) * 4, (1e6,) * 4, shares, 2, 4)
+    found = operator_tree(model, Settings().costs)
+    assert found is not None
+    assert tree_text(found[1]) == "(0,1),(2,3)"
+    assert found[0].stages == 3
+    assert total(found[0], Settings().costs) < total(cost_of_tree(model, ((0, 1), 2, 3)), Settings().costs)
 
 
 def test_a_stored_result_has_the_time_of_its_latest_member() -> None:

@@ -1,0 +1,52 @@
+"""Operator trees as nested tuples: which relations of a group are joined before others (002 section 4)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeAlias, TypeVar
+
+Leaf = TypeVar("Leaf", int, str)
+
+#: The parts of a tree's root, each a relation or again a tree.
+TreeOf: TypeAlias = "tuple[Leaf | TreeOf[Leaf], ...]"
+
+
+def leaves(tree: TreeOf[Leaf]) -> tuple[Leaf, ...]:
+    """Return the relations of a tree from left to right."""
+    found: list[Leaf] = []
+    for part in tree:
+        found += leaves(part) if isinstance(part, tuple) else (part,)
+    return tuple(found)
+
+
+def tree_text(tree: TreeOf[int]) -> str:
+    """Return a tree as the option of a decision: ``(0,1),2,(3,4)``."""
+    return ",".join(str(part) if isinstance(part, int) else f"({tree_text(part)})" for part in tree)
+
+
+def read_tree(text: str) -> TreeOf[str]:
+    """Read a tree of names, ``(r, s), (t, u)``; names may stand in backticks.
+
+    Raises
+    ------
+    ValueError
+        It is no tree.
+    """
+    levels: list[list[str | tuple[Any, ...]]] = [[]]
+    expected = "part"
+    for word in re.findall(r"`(?:[^`]|``)*`|[^\s(),`]+|\S", text):
+        if word == "(" and expected == "part":
+            levels.append([])
+        elif word == ")" and expected == "comma" and len(levels) > 1:
+            inner = levels.pop()
+            levels[-1].append(tuple(inner))
+        elif word == "," and expected == "comma":
+            expected = "part"
+        elif word not in "()," and expected == "part":
+            levels[-1].append(word[1:-1].replace("``", "`") if word.startswith("`") and len(word) > 2 else word)
+            expected = "comma"
+        else:
+            raise ValueError(f"{word} is out of place")
+    if len(levels) != 1 or expected == "part":
+        raise ValueError("a parenthesis or a name is missing")
+    return tuple(levels[0])
