@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test fast lint types format corpus corpus-test plans bench clean
+.PHONY: help setup java demo test fast lint types format corpus corpus-test fuzz plans bench clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -48,6 +48,10 @@ corpus: setup  ## TPC-H's 22 and TPC-DS's 99 queries with small data, in queries
 corpus-test: java  ## run them all, on batch tables and as streams, compare with Spark's own rows, write the table of queries/README.md
 	@$(BIN)/python tests/corpus/compare.py; rows=$$?; $(BIN)/python tests/corpus/streams.py; streams=$$?; \
 	$(BIN)/python tests/corpus/compare.py --table; test $$rows$$streams = 00
+
+fuzz: java  ## random SQL against Spark batch, damaged SQL against the rewriter; SECONDS (600) and SEED say how much
+	@$(BIN)/python tests/rewriter/mutate.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)); damaged=$$?; \
+	$(BIN)/python tests/rewriter/fuzz.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)); test $$damaged$$? = 00
 
 plans: setup  ## write the golden plans of the corpus anew
 	@$(BIN)/python tests/rewriter/goldens.py

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from .dialect import interval_microseconds, parse_expression
-from .plan import JoinNode, Node, Predicate, Retention, Scan, TimeBound, source_scan, transform
+from .plan import Join, JoinNode, Node, Predicate, Retention, Scan, TimeBound, scans, transform, walk
 from .rules.rule import NotApplicable
 from .settings import DEFAULTS, Settings
 
@@ -44,8 +44,25 @@ def bound_event_time(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApp
     return NotApplicable("no join node has a bound in event time") if changed == plan else changed
 
 
+def input_scan(source: Node) -> Scan:
+    """Return the scan that stands for an input of a join node.
+
+    Its event time counts only if that of no other stream does: what comes out of a join of streams may be older than
+    the watermark, such as the rows of an outer join that nothing was found for, and must be neither late nor expected
+    to meet what is still kept.
+    """
+    first, *others = scans(source)
+    alone = all(scan.streaming is False for scan in others)
+    optional = any(isinstance(below, Join) and below.kind in ("right", "full") for below in walk(source))
+    event_time = first.event_time if alone and not optional else None
+    streaming = first.streaming if alone else any(scan.streaming for scan in (first, *others)) or None
+    if (event_time, streaming) == (first.event_time, first.streaming):
+        return first
+    return dataclasses.replace(first, event_time=event_time, streaming=streaming)
+
+
 def _bounded(node: JoinNode, slack: int) -> JoinNode:
-    below = [source_scan(source) for source in node.sources]
+    below = [input_scan(source) for source in node.sources]
     predicates = [p for edge in node.graph.edges for p in edge.predicates]
     closed = close(node.graph.relations, constraints(predicates, below, slack))
     bounds = []

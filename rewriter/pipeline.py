@@ -318,7 +318,7 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS) -> Rewrit
 
 def _rewrite(sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, settings: Settings) -> Rewrite:
     spark_sql = _for_spark(sql, statement, tree)
-    parsed = build_plan(resolve(tree, catalog, settings.case_sensitive), settings.case_sensitive)
+    parsed = build_plan(resolve(tree, catalog, settings), settings.case_sensitive)
     bound = {id(binding.block.select) for binding in parsed.bindings.values()}
     if any(select.args.get("within") and id(select) not in bound for select in tree.find_all(exp.Select)):
         raise UnsupportedQueryError("WITHIN bounds a join, and its SELECT has none")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from ..errors import PlanError
+from .bounds import input_scan
 from .dialect import DIALECT, identifier, parse_expression, quote, render
 from .parse import Binding, MergedTree, Parsed, base_fields, expand, is_our_hint, relation_sql
 from .plan import (
@@ -162,11 +163,11 @@ class _BlockRenderer:
     def derived_scan(self, source: Node, node: JoinNode, moved: dict[tuple[str, str], tuple[str, str]]) -> Node:
         """Return a join below a group (an outer join, a stream with its static relations) as a scan."""
         inside = [self.final_scan(scan) for scan in scans(source)]
-        first = inside[0]
+        first, stands = inside[0], input_scan(source)
         aliases = {scan.alias for scan in inside}
         wanted = [pair for pair in sorted(read_by_node(node)) if pair[0] in aliases]
-        if first.event_time is not None and (first.alias, first.event_time) not in wanted:
-            wanted += [(first.alias, c.name) for c in first.columns if c.name == first.event_time]
+        if stands.event_time is not None and (first.alias, stands.event_time) not in wanted:
+            wanted += [(first.alias, c.name) for c in first.columns if c.name == stands.event_time]
         types = {(scan.alias, column.name): column.type for scan in inside for column in scan.columns}
         taken = {name.lower() for alias, name in wanted if alias == first.alias}
         items, columns = [], []
@@ -182,10 +183,10 @@ class _BlockRenderer:
         text, conditions = self.from_sql(source), ""
         if isinstance(source, StaticJoin) and source.predicates:
             conditions = " WHERE " + " AND ".join(_wrapped(self.remap(p.rendered or p.sql)) for p in source.predicates)
-        optional = any(isinstance(below, Join) and below.kind in ("right", "full") for below in walk(source))
         return dataclasses.replace(
             first,
-            event_time=None if optional else first.event_time,
+            event_time=stands.event_time,
+            streaming=stands.streaming,
             relation=f"(SELECT {', '.join(items) or '1'} FROM {text}{conditions})",
             columns=tuple(columns),
             ctes=tuple(dict(pair for scan in inside for pair in scan.ctes).items()),

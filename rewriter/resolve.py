@@ -32,18 +32,20 @@ from .scopes import (
     marked,
     own_nodes,
 )
+from .settings import DEFAULTS, Settings
 
 
-def resolve(tree: exp.Expr, catalog: Catalog, case_sensitive: bool = False) -> Resolution:
+def resolve(tree: exp.Expr, catalog: Catalog, settings: Settings = DEFAULTS) -> Resolution:
     """Resolve every name of a query. The tree is annotated in place; give a copy."""
-    resolver = _Resolver(catalog, case_sensitive)
+    resolver = _Resolver(catalog, settings)
     output = resolver.query(tree, {}, [])
     return Resolution(tree, resolver.blocks, output, resolver.reads)
 
 
 class _Resolver:
-    def __init__(self, catalog: Catalog, case_sensitive: bool) -> None:
-        self.catalog, self.case_sensitive = catalog, case_sensitive
+    def __init__(self, catalog: Catalog, settings: Settings) -> None:
+        self.catalog, self.case_sensitive = catalog, settings.case_sensitive
+        self.join_before_comma = settings.join_before_comma
         self.blocks: list[Block] = []
         self.reads: dict[int, Cte] = {}
 
@@ -146,13 +148,17 @@ class _Resolver:
     def from_clause(
         self, first: exp.Expr, joins: list[exp.Join], ctes: Mapping[str, Cte], outer: list[Frame]
     ) -> tuple[Tree, Frame]:
+        """Resolve FROM. To Spark a comma is a join from left to right, too, unless it is told that JOIN goes before."""
         segments: list[tuple[Tree, Frame]] = [self.relation(first, ctes, outer)]
         for join in joins:
             right = self.relation(join.this, ctes, outer)
-            if join.meta.get("comma"):
+            if not join.meta.get("comma"):
+                segments[-1] = self.join(join, segments[-1], right, ctes, outer)
+            elif self.join_before_comma:
                 segments.append(right)
-                continue
-            segments[-1] = self.join(join, segments[-1], right, ctes, outer)
+            else:
+                left = segments[-1]
+                segments[-1] = JoinTree("inner", left[0], right[0]), _both(left[1], right[1])
         tree, frame = segments[0]
         for right_tree, right_frame in segments[1:]:
             tree = JoinTree("inner", tree, right_tree)
@@ -175,7 +181,7 @@ class _Resolver:
             if not (left[1].complete and right[1].complete):
                 raise Unresolvable("a NATURAL JOIN needs the schemas of both sides")
             names = {self.key(f.name) for f in right[1].visible}
-            using = [f.name for f in left[1].visible if self.key(f.name) in names]
+            using = list(dict.fromkeys(f.name for f in left[1].visible if self.key(f.name) in names))
         if tree.on is not None:
             self.resolve_columns(tree.on, frame, ctes, outer)
         if using:
@@ -401,6 +407,10 @@ class _Resolver:
         return source.guessed.setdefault(self.key(name), Field(source, name))
 
     def by_name(self, frame: Frame, name: str) -> Field:
+        """Return the column that USING means: of several ones Spark takes the first."""
+        first = next((f for f in frame.visible if self.key(f.name) == self.key(name)), None)
+        if first is not None and frame.complete:
+            return first
         found = self.lookup(frame, [name])
         if not found:
             raise Unresolvable(f"the column {name} of USING cannot be resolved")
@@ -460,7 +470,7 @@ def star_fields(item: exp.Expr, frame: Frame, case_sensitive: bool) -> list[Fiel
     Unresolvable
         A schema is missing.
     """
-    fields = _Resolver(_NoCatalog(), case_sensitive).star(item, frame)
+    fields = _Resolver(_NoCatalog(), Settings(case_sensitive=case_sensitive)).star(item, frame)
     if fields is _UNKNOWN_STAR:
         raise Unresolvable(f"{render(item)} cannot be expanded with the schemas that are known")
     return fields

@@ -45,6 +45,8 @@ class Settings:
         ``spark.sql.caseSensitive``.
     units
         Units a stream's group where no hint says it.
+    join_before_comma
+        ``spark.sql.ansi.relationPrecedence``: whether JOIN goes before the comma. To Spark they are alike by default.
     min_relations
         Groups of fewer relations are left alone.
     convert_batch
@@ -60,6 +62,7 @@ class Settings:
     """
 
     case_sensitive: bool = False
+    join_before_comma: bool = False
     units: int | None = None
     min_relations: int = 2
     convert_batch: bool = True

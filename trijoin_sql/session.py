@@ -159,13 +159,17 @@ class TriJoinSession:
         return read_metrics(query)
 
     def _rewrite(self, text: str) -> Rewrite:
-        sensitive = str(self.spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         settings = self._settings or Settings(
-            case_sensitive=sensitive,
+            case_sensitive=self._is_on("spark.sql.caseSensitive", "false"),
+            join_before_comma=self._is_on("spark.sql.ansi.relationPrecedence", "false")
+            and self._is_on("spark.sql.ansi.enabled", "true"),
             units=self.units(),
             zone_shift=largest_shift(str(self.spark.conf.get("spark.sql.session.timeZone", "UTC"))),
         )
         return rewrite(text, SparkCatalog(self.spark), settings)
+
+    def _is_on(self, setting: str, default: str) -> bool:
+        return str(self.spark.conf.get(setting, default)).lower() == "true"
 
     def _compile(self, rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> DataFrame:
         """Compile the join nodes from the bottom up, then let Spark run the rest of the SELECT over them."""

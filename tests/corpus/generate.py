@@ -15,6 +15,11 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
+if __package__:
+    from .loosen import loosened
+else:
+    from loosen import loosened
+
 ROOT = Path(__file__).resolve().parents[2]
 QUERIES = ROOT / "queries"
 
@@ -49,12 +54,24 @@ def generate(name: str, distribution: str, call: str, scale: float) -> int:
         for table in columns:
             db.execute(f"COPY {table} TO '{data / table}.parquet' (FORMAT parquet)")
         queries = db.execute(f"SELECT query_nr, query FROM {name}_queries()").fetchall()
+        loose = {number: loosened(db, query) for number, query in queries}
     for number, query in queries:
-        text = in_spark_sql(query)
-        read = {table.name.lower() for table in sqlglot.parse_one(text, read="spark").find_all(exp.Table)}
-        ddl = "".join(f"CREATE TABLE {table} ({', '.join(columns[table])});\n" for table in columns if table in read)
-        (folder / f"q{number:02}.sql").write_text(f"{ddl}{text}\n", encoding="utf-8")
+        write(folder / f"q{number:02}.sql", columns, query)
+        found = loose[number]
+        if found is not None:
+            text, removed = found
+            (folder / "loose").mkdir(exist_ok=True)
+            write(folder / "loose" / f"q{number:02}.sql", columns, text, removed)
     return len(queries)
+
+
+def write(path: Path, columns: dict[str, list[str]], query: str, removed: list[str] | None = None) -> None:
+    """Write one query with the tables that it reads, and what was taken out of it."""
+    text = in_spark_sql(query)
+    read = {table.name.lower() for table in sqlglot.parse_one(text, read="spark").find_all(exp.Table)}
+    ddl = "".join(f"CREATE TABLE {table} ({', '.join(columns[table])});\n" for table in columns if table in read)
+    lines = [f"-- without {' '.join(one.split())}\n" for one in removed or []]
+    path.write_text(f"{''.join(lines)}{ddl}{text}\n", encoding="utf-8")
 
 
 def in_spark_sql(query: str) -> str:

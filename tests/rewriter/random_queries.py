@@ -231,10 +231,8 @@ class _Generator:
                 where += self.conjuncts(relations, relation)
                 relations.append(relation)
                 continue
-            # An explicit join binds closer than a comma: its condition sees what stands behind the last comma.
-            near = relations[-1:] if comma else relations[:]
-            text += self.joined(near, relation, item, where)
-            relations += [one for one in near if one not in relations]
+            # To Spark, a comma joins from left to right like JOIN: a condition sees all relations before it.
+            text += self.joined(relations, relation, item, where)
         return relations, text, where
 
     def joined(self, relations: list[Relation], relation: Relation, item: str, where: list[str]) -> str:

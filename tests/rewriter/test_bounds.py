@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trijoin_sql.rewriter.bounds import Constraint, close
+from trijoin_sql.rewriter.plan import source_scan
 
 from trijoin_sql.errors import UnsupportedQueryError
 
@@ -100,3 +101,14 @@ def test_closing_gives_shortest_paths(edges: list[tuple[str, str, int]]) -> None
         for (c, d), second in closed.items():
             if b == c and a != d:
                 assert closed[a, d] <= first + second
+
+
+@pytest.mark.parametrize("kind", ["LEFT JOIN", "LEFT ANTI JOIN", "RIGHT JOIN"])
+def test_what_comes_out_of_a_join_of_streams_has_no_event_time(kind: str) -> None:
+    """Spark gives the rows that nothing was found for when the watermark has passed them: they would be late."""
+    sql = f"SELECT r.id FROM r {kind} s ON r.id = s.id JOIN t ON t.ts BETWEEN r.ts AND r.ts + INTERVAL 1 MINUTE"
+    joined = node(sql)
+    assert [source_scan(source).event_time for source in joined.sources] == [None, "ts"]
+    assert [kept.keep_for for kept in joined.retention] == [None, None]
+    table = node(sql.replace(" s ON r.id = s.id", " c AS s ON r.id = s.id"))
+    assert [source_scan(source).event_time for source in table.sources] == [None if "RIGHT" in kind else "ts", "ts"]

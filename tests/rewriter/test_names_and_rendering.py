@@ -237,3 +237,14 @@ def test_common_table_expressions_of_one_name_stay_apart() -> None:
 def test_a_parenthesised_join_may_begin_with_a_derived_table() -> None:
     (join,) = nodes("SELECT w.id FROM r JOIN ((SELECT id FROM t) AS v JOIN s AS w ON v.id = w.a) ON r.id = w.id")
     assert join.graph.relations == ("r", "v", "w")
+
+
+def test_a_comma_joins_from_left_to_right_like_join() -> None:
+    """Other databases let JOIN go first; Spark does with ``spark.sql.ansi.relationPrecedence`` only."""
+    sql = "SELECT r.id FROM r, s JOIN t ON r.a = t.a AND s.id = t.id"
+    assert node(sql).graph.relations == ("r", "s", "t")
+    (reason,) = reasons(sql, Settings(join_before_comma=True))
+    assert "r.a" in reason
+    using = "SELECT r.id FROM r, s JOIN t USING (id)"
+    assert [(edge.left, edge.right) for edge in node(using).graph.edges] == [("r", "t")]
+    assert [(e.left, e.right) for e in node(using, Settings(join_before_comma=True)).graph.edges] == [("s", "t")]

@@ -72,6 +72,9 @@ SELECT r.id, s.id FROM r, s WHERE (r.id, r.a) = (s.id, s.a)
 SELECT r.id FROM (r JOIN s ON r.id = s.id) LEFT JOIN (t JOIN u ON t.id = u.key) ON r.a = t.a WHERE s.a > 0
 (SELECT r.id FROM r JOIN s ON r.id = s.id) INTERSECT (SELECT s.id FROM s JOIN t ON s.a < t.a) ORDER BY id
 SELECT r.id, c.n FROM r JOIN s ON r.a < s.a JOIN c ON r.n = c.n JOIN u ON u.key = c.id
+SELECT r.id, s.a, t.n FROM r, s LEFT JOIN t ON r.id = t.id AND r.a < s.a WHERE s.id > 1
+SELECT r.a, c.n FROM r, s FULL JOIN c USING (n), t WHERE t.a = s.id AND s.ts = r.ts
+SELECT id, x, s.a FROM r, s JOIN t USING (id), u WHERE u.key = s.id
 SELECT w3.id FROM r JOIN ((SELECT id FROM t) w2 JOIN s w3 ON w2.id = w3.a) ON r.id = w3.id
 SELECT r.id, p.k FROM r LEFT JOIN (WITH c1 AS (SELECT u.key AS k FROM u JOIN c ON u.key = c.id) SELECT c1.k FROM c1) p ON r.id = p.k JOIN (WITH c1 AS (SELECT id AS k FROM t) SELECT c1.k FROM c1 JOIN s ON s.a = c1.k) q ON q.k = r.id
 SELECT 'it''s', r.a DIV 2, r.ts + INTERVAL 1 DAY, DATE '2024-01-02', 1.5BD, X'1F', r.x::string FROM r JOIN s USING (id)
