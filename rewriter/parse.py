@@ -189,8 +189,8 @@ class _Builder:
             tree = Where(tree, tuple(conjuncts))
         within = self.block.select.args.get("within")
         plan = PlanBlock(
-            self.block.number,
             tree,
+            self.block.number,
             required,
             read_hints(self.block.select),
             interval_microseconds(within) if within else None,

@@ -88,6 +88,21 @@ class Node:
 
 
 @dataclass(frozen=True)
+class OverOne(Node):
+    """A node over one input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        (only,) = inputs
+        return dataclasses.replace(self, input=only)
+
+
+@dataclass(frozen=True)
 class Scan(Node):
     """A relation of FROM: a table, a view, a stream, a derived table, a CTE or the output of another join node.
 
@@ -131,51 +146,24 @@ class Scan(Node):
 
 
 @dataclass(frozen=True)
-class Filter(Node):
+class Filter(OverOne):
     """Keeps the rows for which every condition is true. Conditions are Spark SQL over qualified columns."""
 
-    input: Node
     conditions: tuple[str, ...]
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        (only,) = inputs
-        return dataclasses.replace(self, input=only)
-
 
 @dataclass(frozen=True)
-class Project(Node):
+class Project(OverOne):
     """Keeps some columns: ``items`` are ``(output name, Spark SQL)``."""
 
-    input: Node
     items: tuple[tuple[str, str], ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        (only,) = inputs
-        return dataclasses.replace(self, input=only)
 
 
 @dataclass(frozen=True)
-class Exchange(Node):
+class Exchange(OverOne):
     """A redistribution of rows that the binary plan would need: hashed by ``keys``, or broadcast if there are none."""
 
-    input: Node
     keys: tuple[str, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        (only,) = inputs
-        return dataclasses.replace(self, input=only)
 
 
 @dataclass(frozen=True)
@@ -198,19 +186,10 @@ class Join(Node):
 
 
 @dataclass(frozen=True)
-class JoinGroup(Node):
+class JoinGroup(OverOne):
     """A multi-join group found by step 1 of the Two-Step Convert (004 section 3.2.1): a marked binary join tree."""
 
-    root: Node
     members: int
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.root,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        (only,) = inputs
-        return dataclasses.replace(self, root=only)
 
 
 @dataclass(frozen=True)
@@ -267,19 +246,10 @@ class MultiJoin(JoinNode):
 
 
 @dataclass(frozen=True)
-class Where(Node):
+class Where(OverOne):
     """Conjuncts over a join tree that have not found their place yet; those that stay become Spark's WHERE."""
 
-    input: Node
     predicates: tuple[Predicate, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        (only,) = inputs
-        return dataclasses.replace(self, input=only)
 
 
 @dataclass(frozen=True)
@@ -299,21 +269,12 @@ class StaticJoin(Node):
 
 
 @dataclass(frozen=True)
-class LeftAlone(Node):
+class LeftAlone(OverOne):
     """A join group that stays with Spark; ``decision.reason`` says why."""
 
-    root: Node
     graph: JoinGraph
     decision: Decision
     retention: tuple[Retention, ...] = ()
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.root,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        (only,) = inputs
-        return dataclasses.replace(self, root=only)
 
 
 @dataclass(frozen=True)
@@ -340,7 +301,7 @@ class Hints:
 
 
 @dataclass(frozen=True)
-class Block(Node):
+class Block(OverOne):
     """One SELECT that joins: its FROM and WHERE as a plan. The rest of it stays in the syntax tree.
 
     Parameters
@@ -356,19 +317,10 @@ class Block(Node):
     """
 
     number: int
-    input: Node
     required: tuple[tuple[str, str], ...] = ()
     hints: Hints = field(default_factory=Hints)
     within: int | None = None
     problem: str | None = None
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        (only,) = inputs
-        return dataclasses.replace(self, input=only)
 
 
 @dataclass(frozen=True)
@@ -416,11 +368,21 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def transform(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Return the tree with ``change`` applied to every node, bottom up. Unchanged nodes are kept as they are."""
-    inputs = tuple(transform(below, change) for below in node.inputs)
-    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-        node = node.with_inputs(inputs)
-    return change(node)
+    """Return the tree with ``change`` applied to every node once, bottom up.
+
+    Unchanged nodes are kept as they are, and a node that stands in several places (a common table expression read more
+    than once) stays one node.
+    """
+    done: dict[int, Node] = {}
+
+    def visit(one: Node) -> Node:
+        if id(one) not in done:
+            inputs = tuple(visit(below) for below in one.inputs)
+            same = all(new is old for new, old in zip(inputs, one.inputs, strict=True))
+            done[id(one)] = change(one if same else one.with_inputs(inputs))
+        return done[id(one)]
+
+    return visit(node)
 
 
 def scans(node: Node) -> tuple[Scan, ...]:

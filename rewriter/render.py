@@ -334,7 +334,7 @@ class _BlockRenderer:
             case StaticJoin():
                 return " CROSS JOIN ".join(map(self.from_sql, node.inputs))
             case LeftAlone():
-                return self.from_sql(node.root)
+                return self.from_sql(node.input)
             case Where():
                 raise PlanError("a condition is in the middle of a FROM")
         return self.from_sql(node.inputs[0])

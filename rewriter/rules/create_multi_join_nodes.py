@@ -96,7 +96,7 @@ def _node_of_group(
             case _:
                 sources.append(node)
 
-    collect(group.root)
+    collect(group.input)
     relations = [source_scan(source).alias for source in sources]
     below = [scan for source in sources for scan in scans(source)]
     output = output_columns(below, predicates, block)
@@ -106,7 +106,7 @@ def _node_of_group(
     graph = build_graph(relations, [over_output(predicate, mapping) for predicate in own])
     reason = why_left_alone(below, relations, block, settings)
     if reason:
-        return LeftAlone(group.root, graph, Decision("none", None, None, reason))
+        return LeftAlone(group.input, graph, Decision("none", None, None, reason))
     kind: type[JoinNode] = {2: BiJoin, 3: TriJoin}.get(len(sources), MultiJoin)
     return kind(names.next(), tuple(sources), graph, UNDECIDED, output)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..plan import Block, Exchange, Join, Node, scans
+from ..plan import Block, Exchange, Join, Node, Scan, scans
 from .rule import NotApplicable, each_block, regions
 
 
@@ -17,6 +17,8 @@ def place_exchanges(plan: Node) -> Node | NotApplicable:
     """Place the exchanges of a binary execution."""
 
     def visit(node: Node) -> Node:
+        if isinstance(node, Scan):
+            return node
         if not isinstance(node, Join) or node.kind not in ("inner", "cross"):
             return regions(node, visit) if isinstance(node, Join) else node.with_inputs(tuple(map(visit, node.inputs)))
         equal = [p for p in node.predicates if p.kind in ("equi", "null_safe") and not p.derived]

@@ -119,8 +119,8 @@ def test_optional_stages_can_be_left_out(name: str) -> None:
 
 
 def test_a_stage_that_loses_a_column_is_caught() -> None:
-    before = Query("", (Block(0, Scan("r", "r", CATALOG.tables[0][1].columns), (("r", "id"),)),))
-    after = Query("", (Block(0, Scan("r", "r"), (("r", "id"),)),))
+    before = Query("", (Block(Scan("r", "r", CATALOG.tables[0][1].columns), 0, (("r", "id"),)),))
+    after = Query("", (Block(Scan("r", "r"), 0, (("r", "id"),)),))
     with pytest.raises(PlanError, match=r"lost r\.id"):
         check_schema("some_rule", before, after)
 
