@@ -12,7 +12,7 @@ from trijoin_sql.rewriter.catalog import read_script
 from trijoin_sql.rewriter.pipeline import rewrite
 from typer.testing import CliRunner
 
-from trijoin_sql.bench.engines import Outcome, median
+from trijoin_sql.bench.outcome import Outcome, median
 from trijoin_sql.bench.workloads import SCHEMA, WORKLOADS, query, table, write_files
 from trijoin_sql.cli import app
 
@@ -23,9 +23,11 @@ def test_every_workload_converts_under_each_of_its_schemes(name: str) -> None:
     ddl = "".join(f"CREATE STREAM {stream} ({SCHEMA}) USING parquet;" for stream in workload.streams)
     catalog, _ = read_script(ddl)
     for scheme in workload.schemes:
-        assert scheme in SCHEMES
+        name, _, intermediates = scheme.partition("/")
+        assert name in SCHEMES
         (group,) = rewrite(query(workload, 1000, scheme), catalog).groups
-        assert group.decision.scheme == scheme
+        assert group.decision.scheme == name
+        assert dict(group.decision.options).get("intermediates", "") == intermediates
 
 
 def test_tuples_have_six_fields_and_about_eighty_bytes() -> None:
@@ -37,7 +39,7 @@ def test_tuples_have_six_fields_and_about_eighty_bytes() -> None:
 def test_a_tuple_finds_three_partners_in_a_chain_and_seven_in_a_cycle() -> None:
     """At the end of a run, with all rows stored: a band of three values over the stated domain."""
     rows = 20_000
-    for name, expected in (("chain_band", 3.0), ("cyclic_band", 7.0)):
+    for name, expected in (("chain_band", 3.0), ("cyclic_band", 7.0), ("chain_dense", 14.0), ("cyclic_dense", 14.0)):
         domain = WORKLOADS[name].domain(rows)
         rng = np.random.default_rng(1)
         stored, probing = np.sort(rng.integers(0, domain, rows)), rng.integers(0, domain, rows)

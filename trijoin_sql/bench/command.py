@@ -6,8 +6,9 @@ import json
 import shutil
 import sys
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -15,22 +16,61 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..errors import InvalidSettingError
 from ..operators.schemes import SCHEMES
-from .engines import Outcome, median, run_duckdb, run_scheme, run_spark
-from .report import as_document, as_table, plot, write_json
+from .engines import run_stream
+from .live import Arrivals, Live, run_live
+from .outcome import Outcome, median
+from .outside import PACKAGES, environment, run_outside
+from .report import as_document, as_table, idle_table, latency_table, plot, write_json
 from .workloads import WORKLOADS, write_files
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 #: Engines to compare with.
-OTHERS = ("spark", "duckdb")
+OTHERS = ("spark", *PACKAGES)
 
 HELP = """Measure schemes, side by side in one run: throughput, latency, intermediates, bytes shuffled.
 
 \b
-workloads  chain_band, cyclic_band, chain_equal, common_key, zipf_key, pair_band (none: the first two)
+workloads  chain_band, cyclic_band, chain_dense, cyclic_dense, chain_equal, common_key, zipf_key, pair_band
+           (none: the first two)
 
-Every engine sees the same files, one a micro-batch; the first micro-batch, which starts Python and compiles code, does
-not count. Several runs take turns; the table shows the run with the median throughput. Absolute figures are worth
-little on a shared machine: compare within a run.
+Every engine sees the same rows. Our schemes and Spark get one file a micro-batch, and the first micro-batch, which
+starts Python and compiles code, does not count. Flink (streaming mode), Pathway and DuckDB (batch joins) read all files
+at once; their start does not count. Each of these three is installed, when it is asked for, in an environment of its
+own below the user's cache folder. Several runs take turns; the table shows the run with the median throughput. Absolute
+figures are worth little on a shared machine: compare within a run.
+
+Latency is measured apart, since it says nothing at full load: rows arrive at one rate for all, and each result is timed
+from the arrival of its last tuple to the end of the micro-batch that emits it.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asks for; see `bench`."""
+
+    rows: int
+    batches: int
+    schemes: tuple[str, ...]
+    against: tuple[str, ...]
+    runs: int
+    seed: int
+    units: int
+    limit: float
+    latency: float
+    rate: float | None
+    idle: bool
+
+
+@dataclass(slots=True)
+class Measured:
+    """All runs of one workload, by engine."""
+
+    runs: dict[str, list[Outcome]]
+    live: dict[str, Live] = field(default_factory=dict)
+    idle: dict[str, Live] = field(default_factory=dict)
+    rate: float = 0.0
 
 
 def bench(
@@ -38,13 +78,23 @@ def bench(
     rows: Annotated[int, typer.Option(min=1, help="Rows of each stream.")] = 100_000,
     batches: Annotated[int, typer.Option(min=2, help="Micro-batches.")] = 6,
     scheme: Annotated[
-        list[str] | None, typer.Option(help="A scheme; as often as needed.", show_default="all that fit")
+        list[str] | None,
+        typer.Option(help="A scheme, or SCHEME/pair; as often as needed.", show_default="all that fit"),
     ] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(metavar="spark|duckdb", help="Another engine on the same data.", show_default=False),
+        typer.Option(metavar="|".join(OTHERS), help="Another engine on the same data.", show_default=False),
     ] = None,
+    limit: Annotated[
+        float, typer.Option(min=1, help="Seconds for a run of another engine; then its rate is an upper bound.")
+    ] = 600,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each engine.")] = 3,
+    latency: Annotated[float, typer.Option(min=0, help="Also measure latency, for that many seconds each.")] = 0,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=1, help="Tuples/s for --latency.", show_default="half of the slowest scheme's throughput"),
+    ] = None,
+    idle: Annotated[bool, typer.Option("--idle", help="Also time triggers with ten rows of each stream.")] = False,
     seed: Annotated[int, typer.Option(help="Of the data.")] = 1,
     units: Annotated[int, typer.Option(min=1, help="Units of a stream's group.")] = 2,
     output: Annotated[Literal["text", "json"], typer.Option("--format", help="On stdout.")] = "text",
@@ -54,22 +104,24 @@ def bench(
 ) -> None:
     """Run benchmarks."""
     names = workload or ["chain_band", "cyclic_band"]
-    for name in names:
-        if name not in WORKLOADS:
-            raise InvalidSettingError("WORKLOAD", name, f"there are {', '.join(WORKLOADS)}")
-    for option, given, known in (("--scheme", scheme, SCHEMES), ("--against", against, OTHERS)):
-        for one in given or []:
-            if one not in known:
-                raise InvalidSettingError(option, one, f"there are {', '.join(known)}")
+    options = Options(
+        rows, batches, tuple(scheme or ()), tuple(against or ()), runs, seed, units, limit, latency, rate, idle
+    )
+    _check(names, options)
     err = Console(stderr=True, quiet=quiet)
+    for engine in dict.fromkeys(options.against):
+        if engine in PACKAGES:
+            with err.status(f"{engine}: its environment"):
+                environment(engine)
     documents = []
+    out = Console(width=None if sys.stdout.isatty() else 140)
     for name in names:
-        found = _measure(name, rows, batches, scheme, against or [], runs, seed, units, err)
-        documents.append(as_document(name, WORKLOADS[name].about, rows, batches, found))
+        found = _measure(name, options, err)
+        documents.append(
+            as_document(name, WORKLOADS[name].about, rows, batches, found.runs, found.rate, found.live, found.idle)
+        )
         if output == "text":
-            medians = {engine: median(outcomes) for engine, outcomes in found.items()}
-            title = f"{name}: {len(WORKLOADS[name].streams)} x {rows:,} rows, {batches} micro-batches, {runs} runs"
-            Console(width=None if sys.stdout.isatty() else 140).print(as_table(title, medians))
+            _print(out, name, options, found)
     if output == "json":
         typer.echo(json.dumps(documents))
     if json_file is not None:
@@ -78,43 +130,71 @@ def bench(
         plot(plot_file, documents)
 
 
-def _measure(
-    name: str,
-    rows: int,
-    batches: int,
-    schemes: list[str] | None,
-    against: list[Any],
-    runs: int,
-    seed: int,
-    units: int,
-    err: Console,
-) -> dict[str, list[Outcome]]:
-    """Run every engine ``runs`` times, in turns, over the same files."""
-    from pyspark.sql import SparkSession
+def _check(names: list[str], options: Options) -> None:
+    """Refuse what is not there, before anything starts."""
+    for name in names:
+        if name not in WORKLOADS:
+            raise InvalidSettingError("WORKLOAD", name, f"there are {', '.join(WORKLOADS)}")
+    for one in options.schemes:
+        name, slash, intermediates = one.partition("/")
+        if name not in SCHEMES:
+            raise InvalidSettingError("--scheme", one, f"there are {', '.join(SCHEMES)}")
+        if slash and (name not in ("symmetric", "semi_symmetric") or intermediates not in ("pack", "pair")):
+            raise InvalidSettingError("--scheme", one, "there are symmetric and semi_symmetric with /pack and /pair")
+    for one in options.against:
+        if one not in OTHERS:
+            raise InvalidSettingError("--against", one, f"there are {', '.join(OTHERS)}")
 
-    from ..config import configure
-    from ..quiet import quiet_jvm, quiet_python
-    from ..session import UNITS
 
-    chosen = WORKLOADS[name]
-    engines = [*(schemes or chosen.schemes), *against]
-    found: dict[str, list[Outcome]] = {engine: [] for engine in engines}
+def _print(out: Console, name: str, options: Options, found: Measured) -> None:
+    streams = len(WORKLOADS[name].streams)
+    title = f"{name}: {streams} x {options.rows:,} rows, {options.batches} micro-batches, {options.runs} runs"
+    out.print(as_table(title, {engine: median(outcomes) for engine, outcomes in found.runs.items()}))
+    if found.live:
+        title = f"{name}: arrival of the last tuple to emission, {found.rate:,.0f} tuples/s arriving"
+        out.print(latency_table(f"{title} on {streams} x {options.rows:,} stored rows", found.live))
+    if found.idle:
+        title = f"{name}: triggers with {10 * streams} rows, medians in ms, parts by Spark's names"
+        out.print(idle_table(title, found.idle))
+
+
+def _measure(name: str, options: Options, err: Console) -> Measured:
+    """Run every engine ``runs`` times, in turns, over the same files; then the live runs."""
+    workload = WORKLOADS[name]
+    streaming = list(dict.fromkeys(options.schemes or workload.schemes))
+    engines = list(dict.fromkeys([*streaming, *options.against]))
+    streaming += ["spark"] if "spark" in engines else []
+    found = Measured({engine: [] for engine in engines})
     folder = Path(tempfile.mkdtemp(prefix="trijoin-bench-"))
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    builder = SparkSession.builder.appName(f"trijoin-sql bench {name}").master(f"local[{units},4]")
-    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config("spark.driver.memory", "4g").config("spark.sql.shuffle.partitions", str(units))
+    total = len(engines) * options.runs + len(streaming) * (bool(options.latency) + options.idle)
+    from ..quiet import quiet_jvm, quiet_python
+
     try:
         with quiet_python(), quiet_jvm(), Progress(*columns, console=err, disable=not err.is_terminal) as progress:
-            task = progress.add_task(f"{name}: data", total=len(engines) * runs)
-            write_files(chosen, folder, rows, batches, seed)
-            spark = configure(builder).getOrCreate()
-            spark.sparkContext.setLogLevel("OFF")
-            spark.conf.set(UNITS, str(units))
-            for _ in range(runs):
+            task = progress.add_task(f"{name}: data", total=total)
+            write_files(workload, folder, options.rows, options.batches, options.seed)
+            spark = _session(name, options.units)
+            for _ in range(options.runs):
                 for engine in engines:
                     progress.update(task, description=f"{name}: {engine}")
-                    found[engine].append(_run(spark, engine, name, folder, rows))
+                    if not any(outcome.exceeded for outcome in found.runs[engine]):  # once says as much as thrice
+                        found.runs[engine].append(_run(spark, engine, name, folder, options))
+                    progress.advance(task)
+            rates = [median(runs).rate for engine, runs in found.runs.items() if engine in streaming]
+            offered = options.rate or min((rate for rate in rates if rate), default=1000) / 2
+            count = len(workload.streams)
+            modes = []
+            if options.latency:
+                steady = Arrivals.at(offered, count, options.latency, options.rows)
+                found.rate = steady.rate(count)
+                modes.append(("latency", steady, found.live))
+            if options.idle:
+                modes.append(("idle", Arrivals(1, 40, 0.5, 10), found.idle))
+            for mode, arrivals, results in modes:
+                for engine in streaming:
+                    progress.update(task, description=f"{name}: {engine}, {mode}")
+                    results[engine] = run_live(spark, workload, engine, arrivals, options.rows, options.seed)
                     progress.advance(task)
             spark.stop()
     finally:
@@ -122,10 +202,29 @@ def _measure(
     return found
 
 
-def _run(spark: Any, engine: str, name: str, folder: Path, rows: int) -> Outcome:
+def _session(name: str, units: int) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    from ..config import configure
+    from ..session import UNITS
+
+    builder = SparkSession.builder.appName(f"trijoin-sql bench {name}").master(f"local[{units},4]")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "4g",
+        "spark.sql.shuffle.partitions": str(units),
+        "spark.sql.streaming.numRecentProgressUpdates": "10000",
+    }.items():
+        builder = builder.config(key, value)
+    spark = configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    spark.conf.set(UNITS, str(units))
+    return spark
+
+
+def _run(spark: SparkSession, engine: str, name: str, folder: Path, options: Options) -> Outcome:
     workload = WORKLOADS[name]
-    if engine == "spark":
-        return run_spark(spark, workload, folder, rows)
-    if engine == "duckdb":
-        return run_duckdb(workload, folder, rows)
-    return run_scheme(spark, workload, folder, rows, engine)
+    if engine in PACKAGES:
+        return run_outside(engine, workload, folder, options.rows, options.units, options.limit)
+    return run_stream(spark, workload, folder, options.rows, engine)

@@ -1,4 +1,4 @@
-"""The result of a benchmark: a table, JSON, a plot."""
+"""The result of a benchmark: tables, JSON, a plot."""
 
 from __future__ import annotations
 
@@ -10,10 +10,26 @@ from typing import Any
 
 from rich.table import Table
 
-from .engines import Outcome
+from .live import Live
+from .outcome import Outcome
+
+#: The baseline of the papers: latencies are compared with it.
+BASELINE = "tree"
+
+#: Parts of a micro-batch by Spark's names, in order of time.
+PARTS = ("latestOffset", "queryPlanning", "getBatch", "walCommit", "addBatch", "commitBatch", "commitOffsets")
 
 
-def as_document(workload: str, about: str, rows: int, batches: int, outcomes: Mapping[str, list[Outcome]]) -> Any:
+def as_document(
+    workload: str,
+    about: str,
+    rows: int,
+    batches: int,
+    outcomes: Mapping[str, list[Outcome]],
+    rate: float = 0.0,
+    live: Mapping[str, Live] | None = None,
+    idle: Mapping[str, Live] | None = None,
+) -> Any:
     """Return everything measured as plain data: every run, not only the median."""
     return {
         "workload": workload,
@@ -24,6 +40,20 @@ def as_document(workload: str, about: str, rows: int, batches: int, outcomes: Ma
             name: [{**asdict(outcome), "tuples_a_second": round(outcome.rate)} for outcome in runs]
             for name, runs in outcomes.items()
         },
+        "latency": {
+            "tuples_a_second": round(rate),
+            "engines": {name: _live(run) for name, run in (live or {}).items()},
+        },
+        "idle": {name: _live(run) for name, run in (idle or {}).items()},
+    }
+
+
+def _live(run: Live) -> dict[str, Any]:
+    return {
+        **asdict(run),
+        "results": run.results,
+        "mean": run.mean,
+        **{f"p{round(100 * quantile)}": run.latency(quantile) for quantile in (0.5, 0.95, 0.99)},
     }
 
 
@@ -31,7 +61,7 @@ def as_table(title: str, medians: Mapping[str, Outcome]) -> Table:
     """Return a table of the median runs, with ratios to the first engine."""
     table = Table(title=title, title_justify="left")
     table.add_column("engine")
-    for heading in ("tuples/s", "ratio", "p50 s", "p95 s", "p99 s", "results", "packs", "pairs", "MB shuffled"):
+    for heading in ("tuples/s", "ratio", "trigger s", "results", "packs", "pairs", "MB shuffled"):
         table.add_column(heading, justify="right")
     first = next((outcome.rate for outcome in medians.values() if outcome.problem is None), 0.0)
     for name, outcome in medians.items():
@@ -40,16 +70,58 @@ def as_table(title: str, medians: Mapping[str, Outcome]) -> Table:
             continue
         counters = outcome.counters
         table.add_row(
-            name,
-            f"{outcome.rate:,.0f}",
-            f"{outcome.rate / first:.2f}" if first else "",
-            *(_seconds(outcome.latency(quantile)) for quantile in (0.5, 0.95, 0.99)),
+            f"{name} (> {outcome.seconds:,.0f} s)" if outcome.exceeded else name,
+            f"{'< ' if outcome.exceeded else ''}{outcome.rate:,.0f}",
+            _ratio(outcome, first),
+            _seconds(outcome.trigger(0.5)),
             "" if outcome.results is None else f"{outcome.results:,}",
             f"{counters['packs']:,}" if counters else "",
             f"{counters['pairs']:,}" if counters else "",
             f"{counters['bytes_in'] / 1e6:,.1f}" if counters else "",
         )
     return table
+
+
+def latency_table(title: str, live: Mapping[str, Live]) -> Table:
+    """Return a table of result latencies, with what each scheme saves against the baseline."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("engine")
+    for heading in ("p50 s", "p95 s", "p99 s", "mean s", f"mean against {BASELINE}", "trigger s", "results"):
+        table.add_column(heading, justify="right")
+    base = live[BASELINE].mean if BASELINE in live else None
+    for name, run in live.items():
+        if run.problem is not None or run.mean is None:
+            table.add_row(name, run.problem or "no results in time")
+            continue
+        saved = "" if base is None or name == BASELINE else f"{100 * (run.mean / base - 1):+.0f} %"
+        quantiles = (_seconds(run.latency(quantile)) for quantile in (0.5, 0.95, 0.99))
+        trigger = _seconds(run.durations["triggerExecution"] / 1000)
+        table.add_row(name, *quantiles, _seconds(run.mean), saved, trigger, f"{run.results:,}")
+    return table
+
+
+def idle_table(title: str, idle: Mapping[str, Live]) -> Table:
+    """Return a table of where the time of small triggers goes."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("engine")
+    for heading in ("trigger", *PARTS):
+        table.add_column(heading, justify="right")
+    for name, run in idle.items():
+        if run.problem is not None or not run.durations:
+            table.add_row(name, run.problem or "no triggers in time")
+            continue
+        parts = (f"{run.durations.get(part, 0):.0f}" for part in ("triggerExecution", *PARTS))
+        table.add_row(name, *parts)
+    return table
+
+
+def _ratio(outcome: Outcome, first: float) -> str:
+    """Return a rate against the first engine's, with two digits that say something."""
+    if not first or not outcome.rate:
+        return ""
+    ratio = outcome.rate / first
+    sign = "< " if outcome.exceeded else ""
+    return f"{sign}{ratio:.2f}" if ratio >= 0.1 else f"{sign}1/{1 / ratio:,.0f}"
 
 
 def _seconds(value: float | None) -> str:
@@ -62,7 +134,9 @@ def write_json(path: Path, documents: list[Any]) -> None:
 
 
 def plot(path: Path, documents: list[Any]) -> None:
-    """Draw tuples a second of every engine, a group of bars a workload.
+    """Draw tuples a second of every engine, a column of bars a workload, and below them latencies where there are some.
+
+    A run that was stopped at its time limit is drawn hollow: its bar is an upper bound.
 
     Raises
     ------
@@ -74,15 +148,23 @@ def plot(path: Path, documents: list[Any]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(documents), figsize=(5 * len(documents), 4), squeeze=False)
+    lines = 2 if any(document["latency"]["engines"] for document in documents) else 1
+    figure, axes = pyplot.subplots(lines, len(documents), figsize=(5 * len(documents), 4 * lines), squeeze=False)
     for axis, document in zip(axes[0], documents, strict=True):
-        rates = {
-            name: sorted(run["tuples_a_second"] for run in runs)[(len(runs) - 1) // 2]
-            for name, runs in document["engines"].items()
-        }
-        axis.bar(list(rates), list(rates.values()))
+        for name, runs in document["engines"].items():
+            middle = sorted(runs, key=lambda run: run["tuples_a_second"])[(len(runs) - 1) // 2]
+            axis.bar(name, middle["tuples_a_second"], color="C0", fill=not middle["exceeded"], edgecolor="C0")
+        heights = [bar.get_height() for bar in axis.patches if bar.get_height()]
+        if heights and max(heights) > 30 * min(heights):
+            axis.set_yscale("log")
         axis.set_title(document["workload"])
         axis.set_ylabel("tuples/s (median)")
+        axis.tick_params(axis="x", rotation=30)
+    for axis, document in zip(axes[1] if lines == 2 else (), documents, strict=False):
+        for name, run in document["latency"]["engines"].items():
+            axis.bar(name, run["p50"] or 0, color="C1")
+            axis.plot([name, name], [run["p50"] or 0, run["p99"] or 0], color="black")
+        axis.set_ylabel("latency in s (p50, line to p99)")
         axis.tick_params(axis="x", rotation=30)
     figure.tight_layout()
     figure.savefig(path)

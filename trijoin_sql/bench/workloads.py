@@ -51,7 +51,7 @@ class Workload:
     domain
         The range of keys for a number of rows a stream: it sets how many partners a tuple finds.
     schemes
-        Schemes that are compared by default.
+        Schemes that are compared by default; ``/pair`` stores their intermediates as pairs instead of packs.
     """
 
     about: str
@@ -78,6 +78,20 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             _OUT + "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2 AND ABS(r.im - t.i) < {e}",
             domain=lambda rows: max(rows * 3 // 7, 1),
             schemes=("symmetric", "matrix", "tree"),
+        ),
+        "chain_dense": Workload(
+            "001 figure 19, chain: as chain_band, but a tuple finds seven partners a stream on average over the run",
+            ("r", "s", "t"),
+            _OUT + "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2",
+            domain=lambda rows: max(rows * 3 // 14, 1),
+            schemes=("semi_symmetric", "semi_symmetric/pair", "tree"),
+        ),
+        "cyclic_dense": Workload(
+            "001 figure 18, cyclic, each pair of streams in a band: seven partners a stream on average over the run",
+            ("r", "s", "t"),
+            _OUT + "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2 AND ABS(r.im - t.i) < 2",
+            domain=lambda rows: max(rows * 3 // 14, 1),
+            schemes=("symmetric", "symmetric/pair", "tree"),
         ),
         "chain_equal": Workload(
             "equality chain: r.i = s.i AND s.im = t.im; one partner a stream",
@@ -110,8 +124,10 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
 
 
 def query(workload: Workload, rows: int, scheme: str | None = None) -> str:
-    """Return a workload's SQL for a number of rows a stream, with a hint for a scheme."""
-    hint = "" if scheme is None else f"/*+ SCHEME('{scheme}') */"
+    """Return a workload's SQL for a number of rows a stream, with hints for ``scheme`` or ``scheme/intermediates``."""
+    name, _, intermediates = (scheme or "").partition("/")
+    hint = f"SCHEME('{name}')" + (f", INTERMEDIATES('{intermediates}')" if intermediates else "")
+    hint = f"/*+ {hint} */" if name else ""
     return workload.sql.format(hint=hint, e=max(workload.domain(rows) // 4, 1))
 
 

@@ -1,0 +1,98 @@
+"""Latencies are what they are called: from the arrival of a result's last tuple to the end of its micro-batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from trijoin_sql.bench.live import ARRIVALS, Arrivals, Live, _prepare, _timed, run_live
+from trijoin_sql.bench.report import idle_table, latency_table
+from trijoin_sql.bench.workloads import WORKLOADS
+
+
+def test_arrivals_keep_the_rate() -> None:
+    arrivals = Arrivals.at(30_000, 3, 2.0, 1000)
+    assert (arrivals.ticks, arrivals.rows, arrivals.stored) == (20, 1000, 1000)
+    assert arrivals.rate(3) == pytest.approx(30_000)
+    assert Arrivals.at(1, 3, 0.01, 5).rows == 1
+
+
+def test_files_say_when_their_rows_arrive(tmp_path: Path) -> None:
+    """Rows are counted on from the stored ones, so that a row's number tells its file."""
+    _prepare(WORKLOADS["pair_band"], tmp_path, Arrivals(10, 3, 0.1, 4), 10, seed=1)
+    for stream in "rs":
+        assert pq.read_table(tmp_path / stream).column("l").to_pylist() == list(range(10))
+        for tick in range(3):
+            found = pq.read_table(tmp_path / "later" / stream / f"{tick:05}.parquet").column("l").to_pylist()
+            assert [(number - 10) // 4 for number in found] == [tick] * 4
+
+
+def report(began: float, took: int, ticks: dict[int, int]) -> SimpleNamespace:
+    stamp = f"1970-01-01T00:00:{began:06.3f}Z"
+    bins = [{"x": float(tick), "y": float(count)} for tick, count in ticks.items()]
+    durations = {"triggerExecution": took, "addBatch": took - 20}
+    return SimpleNamespace(timestamp=stamp, durationMs=durations, observedMetrics={ARRIVALS: {"ticks": bins or None}})
+
+
+def test_a_result_is_as_late_as_the_end_of_its_micro_batch() -> None:
+    """By hand: the stored rows' micro-batch and the first second do not count."""
+    arrived = {tick: 10.0 + tick / 10 for tick in range(30)}
+    reports = [
+        report(2.0, 900, {-1: 70}),
+        report(10.5, 300, {3: 5}),
+        report(11.6, 200, {10: 3, 15: 1, 9: 8}),
+        report(12.0, 400, {}),
+    ]
+    found = _timed("tree", reports, arrived)
+    assert sorted(found.latencies) == [(pytest.approx(0.3), 1), (pytest.approx(0.8), 3)]
+    assert found.results == 4
+    assert found.mean == pytest.approx((0.3 + 3 * 0.8) / 4)
+    assert found.durations == {"triggerExecution": 300, "addBatch": 280}
+    assert found.triggers == 2
+
+
+def test_quantiles_count_results_not_micro_batches() -> None:
+    live = Live("tree", ((0.1, 98), (0.5, 1), (0.9, 1)))
+    assert [live.latency(quantile) for quantile in (0.5, 0.95, 0.99)] == [0.1, 0.1, 0.9]
+    assert Live("tree").latency(0.5) is None
+    assert Live("tree").mean is None
+
+
+def test_tables_compare_with_the_baseline_and_name_what_failed() -> None:
+    from rich.console import Console
+
+    durations = {"triggerExecution": 120.0, "addBatch": 90.0}
+    live = {
+        "symmetric": Live("symmetric", ((0.1, 4),), durations, 9),
+        "tree": Live("tree", ((0.4, 4),), durations, 9),
+        "spark": Live("spark", problem="no equality"),
+    }
+    console = Console(width=140)
+    with console.capture() as text:
+        console.print(latency_table("t", live))
+        console.print(idle_table("t", live))
+    assert "-75 %" in text.get()
+    assert text.get().count("no equality") == 2
+
+
+@pytest.mark.slow
+def test_a_live_run(spark: SparkSession) -> None:
+    """Every result of the last tuples is timed, once, and none before its tuples were there."""
+    arrivals = Arrivals(200, 15, 0.1, 5)
+    kept = spark.conf.get("spark.trijoin.units", None)
+    spark.conf.set("spark.trijoin.units", "2")
+    try:
+        found = run_live(spark, WORKLOADS["pair_band"], "biclique", arrivals, 200, seed=1)
+    finally:
+        spark.conf.unset("spark.trijoin.units")
+        if kept is not None:
+            spark.conf.set("spark.trijoin.units", kept)
+    assert found.problem is None
+    assert found.triggers > 0
+    assert found.results > 0
+    assert min(late for late, _ in found.latencies) > 0
+    assert {"triggerExecution", "addBatch"} <= found.durations.keys()

@@ -1,0 +1,149 @@
+"""Other engines: what a runner says is read, its time limit holds, and a missing environment is one sentence."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from trijoin_sql.bench import outside
+from trijoin_sql.bench.outcome import Outcome
+from trijoin_sql.bench.outside import PACKAGES, environment, run_outside, steps, watch
+from trijoin_sql.bench.report import as_table
+from trijoin_sql.bench.workloads import WORKLOADS, write_files
+from trijoin_sql.cli import app
+
+INSTALLED = [engine for engine in PACKAGES if (outside.home() / engine / "ready").exists()]
+
+
+def script(text: str) -> list[str]:
+    return [sys.executable, "-c", text]
+
+
+READY = "print('{\"ready\": true}', flush=True)\n"
+
+
+def test_the_last_object_is_the_result_and_other_lines_are_noise() -> None:
+    text = "print('Picked up JAVA_TOOL_OPTIONS')\n" + READY + "print('[1]')\nprint('{\"seconds\": 2, \"results\": 7}')"
+    found = watch(script(text), "flink", 300, 30)
+    assert found == Outcome("flink", 2.0, 300, 7)
+    assert found.rate == 150
+
+
+def test_a_run_that_takes_longer_is_stopped_and_bounds_the_rate(tmp_path: Path) -> None:
+    """With the process that the engine started: a JVM would go on for ten minutes."""
+    child = f"import time, pathlib; time.sleep(2); pathlib.Path({str(tmp_path / 'alive')!r}).touch()"
+    text = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {child!r}])\n{READY}time.sleep(60)"
+    start = time.monotonic()
+    found = watch(script(text), "flink", 300, 0.5)
+    assert time.monotonic() - start < 20
+    assert (found.exceeded, found.seconds, found.rate, found.results) == (True, 0.5, 600.0, None)
+    time.sleep(2.5)
+    assert not (tmp_path / "alive").exists()
+
+
+def test_the_limit_counts_from_the_measured_run() -> None:
+    text = f'import time\ntime.sleep(1.5)\n{READY}print(\'{{"seconds": 0.1, "results": 1}}\')'
+    assert watch(script(text), "flink", 300, 1.0).results == 1
+
+
+def test_a_runner_that_fails_or_never_starts_says_why() -> None:
+    found = watch(script("raise ValueError('no such table')"), "flink", 300, 30)
+    assert found.problem == "ValueError: no such table"
+    found = watch(script("import time\ntime.sleep(60)"), "flink", 300, 30, start_limit=0.5)
+    assert found.problem == "did not start within 0 s"
+    assert watch(script(""), "flink", 300, 30).problem == "ended without a result"
+
+
+def test_the_table_says_more_than_the_limit() -> None:
+    from rich.console import Console
+
+    console = Console(width=140, record=True, quiet=True)
+    slow = Outcome("flink", 600.0, 300_000, exceeded=True)
+    table = as_table("chain_band", {"semi_symmetric": Outcome("semi_symmetric", 1.0, 200_000), "flink": slow})
+    with console.capture() as text:
+        console.quiet = False
+        console.print(table)
+    (line,) = (line for line in text.get().splitlines() if "flink" in line)
+    assert "flink (> 600 s)" in line
+    assert "< 500" in line
+    assert "1/400" in line
+
+
+def test_an_environment_that_cannot_be_made_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip without an index, as on a machine without network; nothing half-made is left behind."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}.items():
+        monkeypatch.setenv(name, value)
+    result = CliRunner().invoke(app, ["bench", "chain_band", "--against", "pathway"])
+    assert result.exit_code == 2
+    assert f"pathway==0.33.0 could not be installed in {tmp_path}" in result.output.replace("\n", " ")
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "trijoin-sql" / "bench" / "pathway").exists()
+
+
+def test_every_workload_has_steps_for_engines_without_sql() -> None:
+    """One step a stream, whole closed bounds, conditions that name the streams' columns."""
+    for name, workload in WORKLOADS.items():
+        found = steps(workload, 1000)
+        assert [stream for stream, _ in found] == list(workload.streams[1:]), name
+        assert all(conditions for _, conditions in found), name
+    assert steps(WORKLOADS["chain_band"], 1000) == [
+        ("s", [{"op": "band", "left": "r_i", "right": "s_i", "lower": -1, "upper": 1}]),
+        ("t", [{"op": "band", "left": "s_im", "right": "t_im", "lower": -1, "upper": 1}]),
+    ]
+    assert steps(WORKLOADS["chain_equal"], 1000)[1] == ("t", [{"op": "=", "left": "s_im", "right": "t_im"}])
+
+
+def test_runners_import_nothing_of_ours() -> None:
+    """They run in an environment that does not have us."""
+    for path in outside.RUNNERS.glob("*_runner.py"):
+        assert "from ." not in path.read_text(encoding="utf-8")
+        assert "trijoin" not in path.read_text(encoding="utf-8")
+    assert {path.name for path in outside.RUNNERS.glob("*_runner.py")} == {f"{name}_runner.py" for name in PACKAGES}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", PACKAGES)
+@pytest.mark.parametrize("name", ["chain_band", "cyclic_band", "zipf_key"])
+def test_every_engine_finds_as_many_results(engine: str, name: str, tmp_path: Path) -> None:
+    """The real engine, where `trijoin-sql bench --against` has installed it; NumPy counts the results."""
+    if engine not in INSTALLED or not environment(engine).exists():
+        pytest.skip(f"{engine} is not installed: trijoin-sql bench --against {engine}")
+    rows = 300
+    write_files(WORKLOADS[name], tmp_path, rows, 3, seed=1)
+    found = run_outside(engine, WORKLOADS[name], tmp_path, rows, 2, 120)
+    assert found.problem is None
+    assert found.results == counted(name, tmp_path, rows)
+    assert found.tuples == 3 * rows
+    assert found.seconds > 0
+
+
+def counted(name: str, folder: Path, rows: int) -> int:
+    """Count the results by brute force."""
+    columns = {
+        stream: {column: pq.read_table(folder / stream).column(column).to_numpy() for column in ("l", "i", "im")}
+        for stream in "rst"
+    }
+    first, second, third = None, None, None
+    for _, conditions in steps(WORKLOADS[name], rows):
+        for condition in conditions:
+            (a, x), (b, y) = (condition[side].split("_") for side in ("left", "right"))
+            difference = columns[a][x][:, None].astype(int) - columns[b][y][None, :]
+            lower, upper = condition.get("lower", 0), condition.get("upper", 0)
+            mask = (difference >= lower) & (difference <= upper)
+            if (a, b) == ("r", "s"):
+                first = mask if first is None else first & mask
+            elif (a, b) == ("s", "t"):
+                second = mask if second is None else second & mask
+            else:
+                third = mask
+    assert first is not None
+    assert second is not None
+    pairs = first.astype(int) @ second.astype(int)
+    return int((pairs * third).sum()) if third is not None else int(pairs.sum())

@@ -1,0 +1,212 @@
+"""Latency: rows arrive at a fixed rate, and each result is timed from the arrival of its last tuple to its emission.
+
+A stream's stored rows are there first. Then a file for each stream appears every tenth of a second, as another process
+would drop it, and the query takes whatever is there, micro-batch after micro-batch. A result's tuples tell from which
+files they came (``l`` counts rows), so the youngest of them tells when the result could first be known; the result is
+out when its micro-batch has ended, with everything committed. Spark's own `observe` counts results by file on the way
+to a ``noop`` sink, so that nothing else is run to find out.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from .engines import frame_of
+from .workloads import SCHEMA, Workload, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+#: Name of the observed metric: results by the file of their last tuple.
+ARRIVALS = "arrivals"
+
+#: Seconds that the last results have after the last file.
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """How rows arrive.
+
+    Parameters
+    ----------
+    stored
+        Rows of each stream that are there before, at least one.
+    ticks
+        How often files appear.
+    every
+        Seconds between them.
+    rows
+        Rows of each stream in a file.
+    """
+
+    stored: int
+    ticks: int
+    every: float
+    rows: int
+
+    @classmethod
+    def at(cls, rate: float, streams: int, seconds: float, stored: int, every: float = 0.1) -> Arrivals:
+        """Return arrivals at a rate (tuples a second of all streams)."""
+        return cls(stored, max(round(seconds / every), 1), every, max(round(rate * every / streams), 1))
+
+    def rate(self, streams: int) -> float:
+        """Tuples a second, of all streams."""
+        return self.rows * streams / self.every
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """One live run.
+
+    Parameters
+    ----------
+    engine
+        A scheme of ours, or ``spark``.
+    latencies
+        ``(seconds, results)``: how many results were that late.
+    durations
+        The median milliseconds of each part of a micro-batch with rows, by Spark's names.
+    triggers
+        How many micro-batches with rows there were.
+    problem
+        Why there is no result, if there is none.
+    """
+
+    engine: str
+    latencies: tuple[tuple[float, int], ...] = ()
+    durations: Mapping[str, float] = field(default_factory=dict)
+    triggers: int = 0
+    problem: str | None = None
+
+    @property
+    def results(self) -> int:
+        """Results that were timed."""
+        return sum(count for _, count in self.latencies)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean latency in seconds."""
+        return sum(late * count for late, count in self.latencies) / self.results if self.results else None
+
+    def latency(self, quantile: float) -> float | None:
+        """Return a quantile of the results' latencies (nearest rank)."""
+        below = 0
+        for late, count in sorted(self.latencies):
+            below += count
+            if below > quantile * self.results or below == self.results:
+                return late
+        return None
+
+
+def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arrivals, rows: int, seed: int) -> Live:
+    """Run one engine while files arrive.
+
+    Parameters
+    ----------
+    rows
+        The rows a stream for which the workload draws its keys.
+    """
+    from pyspark.errors import PySparkException
+
+    home = Path(tempfile.mkdtemp(prefix="trijoin-live-"))
+    try:
+        _prepare(workload, home, arrivals, workload.domain(rows), seed)
+        for stream in workload.streams:
+            reader = spark.readStream.schema(SCHEMA)
+            reader.parquet(str(home / stream)).createOrReplaceTempView(stream)
+        frame, _ = frame_of(spark, workload, rows, engine)
+        query = _observed(frame, workload, arrivals).writeStream.format("noop")
+        running = query.option("checkpointLocation", str(home / "checkpoint")).start()
+        try:
+            arrived = _drop(running, workload, home, arrivals)
+        finally:
+            running.stop()
+    except PySparkException as error:
+        return Live(engine, problem=str(error).partition("\n")[0][:160])
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    return _timed(engine, [progress for progress in running.recentProgress if progress.numInputRows], arrived)
+
+
+def _prepare(workload: Workload, home: Path, arrivals: Arrivals, domain: int, seed: int) -> None:
+    """Write what is stored before, and, out of the query's sight, one file of each stream a tick."""
+    for number, stream in enumerate(workload.streams):
+        rng = np.random.default_rng([seed, number])
+        (home / stream).mkdir()
+        (home / "later" / stream).mkdir(parents=True)
+        pq.write_table(table(workload, rng, 0, arrivals.stored, domain), home / stream / "stored.parquet")
+        for tick in range(arrivals.ticks):
+            first = arrivals.stored + tick * arrivals.rows
+            pq.write_table(
+                table(workload, rng, first, arrivals.rows, domain), home / "later" / stream / f"{tick:05}.parquet"
+            )
+
+
+def _observed(frame: Any, workload: Workload, arrivals: Arrivals) -> Any:
+    """Count results by the tick of their last tuple; exact, as there are fewer ticks than bins."""
+    from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+    youngest = F.greatest(*[F.col(f"{stream}_l") for stream in workload.streams])
+    tick = F.floor((youngest - arrivals.stored) / arrivals.rows)
+    return frame.observe(ARRIVALS, F.histogram_numeric(tick.cast("double"), F.lit(arrivals.ticks + 1)).alias("ticks"))
+
+
+def _drop(running: StreamingQuery, workload: Workload, home: Path, arrivals: Arrivals) -> dict[int, float]:
+    """Wait for the stored rows, then let files appear in time; return when each tick's last file did."""
+    _wait(running, lambda: any(progress.numInputRows for progress in running.recentProgress), 10 * PATIENCE)
+    arrived: dict[int, float] = {}
+    start = time.monotonic()
+    pause = threading.Event()
+    for tick in range(arrivals.ticks):
+        pause.wait(max(start + tick * arrivals.every - time.monotonic(), 0))
+        for stream in workload.streams:
+            (home / "later" / stream / f"{tick:05}.parquet").rename(home / stream / f"{tick:05}.parquet")
+        arrived[tick] = time.time()
+    total = len(workload.streams) * (arrivals.stored + arrivals.ticks * arrivals.rows)
+    _wait(running, lambda: sum(progress.numInputRows for progress in running.recentProgress) >= total, PATIENCE)
+    return arrived
+
+
+def _wait(running: StreamingQuery, done: Callable[[], bool], seconds: float) -> None:
+    """Wait until a query has got somewhere, or failed, or the time is over."""
+    start = time.monotonic()
+    while running.isActive and not done() and time.monotonic() < start + seconds:
+        time.sleep(0.02)
+    error = running.exception()
+    if error is not None:
+        raise error
+
+
+def _timed(engine: str, reports: list[Any], arrived: Mapping[int, float]) -> Live:
+    """Turn progress reports into latencies; the first second of the arrivals warms up and does not count."""
+    latencies: list[tuple[float, int]] = []
+    durations: dict[str, list[int]] = {}
+    first = min(arrived.values(), default=0.0) + 1.0
+    for report in reports[1:]:
+        took = dict(report.durationMs)
+        began = datetime.datetime.fromisoformat(report.timestamp).timestamp()
+        if began < first:
+            continue
+        for name, milliseconds in took.items():
+            durations.setdefault(name, []).append(milliseconds)
+        emitted = began + took["triggerExecution"] / 1000
+        for bin_ in report.observedMetrics[ARRIVALS]["ticks"] or []:
+            at = arrived.get(round(bin_["x"]))
+            if at is not None and at >= first:
+                latencies.append((emitted - at, round(bin_["y"])))
+    medians = {name: float(median(values)) for name, values in durations.items()}
+    return Live(engine, tuple(latencies), medians, max((len(values) for values in durations.values()), default=0))

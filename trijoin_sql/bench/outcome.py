@@ -1,0 +1,61 @@
+"""What came out of one run of one engine."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run of one engine.
+
+    Parameters
+    ----------
+    engine
+        A scheme of ours, or another engine.
+    seconds
+        Of the whole run, without the first micro-batch (which starts Python and compiles code).
+    tuples
+        Input rows in those seconds.
+    results
+        Results of the whole run, None where an engine does not count them.
+    triggers
+        Seconds that each later micro-batch took.
+    counters
+        Of ours, summed over the run.
+    problem
+        Why there is no result, if there is none.
+    exceeded
+        The run was stopped at its time limit: ``seconds`` is the limit, and the rate an upper bound.
+    """
+
+    engine: str
+    seconds: float = 0.0
+    tuples: int = 0
+    results: int | None = None
+    triggers: tuple[float, ...] = ()
+    counters: dict[str, int] = field(default_factory=dict)
+    problem: str | None = None
+    exceeded: bool = False
+
+    @property
+    def rate(self) -> float:
+        """Tuples a second; the rate was lower than this if the time limit was exceeded."""
+        return self.tuples / self.seconds if self.seconds else 0.0
+
+    def trigger(self, quantile: float) -> float | None:
+        """Return a quantile of the micro-batches' times (nearest rank)."""
+        if not self.triggers:
+            return None
+        ranked = sorted(self.triggers)
+        return ranked[min(int(quantile * len(ranked)), len(ranked) - 1)]
+
+
+def median(outcomes: list[Outcome]) -> Outcome:
+    """Return the run with the median rate of several runs of one engine."""
+    good = [outcome for outcome in outcomes if outcome.problem is None]
+    if not good:
+        return outcomes[0]
+    middle = statistics.median_low([outcome.rate for outcome in good])
+    return next(outcome for outcome in good if outcome.rate == middle)

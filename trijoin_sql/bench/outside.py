@@ -1,0 +1,188 @@
+"""Other engines: an environment of its own for each, and a runner in it that is watched and, if need be, stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ..errors import InvalidSettingError
+from ..rewriter.catalog import read_script
+from ..rewriter.pipeline import rewrite
+from ..rewriter.plan import JoinNode, Predicate
+from .outcome import Outcome
+from .workloads import SCHEMA, Workload, query
+
+#: What each engine's environment holds.
+PACKAGES = MappingProxyType({"duckdb": "duckdb==1.4.4", "flink": "apache-flink==2.3.0", "pathway": "pathway==0.33.0"})
+
+RUNNERS = Path(__file__).parent / "runners"
+
+#: Seconds that an engine has to start and to load what it needs, before its measured run.
+START_LIMIT = 300.0
+
+
+def home() -> Path:
+    """Return the folder of all environments; it can be deleted at any time."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trijoin-sql" / "bench"
+
+
+def environment(engine: str) -> Path:
+    """Return the Python of an engine's own environment; make it if it is not there, or holds another version.
+
+    Raises
+    ------
+    InvalidSettingError
+        If it cannot be made, with pip's last sentence.
+    """
+    folder = home() / engine
+    python, ready = folder / "bin" / "python", folder / "ready"
+    if ready.exists() and ready.read_text(encoding="utf-8") == PACKAGES[engine]:
+        return python
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidSettingError("--against", engine, f"no environment can be made in {folder}: {error}") from None
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGES[engine]]
+    for command in ([sys.executable, "-m", "venv", str(folder)], pip):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            shutil.rmtree(folder, ignore_errors=True)
+            last = (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2].removeprefix("ERROR: ").rstrip(".")
+            reason = f"{PACKAGES[engine]} could not be installed in {folder}: {last or 'no reason given'}"
+            raise InvalidSettingError("--against", engine, reason)
+    ready.write_text(PACKAGES[engine], encoding="utf-8")
+    return python
+
+
+def run_outside(engine: str, workload: Workload, folder: Path, rows: int, units: int, limit: float) -> Outcome:
+    """Run a workload in another engine, on the same files.
+
+    Parameters
+    ----------
+    folder, rows
+        The streams' Parquet files, and how many rows each stream has.
+    units
+        How many threads the engine gets.
+    limit
+        Seconds after which the measured run is stopped.
+    """
+    tuples = rows * len(workload.streams)
+    scratch = Path(tempfile.mkdtemp(prefix=f"trijoin-{engine}-"))
+    request = {
+        "folder": str(folder),
+        "scratch": str(scratch),
+        "streams": workload.streams,
+        "columns": [column.split() for column in SCHEMA.split(", ")],
+        "sql": query(workload, rows),
+        "joins": steps(workload, rows),
+        "parallelism": units,
+    }
+    try:
+        python = environment(engine)
+        return watch([str(python), str(RUNNERS / f"{engine}_runner.py"), json.dumps(request)], engine, tuples, limit)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def watch(command: list[str], engine: str, tuples: int, limit: float, start_limit: float = START_LIMIT) -> Outcome:
+    """Run a runner (see `runners`); read what it says, and stop it with all its children when its time is over."""
+    with tempfile.TemporaryFile("w+") as complaints:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        began = over = False
+
+        def stop() -> None:
+            nonlocal over
+            over = True
+            _kill(process)
+
+        timer = threading.Timer(start_limit, stop)
+        timer.start()
+        answer: dict[str, Any] | None = None
+        try:
+            for line in process.stdout:
+                message = _message(line)
+                if message is None:
+                    continue
+                if "ready" in message:
+                    timer.cancel()
+                    began = True
+                    timer = threading.Timer(limit, stop)
+                    timer.start()
+                elif "seconds" in message:
+                    answer = message
+        finally:
+            timer.cancel()
+            _kill(process)
+            process.wait()
+            process.stdout.close()
+        if answer is not None:
+            return Outcome(engine, float(answer["seconds"]), tuples, int(answer["results"]))
+        if over and began:
+            return Outcome(engine, limit, tuples, exceeded=True)
+        if over:
+            return Outcome(engine, problem=f"did not start within {start_limit:.0f} s")
+        complaints.seek(0)
+        lines = [line for line in complaints.read().splitlines() if line.strip()]
+        return Outcome(engine, problem=(lines[-1] if lines else "ended without a result").strip()[:160])
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _message(line: str) -> dict[str, Any] | None:
+    """Return a line of the runner as an object; libraries may print other lines."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def steps(workload: Workload, rows: int) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return a query as one step a stream but the first: the stream, and its conditions on those before it.
+
+    A condition is ``{"op": "=", "left": "r_i", "right": "s_i"}``, or a ``band`` with closed whole bounds ``lower`` and
+    ``upper`` of ``left - right``.
+    """
+    ddl = "".join(f"CREATE STREAM {stream} ({SCHEMA}) USING parquet;" for stream in workload.streams)
+    catalog, _ = read_script(ddl)
+    (node,) = rewrite(query(workload, rows), catalog).groups
+    assert isinstance(node, JoinNode)
+    found: dict[str, list[dict[str, Any]]] = {stream: [] for stream in workload.streams[1:]}
+    for edge in node.graph.edges:
+        for predicate in edge.predicates:
+            if not predicate.derived:
+                found[max(predicate.relations, key=workload.streams.index)].append(_condition(predicate))
+    return list(found.items())
+
+
+def _condition(predicate: Predicate) -> dict[str, Any]:
+    left, right = (str(side).replace(".", "_") for side in (predicate.left, predicate.right))
+    if predicate.op == "=":
+        return {"op": "=", "left": left, "right": right}
+    assert predicate.op == "band", predicate.sql
+    lower = int(predicate.lower or 0) + (not predicate.lower_inclusive)
+    upper = int(predicate.upper or 0) - (not predicate.upper_inclusive)
+    return {"op": "band", "left": left, "right": right, "lower": lower, "upper": upper}
