@@ -15,7 +15,7 @@ from ..errors import PlanError
 from ..rewriter.plan import Edge, JoinNode, Predicate
 from .inputs import Input, run_sql
 from .spec import Band, Check, Compare, EdgeSpec, Op
-from .types import common_type, decimal_scale, integer_limits, type_names
+from .types import common_type, decimal_scale, type_names
 
 _Equal = tuple[Column, Column, bool]
 
@@ -92,6 +92,8 @@ def _band(
         return None
     if "date" in types and types[0] != types[1]:
         return None
+    if common.type in ("float", "double") and (predicate.lower is None or predicate.upper is None):
+        return None  # NaN, and infinity minus infinity, are above every bound: no range of keys says so
     bounds = _constants(spark, predicate, arguments)
     if bounds is None or (common.type == "bigint" and any(isinstance(bound, float) for bound in bounds)):
         return None  # the latter: Spark compares such a difference as double, with its rounding
@@ -113,10 +115,9 @@ def _band(
         *packed,
         None if lower is None else _closed(lower, unit, scale, strict=strict[0], upper=False),
         None if upper is None else _closed(upper, unit, scale, strict=strict[1], upper=True),
-        # Guards: the user compared shifted values (x < y + 5), which Spark does without a difference.
-        limits=None if predicate.guards else integer_limits(common.type),
+        limits=predicate.limits,
         sql=predicate.sql,
-        type_name=common.type,
+        type_name=predicate.computed_as or common.type,
     )
 
 

@@ -138,6 +138,7 @@ def plan_probe(edge: EdgeSpec) -> ProbePlan:
                 equal_probe, equal_stored = check.left, check.right
                 decided.add(number)
                 break
+    equalities = frozenset(decided)
     uppers: dict[str, tuple[Bound, int]] = {}
     lowers: dict[str, tuple[Bound, int]] = {}
     for number, check in enumerate(edge.checks):
@@ -161,14 +162,16 @@ def plan_probe(edge: EdgeSpec) -> ProbePlan:
     used = [edge.checks[bound[1]] for bound in (upper, lower) if bound is not None and low in (None, high)]
     if upper is not None and high is None:
         used = [edge.checks[upper[1]]]
-    limited = (check for check in used if isinstance(check, Band) and check.limits is not None)
+    limited = next((check for check in used if isinstance(check, Band) and check.limits is not None), None)
+    if limited is not None:  # a widened range holds rows that the predicates before the band rule out
+        decided &= equalities
     return ProbePlan(
         Layout(equal_stored, low, high),
         equal_probe,
         upper[0] if upper else None,
         lower[0] if lower else None,
         tuple(check for number, check in enumerate(edge.checks) if number not in decided),
-        next(limited, None),
+        limited,
     )
 
 

@@ -14,8 +14,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
+from ..errors import UnsupportedQueryError
 from ..rewriter.plan import JoinNode, Predicate, Scan, source_conditions
-from .types import to_wire, type_names
+from .types import to_wire, travels, type_names
 
 
 @dataclass(slots=True)
@@ -110,6 +111,7 @@ def read_input(
     if scan.ctes:
         text = f"WITH {', '.join(f'{quoted(name)} AS ({body})' for name, body in scan.ctes)} {text}"
     frame = run_sql(spark, text, below, arguments)
+    _check_payload(scan, outputs, frame)
     names = [f"v{number}" for number in range(len(frame.columns))]
     frame = frame.toDF(*names)
     return Input(
@@ -120,6 +122,17 @@ def read_input(
         outputs,
         _event_time(scan, frame),
     )
+
+
+def _check_payload(scan: Scan, outputs: list[tuple[str, str]], frame: DataFrame) -> None:
+    """Refuse output columns that cannot reach Python and come back as they were."""
+    for (column, _), field_ in zip(outputs, frame.schema.fields, strict=False):
+        if not travels(field_.dataType):
+            name = f"{scan.alias}.{column}"
+            raise UnsupportedQueryError(
+                f"column {name} has the type {field_.dataType.simpleString()}, which cannot pass through the join",
+                f"Join on a subquery that selects CAST({column} AS STRING), or parts of it, in its place.",
+            )
 
 
 def _event_time(scan: Scan, frame: DataFrame) -> str | None:

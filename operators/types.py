@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
@@ -93,12 +96,6 @@ def decimal_scale(name: str) -> int | None:
     return int(found[2]) if found else None
 
 
-def integer_limits(name: str) -> tuple[int, int] | None:
-    """Return the range of an integer type, None for other types."""
-    bits = _INTEGERS.get(name)
-    return None if bits is None else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-
-
 def to_wire(column: Column, type_name: str) -> Column:
     """Return a column in the form in which it is packed: time stamps, dates and numbers of months as plain integers.
 
@@ -130,6 +127,29 @@ def wire_type(type_name: str) -> str:
     if _YEAR_MONTH.fullmatch(type_name):
         return "int"
     return {"timestamp": "bigint", "date": "int"}.get(type_name, type_name)
+
+
+def travels(data_type: DataType) -> bool:
+    """Return whether a column of this type passes unchanged through Arrow and Python."""
+    if _YEAR_MONTH.fullmatch(data_type.simpleString()):
+        return True  # as a number of months; inside of arrays, structs and maps PySpark has nothing for it
+    try:
+        to_arrow_type(data_type, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    except PySparkException:
+        return False
+    return not _has_places(data_type)
+
+
+def _has_places(data_type: DataType) -> bool:
+    """Return whether there is a GEOMETRY or GEOGRAPHY inside: Spark 4.3 sends them, and does not take them back."""
+    match data_type:
+        case ArrayType():
+            return _has_places(data_type.elementType)
+        case MapType():
+            return _has_places(data_type.keyType) or _has_places(data_type.valueType)
+        case StructType():
+            return any(_has_places(field.dataType) for field in data_type.fields)
+    return data_type.typeName() in ("geometry", "geography")
 
 
 def is_plain(type_name: str) -> bool:

@@ -15,7 +15,10 @@ DAY = 86_400_000_000
 
 @dataclass(frozen=True)
 class Difference:
-    """``lower <(=) left - right <(=) upper`` in whole units (numbers, days or microseconds)."""
+    """``lower <(=) left - right <(=) upper`` in whole units (numbers, days or microseconds).
+
+    ``limits`` and ``computed_as`` are those of `Predicate`.
+    """
 
     relations: tuple[str, str]
     left: str
@@ -28,14 +31,19 @@ class Difference:
     guards: tuple[tuple[str, str], ...]
     sql: tuple[str, ...]
     rendered: tuple[str, ...]
-    overflows: str | None = None
+    limits: tuple[int, int] | None = None
+    computed_as: str | None = None
     derived: bool = False
 
 
 def same_difference(one: Difference, other: Difference) -> bool:
-    """Return whether two bands bound the same difference."""
-    key = (one.relations, one.left, one.right, one.unit, one.derived)
-    return key == (other.relations, other.left, other.right, other.unit, other.derived)
+    """Return whether two bands bound the same difference, and it overflows for the same rows.
+
+    Spark does not compute the difference of ``x < y + 5 AND x - y > 1`` where the first conjunct is false; as one band
+    it would raise there, as two it does not.
+    """
+    key = (one.relations, one.left, one.right, one.unit, one.derived, one.limits)
+    return key == (other.relations, other.left, other.right, other.unit, other.derived, other.limits)
 
 
 def intersect(one: Difference, other: Difference) -> Difference:
@@ -59,7 +67,6 @@ def intersect(one: Difference, other: Difference) -> Difference:
         guards=tuple(dict.fromkeys((*one.guards, *other.guards))),
         sql=tuple(dict.fromkeys((*one.sql, *other.sql))),
         rendered=tuple(dict.fromkeys((*one.rendered, *other.rendered))),
-        overflows=one.overflows or other.overflows,
     )
 
 
@@ -72,7 +79,8 @@ def bound_difference(
     op: ComparisonOp,
     bound: Fraction,
     guards: tuple[tuple[str, str], ...],
-    overflows: str | None = None,
+    limits: tuple[int, int] | None = None,
+    computed_as: str | None = None,
 ) -> Difference:
     """Return ``left - right <op> bound`` in whole units."""
     inclusive = op in ("<=", ">=")
@@ -93,7 +101,8 @@ def bound_difference(
         guards,
         (predicate.sql,),
         (predicate.rendered or predicate.sql,),
-        overflows,
+        None if predicate.derived else limits,
+        computed_as,
         predicate.derived,
     )
 

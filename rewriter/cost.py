@@ -375,7 +375,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings) -> Decision:
     Raises
     ------
     InvalidHintError
-        The hinted scheme cannot run this group.
+        The hinted scheme cannot run this group, or has no intermediates of the kind that is hinted.
     """
     units = hints.units or settings.units
     model = model_of(node, settings, units)
@@ -399,6 +399,10 @@ def decide(node: JoinNode, hints: Hints, settings: Settings) -> Decision:
         Alternative(scheme, _rounded(cost), scheme == chosen) for scheme, cost in sorted(candidates.items())
     )
     options: tuple[tuple[str, str], ...] = ()
+    if hints.intermediates and chosen not in ("symmetric", "semi_symmetric"):
+        raise InvalidHintError(f"INTERMEDIATES('{hints.intermediates}')", f"the scheme {chosen} stores no packs")
+    if hints.intermediates == "pair":
+        options = (("intermediates", "pair"),)
     if chosen == "biclique":
         options = (("routing", "hash" if _has_equality(node) else "random"),)
     elif chosen == "operator_tree":

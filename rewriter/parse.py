@@ -441,7 +441,7 @@ def read_hints(select: exp.Select) -> Hints:
     Raises
     ------
     InvalidHintError
-        A value of SCHEME or UNITS is no scheme or no number.
+        A value of SCHEME, UNITS or INTERMEDIATES is none that there is.
     """
     hints = Hints()
     hint = select.args.get("hint")
@@ -466,6 +466,10 @@ def read_hints(select: exp.Select) -> Hints:
                 if len(values) != 1 or not values[0].isdigit() or int(values[0]) < 1:
                     raise InvalidHintError(render(item), "it takes one whole number from 1 up")
                 hints = dataclasses.replace(hints, units=int(values[0]))
+            case "INTERMEDIATES":
+                if values not in (["pack"], ["pair"]):
+                    raise InvalidHintError(render(item), "it takes 'pack' or 'pair'")
+                hints = dataclasses.replace(hints, intermediates=values[0])
     return hints
 
 
@@ -477,7 +481,7 @@ def _scheme_and_tree(text: str) -> tuple[str, str | None]:
     return text, None
 
 
-_HINTS = ("NO_TRIJOIN", "TRIJOIN", "SCHEME", "UNITS")
+_HINTS = ("NO_TRIJOIN", "TRIJOIN", "SCHEME", "UNITS", "INTERMEDIATES")
 
 
 def is_our_hint(item: object) -> bool:

@@ -90,6 +90,9 @@ class Predicate:
     guards
         Spark SQL expressions over one relation each, as ``(alias, sql)``, that Spark must evaluate although the kernel
         does not need their value, so that an ANSI error that the original text would raise is still raised.
+    limits, computed_as
+        For ``"band"``: where the conjunct's own text computes a difference of integers, the range of ``left - right``
+        within which that does not overflow, and the type that it is computed in. Outside it Spark raises in ANSI mode.
     rendered
         For residuals of a join node: the same conjunct over the node's output names, ready for Spark. Otherwise the
         conjunct with columns qualified by their aliases.
@@ -110,6 +113,8 @@ class Predicate:
     guards: tuple[tuple[str, str], ...] = ()
     rendered: str | None = None
     derived: bool = False
+    limits: tuple[int, int] | None = None
+    computed_as: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind == "residual":

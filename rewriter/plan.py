@@ -291,6 +291,8 @@ class Hints:
         The values of SCHEME(...) and UNITS(...).
     tree
         The tree that SCHEME('operator_tree(...)') writes down, as it stands between the outer parentheses.
+    intermediates
+        The value of INTERMEDIATES(...): ``pack`` or ``pair``.
     """
 
     convert: bool = True
@@ -298,6 +300,7 @@ class Hints:
     scheme: str | None = None
     units: int | None = None
     tree: str | None = None
+    intermediates: str | None = None
 
 
 @dataclass(frozen=True)

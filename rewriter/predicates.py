@@ -18,7 +18,7 @@ from sqlglot import exp
 from .bands import DAY, Difference, bound_difference, constant_sql, intersect, same_difference
 from .dialect import identifier, interval_microseconds, parse_expression, render
 from .plan import FLIPPED, ComparisonOp, Node, Predicate, PredicateKind, scans
-from .types import FRACTIONS, INTEGERS, TIMES, UNKNOWN, is_comparable, is_decimal, type_of
+from .types import FRACTIONS, INTEGERS, TIMES, UNKNOWN, integer_limits, is_comparable, is_decimal, type_of
 
 _DATE_DIFFERENCES = ("datediff", "date_diff")
 
@@ -112,7 +112,7 @@ def classify(predicates: Iterable[Predicate], scope: Scope) -> tuple[Predicate, 
             _add(done, found)
     result: list[Predicate] = []
     for item in done:
-        result += _predicates(item, scope) if isinstance(item, Difference) else [item]
+        result.append(_predicate(item) if isinstance(item, Difference) else item)
     return tuple(dict.fromkeys(result))
 
 
@@ -285,10 +285,10 @@ def _constant_difference(
     if scope.order.index(ones[0]) > scope.order.index(others[0]):
         one, other = other, one
         op = op if absolute else FLIPPED[op]
-        flipped = not absolute
+        flipped, turned = not absolute, True
     else:
-        flipped = False
-    exact = _exact_difference(predicate, op, one, other, bound, absolute, flipped, tree, scope)
+        flipped = turned = False
+    exact = _exact_difference(predicate, op, one, other, bound, absolute, flipped, turned, tree, scope)
     return exact or _fractional_difference(predicate, op, one, other, bound, absolute, flipped, scope)
 
 
@@ -308,6 +308,7 @@ def _exact_difference(
     bound: exp.Expr,
     absolute: bool,
     flipped: bool,
+    turned: bool,
     tree: exp.Expr,
     scope: Scope,
 ) -> list[Predicate | Difference] | None:
@@ -334,12 +335,20 @@ def _exact_difference(
     )
     limit = -limit if flipped else limit
     shift = right[1] - left[1]
-    text = predicate.rendered if unit == "integer" and not absolute else None
-    first = bound_difference(predicate, relations, texts[0], texts[1], unit, op, limit + shift, guards, text)
-    if not absolute:
-        return [first]
-    second = bound_difference(predicate, relations, texts[0], texts[1], unit, FLIPPED[op], -limit + shift, guards)
-    return [intersect(first, second)]
+    computed = integer_limits(scope.type_of(tree)) if unit == "integer" else None
+    limits = None
+    if computed is not None:
+        # ABS of the least number overflows too. The text may compute y - x, and each side may be shifted.
+        least, most = computed[0] + absolute, computed[1]
+        limits = (-most + shift, -least + shift) if turned else (least + shift, most + shift)
+    ends = [(op, limit + shift), (FLIPPED[op], -limit + shift)][: 1 + absolute]
+    found = [
+        bound_difference(
+            predicate, relations, texts[0], texts[1], unit, end, bound, guards, limits, scope.type_of(tree)
+        )
+        for end, bound in ends
+    ]
+    return [intersect(*found)] if absolute else [found[0]]
 
 
 def _limit(bound: exp.Expr, unit: str, in_days: bool) -> Fraction | None:
@@ -395,16 +404,16 @@ def _upper(other: exp.Expr, text: str) -> exp.Expr:
 # ------------------------------------------------------------------------------------------------------------- output
 
 
-def _predicates(difference: Difference, scope: Scope) -> list[Predicate]:
+def _predicate(difference: Difference) -> Predicate:
     lower, upper = difference.lower, difference.upper
     one_sided = lower is None or upper is None
     op: ComparisonOp = "band"
-    if one_sided and (lower or upper or 0) == 0:
+    if one_sided and (lower or upper or 0) == 0 and difference.limits is None:
         inclusive = difference.lower_inclusive or difference.upper_inclusive
         op = (">=" if inclusive else ">") if lower is not None else ("<=" if inclusive else "<")
         lower = upper = None
     is_band = op == "band"
-    found = Predicate(
+    return Predicate(
         " AND ".join(difference.sql),
         "band" if is_band else "range",
         difference.relations,
@@ -418,11 +427,9 @@ def _predicates(difference: Difference, scope: Scope) -> list[Predicate]:
         difference.guards,
         " AND ".join(difference.rendered),
         difference.derived,
+        difference.limits if is_band else None,
+        difference.computed_as if is_band else None,
     )
-    if one_sided and difference.overflows:
-        # Spark evaluates x - y for this pair and may overflow; only Spark can say so for pairs that do match.
-        return [found, raw(difference.overflows, scope, found.sql)]
-    return [found]
 
 
 def flipped(predicate: Predicate) -> Predicate:
@@ -448,6 +455,7 @@ def flipped(predicate: Predicate) -> Predicate:
         upper=_negated(predicate.lower),
         lower_inclusive=predicate.upper_inclusive,
         upper_inclusive=predicate.lower_inclusive,
+        limits=None if predicate.limits is None else (-predicate.limits[1], -predicate.limits[0]),
     )
 
 

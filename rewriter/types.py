@@ -21,6 +21,14 @@ INTERVAL = "interval"
 _FUNCTIONS = {"count": "bigint", "row_number": "int", "rank": "int", "dense_rank": "int", "year": "int"}
 
 
+def integer_limits(name: str) -> tuple[int, int] | None:
+    """Return the range of an integer type, None for other types."""
+    if name not in INTEGERS:
+        return None
+    bits = 8 << INTEGERS.index(name)
+    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+
 def is_decimal(name: str) -> bool:
     """Tell whether a type is ``decimal(p,s)``."""
     return name.startswith("decimal")

@@ -71,7 +71,7 @@ def cross(probes: int, rows: int, block: int = BLOCK) -> Iterator[tuple[Int64s, 
         yield np.repeat(some, rows), np.tile(np.arange(rows), len(some))
 
 
-def evaluate(check: Check, left: pa.Array, right: pa.Array) -> Mask:
+def evaluate(check: Check, left: pa.Array, right: pa.Array, among: Mask | None = None) -> Mask:
     """Evaluate one predicate on aligned values, with Spark's semantics; NULL counts as false.
 
     Parameters
@@ -80,6 +80,9 @@ def evaluate(check: Check, left: pa.Array, right: pa.Array) -> Mask:
         The predicate.
     left, right
         Shape (k,), of one type.
+    among
+        Shape (k,): which pairs fulfil the predicates before this one, all if None. Spark does not evaluate it on
+        others, so they do not overflow.
 
     Raises
     ------
@@ -88,7 +91,7 @@ def evaluate(check: Check, left: pa.Array, right: pa.Array) -> Mask:
     """
     if isinstance(check, Compare) and check.op == "<=>":
         return _null_safe(left, right)
-    valid: Mask | None = None
+    valid: Mask | None = among
     for side in (left, right):
         if side.null_count:
             here = np.asarray(side.is_valid())
@@ -130,7 +133,7 @@ def _int_band(check: Band, a: Int64s, b: Int64s, valid: Mask | None) -> Mask:
         difference = a - b
     wrapped = ((a ^ b) & (a ^ difference)) < 0
     if check.limits is not None:
-        outside = wrapped | (difference < check.limits[0]) | (difference > check.limits[1])
+        outside = _outside(a, difference, wrapped, *check.limits)
         if (outside if valid is None else outside & valid).any():
             raise JoinOverflowError(check.sql, check.type_name)
     result = np.ones(len(difference), np.bool_)
@@ -149,3 +152,13 @@ def _int_band(check: Band, a: Int64s, b: Int64s, valid: Mask | None) -> Mask:
     if check.upper is not None:
         result &= ~above & (size >= -check.upper) if check.upper < 0 else ~above | (size <= check.upper)
     return result
+
+
+def _outside(a: Int64s, difference: Int64s, wrapped: Mask, low: int, high: int) -> Mask:
+    """Return which differences are below ``low`` or above ``high``; those that wrapped around are off by 2^64."""
+    found = (difference < low) | (difference > high)
+    if not wrapped.any():
+        return np.asarray(found)
+    up = (difference < low - (1 << 64)) | (difference > high - (1 << 64))
+    down = (difference < low + (1 << 64)) | (difference > high + (1 << 64))
+    return np.where(wrapped, np.where(a >= 0, up, down), found)

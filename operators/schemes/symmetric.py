@@ -86,7 +86,7 @@ class HubUnit:
                     keep = np.ones(len(ids), np.bool_)
                     for check in checks:
                         arrived = rows.column(check.left).take(pa.array(at))
-                        keep &= evaluate(check, arrived, stored.column(check.right))
+                        keep &= evaluate(check, arrived, stored.column(check.right), keep)
                     ids, at, hub_row = ids[keep], at[keep], hub_row[keep]
                 if len(ids):
                     hub_columns = list(self.spec.streams[hub].listed)

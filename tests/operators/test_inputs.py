@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trijoin_sql.operators.inputs import run_sql
+from pyspark.sql import types as T  # noqa: N812 (PySpark's custom)
+from trijoin_sql.operators.edges import _band
+from trijoin_sql.operators.inputs import Input, run_sql
+from trijoin_sql.operators.types import travels
+from trijoin_sql.rewriter.plan import Predicate
 
 
 class Recorder:
@@ -32,3 +36,44 @@ def test_nodes_are_found_by_whole_words(text: str, asked: str) -> None:
 
 def test_other_text_is_left_as_it_is() -> None:
     assert run_sql(Recorder(), "SELECT '{x}'", {}, None) == ("SELECT '{x}'", {})  # type: ignore[arg-type]
+
+
+MONTHS = T.YearMonthIntervalType()
+
+
+@pytest.mark.parametrize(
+    ("data_type", "expected"),
+    [
+        (MONTHS, True),
+        (T.DayTimeIntervalType(), True),
+        (T.ArrayType(T.DayTimeIntervalType()), True),
+        (T.TimestampType(), True),
+        (T.ArrayType(T.StructType([T.StructField("at", T.TimestampType()), T.StructField("on", T.DateType())])), True),
+        (T.VariantType(), True),
+        (T.ArrayType(T.VariantType()), True),
+        (T.MapType(T.StringType("UTF8_LCASE"), T.DecimalType(38, 18)), True),
+        (T.NullType(), True),
+        (T.CalendarIntervalType(), False),
+        (T.MapType(T.StringType(), T.CalendarIntervalType()), False),
+        (T.ArrayType(MONTHS), False),
+        (T.StructType([T.StructField("a", T.IntegerType()), T.StructField("b", MONTHS)]), False),
+        (T.StructType([T.StructField("a", T.IntegerType()), T.StructField("a", T.StringType())]), False),
+        (T.GeometryType(0), False),
+        (T.ArrayType(T.StructType([T.StructField("geometry", T.GeographyType(4326))])), False),
+        (T.StructType([T.StructField("geometry", T.BinaryType())]), True),
+    ],
+    ids=lambda value: value.simpleString() if isinstance(value, T.DataType) else None,
+)
+def test_which_payload_travels(data_type: T.DataType, expected: bool) -> None:
+    """What does not is refused when the query is compiled, not in the middle of its first micro-batch."""
+    assert travels(data_type) is expected
+
+
+@pytest.mark.parametrize(("lower", "upper"), [("0.5", None), (None, "0.5")])
+def test_a_one_sided_band_of_fractions_is_left_to_spark(lower: str | None, upper: str | None) -> None:
+    """NaN minus y is above every lower bound, and no range of y says so. Spark is not even asked for the bound."""
+    predicate = Predicate("p", "band", ("r", "s"), "band", "r.x", "s.x", lower, upper)
+    for kind in ("double", "float"):
+        left, right = (Input(alias, None, {("key", f"{alias}.x"): "v0"}, {"v0": kind}, []) for alias in "rs")  # type: ignore[arg-type]
+        assert _band(None, predicate, left, right, None) is None  # type: ignore[arg-type]
+        assert left.packed == right.packed == {}

@@ -87,6 +87,33 @@ def test_a_difference_that_leaves_its_type_raises(x: int, y: int, raises: bool) 
             evaluate(check, *sides)
 
 
+WIDE = [*INT64, INT64[0] + 1, INT64[1] - 1, -3, 0, 3]
+
+
+@pytest.mark.parametrize("shift", [0, 1, -1, 5, -(1 << 40)])
+@pytest.mark.parametrize("absolute", [0, 1])
+def test_overflow_of_a_shifted_difference_at_the_borders_of_bigint(shift: int, absolute: int) -> None:
+    """``ABS(x + 1 - y)`` overflows where x - y does not, and does not where x - y does: that takes 65 bits."""
+    limits = INT64[0] + absolute - shift, INT64[1] - shift
+    band = Band("x", "y", -3, 3, limits=limits, type_name="bigint")
+    for x, y in product(WIDE, repeat=2):
+        left, right = pa.array([x], pa.int64()), pa.array([y], pa.int64())
+        for check, sides in ((band, (left, right)), (band.mirrored(), (right, left))):
+            if limits[0] <= x - y <= limits[1]:
+                assert evaluate(check, *sides).tolist() == [abs(x - y) <= 3]
+            else:
+                with pytest.raises(JoinOverflowError, match="bigint"):
+                    evaluate(check, *sides)
+
+
+def test_pairs_that_an_earlier_predicate_rules_out_do_not_overflow() -> None:
+    band = Band("x", "y", -1, 1, limits=(-128, 127))
+    left, right = pa.array([100, 5], pa.int8()), pa.array([-100, 5], pa.int8())
+    with pytest.raises(JoinOverflowError):
+        evaluate(band, left, right)
+    assert evaluate(band, left, right, np.array([False, True])).tolist() == [False, True]
+
+
 def test_null_does_not_overflow() -> None:
     """Spark's difference with NULL is NULL, whatever Arrow keeps in the null's slot."""
     band = Band("x", "y", -1, 1, limits=(-(1 << 31), (1 << 31) - 1))

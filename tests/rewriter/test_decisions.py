@@ -246,3 +246,12 @@ def test_settings_are_checked() -> None:
         Settings(min_relations=1)
     with pytest.raises(InvalidSettingError):
         rewritten("SELECT 1", Settings(disabled_rules=("render",)))
+
+
+def test_intermediates_are_packs_unless_a_hint_asks_for_pairs() -> None:
+    for hint, expected in (("UNITS(2)", {}), ("INTERMEDIATES('pack')", {}), ("INTERMEDIATES('pair')", "pair")):
+        (join,) = nodes(CYCLE.format(f"/*+ {hint} */"))
+        assert dict(join.decision.options) == ({"intermediates": expected} if expected else {})  # type: ignore[attr-defined]
+    for hint in ("INTERMEDIATES('packs')", "INTERMEDIATES()", "SCHEME('tree'), INTERMEDIATES('pair')"):
+        with pytest.raises(InvalidHintError, match="INTERMEDIATES"):
+            rewritten(CHAIN.format(f"/*+ {hint} */"))

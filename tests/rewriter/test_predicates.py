@@ -51,7 +51,7 @@ def test_kinds(condition: str, kind: str, op: str) -> None:
         ("r.a > s.a - 1 AND 2 + s.a >= r.a", ("r.a", "s.a", "-1", False, "2", True)),
         ("r.a + 5 - 2 <= s.a + 1 AND r.a >= s.a - 9", ("r.a", "s.a", "-9", True, "-2", True)),
         ("r.a - s.a BETWEEN -1.5 AND 2.5", ("r.a", "s.a", "-1", True, "2", True)),
-        ("r.a - s.a < 4 AND r.a - s.a > -4 AND r.a < s.a + 2", ("r.a", "s.a", "-4", False, "2", False)),
+        ("r.a - s.a < 4 AND r.a - s.a > -4", ("r.a", "s.a", "-4", False, "4", False)),
         (
             "s.ts >= r.ts AND s.ts < r.ts + INTERVAL 5 MINUTES",
             ("r.ts", "s.ts", "INTERVAL '-5' MINUTE", False, "INTERVAL '0' DAY", True),
@@ -73,10 +73,42 @@ def test_a_shifted_side_is_guarded_so_that_its_overflow_still_raises() -> None:
     assert p.guards == ()
 
 
-def test_an_open_difference_is_checked_by_spark_too() -> None:
-    """``r.a - s.a < 4`` overflows for far values that match as numbers; then Spark's batch join raises."""
-    assert residuals("r.a - s.a < 4") == ["r__a - s__a < 4"]
-    assert residuals("r.a - s.a BETWEEN 0 AND 4") == []
+INT = -(1 << 31), (1 << 31) - 1
+BIGINT = -(1 << 63), (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "limits", "type_name"),
+    [
+        ("r.a - s.a < 4", INT, "int"),
+        ("r.a - s.a < 0", INT, "int"),
+        ("s.a - r.a < 4", (-INT[1], -INT[0]), "int"),
+        ("r.a - s.a BETWEEN 0 AND 4", INT, "int"),
+        ("ABS(r.a - s.a) < 3", (INT[0] + 1, INT[1]), "int"),
+        ("ABS(s.a - r.a) < 3", (-INT[1], -INT[0] - 1), "int"),
+        ("ABS(r.a + 1 - s.a) < 3", (INT[0], INT[1] - 1), "int"),
+        ("ABS(s.a - (r.a + 1)) < 3", (-INT[1] - 1, -INT[0] - 2), "int"),
+        ("r.a + 5 - (s.a - 2) > 3", (INT[0] - 7, INT[1] - 7), "int"),
+        ("ABS(CAST(r.id AS BIGINT) - s.a) < 3", (BIGINT[0] + 1, BIGINT[1]), "bigint"),
+        ("CAST(r.id AS BIGINT) + 1 - s.id < 3", (BIGINT[0] - 1, BIGINT[1] - 1), "bigint"),
+        ("r.a < s.a + 4", None, None),
+        ("r.d - s.d < INTERVAL 2 DAYS", None, None),
+    ],
+)
+def test_where_a_difference_overflows(condition: str, limits: tuple[int, int] | None, type_name: str | None) -> None:
+    """In terms of ``r.a - s.a``, whatever the text computes: shifted, turned round, and the ABS of the least number."""
+    (p,) = predicates(condition)
+    assert (p.op, p.limits) == ("band", limits)
+    assert p.computed_as == type_name or limits is None
+    assert residuals(condition) == []
+
+
+def test_bands_that_overflow_for_different_rows_stay_apart() -> None:
+    """The first conjunct is no difference: where it is false, Spark does not compute the second's."""
+    first, second = predicates("r.a < s.a + 2 AND r.a - s.a > -4")
+    assert (first.limits, second.limits) == (None, INT)
+    first, second = predicates("ABS(r.a - s.a) < 9 AND ABS(r.a + 1 - s.a) < 9")
+    assert first.limits != second.limits
 
 
 def test_a_day_on_the_calendar_is_no_constant_length() -> None:

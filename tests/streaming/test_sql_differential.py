@@ -243,3 +243,18 @@ def test_payload_of_any_type_passes_unchanged(
     sql = f"SELECT {columns} FROM r JOIN s ON r.k = s.k AND r.id <= s.id JOIN t ON s.iv = t.iv"
     assert assert_same_in_batch(made, tj, sql)
     assert assert_same_on_streams(made, tj, sql, tmp_path)
+
+
+def test_payload_that_cannot_travel_is_refused_at_once(spark: SparkSession, tj: trijoin_sql.TriJoinSession) -> None:
+    """In one sentence that names the column; as text it passes."""
+    for name in "rs":
+        rows = "SELECT id, make_interval(0, 1, 0, id) AS iv, parse_json('[1, null]') AS va FROM range(3)"
+        spark.sql(rows).createOrReplaceTempView(name)
+    sql = "SELECT r.id, s.{} FROM r JOIN s ON r.id < s.id"
+    with pytest.raises(trijoin_sql.UnsupportedQueryError, match=r"column s\.iv has the type interval"):
+        tj.sql(sql.format("iv"))
+    texts = "SELECT id, CAST(iv AS STRING) AS iv, va FROM s"
+    passing = (
+        f"SELECT t.id, t.iv, to_json(t.va) FROM (SELECT r.id, t.iv, t.va FROM r JOIN ({texts}) t ON r.id < t.id) t"
+    )
+    assert bag(tj.sql(passing).collect()) == bag(spark.sql(passing).collect())
