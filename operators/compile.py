@@ -70,7 +70,8 @@ def compile_join(
     default_units
         Units in a group where the node does not say.
     metric
-        Name under which counters are collected (Spark's ``observe``), None for no counters.
+        Name under which counters are collected (Spark's ``observe``), None for no counters. It names the join for its
+        checkpoint too, so it is one that no other join of the process has.
     """
     inputs: dict[str, Input] = {}
     for source in node.sources:
@@ -98,6 +99,8 @@ def compile_join(
         output,
         _bounds(node),
         layout.subgroups,
+        elastic=layout.scheme != "matrix" and layout.grid is None,
+        key=metric or "",
     )
     spec = replace(spec, fingerprint=_fingerprint(spec, node, types))
     frames = [_packed(inputs[alias], stream) for alias, stream in zip(node.graph.relations, streams, strict=True)]
@@ -128,9 +131,10 @@ def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> 
         grid = lay_out(node, inputs, units)
         shares = "x".join(str(share) for share in grid.shares)
         return _Layout(name, grid.cells, (*decision.options, ("grid", shares)), 1, grid)
-    common = lay_out(node, inputs, units, common=True)
-    subgroups = int(options.get("subgroups", units if options.get("routing") != "random" else 1))
-    if common is None or name == "tree" or units % subgroups:
+    random = name == "tree" or options.get("routing") == "random"
+    common = None if random else lay_out(node, inputs, units, common=True)
+    subgroups = int(options.get("subgroups", units))
+    if common is None or units % subgroups:
         return _Layout(name, units, decision.options)
     return _Layout(name, units, decision.options, subgroups, common)
 
@@ -190,7 +194,9 @@ def _demoted(number: int, side: int) -> str:
 
 def _fingerprint(spec: JoinSpec, node: JoinNode, types: Mapping[str, str]) -> str:
     """Return what must stay the same over a restart, a line each."""
-    lines = [f"scheme: {spec.scheme}", f"units: {spec.units}", f"subgroups: {spec.subgroups}"]
+    lines = [f"scheme: {spec.scheme}"]
+    if not spec.elastic:  # else the units are part of the state: see `operators.layout`
+        lines += [f"units: {spec.units}", f"subgroups: {spec.subgroups}"]
     lines += [f"option {name}: {value}" for name, value in spec.options]
     for stream in spec.streams:
         columns = ", ".join(f"{name} {types[name]}" for _, name in stream.payload)

@@ -15,6 +15,7 @@ from .chunk import PACKED_BYTES, to_bytes
 from .schemes import SCHEMES
 from .spec import JoinSpec
 from .store import concat
+from .task import for_this_batch
 
 #: Schema of packed rows: the slot's key, what is inside (a rank, or one of the codes below), Arrow IPC bytes.
 PACKED_SCHEMA = "slot int, kind int, data binary"
@@ -34,8 +35,9 @@ class Dispatcher:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack the batches of one partition."""
-        route = SCHEMES[self.spec.scheme].route(self.spec)
-        keys = slot_keys(self.spec.units)
+        spec, _ = for_this_batch(self.spec)
+        route = SCHEMES[spec.scheme].route(spec)
+        keys = slot_keys(spec.slots)
         for rows in _gathered(batches):
             whole: bytes | None = None
             slots: list[int] = []

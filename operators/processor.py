@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from .chunk import PACKED_BYTES, from_bytes, pack_from_bytes, pack_to_bytes, to_bytes
@@ -25,6 +24,7 @@ from .schemes.base import Outcome, Pack, Result, Slot, Work
 from .schemes.routing import subgroup_slots
 from .spec import JoinSpec
 from .state import SlotState
+from .task import batch_id, for_this_batch
 
 #: What a slot counts in each micro-batch; keys of the JSON objects in the ``COUNTERS`` column.
 COUNTER_NAMES = (
@@ -72,9 +72,10 @@ class JoinProcessor(StatefulProcessor):
         self.packed = packed
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state variables."""
+        """Name the state variables, and take the layout of the task's micro-batch."""
         self.chunks = handle.getMapState("chunks", "number bigint", "data binary")
         self.manifest = handle.getValueState("manifest", "text string")
+        self.spec, self.history = for_this_batch(self.spec)
 
     def close(self) -> None:
         """Do nothing: warm slots stay with the worker."""
@@ -86,7 +87,7 @@ class JoinProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Join one micro-batch of one slot."""
-        slot_number = slot_keys(self.spec.units).index(int(key[0]))
+        slot_number = slot_keys(self.spec.slots).index(int(key[0]))
 
         def make() -> Slot:
             return SCHEMES[self.spec.scheme].stages(self.spec)[self.stage](self.spec, slot_number)
@@ -95,7 +96,9 @@ class JoinProcessor(StatefulProcessor):
         state: SlotState | None = None
         if self.streaming:
             saved = self.manifest.get()
-            state = SlotState(make, self.chunks, None if saved is None else str(saved[0]), self.spec.fingerprint)
+            text = None if saved is None else str(saved[0])
+            layouts = self.history.until(batch_id())
+            state = SlotState(make, self.chunks, text, self.spec.fingerprint, layouts)
         slot = make() if state is None else state.slot
         watermark = self._watermark(timerValues)
         before = Counter(slot.counters)
@@ -113,7 +116,7 @@ class JoinProcessor(StatefulProcessor):
         else:
             yield from self._typed(results, passed)
         if state is not None:
-            text = state.save(_batch_id())
+            text = state.save(batch_id())
             self.manifest.update((text,))
         forget()
         if self.counters:
@@ -205,7 +208,7 @@ class JoinProcessor(StatefulProcessor):
         self, results: Iterator[Outcome], key: int, forward: Mapping[int, list[pa.RecordBatch]]
     ) -> Iterator[pd.DataFrame]:
         """Yield packs for the slots of the next stage, results for this slot there, and the rows that it needs."""
-        keys = slot_keys(self.spec.units)
+        keys = slot_keys(self.spec.slots)
         for rank, batches in forward.items():
             for batch in batches:
                 yield _packed_frame([key], rank, [to_bytes(batch)])
@@ -229,7 +232,7 @@ class JoinProcessor(StatefulProcessor):
     def _counted_rows(self, slot: int, key: int, tallies: list[Mapping[str, int]]) -> Iterator[pd.DataFrame]:
         """Yield one row with the slot's counters, summed over the stages so far."""
         total = {name: sum(int(tally.get(name, 0)) for tally in tallies) for name in COUNTER_NAMES}
-        text = json.dumps({"slot": slot, **total})
+        text = json.dumps({"slot": slot, "units": self.spec.units, **total})
         if self.packed:
             yield _packed_frame([key], COUNTED, [text.encode()])
             return
@@ -244,12 +247,6 @@ def _arrow_frame(table: pa.Table) -> pd.DataFrame:
 
 def _packed_frame(slots: list[int], kind: int, data: list[bytes]) -> pd.DataFrame:
     return pd.DataFrame({"slot": slots, "kind": [kind] * len(slots), "data": data})
-
-
-def _batch_id() -> int:
-    context = TaskContext.get()
-    text = None if context is None else context.getLocalProperty("streaming.sql.batchId")
-    return -1 if text is None else int(text)
 
 
 def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -167,7 +167,8 @@ class JoinSpec:
     hub
         Rank of the middle stream of a chain, where the scheme needs it.
     units
-        Units in each stream's group (cells for ``matrix``). Unit i of every group lives in slot i.
+        Units in each stream's group (cells for ``matrix``) that new rows are stored in. Unit i of every group lives in
+        slot i.
     fingerprint
         A text that changes when the query does, line by line ``what: value``.
     output
@@ -178,6 +179,14 @@ class JoinSpec:
     subgroups
         ContRand (003 section 3.2.2): slots are divided into this many subgroups; a row goes to the subgroup of its key,
         and inside it the scheme's own rule holds. 1 is content-insensitive, as many as units is hash partitioning.
+    retired
+        Slots behind those of the units that hold rows of an earlier layout (see `operators.layout`). They see every
+        row and store none.
+    elastic
+        Whether the number of units is part of the state, not of the query: every row goes to all units, so it does not
+        matter which one stores it.
+    key
+        Names the join within the process; under it the driver tells the layout of a checkpoint.
     """
 
     name: str
@@ -191,6 +200,9 @@ class JoinSpec:
     output: tuple[str, ...] = ()
     bounds: tuple[tuple[int, int, int], ...] = ()
     subgroups: int = 1
+    retired: int = 0
+    elastic: bool = False
+    key: str = ""
 
     def edge(self, left: int, right: int) -> EdgeSpec:
         """Return the edge between two ranks with ``left`` as its left side; an edge without checks if there is none."""
@@ -204,6 +216,11 @@ class JoinSpec:
         return next((most for i, j, most in self.bounds if (i, j) == (one, other)), None)
 
     @property
+    def slots(self) -> int:
+        """Slots that rows reach."""
+        return self.units + self.retired
+
+    @property
     def group_units(self) -> int:
         """Units in one subgroup."""
         return self.units // self.subgroups
@@ -213,6 +230,11 @@ class JoinSpec:
         reach = [self.most(rank, other) for other in range(len(self.streams)) if other != rank]
         known = [most for most in reach if most is not None]
         return max(0, *known) if known and len(known) == len(reach) else None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether no stream's rows are kept for ever."""
+        return all(self.keep_for(rank) is not None for rank in range(len(self.streams)))
 
     def option(self, name: str, default: str) -> str:
         """Return an option's value."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ..errors import CheckpointMismatchError
 from .chunk import CHUNK_BYTES, from_bytes, split, to_bytes
+from .layout import History
 from .schemes.base import Slot
 from .store import Store
 from .warm import WarmCopy
@@ -61,6 +62,8 @@ class Manifest:
         Identity of the state, given once.
     nonce
         Identity of this version, new for every attempt of every batch.
+    layouts
+        The layouts of the units up to the batch.
     """
 
     uid: str
@@ -71,11 +74,7 @@ class Manifest:
     watermark: int = 0
     next_ids: dict[str, int] = field(default_factory=dict)
     chunks: dict[str, list[Chunk]] = field(default_factory=dict)
-
-    def units(self) -> int:
-        """Return the units in a stream's group, as the fingerprint has them."""
-        lines = dict(line.split(": ", 1) for line in self.fingerprint.splitlines())
-        return int(lines["units"])
+    layouts: History = field(default_factory=lambda: History(()))
 
     def to_json(self) -> str:
         """Return the manifest as text."""
@@ -88,6 +87,7 @@ class Manifest:
             "next_number": self.next_number,
             "watermark": self.watermark,
             "next_ids": self.next_ids,
+            "layouts": self.layouts.to_dict()["layouts"],
             "chunks": {
                 name: [[c.number, c.start, c.rows, c.size, c.tier, c.oldest, c.newest] for c in chunks]
                 for name, chunks in self.chunks.items()
@@ -108,6 +108,7 @@ class Manifest:
             body["watermark"],
             body["next_ids"],
             {name: [Chunk(*entry) for entry in entries] for name, entries in body["chunks"].items()},
+            History.from_dict({"layouts": body["layouts"]}),
         )
 
 
@@ -129,24 +130,32 @@ class SlotState:
         The durable manifest's text, None at the beginning.
     fingerprint
         Of the query that runs now.
+    layouts
+        The layouts of the units up to this micro-batch.
 
     Raises
     ------
     CheckpointMismatchError
-        If the manifest was written by another query.
+        If the manifest was written by another query, or with units that this one does not know of.
     """
 
-    def __init__(self, make: Callable[[], Slot], chunks: ChunkMap, manifest: str | None, fingerprint: str) -> None:
+    def __init__(
+        self, make: Callable[[], Slot], chunks: ChunkMap, manifest: str | None, fingerprint: str, layouts: History
+    ) -> None:
         self.chunks = chunks
         if manifest is None:
-            self.manifest = Manifest(uuid.uuid4().hex, uuid.uuid4().hex, -1, fingerprint)
+            self.manifest = Manifest(uuid.uuid4().hex, uuid.uuid4().hex, -1, fingerprint, layouts=layouts)
             self.slot, self.warm = make(), WarmCopy(self.manifest.uid)
             return
         self.manifest = Manifest.from_json(manifest)
         if self.manifest.fingerprint != fingerprint:
             raise CheckpointMismatchError("of this query", difference(self.manifest.fingerprint, fingerprint))
+        before, self.manifest.layouts = self.manifest.layouts, layouts
+        if layouts.until(self.manifest.batch).entries != before.entries:
+            raise CheckpointMismatchError("of this query", _other_units(before, layouts))
         recent = _recent.pop(self.manifest.uid, None)
-        if recent is not None and recent[0] == self.manifest.nonce:
+        same_units = before.entries[-1] == layouts.entries[-1]  # a slot knows how many units there are
+        if recent is not None and recent[0] == self.manifest.nonce and same_units:
             _, self.slot, self.warm = recent
             return
         self.slot, self.warm = make(), WarmCopy(self.manifest.uid)
@@ -237,6 +246,14 @@ class SlotState:
             listed[-FAN_IN:] = [merged]
 
 
+def _other_units(before: History, now: History) -> str:
+    old, new = before.entries[-1][1], now.entries[-1][1]
+    return (
+        f"it has {old} units and the query {new}, and this task was not told its layouts; they may change on classic "
+        f"sessions alone, and in a foreachBatch function only its own thread and pyspark.InheritableThread know them"
+    )
+
+
 def difference(old: str, new: str) -> str:
     """Say in one sentence what differs between two fingerprints (lines of ``what: value``)."""
     before = dict(line.split(": ", 1) for line in old.splitlines() if ": " in line)
@@ -246,4 +263,7 @@ def difference(old: str, new: str) -> str:
         for what in (*before, *(name for name in after if name not in before))
         if before.get(what) != after.get(what)
     ]
+    if before.get("scheme") == after.get("scheme") and before.get("units") != after.get("units"):
+        kind = "cells of a grid" if after.get("scheme") == "matrix" else "units by a key that all streams share"
+        changes.append(f"rows go to {kind}, so another number of units would have to move what is stored")
     return "; ".join(changes) or "it was written by another version"

@@ -14,7 +14,14 @@ from trijoin_sql.metrics import compiled_number, live_groups, read_metrics
 
 def slot(number: int, results: int, kept: int) -> str:
     return json.dumps(
-        {"slot": number, "results": results, "comparisons": 10 * results, "state_rows": kept, "state_bytes": 8}
+        {
+            "slot": number,
+            "units": 1,
+            "results": results,
+            "comparisons": 10 * results,
+            "state_rows": kept,
+            "state_bytes": 8,
+        }
     )
 
 
@@ -61,7 +68,7 @@ def test_counters_are_read_slot_by_slot(form: Any) -> None:
 def test_estimates_stand_beside_what_came() -> None:
     expected = {"input rows a second": 3000.0, "results a second": 9.0, "rows kept": 100.0}
     document = {"groups": [{"name": "__trijoin_1", "decision": {"expected": expected}}, {"name": "another"}]}
-    group, other = live_groups(document, read_metrics(query(classic)))
+    group, other = live_groups(document, read_metrics(query(classic)), {"__trijoin_1": [{"wanted": 3}]})
     assert group["live"]["estimates"] == expected
     assert group["live"]["actual"] == {
         "input rows a second": 10.0,  # 120 rows in 12 seconds
@@ -70,6 +77,8 @@ def test_estimates_stand_beside_what_came() -> None:
         "rows kept": 14,
     }
     assert "live" not in other
+    assert group["live"]["layout"] == {"units": 1, "slots": 2}, "one stores new rows, one more holds old ones"
+    assert group["live"]["scaling"] == [{"wanted": 3}]
 
 
 def test_a_query_without_progress_has_no_counters() -> None:

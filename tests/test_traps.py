@@ -363,7 +363,12 @@ def test_trap_19_a_changed_query_is_refused(spark: SparkSession, tmp_path: Path)
     for changed, words in (
         (sql.replace("r.x < s.x", "r.x <= s.x"), "condition between r and s"),
         (sql.replace("r.id,", "r.id, r.k,"), "stream r"),
+        (sql.replace(", t.id", ""), "stream t was"),
         (sql.replace("r.", "q.").replace("FROM r", "FROM r q"), "stream q"),
+        ("SELECT r.id, s.id, t.id FROM s JOIN r ON r.x < s.x JOIN t ON s.k = t.k", "order of streams was r, s, t"),
+        ("SELECT r.id, s.id, t.id FROM t JOIN s ON s.k = t.k JOIN r ON r.x < s.x", "order of streams was r, s, t"),
+        (sql.replace("SELECT", "SELECT /*+ SCHEME('matrix') */"), "scheme was"),
+        ("SELECT r.id, s.id FROM r JOIN s ON r.x < s.x", "stream t was"),
     ):
         with pytest.raises(StreamingQueryException) as caught:
             run_stream(tj.sql(changed), tmp_path / "checkpoint")

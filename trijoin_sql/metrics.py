@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,6 +25,25 @@ def compiled_number(query: StreamingQuery) -> int | None:
             if name.startswith(PREFIX) and RUN in name:
                 return int(name.partition(RUN)[2])
     return None
+
+
+def join_keys(plan: str) -> list[str]:
+    """Return the names of our metrics in the text of a logical plan, each once: they are the keys of its joins."""
+    pattern = rf"CollectMetrics ({re.escape(PREFIX)}\w*{re.escape(RUN)}\d+),"
+    return list(dict.fromkeys(re.findall(pattern, plan)))
+
+
+def held_by_slot(observed: Mapping[str, Any]) -> dict[str, dict[int, bool]]:
+    """Return for each join, by its key, which of its slots hold anything; from a progress report's ``observedMetrics``.
+
+    A slot that got no rows in the micro-batch is left out.
+    """
+    found: dict[str, dict[int, bool]] = {}
+    for key, row in observed.items():
+        if key.startswith(PREFIX):
+            slots = [json.loads(text) for text in row.get(OBSERVED) or []]
+            found[key] = {slot["slot"]: bool(slot["state_rows"] or slot["state_chunks"]) for slot in slots}
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +105,13 @@ class Metrics:
         }
 
 
-def live_groups(document: dict[str, Any], metrics: Metrics) -> list[dict[str, Any]]:
+def live_groups(
+    document: dict[str, Any], metrics: Metrics, decisions: Mapping[str, list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
     """Return a document's groups with what their nodes have done so far.
 
-    That is ``live``: counters, the load of the units, what was expected (``estimates``) and what came (``actual``).
+    That is ``live``: counters, the load of the units, how many store new rows and how many slots rows reach, what was
+    expected (``estimates``) and what came (``actual``), and by node what scaling decided.
     """
     groups = []
     for group in document["groups"]:
@@ -98,13 +122,17 @@ def live_groups(document: dict[str, Any], metrics: Metrics) -> list[dict[str, An
                 {"unit": f"slot {slot['slot']}", "rows": slot["state_rows"], "bytes": slot["state_bytes"]}
                 for slot in last.slots
             ]
-            live = {
+            slots = {"units": last.slots[0]["units"], "slots": 1 + max(slot["slot"] for slot in last.slots)}
+            live: dict[str, Any] = {
                 "batch": mine.batches[-1].batch,
                 "counters": mine.total(),
                 "units": units,
+                "layout": slots,
                 "estimates": group["decision"].get("expected", {}),
                 "actual": _actual(mine.total(), metrics),
             }
+            if decisions.get(str(group.get("name"))):
+                live["scaling"] = decisions[str(group["name"])]
             group = {**group, "live": live}
         groups.append(group)
     return groups

@@ -9,16 +9,20 @@ from typing import Any
 from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .catalog import SparkCatalog
+from .checkpoint import next_number, register
 from .config import STATE_SETTINGS, prepare_workers
 from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnsupportedQueryError
 from .explain import Explanation
 from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
 from .operators.compile import compile_join, run_sql
+from .operators.spec import JoinSpec
 from .rewriter.pipeline import Rewrite, joins_in, rewrite
 from .rewriter.plan import JoinNode, walk
 from .rewriter.settings import Settings
+from .scaled_query import ScaledQuery, scaling_policy
 from .zones import largest_shift
 
 #: Name of the Spark setting (``spark.conf.set``) with the units of a stream's group.
@@ -129,7 +133,30 @@ class TriJoinSession:
         except ParseException:
             raise error from None
 
-    def explain(self, query: str | StreamingQuery) -> Explanation:
+    def start(self, writer: DataStreamWriter, checkpoint: str) -> ScaledQuery:
+        """Start a query whose units follow its load, as the settings ``spark.trijoin.scaling.*`` say.
+
+        Parameters
+        ----------
+        writer
+            The query, ready to start: ``tj.sql(...).writeStream.format(...)``.
+        checkpoint
+            Its checkpoint location, which a query needs to go on with other units.
+
+        Returns
+        -------
+        ScaledQuery
+            It wants to be looked at: call ``awaitTermination()``, or ``look()`` now and then.
+
+        Raises
+        ------
+        InvalidSettingError
+            A setting of scaling is wrong.
+        """
+        target = writer.option("checkpointLocation", checkpoint)
+        return ScaledQuery(self.spark, target.start, scaling_policy(self.spark))
+
+    def explain(self, query: str | StreamingQuery | ScaledQuery) -> Explanation:
         """Explain a statement, or what a running query has been doing.
 
         Parameters
@@ -145,6 +172,8 @@ class TriJoinSession:
         """
         if isinstance(query, str):
             return Explanation(self._rewrite(query).to_dict())
+        decisions = query.to_dict() if isinstance(query, ScaledQuery) else {}
+        query = query.query if isinstance(query, ScaledQuery) else query
         number = compiled_number(query)
         if number is None or number not in self._compiled:
             raise UnsupportedQueryError(
@@ -152,7 +181,7 @@ class TriJoinSession:
                 "explain a query whose DataFrame came from sql() of this session, after its first micro-batch",
             )
         document = self._compiled[number].to_dict()
-        return Explanation({**document, "groups": live_groups(document, self.metrics(query))})
+        return Explanation({**document, "groups": live_groups(document, self.metrics(query), decisions)})
 
     def metrics(self, query: StreamingQuery) -> Metrics:
         """Return the counters of a streaming query of ours, micro-batch by micro-batch, as far as Spark remembers."""
@@ -176,16 +205,19 @@ class TriJoinSession:
         plan = rewritten.plan
         assert plan is not None
         named = _named(rewritten, args)
-        number = len(self._compiled)
+        number = next_number()
         self._compiled[number] = rewritten
         frames: dict[str, DataFrame] = {}
+        specs: dict[str, JoinSpec] = {}
         for node in reversed(list(walk(plan))):
             if isinstance(node, JoinNode) and node.name not in frames:
                 compiled = compile_join(
                     self.spark, node, frames, named, default_units=self.units(), metric=f"{node.name}{RUN}{number}"
                 )
-                frames[node.name] = compiled.frame
+                frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
         result = run_sql(self.spark, plan.sql, frames, named)
+        if result.isStreaming:
+            register(self.spark, specs)
         # Spark says how the columns are called: its names for expressions are part of what users see.
         original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
         return result.toDF(*original.columns)

@@ -58,11 +58,24 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """What a checkpoint of ours holds."""
+    """What a checkpoint of ours holds.
+
+    Parameters
+    ----------
+    batch, watermark
+        The last micro-batch, and its watermark.
+    fingerprint
+        What a query must be to go on with it, a line each.
+    layouts
+        By operator: ``(first micro-batch, units)`` of every layout of the units.
+    stores
+        What is kept.
+    """
 
     batch: int
     watermark: str | None
     fingerprint: tuple[str, ...]
+    layouts: dict[int, tuple[tuple[int, int], ...]]
     stores: tuple[StoreState, ...]
 
 
@@ -86,15 +99,21 @@ def read_state(spark: SparkSession, checkpoint: Path) -> CheckpointState:
             manifests.append((operator, row["slot"], Manifest.from_json(row["text"])))
     if not manifests:
         raise InvalidSettingError("CHECKPOINT", checkpoint, "no join of TriJoin SQL has kept anything in it")
+    keys = slot_keys(max(units for _, _, manifest in manifests for _, units in manifest.layouts.entries))
     stores = [
-        _store(operator, slot_keys(manifest.units()).index(slot), name, chunks)
+        _store(operator, keys.index(slot), name, chunks)
         for operator, slot, manifest in sorted(manifests, key=lambda found: found[:2])
         for name, chunks in manifest.chunks.items()
     ]
     newest = max((manifest for _, _, manifest in manifests), key=lambda manifest: manifest.batch)
     watermark = max(manifest.watermark for _, _, manifest in manifests)
     lines = tuple(newest.fingerprint.splitlines())
-    return CheckpointState(newest.batch, _time(watermark) if watermark else None, lines, tuple(stores))
+    layouts = {
+        operator: newest_of.layouts.entries
+        for operator, _, newest_of in sorted(manifests, key=lambda found: (found[0], found[2].batch))
+    }
+    moment = _time(watermark) if watermark else None
+    return CheckpointState(newest.batch, moment, lines, layouts, tuple(stores))
 
 
 def _operators(spark: SparkSession, checkpoint: Path) -> list[int]:
@@ -155,6 +174,9 @@ def state(
     console.print(f"batch {found.batch}, watermark {found.watermark or 'none'}")
     for line in found.fingerprint:
         console.print(line, markup=False)
+    for operator, layouts in found.layouts.items():
+        told = ", ".join(f"{units} from batch {first}" for first, units in layouts)
+        console.print(f"units of operator {operator}: {told}")
     console.print(_table(found))
 
 

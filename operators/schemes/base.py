@@ -109,6 +109,8 @@ class Slot(Protocol):
 
 def owned(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
     """Return the rows that unit ``slot`` of the stream's group stores (001 section 3.2: each tuple in one unit)."""
+    if slot >= spec.units:  # retired: it sees every row, for what it stores, but stores no more
+        return kept(spec, rank, rows.slice(0, 0))
     if spec.group_units == 1:
         return kept(spec, rank, rows)
     route = values(rows.column(spec.streams[rank].route))

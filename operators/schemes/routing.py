@@ -29,7 +29,9 @@ def broadcast(spec: JoinSpec) -> Router:
 
 
 def subgroup_slots(spec: JoinSpec, slot: int) -> range:
-    """Return the slots of the subgroup that a slot is in."""
+    """Return the slots of the subgroup that a slot is in; if there is one subgroup only, retired ones too."""
+    if spec.subgroups == 1:
+        return range(spec.slots)
     first = slot - slot % spec.group_units
     return range(first, first + spec.group_units)
 

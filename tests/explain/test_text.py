@@ -125,3 +125,27 @@ def test_seconds(text: str, length: float | None) -> None:
 def test_shorten_counts_columns() -> None:
     assert shorten("a  b\nc", 10) == "a b c"
     assert shorten("日本語日本語", 7) == "日本語…"
+
+
+@pytest.mark.parametrize(
+    ("layout", "decision", "words"),
+    [
+        ({"units": 4, "slots": 4}, None, "new rows are stored in 4 units "),
+        ({"units": 1, "slots": 3}, None, "in 1 unit; 2 more hold older rows and are reached until they are empty"),
+        (
+            {"units": 4, "slots": 4},
+            {"batch": 9, "load": 0.9, "units": 4, "wanted": 6, "streak": 2},
+            "micro-batch 9: 90% of the units' capacity is used, 6 units are wanted instead of 4 (2 times in a row)",
+        ),
+        (
+            {"units": 4, "slots": 4},
+            {"batch": 9, "load": 0.5, "units": 4, "wanted": 4, "streak": 0},
+            "50% of the units' capacity is used, 4 units are right",
+        ),
+    ],
+)
+def test_layout_and_scaling(layout: dict[str, int], decision: dict[str, object] | None, words: str) -> None:
+    group = MULTI["groups"][0]
+    live = {**group["live"], "layout": layout, "scaling": [decision] if decision else []}
+    text = str(Explanation({**MULTI, "groups": [{**group, "live": live}]}))
+    assert words in " ".join(text.replace("│", " ").split())

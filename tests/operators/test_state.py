@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from trijoin_sql.operators import state as state_module
 from trijoin_sql.operators import warm
+from trijoin_sql.operators.layout import History
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Pack, Result, Slot, Work
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec
@@ -33,6 +34,9 @@ SPECS = {
     scheme: JoinSpec("j", streams(3, ("a", "t"), {r: ((r, "route"),) for r in range(3)}), EDGES, scheme, 1, 1, options)
     for scheme, options in (("symmetric", ()), ("semi_symmetric", ()), ("matrix", (("grid", "1x1x1"),)), ("tree", ()))
 }
+
+
+ONE = History(((0, 1),))
 
 
 class Chunks:
@@ -71,7 +75,7 @@ class Task:
         work = Work({rank: [batch] for rank, batch in rows.items()})
         texts: list[str] = []
         for (chunks, make), manifest in zip(self.stages, self.manifests, strict=True):
-            state = SlotState(self._make(make), chunks, manifest, "stream r: id")
+            state = SlotState(self._make(make), chunks, manifest, "stream r: id", ONE)
             following = Work({rank: list(some) for rank, some in work.rows.items() if rank in state.slot.forwards})
             for item in state.slot.process(work):
                 if isinstance(item, Result):
@@ -246,7 +250,7 @@ def test_another_query_is_refused() -> None:
     (chunks, _), manifest = task.stages[0], task.manifests[0]
     spec = SPECS["symmetric"]
     with pytest.raises(CheckpointMismatchError) as caught:
-        SlotState(lambda: SCHEMES["symmetric"].stages(spec)[0](spec, 0), chunks, manifest, "stream r: id, a")
+        SlotState(lambda: SCHEMES["symmetric"].stages(spec)[0](spec, 0), chunks, manifest, "stream r: id, a", ONE)
     assert "stream r was id and is now id, a" in str(caught.value)
 
 

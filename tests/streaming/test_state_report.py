@@ -36,6 +36,7 @@ def test_report_lists_what_each_unit_stores(spark: SparkSession, tmp_path: Path)
     assert {name: sum(s.rows for s in found.stores if s.store == name) for name in ("r", "s")} == {"r": 30, "s": 30}
     assert all(store.size > 0 for store in found.stores if store.chunks)
     assert any("ABS(r.a - s.a) < 2" in line for line in found.fingerprint)
+    assert found.layouts == {0: ((0, 3),)}
     assert snapshot(checkpoint) == before
 
 

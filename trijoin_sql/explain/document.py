@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..errors import PlanError
 
@@ -86,13 +86,15 @@ class UnitLoad:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Counters of a running query, up to and with micro-batch ``batch``."""
+    """Counters of a running query, up to and with micro-batch ``batch``, the layout of its units, what scaling said."""
 
     batch: int | None
     counters: tuple[tuple[str, Json], ...]
     units: tuple[UnitLoad, ...]
     estimates: Mapping[str, Json]
     actual: Mapping[str, Json]
+    layout: Mapping[str, Json] = field(default_factory=dict)
+    decisions: tuple[Mapping[str, Json], ...] = ()
 
     def skew(self) -> float | None:
         """Return the rows of the fullest unit divided by the mean of all units, None without rows."""
@@ -339,6 +341,8 @@ def _live(value: Json) -> Live | None:
         ),
         estimates=part("estimates"),
         actual=part("actual"),
+        layout=part("layout"),
+        decisions=tuple(_object(one) for one in _items(value.get("scaling") or [])),
     )
 
 

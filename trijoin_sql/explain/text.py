@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .document import Alternative, Document, Group, Live, Stage
+from .document import Alternative, Document, Group, Json, Live, Stage
 from .stage_diff import DiffLine, stage_changes
 from .wording import (
     byte_size,
@@ -146,6 +146,10 @@ def _live(live: Live) -> _Branch:
             estimate, actual = live.estimates.get(name), live.actual.get(name)
             rows.append((name, measure(name, estimate), measure(name, actual), ratio(estimate, actual)))
         branch.below.append(_Branch("estimate against actual", _aligned(rows, right={1, 2, 3})))
+    if live.layout:
+        branch.lines.append(_layout(live.layout))
+    if live.decisions:
+        branch.lines.append(_decision(live.decisions[-1]))
     if live.units:
         skew = live.skew()
         most = max(unit.rows for unit in live.units) or 1
@@ -156,6 +160,23 @@ def _live(live: Live) -> _Branch:
         ]
         branch.below.append(_Branch(title, _aligned(loads, right={1, 2})))
     return branch
+
+
+def _layout(layout: Mapping[str, Json]) -> str:
+    units, slots = int(str(layout["units"])), int(str(layout["slots"]))
+    text = f"new rows are stored in {count(units, 'unit')}"
+    return (
+        text if slots <= units else f"{text}; {slots - units} more hold older rows and are reached until they are empty"
+    )
+
+
+def _decision(decision: Mapping[str, Json]) -> str:
+    load, units, wanted = float(str(decision["load"])), decision["units"], decision["wanted"]
+    text = f"scaling, micro-batch {decision['batch']}: {load:.0%} of the units' capacity is used"
+    if wanted == units:
+        return f"{text}, {units} units are right"
+    times = count(int(str(decision["streak"])), "time")
+    return f"{text}, {wanted} units are wanted instead of {units} ({times} in a row)"
 
 
 def _stages(stages: Sequence[Stage]) -> _Branch:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from ..errors import JobError
+from ..scaled_query import ScaledQuery, scaling_policy
 from .failures import reason
 from .formats import CHECKPOINT
 from .locate import sentence
@@ -90,29 +92,38 @@ def run_queries(
     tallies = [Tally(query.sink.name.text) for query in prepared]
     names = input_names(job.streams)
     spark = prepared[0].frame.sparkSession
-    start = time.monotonic()
-    running: list[StreamingQuery] = []
+    begun = time.monotonic()
+    policy = scaling_policy(spark)
+    running: list[ScaledQuery] = []
     with Board(console, tallies, live=live) as board:
         try:
-            for query in prepared:
-                running.append(_start(job, query, request, once=once, lines=lines))
+            for one in prepared:
+                start = partial(_start, job, one, request, once=once, lines=lines)
+                # Without a checkpoint of its own a query would begin again from its first row.
+                resumes = one.sink.options.find(CHECKPOINT) is not None
+                running.append(ScaledQuery(spark, start, policy if resumes else None))
             board.status = "running; Ctrl-C stops after the running batch"
-            while not request.count and any(query.isActive for query in running):
-                if any(failure(query) is not None for query in running):
+            while not request.count and any(query.active for query in running):
+                if any(failure(query.query) is not None for query in running):
                     break
                 _look(running, tallies, names, board)
+                for query, tally in zip(running, tallies, strict=True):
+                    if query.look():
+                        board.say(f"{tally.sink}: started again with other units, for the load; {query}")
                 time.sleep(POLL)
             if request.count:
                 board.status = f"{request.by}: stopping after the running batch"
         finally:
-            stop(spark, running, request)
+            while not all(query.settle() for query in running) and request.count < 2:
+                time.sleep(POLL)
+            stop(spark, [query.query for query in running], request)
         _look(running, tallies, names, board)
     _raise_failure(job, prepared, running)
     memory = [query.sink for query in prepared if query.sink.format.text.lower() == "memory"]
     return Outcome(
         tuple(tallies),
         request.by or "done",
-        time.monotonic() - start,
+        time.monotonic() - begun,
         {sink.name.text: memory_rows(spark, sink) for sink in memory},
     )
 
@@ -130,15 +141,15 @@ def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, 
     raise job.script.error(query.insert.sink.start, f"Spark does not start this query: {detail}")
 
 
-def _look(running: list[StreamingQuery], tallies: list[Tally], names: dict[str, str], board: Board) -> None:
+def _look(running: list[ScaledQuery], tallies: list[Tally], names: dict[str, str], board: Board) -> None:
     for query, tally in zip(running, tallies, strict=False):
-        tally.look(query, names)
+        tally.look(query.query, names)
     board.refresh()
 
 
-def _raise_failure(job: Job, prepared: tuple[PreparedQuery, ...], running: list[StreamingQuery]) -> None:
+def _raise_failure(job: Job, prepared: tuple[PreparedQuery, ...], running: list[ScaledQuery]) -> None:
     for query, started in zip(prepared, running, strict=True):
-        error = failure(started)
+        error = failure(started.query)
         if error is None:
             continue
         why = reason(error)

@@ -74,7 +74,7 @@ def signals(request: StopRequest) -> Iterator[None]:
 def stop(spark: SparkSession, running: list[StreamingQuery], request: StopRequest) -> None:
     """Stop queries: each after its running batch if there is a request, at once if there are two or one failed."""
     graceful = request.count == 1 and all(failure(query) is None for query in running)
-    waiting = [(query, _no_further_batch(spark, query) if graceful else None) for query in running if query.isActive]
+    waiting = [(query, no_further_batch(spark, query) if graceful else None) for query in running if query.isActive]
     while waiting:
         for query, thread in list(waiting):
             if thread is None or request.count > 1 or not query.status["isTriggerActive"]:
@@ -86,7 +86,7 @@ def stop(spark: SparkSession, running: list[StreamingQuery], request: StopReques
             time.sleep(CLOSE_LOOK)
 
 
-def _no_further_batch(spark: SparkSession, query: StreamingQuery) -> Any:
+def no_further_batch(spark: SparkSession, query: StreamingQuery) -> Any:
     """Let a query end after its running batch; return its thread, None if Spark's inside is not as we know it.
 
     ``StreamingQuery.stop`` cancels the running batch, whose rows a sink may have taken already. Spark has no other way,

@@ -1,0 +1,197 @@
+"""Another number of units at a restart: old rows stay, new rows go to the new units, nothing is lost or comes twice."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+import trijoin_sql
+from trijoin_sql.state import read_state
+
+from .differential import Bag, Tables, bag, run_stream
+
+SCHEMA = "id bigint, x int, ts timestamp"
+ARROW = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("ts", pa.timestamp("us", "UTC"))])
+START = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+
+NEAR = "{0}.ts BETWEEN {1}.ts - INTERVAL 20 SECONDS AND {1}.ts + INTERVAL 20 SECONDS AND ABS({0}.x - {1}.x) <= 1"
+RS, ST, RT = NEAR.format("r", "s"), NEAR.format("s", "t"), NEAR.format("r", "t")
+QUERIES = {
+    "symmetric": f"SELECT /*+ SCHEME('symmetric'), UNITS(N) */ r.id, s.id, t.id FROM r JOIN s ON {RS} "
+    f"JOIN t ON {ST} AND {RT}",
+    "semi_symmetric": f"SELECT /*+ SCHEME('semi_symmetric'), UNITS(N) */ r.id, s.id, t.id FROM r JOIN s ON {RS} "
+    f"JOIN t ON {ST}",
+    "biclique": f"SELECT /*+ SCHEME('biclique'), UNITS(N) */ r.id, s.id FROM r JOIN s ON {RS}",
+}
+
+
+def rows(random: Random, batch: int, count: int = 8) -> list[dict[str, Any]]:
+    """Rows of a micro-batch: its event times lie in ten seconds of their own."""
+    return [
+        {
+            "id": 100 * batch + at,
+            "x": random.randrange(5),
+            "ts": START + datetime.timedelta(seconds=10 * batch, milliseconds=random.randrange(10_000)),
+        }
+        for at in range(count)
+    ]
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> Tables:
+    """Three streams with watermarks; without rows."""
+    made = Tables(spark, tmp_path / "tables")
+    for name in "rst":
+        made.create(name, [], SCHEMA, ARROW, lambda frame: frame.withWatermark("ts", "10 seconds"))
+    return made
+
+
+def feed(tables: Tables, random: Random, batches: range, count: int = 8) -> None:
+    for batch in batches:
+        for name in "rst":
+            tables.add(name, rows(random, batch, count), ARROW)
+
+
+def go_on(tables: Tables, sql: str, checkpoint: Path) -> Bag:
+    """Run what is there with a session and a plan of its own, as a new driver would."""
+    tables.use(streaming=True)
+    return run_stream(trijoin_sql.TriJoinSession.create(tables.spark).sql(sql), checkpoint)
+
+
+def in_batch(tables: Tables, sql: str) -> Bag:
+    tables.use(streaming=False)
+    return bag(tables.spark.sql(sql).collect())
+
+
+def kept(checkpoint: Path) -> dict[str, Any]:
+    (file,) = (checkpoint / "trijoin").glob("joins-*.json")
+    (join,) = json.loads(file.read_text())["joins"]
+    return dict(join)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "units", "last"),
+    [("symmetric", (2, 5, 1), 8), ("semi_symmetric", (3, 1, 4), 2), ("biclique", (1, 3, 2), 6)],
+)
+def test_trap_20_units_up_and_down(
+    tables: Tables, tmp_path: Path, scheme: str, units: tuple[int, ...], last: int
+) -> None:
+    """Three layouts with rows expiring on the way; a last run that gives up units is long enough for them to empty.
+
+    Hubs are the longest there: rows become hubs as long as the stored row that they match is kept, and are kept then.
+    """
+    random, sql, checkpoint = Random(len(scheme)), QUERIES[scheme], tmp_path / "checkpoint"
+    found, batch = bag([]), 0
+    for number, count in enumerate(units):
+        more = last if number == len(units) - 1 else 2
+        feed(tables, random, range(batch, batch + more))
+        batch += more
+        part = go_on(tables, sql.replace("UNITS(N)", f"UNITS({count})"), checkpoint)
+        assert part
+        found += part
+    assert found == in_batch(tables, sql)
+    assert [entry[1] for entry in kept(checkpoint)["layouts"]] == list(units)
+    state = read_state(tables.spark, checkpoint)
+    holding = {store.slot for store in state.stores if store.rows}
+    assert holding == set(range(units[-1])), "rows are where they were stored, until they expire"
+    if units[-1] < max(units):
+        assert kept(checkpoint)["emptied"][1] == units[-1], "empty slots are left out"
+
+
+def test_a_replayed_batch_keeps_its_layout(tables: Tables, tmp_path: Path) -> None:
+    """Its sink failed, the state was saved; it comes again with the units that it was planned with, then others do."""
+    random, sql, checkpoint = Random(3), QUERIES["symmetric"], tmp_path / "checkpoint"
+    feed(tables, random, range(3))
+    seen: dict[int, list[Bag]] = {}
+
+    def keep(frame: DataFrame, batch: int) -> None:
+        seen.setdefault(batch, []).append(bag(frame.collect()))
+        if batch == 1 and len(seen[batch]) == 1:
+            raise RuntimeError("the disk is full")
+
+    for attempt, count in enumerate((2, 4)):
+        tables.use(streaming=True)
+        frame = trijoin_sql.TriJoinSession.create(tables.spark).sql(sql.replace("UNITS(N)", f"UNITS({count})"))
+        writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        if attempt == 0:
+            with pytest.raises(StreamingQueryException, match="disk is full"):
+                query.awaitTermination()
+        else:
+            query.awaitTermination()
+    assert seen[1][0] == seen[1][1]
+    assert kept(checkpoint)["layouts"] == [[0, 2], [2, 4]]
+    assert sum((attempts[-1] for attempts in seen.values()), bag([])) == in_batch(tables, sql)
+
+
+def test_what_cannot_change_is_refused(tables: Tables, tmp_path: Path) -> None:
+    """Cells of a grid and units by a key would have to move rows; units whose rows stay for ever would never empty."""
+    feed(tables, Random(1), range(1))
+    for number, (sql, count, words) in enumerate(
+        (
+            (QUERIES["biclique"].replace("'biclique'", "'matrix'"), 4, "cells of a grid"),
+            (QUERIES["biclique"].replace("ABS(r.x - s.x) <= 1", "r.x = s.x"), 4, "a key that all streams share"),
+            ("SELECT /*+ SCHEME('biclique'), UNITS(N) */ r.id FROM r JOIN s ON r.x < s.x", 1, "would never empty"),
+        )
+    ):
+        checkpoint = tmp_path / f"checkpoint-{number}"
+        go_on(tables, sql.replace("UNITS(N)", "UNITS(2)"), checkpoint)
+        feed(tables, Random(number), range(number + 1, number + 2))
+        with pytest.raises(StreamingQueryException) as caught:
+            go_on(tables, sql.replace("UNITS(N)", f"UNITS({count})"), checkpoint)
+        assert "TRIJOIN_CHECKPOINT_MISMATCH" in str(caught.value), str(caught.value)[:2000]
+        assert f"units was 2 and is now {count}" in str(caught.value)
+        assert words in str(caught.value)
+
+
+@pytest.fixture
+def scaling(spark: SparkSession) -> Iterator[None]:
+    """Scaling by load with a capacity of a few rows."""
+    settings = {"enabled": "true", "unitBytes": "6k", "decisions": "2", "maxUnits": "4"}
+    for name, text in settings.items():
+        spark.conf.set(f"spark.trijoin.scaling.{name}", text)
+    yield
+    for name in settings:
+        spark.conf.unset(f"spark.trijoin.scaling.{name}")
+
+
+@pytest.mark.usefixtures("scaling")
+def test_units_follow_the_load(tables: Tables, tmp_path: Path) -> None:
+    """A stream that grows, and keeps running: more units without a hand, the same results as in batch."""
+    random, sql, checkpoint = Random(9), QUERIES["biclique"].replace("UNITS(N)", "UNITS(1)"), tmp_path / "checkpoint"
+    feed(tables, random, range(8), count=60)
+    found: dict[int, Bag] = {}
+    tables.use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(tables.spark)
+    writer = tj.sql(sql).writeStream.foreachBatch(lambda frame, batch: found.update({batch: bag(frame.collect())}))
+    query = tj.start(writer.trigger(processingTime="0 seconds"), str(checkpoint))
+    try:
+        for _ in range(200):
+            query.awaitTermination(0.3)
+            if query.restarts and query.query.lastProgress:
+                break
+        ((name, said),) = query.decisions.items()
+        live = tj.explain(query)
+    finally:
+        query.stop()
+    rest = writer.trigger(availableNow=True).start()  # what the end interrupted, and what is left
+    rest.awaitTermination()
+    assert query.restarts >= 1
+    confirmed = next(decision for decision in said if decision.confirmed)
+    assert (confirmed.units, confirmed.streak) == (1, 2)
+    assert confirmed.wanted >= 2
+    layouts = kept(checkpoint)["layouts"]
+    assert layouts[0] == [0, 1]
+    assert layouts[1][1] == confirmed.wanted
+    assert "new rows are stored in" in str(live)
+    assert "of the units' capacity is used" in str(live), name
+    assert sum(found.values(), bag([])) == in_batch(tables, sql)

@@ -1,0 +1,81 @@
+"""What a query that starts on a checkpoint may change, without Spark: the layouts of its units, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from trijoin_sql.operators.layout import History
+from trijoin_sql.operators.spec import JoinSpec, StreamSpec
+
+from trijoin_sql.checkpoint import Join, follow
+from trijoin_sql.errors import CheckpointMismatchError
+from trijoin_sql.metrics import held_by_slot, join_keys
+
+STREAMS = tuple(StreamSpec(name, (), (), "route", time="ts") for name in "rs")
+BOUNDS = ((0, 1, 10), (1, 0, 10))
+SPEC = JoinSpec("j", STREAMS, (), "biclique", 2, fingerprint="scheme: biclique", bounds=BOUNDS, elastic=True)
+
+
+def after(*entries: tuple[int, int]) -> list[Join]:
+    return [Join(SPEC.fingerprint, History(entries))]
+
+
+def layouts(joins: Sequence[Join]) -> list[tuple[tuple[int, int], ...]]:
+    return [join.history.entries for join in joins]
+
+
+def test_a_new_checkpoint_has_one_layout() -> None:
+    fixed = replace(SPEC, elastic=False, units=8)
+    assert layouts(follow([], [SPEC, fixed], [3, 3], 0)) == [((0, 3),), ((0, 8),)]
+
+
+def test_other_units_begin_with_the_first_batch_that_is_not_planned() -> None:
+    """A batch that was planned, and is replayed after a crash, keeps its layout."""
+    assert layouts(follow(after((0, 2)), [SPEC], [4], 7)) == [((0, 2), (7, 4))]
+    assert layouts(follow(after((0, 2)), [SPEC], [2], 7)) == [((0, 2),)]
+
+
+def test_a_start_that_planned_nothing_leaves_no_trace() -> None:
+    assert layouts(follow(after((0, 2), (7, 4)), [SPEC], [3], 7)) == [((0, 2), (7, 3))]
+    assert layouts(follow(after((0, 2), (7, 4)), [SPEC], [2], 7)) == [((0, 2),)]
+    assert layouts(follow(after((0, 2)), [SPEC], [5], 0)) == [((0, 5),)]
+
+
+def test_what_is_emptied_stays_known() -> None:
+    saved = [Join(SPEC.fingerprint, History(((0, 4), (3, 2)), (5, 2)))]
+    (join,) = follow(saved, [SPEC], [3], 9)
+    assert join.history == History(((0, 4), (3, 2), (9, 3)), (5, 2))
+
+
+@pytest.mark.parametrize(
+    ("spec", "units", "words"),
+    [
+        (replace(SPEC, fingerprint="scheme: tree"), 2, "scheme was biclique and is now tree"),
+        (replace(SPEC, bounds=()), 1, "units was 2 and is now 1; rows are kept for ever"),
+    ],
+)
+def test_another_query_is_refused(spec: JoinSpec, units: int, words: str) -> None:
+    with pytest.raises(CheckpointMismatchError) as caught:
+        follow(after((0, 2)), [spec], [units], 4)
+    assert words in str(caught.value)
+
+
+def test_another_number_of_joins_is_refused() -> None:
+    with pytest.raises(CheckpointMismatchError, match="1 joins of streams, and this one has 2"):
+        follow(after((0, 2)), [SPEC, SPEC], [2, 2], 4)
+
+
+def test_the_keys_of_a_plans_joins() -> None:
+    """Each once, in the order of the plan; metrics of others are none of ours."""
+    plan = (
+        "CollectMetrics __trijoin_2@17, [..]\n+- CollectMetrics mine, [..]\n +- CollectMetrics __trijoin_1@17, [..]\n"
+    )
+    assert join_keys(plan + plan) == ["__trijoin_2@17", "__trijoin_1@17"]
+
+
+def test_what_slots_say_they_hold() -> None:
+    texts = [f'{{"slot": {slot}, "state_rows": {rows}, "state_chunks": {rows}}}' for slot, rows in ((0, 3), (2, 0))]
+    observed = {"__trijoin_1@3": {"slots": texts}, "other": {"slots": texts}, "__trijoin_2@3": {}}
+    assert held_by_slot(observed) == {"__trijoin_1@3": {0: True, 2: False}, "__trijoin_2@3": {}}

@@ -1,0 +1,76 @@
+"""Scaling by load: the policy alone. What a scaled query does is tested with the layouts of its checkpoint."""
+
+from __future__ import annotations
+
+import pytest
+
+from trijoin_sql.errors import InvalidSettingError
+from trijoin_sql.scaling import Scaler, ScalingPolicy
+
+POLICY = ScalingPolicy(capacity=100, decisions=3, most=12)
+
+
+def told(scaler: Scaler, units: int, loads: list[int]) -> list[tuple[int, int, bool]]:
+    """Give loads (in all) to a scaler, one a micro-batch; return what it wanted, how often so, and if it acts."""
+    found = [scaler.decide(batch, units, [load]) for batch, load in enumerate(loads)]
+    return [(one.wanted, one.streak, one.confirmed) for one in found]
+
+
+def test_it_acts_after_three_decisions_in_a_row() -> None:
+    """Equation 7 of the paper: at 0.9 of four units' capacity, and 0.6 as the target, there should be six."""
+    assert told(Scaler(POLICY), 4, [360] * 4) == [(6, 1, False), (6, 2, False), (6, 3, True), (6, 1, False)]
+    assert told(Scaler(POLICY), 4, [80] * 3) == [(2, 1, False), (2, 2, False), (2, 3, True)]
+
+
+def test_a_short_peak_changes_nothing() -> None:
+    """The paper's false positive: up, back to normal, up, down."""
+    assert not any(acts for _, _, acts in told(Scaler(POLICY), 4, [360, 360, 240, 360, 360, 80, 80, 360, 240]))
+
+
+def test_between_the_thresholds_nothing_is_wanted() -> None:
+    assert told(Scaler(POLICY), 4, [121, 240, 320]) == [(4, 0, False)] * 3
+
+
+def test_the_sum_counts_and_not_the_fullest_unit() -> None:
+    decision = Scaler(POLICY).decide(0, 4, [300, 10, 10, 10, 30])  # the fifth is retired
+    assert (decision.load, decision.wanted) == (0.9, 6)
+
+
+@pytest.mark.parametrize(
+    ("units", "load", "wanted"),
+    [(12, 5000, 12), (10, 5000, 12), (1, 0, 1), (1, 5, 1), (20, 5000, 20), (3, 10, 1), (3, 0, 1)],
+)
+def test_limits(units: int, load: int, wanted: int) -> None:
+    """Never above `most` nor below one, and never down because of too much."""
+    assert Scaler(POLICY).decide(0, units, [load]).wanted == wanted
+
+
+def test_what_is_kept_for_ever_does_not_shrink() -> None:
+    assert told(Scaler(POLICY, shrinks=False), 4, [10] * 3) == [(4, 0, False)] * 3
+    assert told(Scaler(POLICY, shrinks=False), 4, [360] * 3)[-1] == (6, 3, True)
+
+
+def test_settings() -> None:
+    assert ScalingPolicy.from_settings({}.get) is None
+    assert ScalingPolicy.from_settings({"spark.trijoin.scaling.enabled": "true"}.get) == ScalingPolicy()
+    names = {"unitBytes": "64m", "upper": "0.9", "lower": ".1", "target": "0.5", "decisions": "2", "maxUnits": "8"}
+    given = {f"spark.trijoin.scaling.{name}": text for name, text in {"enabled": "TRUE", **names}.items()}
+    assert ScalingPolicy.from_settings(given.get) == ScalingPolicy(64 << 20, 0.9, 0.1, 0.5, 2, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("unitBytes", "much", "256m"),
+        ("unitBytes", "0", "at least 1"),
+        ("upper", "high", "share"),
+        ("upper", "0.5", "above"),
+        ("decisions", "1.5", "whole number"),
+        ("maxUnits", "0", "at least 1"),
+    ],
+)
+def test_wrong_settings_are_refused(name: str, text: str, words: str) -> None:
+    given = {"spark.trijoin.scaling.enabled": "true", f"spark.trijoin.scaling.{name}": text}
+    with pytest.raises(InvalidSettingError, match=words) as caught:
+        ScalingPolicy.from_settings(given.get)
+    assert "spark.trijoin.scaling" in str(caught.value)
