@@ -102,16 +102,18 @@ def configure(builder: Builder) -> Builder:
     return builder
 
 
-def prepare_workers(context: Any) -> None:
+def prepare_workers(context: Any, partitions: str) -> None:
     """See that the workers of a context that `configure` did not make find our packages, as far as that can be told.
 
     With a local master the context gets this process's interpreter, if Spark's ``python3`` is another one and the user
-    chose none. What only a new context can take is said in the log.
+    chose none. What only a new context can take, and what is the user's to choose, is said in the log.
 
     Parameters
     ----------
     context
         The running ``SparkContext``.
+    partitions
+        The session's shuffle partitions.
     """
     settings = dict(context.getConf().getAll())
     if not str(context.master).startswith("local"):
@@ -121,6 +123,14 @@ def prepare_workers(context: Any) -> None:
     if not chosen and (found is None or Path(found).parent != Path(sys.executable).parent):
         _log.info("workers run on %s instead of %s", sys.executable, found or context.pythonExec)
         context.pythonExec = sys.executable
+    cores = _cores(str(context.master), settings) or 0
+    if partitions == "200" and _PARTITIONS not in settings and cores < 100:  # Spark's default, which nobody chose
+        _log.warning(
+            "this session was not made by trijoin_sql.configure and has Spark's 200 shuffle partitions, which means as "
+            "many Python tasks a micro-batch: make it with configure, or spark.conf.set('%s', %d)",
+            _PARTITIONS,
+            cores or CLUSTER_PARTITIONS,
+        )
     late = [key for key, value in CONTEXT_SETTINGS.items() if settings.get(key) != value]
     if late:
         _log.info("triggers take longer without %s: make the session with trijoin_sql.configure", ", ".join(late))

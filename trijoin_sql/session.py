@@ -60,7 +60,7 @@ class TriJoinSession:
                 spark.conf.set(key, value)
         context = getattr(spark, "_sc", None)  # of a classic session
         if context is not None:
-            prepare_workers(context)
+            prepare_workers(context, str(spark.conf.get("spark.sql.shuffle.partitions", "")))
 
     @classmethod
     def create(cls, spark: SparkSession, settings: Settings | None = None) -> TriJoinSession:

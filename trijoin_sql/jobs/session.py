@@ -120,10 +120,11 @@ def _defaults(user: Mapping[str, str], job: Job) -> dict[str, str]:
 def _start_error(error: Exception, log: JvmLog, job: Job, user: Mapping[str, str]) -> Exception:
     said = "\n".join(log.lines)
     packages, kafka = user.get(PACKAGES, ""), kafka_format(job)
-    unfound = re.search(r"(?:unresolved dependency|download failed): ([\w.-]+)#([\w.-]+);([\w.-]+)", said)
+    unfound = re.findall(r"(?:unresolved dependency|download failed): ([\w.-]+)#([\w.-]+);([\w.-]+)", said)
     if unfound:
-        detail = f"{':'.join(unfound.groups())} could not be fetched from Maven's repositories"
-        if kafka is not None and CONNECTOR in packages:
+        names = list(dict.fromkeys(":".join(name) for name in unfound))
+        detail = f"{', '.join(names)} could not be fetched from Maven's repositories"
+        if kafka is not None and any(CONNECTOR in name for name in names):
             return job.script.error(kafka.start, f"Spark's Kafka connector is missing: {detail}", how_to_give())
         return InvalidSettingError(PACKAGES, packages, detail)
     text = str(error)
