@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test fast lint types format corpus corpus-test fuzz plans bench clean
+.PHONY: help setup java demo test fast lint types format corpus corpus-test fuzz plans soak bench clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -55,6 +55,9 @@ fuzz: java  ## random SQL against Spark batch, damaged SQL against the rewriter;
 
 plans: setup  ## write the golden plans of the corpus anew
 	@$(BIN)/python tests/rewriter/goldens.py
+
+soak: java  ## long runs: what has to stay flat does, and 5 GiB of state in 512 MiB of memory (an hour)
+	@$(BIN)/python tests/soak/soak.py $(SOAK)
 
 bench: java  ## the benchmarks
 	@$(BIN)/trijoin-sql bench

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -14,6 +13,9 @@ PACKED_BYTES = 4 << 20
 
 #: Bytes of rows in one chunk of durable state (uncompressed).
 CHUNK_BYTES = 1 << 20
+
+#: Bytes of rows (uncompressed) of chunks that are merged into one: values of more than 8 MiB fail on small heaps.
+MERGED_BYTES = 8 << 20
 
 _LENGTH = struct.Struct("<II Q")
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -45,11 +47,3 @@ def pack_from_bytes(data: bytes) -> Pack:
     rank, member_rank, length = _LENGTH.unpack_from(data)
     body = pa.py_buffer(data).slice(_LENGTH.size)
     return Pack(rank, from_bytes(body.slice(0, length)), member_rank, from_bytes(body.slice(length)))
-
-
-def split(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into slices of at most about ``limit`` bytes each."""
-    pieces = max(-(-batch.nbytes // limit), 1)
-    step = max(-(-batch.num_rows // pieces), 1)
-    for start in range(0, batch.num_rows, step):
-        yield batch.slice(start, step)

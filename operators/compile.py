@@ -54,6 +54,7 @@ def compile_join(
     *,
     default_units: int,
     metric: str | None = None,
+    warm_bytes: int | None = None,
 ) -> Compiled:
     """Compile a join node.
 
@@ -72,6 +73,8 @@ def compile_join(
     metric
         Name under which counters are collected (Spark's ``observe``), None for no counters. It names the join for its
         checkpoint too, so it is one that no other join of the process has.
+    warm_bytes
+        Bytes that the warm copies of a machine may take, None for any number.
     """
     inputs: dict[str, Input] = {}
     for source in node.sources:
@@ -87,6 +90,11 @@ def compile_join(
     streams = tuple(_stream(inputs[alias], demoted, types, layout) for alias in node.graph.relations)
     hub = node.graph.relations.index(node.graph.hub) if node.graph.hub else None
     output = tuple(name for stream in streams for _, name in stream.payload)
+    if node.result_time is not None:
+        if any(stream.time is None for stream in streams):
+            raise PlanError(f"{node.name}: results have no event time, for an input has none")
+        streams = tuple(replace(stream, timed=True) for stream in streams)
+        output, types[node.result_time] = (*output, node.result_time), "timestamp"
     spec = JoinSpec(
         node.name,
         streams,
@@ -101,10 +109,11 @@ def compile_join(
         layout.subgroups,
         elastic=layout.scheme != "matrix" and layout.grid is None,
         key=metric or "",
+        result_time=node.result_time,
     )
     spec = replace(spec, fingerprint=_fingerprint(spec, node, types))
     frames = [_packed(inputs[alias], stream) for alias, stream in zip(node.graph.relations, streams, strict=True)]
-    frame = _run(spec, frames, types, metric)
+    frame = _run(spec, frames, types, metric, warm_bytes)
     return Compiled(_finish(node, frame, demoted, types), spec, tuple(predicate.sql for predicate in demoted))
 
 
@@ -211,26 +220,37 @@ def _fingerprint(spec: JoinSpec, node: JoinNode, types: Mapping[str, str]) -> st
     return "\n".join(lines)
 
 
-def _run(spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str], metric: str | None) -> DataFrame:
+def _run(
+    spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str], metric: str | None, warm_bytes: int | None
+) -> DataFrame:
     """Dispatch all streams and run the stages; return the output columns with their types."""
     streaming = any(frame.isStreaming for frame in frames)
     dispatched = [frame.mapInArrow(Dispatcher(spec, rank), PACKED_SCHEMA) for rank, frame in enumerate(frames)]
     frame = reduce(DataFrame.unionAll, dispatched)
-    fields = [f"{quoted(name)} {wire_type(types[name])}" for name in spec.output]
     plain = all(is_plain(wire_type(types[name])) for name in spec.output)
     stages = len(SCHEMES[spec.scheme].stages(spec))
     time_mode = "EventTime" if streaming and any(stream.time for stream in spec.streams) else "None"
+    # Only a column that leaves the operator as a time stamp carries the watermark on; from `unpack` none does.
+    marked = spec.result_time if plain else None
+    columns = [name for name in spec.output if name != marked]
+    wire = {**{name: wire_type(types[name]) for name in columns}, **({marked: "timestamp"} if marked else {})}
+    fields = [f"{quoted(name)} {wire[name]}" for name in spec.output]
     for number in range(stages):
         packed = number < stages - 1 or not plain
         schema = PACKED_SCHEMA if packed else ", ".join([*fields, f"{COUNTERS} string"])
-        processor = JoinProcessor(spec, number, streaming=streaming, counters=metric is not None, packed=packed)
-        frame = frame.groupBy("slot").transformWithStateInPandas(processor, schema, "Append", time_mode)
+        processor = JoinProcessor(
+            spec, number, streaming=streaming, counters=metric is not None, packed=packed, warm_bytes=warm_bytes
+        )
+        frame = frame.groupBy("slot").transformWithStateInPandas(
+            processor, schema, "Append", time_mode, eventTimeColumnName="" if packed else marked or ""
+        )
     counted = F.col(COUNTERS) if plain else F.when(F.col("kind") == COUNTED, F.col("data").cast("string"))
     if metric is not None:
         frame = frame.observe(metric, F.collect_list(counted).alias(OBSERVED)).where(counted.isNull())
     if not plain:
         frame = frame.mapInArrow(unpack, ", ".join(fields))
-    return frame.select(*[from_wire(F.col(quoted(name)), types[name]).alias(name) for name in spec.output])
+    typed = {name: from_wire(F.col(quoted(name)), types[name]) for name in columns}
+    return frame.select(*[typed.get(name, F.col(quoted(name))).alias(name) for name in spec.output])
 
 
 def _finish(node: JoinNode, frame: DataFrame, demoted: list[Predicate], types: Mapping[str, str]) -> DataFrame:
@@ -239,7 +259,8 @@ def _finish(node: JoinNode, frame: DataFrame, demoted: list[Predicate], types: M
         frame = frame.where(F.expr(_spark_condition(number, predicate)))
     for residual in node.graph.residuals:
         frame = frame.where(F.expr(residual.rendered or residual.sql))
-    return frame.select(*[F.col(quoted(column.name)) for column in node.output])
+    names = [column.name for column in node.output] + ([node.result_time] if node.result_time else [])
+    return frame.select(*[F.col(quoted(name)) for name in names])
 
 
 def _spark_condition(number: int, predicate: Predicate) -> str:

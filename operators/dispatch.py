@@ -52,6 +52,7 @@ class Dispatcher:
                 data.append(packed)
             for slot_key, packed in zip(slots, data, strict=True):
                 yield packed_rows([slot_key], self.rank, [packed])
+        pa.default_memory_pool().release_unused()  # workers live on, and not each of them dispatches again
 
 
 def packed_rows(slots: list[int], kind: int, data: list[bytes]) -> pa.RecordBatch:

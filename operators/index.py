@@ -210,6 +210,10 @@ def _is_decided(
     return one_column and used and len(sides) == 1
 
 
+#: Extremes of an index: least and greatest ``equal``, least and greatest ``low``, greatest ``reach``; None for unknown.
+Zone = tuple[int | None, int | None, int | None, int | None, int | None]
+
+
 @dataclass(frozen=True, slots=True)
 class SortedIndex:
     """One segment's rows in the order of a `Layout`.
@@ -280,6 +284,14 @@ class SortedIndex:
         low = None if self.low is None or other.low is None else np.concatenate([self.low, other.low])
         high = order_key(batch.column(self.layout.high))[rows] if self.reach is not None else None
         return self._sorted(self.layout, equal, low, high, rows, presorted=True)
+
+    def zone(self) -> Zone:
+        """Return the extremes of the keys, by which a probe knows that it finds nothing here."""
+        if not len(self.rows):
+            return None, None, None, None, None
+        first, last = (None, None) if self.equal is None else (int(self.equal[0]), int(self.equal[-1]))
+        low, high = (None, None) if self.low is None else (int(self.low.min()), int(self.low.max()))
+        return first, last, low, high, None if self.reach is None else int(self.reach[-1])
 
     def search(self, probe: Probe) -> tuple[Int64s, Int64s]:
         """Return for each (sorted) probing row the half-open range of positions with its candidates."""
@@ -399,6 +411,25 @@ class Probe:
             return sort_keys(lead)[0]
         return sort_column(self.rows.column(bound.column))[0]
 
+    def may_match(self, zone: Zone | None) -> bool:
+        """Return False if no probing row can find a partner among rows with keys of that zone."""
+        if not len(self.order):
+            return False
+        if zone is None or self.plan.limited is not None:
+            return True
+        first, last, low, high, reach = zone
+        layout = self.plan.layout
+        if self.equal is not None and first is not None and last is not None:
+            near = np.searchsorted(self.equal, first, "left")  # equal is what the rows are ordered by
+            if near == len(self.equal) or self.equal[near] > last:
+                return False
+        if layout.low is not None and self.upper is not None and low is not None and int(self.upper.max()) < low:
+            return False
+        greatest = reach if layout.low is not None and layout.high not in (layout.low, None) else high
+        if layout.high is None or self.lower is None or greatest is None:
+            return True
+        return int(self.lower.min()) <= greatest
+
     def candidates(self, index: SortedIndex) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
         """Yield blocks of ``(probe row, segment row)`` that the index cannot rule out."""
         if not len(self.order) or not len(index.rows):
@@ -408,4 +439,15 @@ class Probe:
             yield self.order[probe], index.rows[position]
 
 
-__all__ = ["HIGHEST", "LOWEST", "Bound", "Layout", "Probe", "ProbePlan", "SortedIndex", "list_parts", "plan_probe"]
+__all__ = [
+    "HIGHEST",
+    "LOWEST",
+    "Bound",
+    "Layout",
+    "Probe",
+    "ProbePlan",
+    "SortedIndex",
+    "Zone",
+    "list_parts",
+    "plan_probe",
+]

@@ -64,9 +64,22 @@ class JoinProcessor(StatefulProcessor):
         Whether a row with counters follows the results.
     packed
         Whether results come out packed, for a further stage or for types that pandas does not carry unchanged.
+    warm_bytes
+        Bytes that the warm copies of a machine may take, None for any number.
     """
 
-    def __init__(self, spec: JoinSpec, stage: int, *, streaming: bool, counters: bool, packed: bool) -> None:
+    def __init__(
+        self,
+        spec: JoinSpec,
+        stage: int,
+        *,
+        streaming: bool,
+        counters: bool,
+        packed: bool,
+        warm_bytes: int | None = None,
+    ) -> None:
+        self.warm_bytes = warm_bytes
+        self.time = next((stream.time for stream in spec.streams if stream.time), None)
         self.spec, self.stage, self.streaming, self.counters = spec, stage, streaming, counters
         self.last = stage == len(SCHEMES[spec.scheme].stages(spec)) - 1
         self.packed = packed
@@ -76,6 +89,7 @@ class JoinProcessor(StatefulProcessor):
         self.chunks = handle.getMapState("chunks", "number bigint", "data binary")
         self.manifest = handle.getValueState("manifest", "text string")
         self.spec, self.history = for_this_batch(self.spec)
+        self.handle = handle
 
     def close(self) -> None:
         """Do nothing: warm slots stay with the worker."""
@@ -87,6 +101,20 @@ class JoinProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Join one micro-batch of one slot."""
+        return self._batch(key, rows, timerValues)
+
+    def handleExpiredTimer(  # noqa: N802 (PySpark's name)
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: N803
+        expiredTimerInfo: Any,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Let rows of a slot expire that no rows came for."""
+        return self._batch(key, iter(()), timerValues, fired=int(expiredTimerInfo.getExpiryTimeInMs()))
+
+    def _batch(
+        self, key: Any, rows: Iterator[Any], timer_values: Any, fired: int | None = None
+    ) -> Iterator[pd.DataFrame]:
         slot_number = slot_keys(self.spec.slots).index(int(key[0]))
 
         def make() -> Slot:
@@ -98,9 +126,10 @@ class JoinProcessor(StatefulProcessor):
             saved = self.manifest.get()
             text = None if saved is None else str(saved[0])
             layouts = self.history.until(batch_id())
-            state = SlotState(make, self.chunks, text, self.spec.fingerprint, layouts)
+            state = SlotState(make, self.chunks, text, self.spec.fingerprint, layouts, self.warm_bytes)
         slot = make() if state is None else state.slot
-        watermark = self._watermark(timerValues)
+        watermark = self._watermark(timer_values)
+        inputs = self._inputs(work)
         before = Counter(slot.counters)
         tally: Counter[str] = Counter()
         if state is not None and watermark > 0:
@@ -108,7 +137,7 @@ class JoinProcessor(StatefulProcessor):
                 tally["late"] = self._drop_late(work, watermark)
             tally["expired"] = state.expire(watermark)
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
-        results = self._counted(slot.process(work), tally)
+        results = self._counted(self._open(slot.process(work), watermark, tally), tally)
         if self.packed:
             for batch in passed:
                 yield _packed_frame([int(key[0])], RESULT, [to_bytes(batch)])
@@ -116,15 +145,37 @@ class JoinProcessor(StatefulProcessor):
         else:
             yield from self._typed(results, passed)
         if state is not None:
+            before_timer = state.manifest.timer
             text = state.save(batch_id())
             self.manifest.update((text,))
+            self._set_timer(before_timer, state.manifest.timer, fired)
         forget()
-        if self.counters:
+        pa.default_memory_pool().release_unused()  # what a merge took is not another batch's to have
+        if self.counters and fired is None:  # a report of some slots alone would look like one of all
             tally.update({name: slot.counters[name] - before[name] for name in COUNTER_NAMES})
             tally["bytes_in"] = received
             if state is not None:
                 tally.update(state.size())
-            yield from self._counted_rows(slot_number, int(key[0]), [*earlier, tally])
+            yield from self._counted_rows(slot_number, int(key[0]), [*earlier, {**tally, "inputs": inputs}], watermark)
+
+    def _set_timer(self, old: int | None, new: int | None, fired: int | None) -> None:
+        """Have the slot called when its next rows expire. Spark takes back a timer that has fired."""
+        if self.time is None or (old == new and fired is None):
+            return
+        if old is not None and old != fired:
+            self.handle.deleteTimer(old)
+        if new is not None:
+            self.handle.registerTimer(new)
+
+    def _inputs(self, work: Work) -> dict[str, int]:
+        """Return for each stream that brought rows its newest event time (microseconds), 0 if it has none."""
+        found = {}
+        for rank, batches in work.rows.items():
+            stream = self.spec.streams[rank]
+            if any(batch.num_rows for batch in batches):
+                newest = [pc.max(batch.column(stream.time)).as_py() for batch in batches] if stream.time else []
+                found[stream.alias] = max((time for time in newest if time is not None), default=0)
+        return found
 
     def _watermark(self, timer_values: Any) -> int:
         """Return the micro-batch's watermark in microseconds, 0 if there is none (yet)."""
@@ -149,11 +200,11 @@ class JoinProcessor(StatefulProcessor):
 
     def _unpack(
         self, frames: Iterator[pd.DataFrame]
-    ) -> tuple[Work, list[pa.RecordBatch], list[Mapping[str, int]], int]:
+    ) -> tuple[Work, list[pa.RecordBatch], list[Mapping[str, Any]], int]:
         """Decode packed rows; results and counters of an earlier stage come back apart."""
         work, received = Work(), 0
         passed: list[pa.RecordBatch] = []
-        earlier: list[Mapping[str, int]] = []
+        earlier: list[Mapping[str, Any]] = []
         for frame in frames:
             for kind, data in zip(frame["kind"], frame["data"], strict=True):
                 received += len(data)
@@ -169,6 +220,22 @@ class JoinProcessor(StatefulProcessor):
                     work.rows.setdefault(int(kind), []).append(from_bytes(data))
         return work, passed, earlier, received
 
+    def _open(self, results: Iterator[Outcome], watermark: int, tally: Counter[str]) -> Iterator[Outcome]:
+        """Drop results at or before the watermark where they have an event time.
+
+        A result's last row is above the watermark, unless its time is NULL; Spark allows no such result in a window.
+        """
+        for result in results:
+            if self.spec.result_time is not None and watermark > 0 and isinstance(result, Result):
+                times = [result.parts[rank].column(stream.time) for rank, stream in enumerate(self.spec.streams)]
+                late = pc.less_equal(pc.max_element_wise(*times), watermark)
+                dropped = pc.sum(late).as_py() or 0
+                if dropped:
+                    tally["late"] += dropped
+                    kept_rows = pc.invert(pc.fill_null(late, False))
+                    result = Result({rank: part.filter(kept_rows) for rank, part in result.parts.items()})
+            yield result
+
     def _counted(self, results: Iterator[Outcome], tally: Counter[str]) -> Iterator[Outcome]:
         for result in results:
             if isinstance(result, Result):
@@ -182,6 +249,9 @@ class JoinProcessor(StatefulProcessor):
             for rank, stream in enumerate(self.spec.streams)
             for packed, name in stream.payload
         }
+        if self.spec.result_time is not None:
+            times = [result.parts[rank].column(stream.time) for rank, stream in enumerate(self.spec.streams)]
+            columns[self.spec.result_time] = pc.max_element_wise(*times)
         return pa.RecordBatch.from_arrays([columns[name] for name in self.spec.output], names=list(self.spec.output))
 
     def _typed(self, results: Iterator[Outcome], passed: list[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
@@ -201,6 +271,10 @@ class JoinProcessor(StatefulProcessor):
 
     def _frame(self, batches: list[pa.RecordBatch]) -> pd.DataFrame:
         table = pa.Table.from_batches(batches).combine_chunks()  # a column of several chunks is not converted
+        if self.spec.result_time is not None:
+            at = table.schema.get_field_index(self.spec.result_time)
+            times = table.column(at).cast(pa.timestamp("us", "UTC"))
+            table = table.set_column(at, self.spec.result_time, times)
         table = table.append_column(COUNTERS, pa.nulls(table.num_rows, pa.string()))
         return _arrow_frame(table)
 
@@ -229,10 +303,14 @@ class JoinProcessor(StatefulProcessor):
         if waiting:
             yield _packed_frame([key], RESULT, [to_bytes(pa.concat_batches(waiting))])
 
-    def _counted_rows(self, slot: int, key: int, tallies: list[Mapping[str, int]]) -> Iterator[pd.DataFrame]:
+    def _counted_rows(
+        self, slot: int, key: int, tallies: list[Mapping[str, Any]], watermark: int
+    ) -> Iterator[pd.DataFrame]:
         """Yield one row with the slot's counters, summed over the stages so far."""
         total = {name: sum(int(tally.get(name, 0)) for tally in tallies) for name in COUNTER_NAMES}
-        text = json.dumps({"slot": slot, "units": self.spec.units, **total})
+        inputs: dict[str, int | None] = {stream.alias: None for stream in self.spec.streams}
+        inputs.update((alias, time) for tally in reversed(tallies) for alias, time in tally["inputs"].items())
+        text = json.dumps({"slot": slot, "units": self.spec.units, **total, "inputs": inputs, "watermark": watermark})
         if self.packed:
             yield _packed_frame([key], COUNTED, [text.encode()])
             return

@@ -140,6 +140,8 @@ class StreamSpec:
         The packed column with the hash of the key that all streams share, where rows are routed by it.
     time
         The packed column with its event time (int64, microseconds), None if it has no watermark.
+    timed
+        Whether results need it.
     """
 
     alias: str
@@ -149,11 +151,13 @@ class StreamSpec:
     dimensions: tuple[tuple[int, str], ...] = ()
     group: str | None = None
     time: str | None = None
+    timed: bool = False
 
     @property
     def listed(self) -> tuple[str, ...]:
-        """The packed columns that a result needs: the payload, or one column to count rows by."""
-        return tuple(dict.fromkeys(column for column, _ in self.payload)) or self.columns[:1]
+        """The packed columns that a result needs: the payload, its event time, or one column to count rows by."""
+        time = [self.time] if self.timed and self.time is not None else []
+        return tuple(dict.fromkeys([*(column for column, _ in self.payload), *time])) or self.columns[:1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,8 @@ class JoinSpec:
         matter which one stores it.
     key
         Names the join within the process; under it the driver tells the layout of a checkpoint.
+    result_time
+        The output column with the latest event time of a result's rows, None if there is none.
     """
 
     name: str
@@ -203,6 +209,7 @@ class JoinSpec:
     retired: int = 0
     elastic: bool = False
     key: str = ""
+    result_time: str | None = None
 
     def edge(self, left: int, right: int) -> EdgeSpec:
         """Return the edge between two ranks with ``left`` as its left side; an edge without checks if there is none."""

@@ -9,24 +9,34 @@ from __future__ import annotations
 
 import json
 import uuid
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from ..errors import CheckpointMismatchError
-from .chunk import CHUNK_BYTES, from_bytes, split, to_bytes
+from .chunk import CHUNK_BYTES, MERGED_BYTES, from_bytes, to_bytes
 from .layout import History
 from .schemes.base import Slot
-from .store import Store
+from .store import ARCHIVE_PERIODS, SEGMENT_BYTES, Body, Segment, Store, concat, split
 from .warm import WarmCopy
 
 FORMAT = 1
 
 #: Chunks of one tier that are merged into one of the next.
 FAN_IN = 8
+
+#: Versions that a manifest says it came from. Whoever still has a view of one of them need not read all chunks.
+LINEAGE = 64
+
+#: Bytes that segments brought back from the state store for one probe may take of a worker's own memory.
+VISITING_BYTES = 2 * SEGMENT_BYTES
 
 
 class ChunkMap(Protocol):
@@ -41,7 +51,7 @@ class ChunkMap(Protocol):
 
 @dataclass(slots=True)
 class Chunk:
-    """One durable chunk: rows with ids ``start`` to ``start + rows`` of a store."""
+    """One durable chunk: rows with ids ``start`` to ``start + rows`` of a store; ``raw`` is its uncompressed size."""
 
     number: int
     start: int
@@ -50,6 +60,7 @@ class Chunk:
     tier: int = 0
     oldest: int | None = None
     newest: int | None = None
+    raw: int = 0
 
 
 @dataclass(slots=True)
@@ -64,6 +75,10 @@ class Manifest:
         Identity of this version, new for every attempt of every batch.
     layouts
         The layouts of the units up to the batch.
+    lineage
+        The versions before it, the youngest last.
+    timer
+        The event time (milliseconds) at which the slot is called although no rows come, so that its rows expire.
     """
 
     uid: str
@@ -75,6 +90,8 @@ class Manifest:
     next_ids: dict[str, int] = field(default_factory=dict)
     chunks: dict[str, list[Chunk]] = field(default_factory=dict)
     layouts: History = field(default_factory=lambda: History(()))
+    lineage: list[str] = field(default_factory=list)
+    timer: int | None = None
 
     def to_json(self) -> str:
         """Return the manifest as text."""
@@ -88,8 +105,10 @@ class Manifest:
             "watermark": self.watermark,
             "next_ids": self.next_ids,
             "layouts": self.layouts.to_dict()["layouts"],
+            "lineage": self.lineage,
+            "timer": self.timer,
             "chunks": {
-                name: [[c.number, c.start, c.rows, c.size, c.tier, c.oldest, c.newest] for c in chunks]
+                name: [[c.number, c.start, c.rows, c.size, c.tier, c.oldest, c.newest, c.raw] for c in chunks]
                 for name, chunks in self.chunks.items()
             },
         }
@@ -109,12 +128,17 @@ class Manifest:
             body["next_ids"],
             {name: [Chunk(*entry) for entry in entries] for name, entries in body["chunks"].items()},
             History.from_dict({"layouts": body["layouts"]}),
+            lineage=body.get("lineage", []),
+            timer=body.get("timer"),
         )
 
 
 #: Slots that this worker process had in its last batches, by uid: the version, the slot, its warm copy.
 _recent: OrderedDict[str, tuple[str, Slot, WarmCopy]] = OrderedDict()
 _RECENT = 16
+
+#: Segments of this worker process that are in memory for a visit: they have no file, for the warm copy is full.
+_visiting: OrderedDict[Segment, int] = OrderedDict()
 
 
 class SlotState:
@@ -132,6 +156,8 @@ class SlotState:
         Of the query that runs now.
     layouts
         The layouts of the units up to this micro-batch.
+    warm_bytes
+        Bytes that the warm copies of a machine may take, None for any number.
 
     Raises
     ------
@@ -140,12 +166,19 @@ class SlotState:
     """
 
     def __init__(
-        self, make: Callable[[], Slot], chunks: ChunkMap, manifest: str | None, fingerprint: str, layouts: History
+        self,
+        make: Callable[[], Slot],
+        chunks: ChunkMap,
+        manifest: str | None,
+        fingerprint: str,
+        layouts: History,
+        warm_bytes: int | None = None,
     ) -> None:
         self.chunks = chunks
+        self.fetched = 0
         if manifest is None:
             self.manifest = Manifest(uuid.uuid4().hex, uuid.uuid4().hex, -1, fingerprint, layouts=layouts)
-            self.slot, self.warm = make(), WarmCopy(self.manifest.uid)
+            self.slot, self.warm = make(), WarmCopy(self.manifest.uid, warm_bytes)
             return
         self.manifest = Manifest.from_json(manifest)
         if self.manifest.fingerprint != fingerprint:
@@ -157,26 +190,79 @@ class SlotState:
         same_units = before.entries[-1] == layouts.entries[-1]  # a slot knows how many units there are
         if recent is not None and recent[0] == self.manifest.nonce and same_units:
             _, self.slot, self.warm = recent
-            return
-        self.slot, self.warm = make(), WarmCopy(self.manifest.uid)
-        if not self.warm.load(self.manifest.nonce, self.slot.stores):
-            self._rebuild()
+            self.warm.revise(self.slot.stores)
+        else:
+            self.slot, self.warm = make(), WarmCopy(self.manifest.uid, warm_bytes)
+            self.warm.load([self.manifest.nonce, *reversed(self.manifest.lineage)], self.slot.stores)
         for name, store in self.slot.stores.items():
-            store.next_id = self.manifest.next_ids.get(name, 0)
+            self._catch_up(name, store)
 
-    def _rebuild(self) -> None:
-        """Read every chunk back from the state store."""
-        for name, store in self.slot.stores.items():
-            for chunk in self.manifest.chunks.get(name, []):
-                store.next_id = chunk.start
-                store.append(from_bytes(self._read(chunk)))
-                store.compact()
-            store.fresh.clear()
+    def _catch_up(self, name: str, store: Store) -> None:
+        """Complete a store's list of segments: what the warm copy lacks will come from the state store."""
+        chunks = self.manifest.chunks.get(name, [])
+        known: list[Segment] = []
+        for segment in store.segments:
+            known += [segment] if segment.body is not None else self._absent(store, chunks, segment.start, segment.stop)
+        known += self._absent(store, chunks, store.next_id, self.manifest.next_ids.get(name, 0))
+        store.segments, store.next_id = known, self.manifest.next_ids.get(name, 0)
+        for segment in known:
+            segment.fetch = partial(self._bring_back, store, chunks)
+
+    def _absent(self, store: Store, chunks: list[Chunk], start: int, stop: int) -> Iterator[Segment]:
+        """Yield segments without a body for the rows of some ids, as far as there still are chunks of them."""
+        waiting: list[Chunk] = []
+
+        def made() -> Segment:
+            first = max(waiting[0].start, start)
+            oldest = None if waiting[0].oldest is None else min(chunk.oldest for chunk in waiting)  # type: ignore[type-var]
+            newest = None if waiting[0].newest is None else max(chunk.newest for chunk in waiting)  # type: ignore[type-var]
+            last = min(waiting[-1].start + waiting[-1].rows, stop)
+            return Segment(first, last - first, oldest, newest, sum(chunk.raw for chunk in waiting))
+
+        for chunk in chunks:
+            if chunk.start >= stop or chunk.start + chunk.rows <= start:
+                continue
+            if waiting and (
+                waiting[-1].start + waiting[-1].rows != chunk.start
+                or sum(one.raw for one in waiting) + chunk.raw > SEGMENT_BYTES
+                or not store.life.may_merge(waiting[0], chunk)
+            ):
+                yield made()
+                waiting = []
+            waiting.append(chunk)
+        if waiting:
+            yield made()
+
+    def _bring_back(self, store: Store, chunks: list[Chunk], segment: Segment) -> Body:
+        """Read a segment from the state store; it stays in the warm copy if there is room, else for a while only."""
+        pieces = []
+        for chunk in chunks:
+            first, last = max(chunk.start, segment.start), min(chunk.start + chunk.rows, segment.stop)
+            if first < last:
+                pieces.append(from_bytes(self._read(chunk)).slice(first - chunk.start, last - first))
+        rows = concat(pieces)
+        if rows.num_rows != segment.count:
+            raise CheckpointMismatchError("of this query", f"rows of {store.name} are missing from the state store")
+        body = segment.body = rows, store.indexed(rows)
+        segment.zones = {key: index.zone() for key, index in body[1].items()}
+        size = segment.size = max(int(rows.nbytes), 1)
+        if self.warm.has_room(2 * size):
+            with suppress(OSError):
+                self.warm.directory.mkdir(parents=True, exist_ok=True)
+                self.warm.write(segment, store)
+                return segment.body
+        _visiting[segment] = size
+        while len(_visiting) > 1 and sum(_visiting.values()) > VISITING_BYTES:
+            leaving, _ = _visiting.popitem(last=False)
+            if leaving.file is None:
+                leaving.body = None
+        return body
 
     def _read(self, chunk: Chunk) -> bytes:
         value = self.chunks.getValue((chunk.number,))
         if value is None:
             raise CheckpointMismatchError("of this query", f"chunk {chunk.number} is missing from the state store")
+        self.fetched += len(value[0])
         return bytes(value[0])
 
     def expire(self, watermark: int) -> int:
@@ -186,6 +272,8 @@ class SlotState:
 
     def save(self, batch: int) -> str:
         """Make this micro-batch's changes durable and warm; return the manifest's new text."""
+        self._end_visits()
+        self.manifest.lineage = [*self.manifest.lineage, self.manifest.nonce][-LINEAGE:]
         self.manifest.nonce, self.manifest.batch = uuid.uuid4().hex, batch
         for name, store in self.slot.stores.items():
             listed = self.manifest.chunks.setdefault(name, [])
@@ -196,14 +284,27 @@ class SlotState:
                     start += piece.num_rows
                 store.fresh = store.fresh[1:]
             self._drop(store, listed)
+            self._seal(store, listed)
             self._merge(store, listed)
             store.compact()
             self.manifest.next_ids[name] = store.next_id
+        self.manifest.timer = self._due()
         self.warm.save(self.manifest.nonce, self.slot.stores)
         _recent[self.manifest.uid] = (self.manifest.nonce, self.slot, self.warm)
         while len(_recent) > _RECENT:
             _recent.popitem(last=False)
         return self.manifest.to_json()
+
+    def _due(self) -> int | None:
+        """Return when the next chunks expire (milliseconds), those of about one archive period at once."""
+        found = []
+        for name, store in self.slot.stores.items():
+            kept = store.life.keep_for
+            newest = [chunk.newest for chunk in self.manifest.chunks.get(name, []) if chunk.newest is not None]
+            if kept is not None and newest:
+                period = max(kept // ARCHIVE_PERIODS, 1000)
+                found.append(-(-(min(newest) + kept) // period) * period // 1000 + 1)
+        return min(found, default=None)
 
     def size(self) -> dict[str, int]:
         """Return rows in memory-mapped stores, and the bytes and number of durable chunks."""
@@ -222,28 +323,60 @@ class SlotState:
 
     def _write(self, store: Store, start: int, tier: int, rows: pa.RecordBatch) -> Chunk:
         data = to_bytes(rows, compress=True)
-        chunk = Chunk(self.manifest.next_number, start, rows.num_rows, len(data), tier, *store.life.span(rows))
+        span = store.life.span(rows)
+        chunk = Chunk(self.manifest.next_number, start, rows.num_rows, len(data), tier, *span, rows.nbytes)
         self.manifest.next_number += 1
         self.chunks.updateValue((chunk.number,), (data,))
         return chunk
+
+    def _seal(self, store: Store, listed: list[Chunk]) -> None:
+        """Merge what tiers have left of an archive period once a chunk of the next one has come."""
+        if store.life.keep_for is None or len(listed) < 2:
+            return
+        length = max(store.life.keep_for // ARCHIVE_PERIODS, 1)
+        newest = accumulate((-1 if chunk.newest is None else chunk.newest // length for chunk in listed), max)
+        periods = list(newest)
+        last = bisect_left(periods, periods[-1])
+        first, together = last, 0
+        while first > 0 and periods[first - 1] == periods[last - 1]:
+            together += listed[first - 1].raw
+            if together > MERGED_BYTES:
+                break
+            first -= 1
+        if last - first > 1:
+            self._replace(store, listed, first, last)
 
     def _merge(self, store: Store, listed: list[Chunk]) -> None:
         """Merge the youngest chunks while `FAN_IN` of them are of one tier and small."""
         while len(listed) >= FAN_IN:
             youngest = listed[-FAN_IN:]
             tier = youngest[-1].tier
-            together = sum(chunk.size for chunk in youngest)
-            if any(chunk.tier != tier for chunk in youngest) or together > CHUNK_BYTES:
+            together = sum(chunk.raw for chunk in youngest)
+            if any(chunk.tier != tier for chunk in youngest) or together > MERGED_BYTES:
                 return
             if not all(store.life.may_merge(youngest[0], chunk) for chunk in youngest[1:]):
                 return
-            rows = store.slice(youngest[0].start, youngest[-1].start + youngest[-1].rows)
-            if rows.num_rows != sum(chunk.rows for chunk in youngest):
-                return  # some of it has expired: ids must stay what they are
-            merged = self._write(store, youngest[0].start, tier + 1, rows)
-            for chunk in youngest:
-                self.chunks.removeKey((chunk.number,))
-            listed[-FAN_IN:] = [merged]
+            if not self._replace(store, listed, len(listed) - FAN_IN, len(listed)):
+                return
+
+    def _replace(self, store: Store, listed: list[Chunk], first: int, last: int) -> bool:
+        """Put one chunk in the place of neighbours; return False if rows between them have gone."""
+        some = listed[first:last]
+        if any(one.start + one.rows != other.start for one, other in pairwise(some)):
+            return False  # ids must stay what they are
+        rows = concat([from_bytes(self._read(chunk)) for chunk in some])
+        merged = self._write(store, some[0].start, max(chunk.tier for chunk in some) + 1, rows)
+        for chunk in some:
+            self.chunks.removeKey((chunk.number,))
+        listed[first:last] = [merged]
+        return True
+
+    def _end_visits(self) -> None:
+        """Let go of the segments that this slot brought back for a visit."""
+        for store in self.slot.stores.values():
+            for segment in store.segments:
+                if _visiting.pop(segment, None) is not None and segment.file is None:
+                    segment.body = None
 
 
 def _other_units(before: History, now: History) -> str:

@@ -7,8 +7,8 @@ leave about log n segments and every row is copied about log n times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .index import Layout, Probe, SortedIndex
+from .index import Layout, Probe, SortedIndex, Zone
 from .kernels.order_keys import Int64s
 from .kernels.pairs import evaluate
 from .kernels.sorting import sort_keys
@@ -27,26 +27,71 @@ ARCHIVE_PERIODS = 8
 #: A segment merges with its younger neighbour once it is less than this many times larger.
 TIER = 3
 
+#: Bytes of rows in one segment at most: what a merge, or bringing a segment back, takes of a worker's own memory.
+SEGMENT_BYTES = 32 << 20
 
-@dataclass(frozen=True, slots=True)
+Body = tuple[pa.RecordBatch, dict[str, SortedIndex]]
+
+
+@dataclass(eq=False, slots=True)
 class Segment:
-    """Rows with ids ``start`` to ``start + rows.num_rows``, and an index for each layout of its store.
+    """Rows with ids ``start`` to ``start + count``, and an index for each layout of its store.
 
-    ``oldest`` and ``newest`` are the extremes of its event times (microseconds), ``file`` is its name in the warm copy,
-    None until it is written.
+    Parameters
+    ----------
+    start, count
+        The ids.
+    oldest, newest
+        Extremes of its event times (microseconds).
+    size
+        Bytes of its rows, about.
+    zones
+        For each index the least and greatest keys in it, as far as they are known.
+    file
+        Its name in the warm copy, None if it is not there.
+    body
+        Rows and indexes, None while they are neither in memory nor mapped.
+    fetch
+        Brings the body back from the state store.
     """
 
     start: int
-    rows: pa.RecordBatch
-    indexes: dict[str, SortedIndex]
+    count: int
     oldest: int | None = None
     newest: int | None = None
+    size: int = 0
+    zones: dict[str, Zone] = field(default_factory=dict)
     file: str | None = None
+    body: Body | None = None
+    fetch: Callable[[Segment], Body] | None = None
+
+    @classmethod
+    def of(cls, start: int, rows: pa.RecordBatch, indexes: dict[str, SortedIndex], life: Lifetime) -> Segment:
+        """Return a segment of rows in memory."""
+        zones = {key: index.zone() for key, index in indexes.items()}
+        return cls(start, rows.num_rows, *life.span(rows), rows.nbytes, zones, None, (rows, indexes))
 
     @property
     def stop(self) -> int:
         """The id behind the last row."""
-        return self.start + int(self.rows.num_rows)
+        return self.start + self.count
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        """Its rows, brought back if need be."""
+        return self.loaded()[0]
+
+    @property
+    def indexes(self) -> dict[str, SortedIndex]:
+        """Its indexes, brought back if need be."""
+        return self.loaded()[1]
+
+    def loaded(self) -> Body:
+        """Return rows and indexes. The caller's reference keeps them in memory, the segment's own may go any time."""
+        if self.body is not None:
+            return self.body
+        assert self.fetch is not None, "a segment without a body knows where to get it"
+        return self.fetch(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,33 +182,36 @@ class Store:
         self.next_id = 0
 
     def __len__(self) -> int:
-        return sum(int(segment.rows.num_rows) for segment in self.segments)
+        return sum(segment.count for segment in self.segments)
 
     def append(self, rows: pa.RecordBatch) -> Int64s:
         """Store rows and return their ids, shape (rows,)."""
         start = self.next_id
-        if rows.num_rows:
-            indexes = {key: SortedIndex.build(layout, rows) for key, layout in self.layouts.items()}
-            self.segments.append(Segment(start, rows, indexes, *self.life.span(rows)))
-            self.fresh.append(rows)
-            self.next_id = start + rows.num_rows
+        for piece in split(rows, SEGMENT_BYTES):
+            self.segments.append(Segment.of(self.next_id, piece, self.indexed(piece), self.life))
+            self.fresh.append(piece)
+            self.next_id += piece.num_rows
         return np.arange(start, self.next_id)
+
+    def indexed(self, rows: pa.RecordBatch) -> dict[str, SortedIndex]:
+        """Return the indexes of some rows."""
+        return {key: SortedIndex.build(layout, rows) for key, layout in self.layouts.items()}
 
     def compact(self) -> None:
         """Merge neighbours of like size."""
         while len(self.segments) > 1:
             older, younger = self.segments[-2], self.segments[-1]
             apart = older.stop != younger.start  # what lay between has expired
-            if apart or older.rows.num_rows > TIER * younger.rows.num_rows or not self.life.may_merge(older, younger):
+            if apart or older.count > TIER * younger.count or not self.life.may_merge(older, younger):
+                return
+            if older.size + younger.size > SEGMENT_BYTES or older.body is None or younger.body is None:
                 return
             self.segments[-2:] = [self._merged(older, younger)]
 
     def _merged(self, older: Segment, younger: Segment) -> Segment:
         rows = concat([older.rows, younger.rows])
-        shift = int(older.rows.num_rows)
-        indexes = {key: index.merge(younger.indexes[key], shift, rows) for key, index in older.indexes.items()}
-        oldest, newest = joint_span(older, younger)
-        return Segment(older.start, rows, indexes, oldest, newest)
+        indexes = {key: index.merge(younger.indexes[key], older.count, rows) for key, index in older.indexes.items()}
+        return Segment.of(older.start, rows, indexes, self.life)
 
     def expire(self, watermark: int) -> int:
         """Drop the segments of which no row can still find a partner; return how many rows went.
@@ -172,7 +220,7 @@ class Store:
         show in the results.
         """
         live = [segment for segment in self.segments if not self.life.is_over(segment.newest, watermark)]
-        gone = sum(int(s.rows.num_rows) for s in self.segments) - sum(int(s.rows.num_rows) for s in live)
+        gone = sum(segment.count for segment in self.segments) - sum(segment.count for segment in live)
         self.segments = live
         return gone
 
@@ -197,11 +245,15 @@ class Store:
         ------
         ``(probe row, segment, row in the segment)``: aligned arrays of shape (k,), every predicate of the plan true.
         """
+        key = probe.plan.layout.key
         for segment in self.segments:
-            for mine, theirs in probe.candidates(segment.indexes[probe.plan.layout.key]):
+            if not probe.may_match(segment.zones.get(key)):
+                continue
+            rows, indexes = segment.loaded()
+            for mine, theirs in probe.candidates(indexes[key]):
                 for check in probe.plan.checks:
                     left = probe.rows.column(check.left).take(pa.array(mine))
-                    right = segment.rows.column(check.right).take(pa.array(theirs))
+                    right = rows.column(check.right).take(pa.array(theirs))
                     keep = evaluate(check, left, right)
                     mine, theirs = mine[keep], theirs[keep]
                     if not len(mine):
@@ -238,6 +290,14 @@ class Store:
         back = np.empty(len(ids), np.int64)
         back[order] = np.arange(len(ids))
         return concat(pieces).take(pa.array(back))
+
+
+def split(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into slices of at most about ``limit`` bytes each."""
+    pieces = max(-(-batch.nbytes // limit), 1)
+    step = max(-(-batch.num_rows // pieces), 1)
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
 
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

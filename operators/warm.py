@@ -2,8 +2,12 @@
 
 Spark's state store is the truth; this copy only saves reading it back. One micro-batch in two a slot lands on another
 Python worker, so the copy is one a machine, not one a worker. Files are written once and never changed. A *view* names
-the segments of a slot's state at one version (the nonce that the durable manifest holds, new for every attempt), so
-a view can be used exactly if its nonce is the manifest's; a copy written by a failed attempt is never seen.
+the segments of a slot's state at one version (the nonce that the durable manifest holds, new for every attempt). It can
+be used if its nonce is the manifest's or that of a version that the manifest's came from: a store only grows at its
+end, so then the rows behind it are all that is missing. A copy written by a failed attempt is never seen.
+
+A limit bounds the files of all slots on the machine. Files that were not used for longest are deleted; their segments
+are brought back from the state store when they are probed (`SlotState`).
 """
 
 from __future__ import annotations
@@ -12,23 +16,27 @@ import json
 import mmap
 import os
 import shutil
+import struct
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+import uuid
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from .chunk import from_bytes, to_bytes
-from .index import SortedIndex
-from .store import Segment, Store
+from .chunk import from_bytes
+from .index import SortedIndex, Zone
+from .store import Body, Segment, Store
 
 _ALIGN = 64
+_TAIL = struct.Struct("<QQQ")  # length of the text before it, of the whole file, check sum of the text
 _KEPT_VIEWS = 3
 _STALE_SECONDS = 24 * 3600
+_TOUCH_SECONDS = 60
 
 
 def root() -> Path:
@@ -51,22 +59,63 @@ class WarmCopy:
     ----------
     uid
         Identity of the slot's state, from its manifest.
+    limit
+        Bytes that all warm copies of this machine may take together, None for any number.
     """
 
-    def __init__(self, uid: str) -> None:
+    def __init__(self, uid: str, limit: int | None = None) -> None:
         self.directory = root() / uid
+        self.limit = limit
+        self._written = 0
+        self._touched = time.monotonic()
 
-    def load(self, nonce: str, stores: Mapping[str, Store]) -> bool:
-        """Fill empty stores from the view of a version; return whether there is one that can be read."""
-        try:
-            view = json.loads((self.directory / f"{nonce}.view").read_text())
-            for name, store in stores.items():
-                store.segments = [_read(self.directory / file, store) for file in view[name]["segments"]]
-        except (OSError, ValueError, KeyError, TypeError, StopIteration, pa.ArrowException):
+    def load(self, nonces: Sequence[str], stores: Mapping[str, Store]) -> bool:
+        """Fill empty stores with the segments of the first version that there is a view of; return whether there is.
+
+        A segment whose file is gone or damaged comes without a body.
+        """
+        for nonce in nonces:
+            try:
+                view = json.loads((self.directory / f"{nonce}.view").read_text())
+                for name, store in stores.items():
+                    store.segments = [_described(entry) for entry in view[name]["segments"]]
+                    store.next_id = view[name]["next_id"]
+            except (OSError, ValueError, KeyError, TypeError):
+                for store in stores.values():
+                    store.segments, store.next_id = [], 0
+                continue
             for store in stores.values():
-                store.segments = []
-            return False
-        return True
+                for segment in store.segments:
+                    self.map(segment, store)
+            return True
+        return False
+
+    def map(self, segment: Segment, store: Store) -> None:
+        """Map a segment's file into memory; where that fails it has no file any more."""
+        if segment.file is None:
+            return
+        try:
+            segment.body = _read(self.directory / segment.file, segment, store)
+            os.utime(self.directory / segment.file)
+        except (OSError, ValueError, KeyError, TypeError, StopIteration, pa.ArrowException):
+            segment.file = segment.body = None
+
+    def revise(self, stores: Mapping[str, Store]) -> None:
+        """Let go of the segments whose files another worker has evicted, and say that the others are in use."""
+        touch = time.monotonic() - self._touched > _TOUCH_SECONDS
+        if touch:
+            self._touched = time.monotonic()
+        for store in stores.values():
+            for segment in store.segments:
+                if segment.file is None:
+                    continue
+                try:
+                    if touch:
+                        os.utime(self.directory / segment.file)
+                    elif self.limit is not None:
+                        (self.directory / segment.file).stat()
+                except OSError:
+                    segment.file = segment.body = None
 
     def save(self, nonce: str, stores: Mapping[str, Store]) -> None:
         """Write the segments that have no file yet, then the view. A full disk costs the warm copy, not the query."""
@@ -77,24 +126,58 @@ class WarmCopy:
         except (OSError, ValueError, KeyError, TypeError):
             self.drop()
             for store in stores.values():
-                store.segments = [replace(segment, file=None) for segment in store.segments]
+                for segment in store.segments:
+                    segment.file = None
 
     def _save(self, nonce: str, stores: Mapping[str, Store]) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        view: dict[str, Any] = {}
-        number = 0
-        for name, store in stores.items():
-            for position, segment in enumerate(store.segments):
-                if segment.file is None:
-                    file = f"{nonce}-{number}.seg"
-                    number += 1
-                    _write(self.directory / file, segment)
-                    store.segments[position] = _read(self.directory / file, store)
-            view[name] = {"segments": [segment.file for segment in store.segments]}
+        for store in stores.values():
+            for segment in store.segments:
+                if segment.file is None and segment.body is not None:
+                    self.write(segment, store)
+        self._evict(stores)
+        view = {
+            name: {"next_id": store.next_id, "segments": [_description(segment) for segment in store.segments]}
+            for name, store in stores.items()
+        }
         temporary = self.directory / f"{nonce}.tmp"
         temporary.write_text(json.dumps(view))
         temporary.replace(self.directory / f"{nonce}.view")
         self._clean()
+
+    def write(self, segment: Segment, store: Store) -> None:
+        """Write a segment's body to a file, and map that instead."""
+        assert segment.body is not None
+        file = f"{uuid.uuid4().hex}.seg"
+        temporary = self.directory / f"{file}.tmp"
+        self._written += _write(temporary, *segment.body)
+        temporary.replace(self.directory / file)
+        segment.file = file
+        self.map(segment, store)
+
+    def has_room(self, size: int) -> bool:
+        """Return whether that many bytes may be added without evicting anything."""
+        return self.limit is None or sum(size for _, size, _ in _files()) + size <= self.limit
+
+    def _evict(self, stores: Mapping[str, Store]) -> None:
+        """Delete the files that were not used for longest, of whichever slot, until the rest is within the limit."""
+        if self.limit is None or (self._written and self._written < self.limit // 64):
+            return
+        self._written = 1
+        files = _files()
+        over = sum(size for _, size, _ in files) - self.limit
+        gone: set[str] = set()
+        for _, size, path in sorted(files) if over > 0 else ():
+            if over <= 0:
+                break
+            path.unlink(missing_ok=True)
+            over -= size
+            if path.parent == self.directory:
+                gone.add(path.name)
+        for store in stores.values():
+            for segment in store.segments:
+                if segment.file in gone:
+                    segment.file = segment.body = None
 
     def _clean(self) -> None:
         """Delete old views, and the segments that only they name."""
@@ -107,16 +190,41 @@ class WarmCopy:
                 path.unlink(missing_ok=True)
                 continue
             for saved in view.values():
-                named.update(saved["segments"])
+                named.update(entry["file"] for entry in saved["segments"] if entry["file"] is not None)
         for path in views[:-_KEPT_VIEWS]:
             path.unlink(missing_ok=True)
-        for path in self.directory.glob("*.seg"):
-            if path.name not in named:
+        for path in self.directory.glob("*.seg*"):
+            abandoned = path.suffix == ".tmp" and path.stat().st_mtime < time.time() - _TOUCH_SECONDS
+            if abandoned or (path.suffix == ".seg" and path.name not in named):
                 path.unlink(missing_ok=True)
 
     def drop(self) -> None:
         """Delete the copy."""
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _described(entry: Mapping[str, Any]) -> Segment:
+    zones: dict[str, Zone] = {key: tuple(zone) for key, zone in entry["zones"].items()}
+    return Segment(
+        entry["start"], entry["count"], entry["oldest"], entry["newest"], entry["size"], zones, entry["file"]
+    )
+
+
+def _description(segment: Segment) -> dict[str, Any]:
+    names = ("start", "count", "oldest", "newest", "size", "zones", "file")
+    return {name: getattr(segment, name) for name in names}
+
+
+def _files() -> list[tuple[float, int, Path]]:
+    """Return time of last use, size and path of all segments on this machine."""
+    found = []
+    for path in root().glob("*/*.seg"):
+        try:
+            status = path.stat()
+        except OSError:  # evicted this moment
+            continue
+        found.append((status.st_mtime, status.st_size, path))
+    return found
 
 
 def sweep() -> None:
@@ -130,47 +238,57 @@ def sweep() -> None:
             continue
 
 
-def _write(path: Path, segment: Segment) -> None:
-    """Write a segment: a JSON header, then the rows and the index arrays, aligned."""
-    blobs: list[bytes] = [to_bytes(segment.rows)]
-    indexes: dict[str, dict[str, list[int]]] = {}
-    for key, index in segment.indexes.items():
-        arrays = {"equal": index.equal, "low": index.low, "reach": index.reach, "rows": index.rows}
-        indexes[key] = {}
-        for name, array in arrays.items():
-            if array is not None:
-                indexes[key][name] = [len(blobs), len(array)]
-                blobs.append(np.ascontiguousarray(array).tobytes())
-    places, at = [], 0
-    for blob in blobs:
-        places.append([at, len(blob)])
-        at += -(-len(blob) // _ALIGN) * _ALIGN
-    span = [segment.oldest, segment.newest]
-    header = json.dumps({"start": segment.start, "span": span, "places": places, "indexes": indexes}).encode()
-    header += b" " * (-(len(header) + 8) % _ALIGN)
-    with path.open("wb") as file:
-        file.write(len(header).to_bytes(8, "little") + header)
-        for blob, (start, length) in zip(blobs, places, strict=True):
-            file.write(blob)
-            file.write(b"\0" * (-(start + length) % _ALIGN))
+def _write(path: Path, rows: pa.RecordBatch, indexes: Mapping[str, SortedIndex]) -> int:
+    """Write a segment without a copy of it: the rows, the index arrays, where they are (JSON), and a tail.
+
+    Returns
+    -------
+    The length of the file.
+    """
+    places: dict[str, dict[str, list[int]]] = {}
+    with pa.OSFile(str(path), "wb") as file:
+        with pa.ipc.new_stream(file, rows.schema) as writer:
+            writer.write_batch(rows)
+        length = file.tell()
+        for key, index in indexes.items():
+            places[key] = {}
+            for name in ("equal", "low", "reach", "rows"):
+                array = getattr(index, name)
+                if array is not None:
+                    file.write(b"\0" * (-file.tell() % _ALIGN))
+                    places[key][name] = [file.tell(), len(array)]
+                    file.write(pa.py_buffer(np.ascontiguousarray(array)))
+        text = json.dumps({"rows": rows.num_rows, "length": length, "indexes": places}).encode()
+        whole: int = file.tell() + len(text) + _TAIL.size
+        file.write(text + _TAIL.pack(len(text), whole, zlib.crc32(text)))
+    return whole
 
 
-def _read(path: Path, store: Store) -> Segment:
-    """Map a segment into memory."""
+def _read(path: Path, segment: Segment, store: Store) -> Body:
+    """Map a segment into memory.
+
+    Raises
+    ------
+    ValueError
+        The file is not whole: its end is not there, or it holds another number of rows.
+    """
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     buffer = pa.py_buffer(mapped)
-    length = int.from_bytes(mapped[:8], "little")
-    header = json.loads(mapped[8 : 8 + length])
-    base = 8 + length
-    (start, size) = header["places"][0]
-    rows = from_bytes(buffer.slice(base + start, size))
+    if len(mapped) < _TAIL.size:
+        raise ValueError(f"{path.name} is cut short")
+    length, whole, check = _TAIL.unpack_from(mapped, len(mapped) - _TAIL.size)
+    text = mapped[max(len(mapped) - _TAIL.size - length, 0) : -_TAIL.size]
+    if len(mapped) != whole or zlib.crc32(text) != check:
+        raise ValueError(f"{path.name} is damaged")
+    header = json.loads(text)
+    if header["rows"] != segment.count:
+        raise ValueError(f"{path.name} holds other rows")
+    rows = from_bytes(buffer.slice(0, header["length"]))
     indexes = {}
     for key, arrays in header["indexes"].items():
         found: dict[str, Any] = {"equal": None, "low": None, "reach": None}
-        for name, (number, count) in arrays.items():
-            dtype = np.int32 if name == "rows" else np.int64
-            found[name] = np.frombuffer(buffer, dtype, count, base + header["places"][number][0])
+        for name, (start, count) in arrays.items():
+            found[name] = np.frombuffer(buffer, np.int32 if name == "rows" else np.int64, count, start)
         indexes[key] = SortedIndex(store.layouts[key], **found)
-    oldest, newest = header["span"]
-    return Segment(header["start"], rows, indexes, oldest, newest, path.name)
+    return rows, indexes

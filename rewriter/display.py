@@ -100,6 +100,8 @@ def _join_node(node: JoinNode) -> tuple[str, list[str]]:
     for retention in node.retention:
         kept = duration_text(retention.keep_for) if retention.keep_for is not None else "for ever (UNBOUNDED)"
         details.append(f"keep {retention.alias}: {kept}")
+    if node.result_time is not None:
+        details.append(f"event time of results: {node.result_time}")
     details.append(f"output: {', '.join(column.name for column in node.output)}")
     return title, details
 

@@ -249,6 +249,14 @@ class Decision:
     expected: tuple[tuple[str, float], ...] = ()
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """What cannot run on streams, and why; `hint` names a way out."""
+
+    reason: str
+    hint: str
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
     """How long a stream's rows are kept. ``keep_for`` is in microseconds; None means for ever."""

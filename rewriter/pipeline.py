@@ -28,6 +28,7 @@ from .plan import (
     Node,
     Predicate,
     Query,
+    Refusal,
     Scan,
     TriJoin,
     scans,
@@ -37,6 +38,7 @@ from .plan import (
 from .predicates import is_equality
 from .render import render_query, without_our_clauses
 from .resolve import resolve
+from .result_time import append_refusals
 from .rules.apply_within import apply_within
 from .rules.classify_conditions import classify_conditions
 from .rules.create_multi_join_groups import create_multi_join_groups
@@ -87,6 +89,8 @@ class Rewrite:
         Sentences for the user.
     refusals
         Why Spark cannot run on streams what is left to it.
+    append_refusals
+        Why a window above a join cannot run in append mode.
     view, replace
         For ``create_view``: the view's name, quoted where needed, and whether OR REPLACE was said.
     explain_format
@@ -103,6 +107,7 @@ class Rewrite:
     groups: tuple[JoinNode | LeftAlone, ...] = ()
     advice: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    append_refusals: tuple[Refusal, ...] = ()
     view: str | None = None
     replace: bool = False
     explain_format: str | None = None
@@ -127,6 +132,7 @@ class Rewrite:
             "groups": [group_dict(group) for group in self.groups],
             "advice": list(self.advice),
             "refusals": [dataclasses.asdict(refusal) for refusal in self.refusals],
+            "append_refusals": [dataclasses.asdict(refusal) for refusal in self.append_refusals],
         }
 
 
@@ -182,14 +188,6 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
             ],
         },
     }
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A join that stays with Spark, and that Spark refuses on streams; `hint` names a way out."""
-
-    reason: str
-    hint: str
 
 
 StageFunction = Callable[[Node, Settings], Node | NotApplicable]
@@ -334,7 +332,7 @@ def _rewrite(sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, s
         stages.append(Stage(name, plan_text(plan)))
     found = _groups(plan)
     _check_within(plan)
-    refused = refusals(plan)
+    refused, not_appended = refusals(plan), append_refusals(plan, parsed)
     final = None
     if any(isinstance(node, JoinNode) for node in found):
         final = render_query(plan, parsed, settings.case_sensitive)
@@ -346,6 +344,7 @@ def _rewrite(sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, s
             final = grown
             stages.append(Stage("grow_operator_trees", plan_text(final)))
     advice = tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
+    advice += tuple(f"{refusal.reason}; {refusal.hint}" for refusal in not_appended)
     return Rewrite(
         sql=sql,
         kind=statement.kind,
@@ -355,6 +354,7 @@ def _rewrite(sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, s
         groups=found,
         advice=advice,
         refusals=refused,
+        append_refusals=not_appended,
         view=statement.view,
         replace=statement.replace,
         explain_format=statement.explain_format,

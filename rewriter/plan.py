@@ -25,6 +25,7 @@ from .parts import (
     OutputColumn,
     Predicate,
     PredicateKind,
+    Refusal,
     Retention,
     Shape,
     TimeBound,
@@ -56,6 +57,7 @@ __all__ = [
     "PredicateKind",
     "Project",
     "Query",
+    "Refusal",
     "Retention",
     "Scan",
     "Shape",
@@ -206,6 +208,9 @@ class JoinNode(Node):
         ``Scan(alias, relation=its name, below=(node,))``.
     output
         What it puts out. Columns that only residuals need are among them.
+    result_time
+        The name of a further output column with the results' event time, None if nothing above it reads one (see
+        `rewriter.result_time`).
     """
 
     name: str
@@ -214,6 +219,7 @@ class JoinNode(Node):
     decision: Decision
     output: tuple[OutputColumn, ...]
     retention: tuple[Retention, ...] = ()
+    result_time: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.sources) != len(self.graph.relations):

@@ -29,6 +29,7 @@ from .plan import (
 )
 from .predicates import columns_of, remap
 from .resolve import star_fields
+from .result_time import RESULT_TIME, event_times, is_wanted, latest_of
 from .rules.prune_columns import read_by_node
 from .scopes import Cte, Field, JoinTree, Source, Tree, field_of
 
@@ -98,6 +99,7 @@ class _BlockRenderer:
         self.case_sensitive = case_sensitive
         self.columns: dict[tuple[str, str], tuple[str, str]] = {}
         self.sources: dict[str, Source] = {}
+        self.times: dict[frozenset[tuple[str, str]], str] = {}
 
     def run(self) -> None:
         mine = [node for node in _own(self.block.input) if isinstance(node, JoinNode)]
@@ -105,6 +107,9 @@ class _BlockRenderer:
             return
         self.find_sources()
         for node in mine:
+            times = event_times(node)
+            if times and is_wanted(node, self.binding.block.select):
+                self.times[times] = node.name
             self.nodes[node.name] = self.final_node(node)
             for column in node.output:
                 self.columns[column.relation, column.column] = (node.name, column.name)
@@ -277,6 +282,12 @@ class _BlockRenderer:
 
     def rewrite(self, tree: exp.Expr) -> exp.Expr:
         """Write the columns of this SELECT anew, in place; subqueries inside may refer to them too."""
+        for call in list(tree.find_all(exp.Anonymous, exp.Column)) if self.times else ():
+            time = self.result_time(call)
+            if time is not None and call is tree:
+                return time
+            if time is not None:
+                call.replace(time)
         found = field_of(tree) if isinstance(tree, exp.Column) else None
         if found is not None:
             return expand(tree, self.column) if self.is_mine(found) else tree
@@ -285,6 +296,15 @@ class _BlockRenderer:
             if field is not None and self.is_mine(field):
                 node.replace(expand(node, self.column))
         return tree
+
+    def result_time(self, tree: exp.Expr) -> exp.Expr | None:
+        """Return the event time of a node's results where an expression is just that, and let the node put it out."""
+        name = self.times.get(latest_of(tree))
+        node = self.nodes.get(name) if name is not None else None
+        if node is None or not event_times(node):  # an input that became optional has no event time left
+            return None
+        self.nodes[node.name] = dataclasses.replace(node, result_time=RESULT_TIME)
+        return exp.column(identifier(RESULT_TIME), identifier(node.name))
 
     def remap(self, text: str) -> str:
         def column(alias: str, name: str) -> exp.Expr | None:

@@ -346,6 +346,7 @@ def test_trap_18_unbounded_state_is_said(spark: SparkSession, tmp_path: Path) ->
     for sql, bounded in ((NEAR, True), (one_sided, False), (one_sided.replace("t.ts >= s.ts", "t.id = s.id"), False)):
         (group,) = tj.explain(sql).to_dict()["groups"]
         assert group["state"]["bounded"] is bounded, sql
+        assert ("UNBOUNDED" in str(tj.explain(sql))) is not bounded, sql
 
 
 def test_trap_19_a_changed_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .operators.compile import OBSERVED
 from .operators.processor import COUNTER_NAMES
+
+#: Micro-batches without a row after which an input is called idle.
+IDLE = 3
 
 #: Observed metrics are called ``<node><RUN><number of the compiled statement>``.
 PREFIX, RUN = "__trijoin", "@"
@@ -57,16 +60,49 @@ class BatchCounters:
     batch
         The micro-batch.
     slots
-        For each slot its counters (see ``operators.processor.COUNTER_NAMES``).
+        For each slot its counters (see ``operators.processor.COUNTER_NAMES``), the newest event time of each input that
+        brought rows (``inputs``: microseconds, null for none) and the ``watermark``.
     """
 
     node: str
     batch: int
-    slots: tuple[dict[str, int], ...]
+    slots: tuple[dict[str, Any], ...]
 
     def total(self) -> dict[str, int]:
         """Return the counters summed over slots."""
         return {name: sum(slot.get(name, 0) for slot in self.slots) for name in COUNTER_NAMES}
+
+
+@dataclass(frozen=True, slots=True)
+class InputState:
+    """What an input of a join node has brought of late.
+
+    Parameters
+    ----------
+    alias
+        Its alias.
+    quiet_for
+        Micro-batches since its last row, as far as Spark remembers.
+    newest
+        Its newest event time in ISO format, None if it has none.
+    holds_watermark
+        Whether it is idle and the watermark, and so the expiry of state, waits for it.
+    """
+
+    alias: str
+    quiet_for: int
+    newest: str | None
+    holds_watermark: bool
+
+    @property
+    def idle(self) -> bool:
+        """Whether it counts as idle."""
+        return self.quiet_for >= IDLE
+
+    def __str__(self) -> str:
+        text = f"{self.alias}: no rows for {self.quiet_for} micro-batches"
+        text += f", the newest of {self.newest}" if self.newest else ""
+        return text + ("; it holds the watermark back, so no state expires" if self.holds_watermark else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +132,33 @@ class Metrics:
             summed[name] = sum(batch.total()[name] for batch in counted)
         return summed
 
+    def inputs(self, node: str) -> list[InputState]:
+        """Return what the inputs of a node have brought of late."""
+        batches = [batch for batch in self.batches if batch.node == node and batch.slots]
+        newest: dict[str, int] = {}
+        quiet: dict[str, int] = {}
+        for batch in batches:
+            brought: dict[str, int] = {}
+            for slot in batch.slots:
+                for alias, time in slot.get("inputs", {}).items():
+                    quiet.setdefault(alias, 0)
+                    if time is not None:
+                        brought[alias] = max(time, brought.get(alias, 0))
+            if brought:  # else only the watermark has moved
+                quiet = {alias: 0 if alias in brought else count + 1 for alias, count in quiet.items()}
+            newest.update({alias: max(time, newest.get(alias, 0)) for alias, time in brought.items()})
+        watermark = max((slot.get("watermark", 0) for batch in batches for slot in batch.slots), default=0)
+        timed = any(newest.values())
+        return [
+            InputState(
+                alias,
+                count,
+                _time(newest[alias]) if newest.get(alias) else None,
+                timed and count >= IDLE and watermark <= newest.get(alias, 0) < max(newest.values()),
+            )
+            for alias, count in quiet.items()
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the counters as plain data."""
         return {
@@ -122,6 +185,7 @@ def live_groups(
                 {"unit": f"slot {slot['slot']}", "rows": slot["state_rows"], "bytes": slot["state_bytes"]}
                 for slot in last.slots
             ]
+            inputs = mine.inputs(str(group["name"]))
             slots = {"units": last.slots[0]["units"], "slots": 1 + max(slot["slot"] for slot in last.slots)}
             live: dict[str, Any] = {
                 "batch": mine.batches[-1].batch,
@@ -130,6 +194,8 @@ def live_groups(
                 "layout": slots,
                 "estimates": group["decision"].get("expected", {}),
                 "actual": _actual(mine.total(), metrics),
+                "inputs": [asdict(one) for one in inputs],
+                "idle": [str(one) for one in inputs if one.idle],
             }
             if decisions.get(str(group.get("name"))):
                 live["scaling"] = decisions[str(group["name"])]
@@ -149,6 +215,10 @@ def _actual(counters: dict[str, int], metrics: Metrics) -> dict[str, float]:
         "results a second": counters["results"],
     }
     return {name: float(f"{number / metrics.seconds:.4g}") for name, number in sums.items()} | kept
+
+
+def _time(micros: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def read_metrics(query: StreamingQuery) -> Metrics:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,10 @@ from .zones import largest_shift
 
 #: Name of the Spark setting (``spark.conf.set``) with the units of a stream's group.
 UNITS = "spark.trijoin.units"
+
+#: Name of the Spark setting with the bytes that the warm copies of a machine may take (``512m``, ``8g``).
+WARM_BYTES = "spark.trijoin.warm.maxBytes"
+_WARM_DEFAULT = "16g"
 
 _log = logging.getLogger("trijoin_sql")
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -212,7 +217,13 @@ class TriJoinSession:
         for node in reversed(list(walk(plan))):
             if isinstance(node, JoinNode) and node.name not in frames:
                 compiled = compile_join(
-                    self.spark, node, frames, named, default_units=self.units(), metric=f"{node.name}{RUN}{number}"
+                    self.spark,
+                    node,
+                    frames,
+                    named,
+                    default_units=self.units(),
+                    metric=f"{node.name}{RUN}{number}",
+                    warm_bytes=self.warm_bytes(),
                 )
                 frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
         result = run_sql(self.spark, plan.sql, frames, named)
@@ -236,6 +247,20 @@ class TriJoinSession:
         if not text.isdigit() or int(text) < 1:
             raise InvalidSettingError(UNITS, text, "it takes a whole number from 1 up")
         return int(text)
+
+    def warm_bytes(self) -> int:
+        """Return the bytes that the warm copies of a machine may take.
+
+        Raises
+        ------
+        InvalidSettingError
+            ``spark.trijoin.warm.maxBytes`` is not a size.
+        """
+        text = str(self.spark.conf.get(WARM_BYTES, _WARM_DEFAULT)).strip().lower()
+        found = re.fullmatch(r"(\d+)([kmgt]?)b?", text)
+        if found is None:
+            raise InvalidSettingError(WARM_BYTES, text, "it takes a size such as 512m or 8g")
+        return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
 
 
 def enable(spark: SparkSession) -> TriJoinSession:

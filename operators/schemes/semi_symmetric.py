@@ -19,15 +19,16 @@ Packs go from R to T only, never back, or results double. Stage 1 holds the R un
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ..index import Layout, Probe, ProbePlan, list_parts, plan_probe
 from ..kernels.order_keys import Int64s
-from ..kernels.pairs import expand
-from ..spec import JoinSpec
+from ..kernels.pairs import evaluate, expand
+from ..spec import Check, JoinSpec
 from ..store import Lifetime, Store, concat
 from .base import MEMBERS, Outcome, Pack, Result, Work, kept, listed, matches, owned, pack
 from .symmetric import HubUnit
@@ -78,8 +79,14 @@ class ListUnit:
         if not len(at):
             return
         other = self.sides[side]
+        checks = self.spec.edge(side, other).checks
         probe = Probe(self.by_id, pa.RecordBatch.from_arrays([pa.array(ids)], names=[_ID]))
         for mine, segment, theirs in self.lists[other].probe(probe):
+            keep = _passing(checks, rows, at[mine], segment.rows, theirs)
+            if keep is not None:
+                mine, theirs = mine[keep], theirs[keep]
+            if not len(mine):
+                continue
             yield Result(
                 {
                     side: listed(self.spec, side, rows).take(pa.array(at[mine])),
@@ -96,6 +103,19 @@ class ListUnit:
         """Store rows of S."""
         self.stored.append(rows)
         self.counters["stored"] += rows.num_rows
+
+
+def _passing(
+    checks: Sequence[Check], left: pa.RecordBatch, at: Int64s, right: pa.RecordBatch, other: npt.NDArray[np.integer]
+) -> npt.NDArray[np.bool_] | None:
+    """Return which pairs of rows of the chain's ends fulfil their own predicates (those of WITHIN), None for all."""
+    keep: npt.NDArray[np.bool_] | None = None
+    for check in checks:
+        found = evaluate(
+            check, left.column(check.left).take(pa.array(at)), right.column(check.right).take(pa.array(other))
+        )
+        keep = found if keep is None else keep & found
+    return keep
 
 
 class FirstStageSlot:
@@ -180,10 +200,16 @@ class SecondStageSlot:
         """Join a pack (s, r ...) with the stored t that are earlier than s."""
         offsets, members = list_parts(pack_.hubs.column(MEMBERS))
         plan = self.unit.to_stored[self.hub]
+        checks = self.spec.edge(self.first, self.last).checks
         for mine, segment, theirs in self.unit.stored.probe(Probe(plan, pack_.hubs)):
             self._counters["comparisons"] += len(mine)
             for pair, position in expand(offsets[mine], offsets[mine + 1]):
-                yield self._result(pack_, mine[pair], members[position], segment.rows, theirs[pair].astype(np.int64))
+                hub, member, at = mine[pair], members[position], theirs[pair].astype(np.int64)
+                keep = _passing(checks, pack_.members, member, segment.rows, at)
+                if keep is not None:
+                    hub, member, at = hub[keep], member[keep], at[keep]
+                if len(hub):
+                    yield self._result(pack_, hub, member, segment.rows, at)
 
     def _result(self, pack_: Pack, hub: Int64s, member: Int64s, rows: pa.RecordBatch, at: Int64s) -> Result:
         return Result(

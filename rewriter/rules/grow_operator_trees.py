@@ -117,7 +117,7 @@ def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
     kept = {retention.alias: retention for retention in node.retention}
     stored = _retention(alias, graph.time_bounds, order)
     retention = tuple(stored if one == alias else kept[one] for one in order if one == alias or one in kept)
-    root = JoinNode(node.name, sources, graph, node.decision, output, retention)
+    root = JoinNode(node.name, sources, graph, node.decision, output, retention, node.result_time)
     return _split(root, tuple(alias if part is nested else part for part in tree), names)
 
 
@@ -158,7 +158,7 @@ def _decided(node: JoinNode) -> JoinNode:
     """Return a node of the tree with its own decision: by its shape, with the units of the group."""
     decision = decide(node, Hints(units=node.decision.units), DEFAULTS)
     kind: type[JoinNode] = {"BiJoin": BiJoin, "TriJoin": TriJoin}.get(decision.node, MultiJoin)
-    return kind(node.name, node.sources, node.graph, decision, node.output, node.retention)
+    return kind(node.name, node.sources, node.graph, decision, node.output, node.retention, node.result_time)
 
 
 def _scan_of(inner: JoinNode, below: JoinNode, alias: str, columns: dict[tuple[str, str], str]) -> Scan:

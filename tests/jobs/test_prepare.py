@@ -63,6 +63,12 @@ MISTAKES = {
         "`nope` cannot be resolved",
     ),
     "append of an aggregate": (NOOP + "INSERT INTO o ^SELECT b, COUNT(*) FROM s GROUP BY b", "append"),
+    "window of one input's time in append": (
+        NOOP
+        + "INSERT INTO o ^SELECT window(r.timestamp, '1 minute'), COUNT(*) "
+        + "FROM r JOIN r AS q ON r.value < q.value GROUP BY 1",
+        "group by window(greatest(r.timestamp, q.timestamp), ...)",
+    ),
     "complete without an aggregate": (
         "CREATE SINK o USING noop MODE ^complete;\nINSERT INTO o SELECT a FROM s",
         "complete",

@@ -8,10 +8,11 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators.chunk import from_bytes, pack_from_bytes, pack_to_bytes, split, to_bytes
+from trijoin_sql.operators.chunk import from_bytes, pack_from_bytes, pack_to_bytes, to_bytes
 from trijoin_sql.operators.dispatch import PACKED_SCHEMA, Dispatcher, murmur3, slot_keys
 from trijoin_sql.operators.schemes.base import MEMBERS, Pack
 from trijoin_sql.operators.spec import EdgeSpec, JoinSpec
+from trijoin_sql.operators.store import split
 
 from .reference import DOMAINS, streams
 

@@ -95,6 +95,7 @@ class Live:
     actual: Mapping[str, Json]
     layout: Mapping[str, Json] = field(default_factory=dict)
     decisions: tuple[Mapping[str, Json], ...] = ()
+    idle: tuple[str, ...] = ()
 
     def skew(self) -> float | None:
         """Return the rows of the fullest unit divided by the mean of all units, None without rows."""
@@ -339,6 +340,7 @@ def _live(value: Json) -> Live | None:
             UnitLoad(_scalar(unit["unit"]), _number(unit.get("rows")) or 0, _number(unit.get("bytes")) or 0)
             for unit in units
         ),
+        idle=tuple(sentences(value.get("idle"))),
         estimates=part("estimates"),
         actual=part("actual"),
         layout=part("layout"),

@@ -193,9 +193,11 @@ def _check_mode(
     try:
         sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
     except PySparkException as error:
+        document: Any = session.explain(insert.query.text).to_dict()
+        for refusal in document.get("append_refusals", ()) if sink.output_mode == "append" else ():
+            raise script.error(insert.query.start, refusal["reason"], refusal["hint"]) from None
         if "output mode" in str(error).lower() and sink.mode is not None:
             raise script.error(sink.mode.start, sentence(error)) from None
-        document: Any = session.explain(insert.query.text).to_dict()
         for refusal in document.get("refusals", ()):
             raise script.error(insert.query.start, refusal["reason"], refusal["hint"]) from None
         raise script.error(insert.query.start, sentence(error)) from None

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ..metrics import batch_counters
+from ..metrics import IDLE, batch_counters
 from .paths import local_path
 from .statements import CreateStream
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 RESULTS = "trijoin_job_results"
 #: Seconds between two lines where nothing can be redrawn.
 LINE = 5.0
-#: Micro-batches without a row after which an input is called idle.
-IDLE = 3
+_HELD = " (the watermark waits for it)"
 
 
 def counted(frame: DataFrame) -> DataFrame:
@@ -70,6 +69,7 @@ class Tally:
     watermark: str = ""
     idle: tuple[str, ...] = ()
     _quiet: dict[str, int] = field(default_factory=dict, repr=False)
+    _waiting: int = field(default=0, repr=False)
 
     def look(self, query: StreamingQuery, names: dict[str, str]) -> None:
         """Take in what a query reported since the last look; `names` are those of its inputs (see `input_names`)."""
@@ -87,7 +87,9 @@ class Tally:
         self.batch = progress.batchId
         observed = (progress.observedMetrics or {}).get(RESULTS)
         self.results += observed[0] if observed is not None else 0
-        self.watermark = _watermark(progress) or self.watermark
+        watermark = _watermark(progress) or self.watermark
+        self._waiting = self._waiting + 1 if watermark == self.watermark and progress.numInputRows else 0
+        self.watermark = watermark
         self.state_rows = sum(operator.numRowsTotal for operator in progress.stateOperators)
         self.state_bytes = sum(_bytes(operator) for operator in progress.stateOperators)
         self.late_rows += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
@@ -108,6 +110,11 @@ class Tally:
             self._quiet[name] = 0 if rows else self._quiet.get(name, 0) + 1
         self.idle = tuple(name for name, count in self._quiet.items() if count >= IDLE)
 
+    @property
+    def held_back(self) -> bool:
+        """Whether the watermark waits, and the expiry of state with it, while inputs are idle."""
+        return bool(self.idle) and self._waiting >= IDLE
+
     def to_dict(self) -> dict[str, Any]:
         """Return the tally as plain data."""
         return {
@@ -121,6 +128,7 @@ class Tally:
             "state_bytes": self.state_bytes,
             "watermark": self.watermark or None,
             "idle_inputs": list(self.idle),
+            "idle_inputs_hold_watermark": self.held_back,
         }
 
     def __str__(self) -> str:
@@ -134,7 +142,7 @@ class Tally:
         if self.late_rows:
             parts.append(f"{self.late_rows:,} late")
         if self.idle:
-            parts.append(f"idle: {', '.join(self.idle)}")
+            parts.append(f"idle: {', '.join(self.idle)}{_HELD if self.held_back else ''}")
         return f"{self.sink}: {' · '.join(parts)}"
 
 
@@ -218,7 +226,7 @@ class Board:
                 size(tally.state_bytes),
                 f"{tally.late_rows:,}",
                 short_time(tally.watermark),
-                ", ".join(tally.idle),
+                ", ".join(tally.idle) + (_HELD if tally.held_back else ""),
             )
         return table
 

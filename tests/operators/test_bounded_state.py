@@ -1,0 +1,200 @@
+"""State larger than its copy on disk, long runs of small micro-batches, and workers that come and go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from trijoin_sql.operators import state as state_module
+from trijoin_sql.operators import store as store_module
+from trijoin_sql.operators import warm
+from trijoin_sql.operators.index import Layout
+from trijoin_sql.operators.layout import History
+from trijoin_sql.operators.schemes.base import Outcome, Work
+from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec
+from trijoin_sql.operators.state import SlotState
+from trijoin_sql.operators.store import Lifetime, Store
+
+from .reference import batch_of, nested_loop, streams
+from .test_state import SCHEMA, SPECS, Chunks, Task, inputs
+
+SECOND = 1_000_000
+ONE = History(((0, 1),))
+
+
+@pytest.fixture(autouse=True)
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place of this test's own for warm copies, and a worker that knows nothing yet."""
+    monkeypatch.setenv("TRIJOIN_LOCAL_DIR", str(tmp_path))
+    forget()
+    yield warm.root()
+    forget()
+
+
+def forget() -> None:
+    """Be another worker process."""
+    state_module._recent.clear()
+    state_module._visiting.clear()
+
+
+class OneStore:
+    """A slot that only stores."""
+
+    forwards: frozenset[int] = frozenset()
+
+    def __init__(self, keep_for: int | None) -> None:
+        self.store = Store("r", [Layout(low="t", high="t")], Lifetime("t", keep_for))
+        self.stores = {"r": self.store}
+        self.counters: Counter[str] = Counter()
+
+    def process(self, work: Work) -> Iterator[Outcome]:
+        yield from ()
+
+
+def rows(times: Sequence[int]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"t": np.array(times, np.int64), "n": np.arange(len(times))})
+
+
+@pytest.mark.parametrize("keep_for", [600 * SECOND, None], ids=["window", "for ever"])
+def test_ten_thousand_micro_batches_leave_tens_of_chunks(keep_for: int | None, monkeypatch: Any) -> None:
+    """A micro-batch writes a chunk; if they stayed, manifests and restarts would grow without end."""
+    monkeypatch.setattr(warm.WarmCopy, "save", lambda *_: None)
+    random = Random(1)
+    chunks, manifest, most, written = Chunks(), None, 0, 0
+    for number in range(10_000):
+        state = SlotState(lambda: OneStore(keep_for), chunks, manifest, "q", ONE)
+        times = [(number + random.randrange(-5, 5)) * SECOND for _ in range(3)]
+        state.slot.stores["r"].append(rows(times))
+        state.expire(max((number - 10) * SECOND, 1))
+        manifest = state.save(number)
+        if number % 50 == 0:
+            most = max(most, len(chunks.now), len(state.slot.stores["r"].segments))
+            written = max(written, len(manifest))
+    assert most < 80
+    assert written < 16_000
+    if keep_for is not None:
+        assert state.size()["state_rows"] < 3 * 1000
+    else:
+        assert state.size()["state_rows"] == 30_000
+
+
+def test_another_machine_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slot moves to another executor and back: there only what came in between is read from the state store."""
+    chunks, manifest = Chunks(), None
+
+    def batch(number: int) -> int:
+        nonlocal manifest
+        forget()
+        state = SlotState(lambda: OneStore(None), chunks, manifest, "q", ONE)
+        store = state.slot.stores["r"]
+        store.append(rows(range(number * 1000, number * 1000 + 1000)))
+        assert [segment.rows.num_rows for segment in store.segments] == [segment.count for segment in store.segments]
+        assert store.slice(0, store.next_id)["t"].to_pylist() == list(range((number + 1) * 1000))
+        fetched = state.fetched
+        manifest = state.save(number)
+        return fetched
+
+    for number in range(20):
+        assert batch(number) == 0
+    whole = sum(len(data) for data in chunks.now.values())
+    monkeypatch.setenv("TRIJOIN_LOCAL_DIR", str(tmp_path / "another"))
+    assert batch(20) >= whole * 0.9
+    for number in (21, 22, 23):
+        assert batch(number) == 0
+    monkeypatch.setenv("TRIJOIN_LOCAL_DIR", str(tmp_path))
+    assert 0 < batch(24) < whole / 2
+    assert batch(25) == 0
+
+
+def test_a_lost_file_costs_its_rows_only(local: Path) -> None:
+    """Damage to one segment: the others are used as they are."""
+    chunks, manifest = Chunks(), None
+    for number in range(12):
+        state = SlotState(lambda: OneStore(None), chunks, manifest, "q", ONE)
+        state.slot.stores["r"].append(rows(range(4 ** (6 - number // 2))))
+        manifest = state.save(number)
+    forget()
+    wanted = state.slot.stores["r"].slice(0, state.slot.stores["r"].next_id)
+    least = min(state.slot.stores["r"].segments, key=lambda segment: segment.count)
+    (smallest,) = local.glob(f"*/{least.file}")
+    data = bytearray(smallest.read_bytes())
+    data[-16:] = bytes(16)  # the length is right, but the end was never written
+    smallest.unlink()
+    smallest.write_bytes(data)
+    state = SlotState(lambda: OneStore(None), chunks, manifest, "q", ONE)
+    assert sum(segment.body is None for segment in state.slot.stores["r"].segments) == 1
+    assert state.slot.stores["r"].slice(0, len(wanted)) == wanted
+    assert 0 < state.fetched < sum(len(data) for data in chunks.now.values())
+
+
+@pytest.mark.parametrize("scheme", ["symmetric", "matrix", "semi_symmetric"])
+def test_state_many_times_the_limit(scheme: str, local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files stay within the limit, rows in memory within theirs, and every result is found."""
+    monkeypatch.setattr(store_module, "SEGMENT_BYTES", 500)
+    monkeypatch.setattr(state_module, "VISITING_BYTES", 1000)
+    monkeypatch.setattr(state_module, "SEGMENT_BYTES", 500)
+    limit = 20_000
+    made = SlotState.__init__
+
+    def bounded(self: SlotState, *arguments: Any) -> None:
+        made(self, *arguments, limit)
+
+    monkeypatch.setattr(SlotState, "__init__", bounded)
+    data, batches = inputs(120, 12)
+    task, found, fetched = Task(SPECS[scheme]), Counter[tuple[Any, ...]](), 0
+    for number, batch in enumerate(batches):
+        forget()
+        found += task.batch(number, batch)
+        files = [path.stat().st_size for path in local.glob("*/*.seg")]
+        assert sum(files) <= limit
+        assert sum(state_module._visiting.values()) <= 1000 + max(state_module._visiting.values(), default=0)
+        fetched += sum(len(chunks.now) for chunks, _ in task.stages)
+    assert found == nested_loop(SPECS[scheme], data)
+
+
+def test_segments_out_of_reach_are_not_brought_back(local: Path) -> None:
+    """Zones of keys: a probe of recent times leaves older segments where they are."""
+    edge = EdgeSpec(0, 1, (Band("a", "a", 0, 0),))
+    spec = JoinSpec("j", streams(2, ("a", "t"), {r: ((r, "route"),) for r in range(2)}), (edge,), "matrix", 1)
+    spec = JoinSpec(**{**{name: getattr(spec, name) for name in spec.__slots__}, "options": (("grid", "1x1"),)})
+    task, found = Task(spec), Counter[tuple[Any, ...]]()
+    for number in range(10):
+        forget()
+        values = [{"id": 100 * number + at, "a": 100 * number + at, "t": "", "route": 0} for at in range(100)]
+        found += task.batch(number, {rank: batch_of(values, SCHEMA) for rank in range(2)})
+    assert len(found) == 1000
+    forget()
+    for path in local.glob("*/*.seg"):
+        path.unlink()
+    (chunks, make), (manifest,) = task.stages[0], task.manifests
+    state = SlotState(lambda: make(spec, 0), chunks, manifest, "stream r: id", ONE)
+    probe = {0: [batch_of([{"id": 1, "a": 950, "t": "", "route": 0}], SCHEMA)]}
+    assert sum(len(result) for result in state.slot.process(Work(dict(probe)))) == 1  # type: ignore[arg-type]
+    first = state.fetched
+    assert sum(len(result) for result in state.slot.process(Work(dict(probe)))) == 1  # type: ignore[arg-type]
+    assert state.fetched <= first
+
+
+def test_the_timer_is_when_rows_expire() -> None:
+    """A slot that gets no more rows is called once its oldest chunk is over, and then again for the next."""
+    chunks, manifest, keep = Chunks(), None, 80 * SECOND
+    for number, second in enumerate((10, 20, 90)):
+        state = SlotState(lambda: OneStore(keep), chunks, manifest, "q", ONE)
+        state.slot.stores["r"].append(rows([second * SECOND]))
+        manifest = state.save(number)
+    seen = []
+    while state.manifest.timer is not None:
+        seen.append(state.manifest.timer)
+        state = SlotState(lambda: OneStore(keep), chunks, manifest, "q", ONE)
+        before = len(chunks.now)
+        state.expire(state.manifest.timer * 1000)
+        manifest = state.save(9)
+        assert len(chunks.now) < before
+    assert [90_000 <= seen[0] <= 101_000, 170_000 <= seen[-1] <= 181_000] == [True, True]
+    assert not chunks.now

@@ -1,0 +1,70 @@
+"""Units and inputs that nothing comes for: their state expires all the same, and what they hold back is said."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+import trijoin_sql
+from trijoin_sql.state import read_state
+
+from .differential import Tables, bag, run_stream
+
+START = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+SCHEMA = "k int, ts timestamp"
+ARROW = pa.schema([("k", pa.int32()), ("ts", pa.timestamp("us", "UTC"))])
+
+
+def rows(second: int, keys: range) -> list[dict[str, Any]]:
+    return [{"k": key, "ts": START + datetime.timedelta(seconds=second)} for key in keys]
+
+
+def streams(spark: SparkSession, home: Path, pieces: dict[str, list[list[dict[str, Any]]]]) -> Tables:
+    tables = Tables(spark, home)
+    for name, some in pieces.items():
+        tables.create(name, some, SCHEMA, ARROW, lambda frame: frame.withWatermark("ts", "10 seconds"))
+    return tables
+
+
+def test_units_that_get_no_more_rows_let_theirs_expire(spark: SparkSession, tmp_path: Path) -> None:
+    """Hash partitioning sends the later rows to one unit; the others hear of the watermark from their timers alone."""
+    sql = "SELECT /*+ UNITS(4) */ r.k, s.ts FROM r JOIN s ON r.k = s.k AND ABS(r.ts - s.ts) <= INTERVAL 20 SECONDS"
+    later = [rows(second, range(1)) for second in (500, 510, 520)]
+    tables = streams(spark, tmp_path / "tables", {name: [rows(0, range(40)), *later] for name in "rs"})
+    tables.use(streaming=False)
+    wanted = bag(spark.sql(sql).collect())
+    tables.use(streaming=True)
+    assert run_stream(trijoin_sql.TriJoinSession.create(spark).sql(sql), tmp_path / "checkpoint") == wanted
+    found = read_state(spark, tmp_path / "checkpoint")
+    assert {store.slot for store in found.stores} == set(range(4))
+    assert sum(store.rows for store in found.stores) == 2 * len(later)
+
+
+def test_trap_14_idle_inputs_are_shown_with_what_they_hold_back(spark: SparkSession, tmp_path: Path) -> None:
+    """The watermark is the least of all inputs': one that sleeps keeps the others' rows in state."""
+    sql = "SELECT r.k, t.ts FROM r JOIN s ON r.k < s.k JOIN t ON s.k < t.k WITHIN 20 SECONDS"
+    awake = [rows(100 * second, range(3)) for second in range(6)]
+    tables = streams(spark, tmp_path / "tables", {"r": awake, "s": awake, "t": awake[:1]})
+    tables.use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    writer = tj.sql(sql).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    (node,) = {batch.node for batch in tj.metrics(query).batches}
+    inputs = {one.alias: one for one in tj.metrics(query).inputs(node)}
+    assert [(inputs[alias].idle, inputs[alias].holds_watermark) for alias in "rst"] == [
+        (False, False),
+        (False, False),
+        (True, True),
+    ]
+    assert inputs["t"].quiet_for == 5
+    assert inputs["t"].newest == "2024-01-01T00:00:00Z"
+    explained = tj.explain(query)
+    (sentence,) = explained.to_dict()["groups"][0]["live"]["idle"]
+    assert "it holds the watermark back" in sentence
+    assert "t: no rows for 5 micro-batches" in str(explained)
+    assert tj.metrics(query).total()["state_rows"] > 3 * 5
