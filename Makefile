@@ -59,6 +59,12 @@ plans: setup  ## write the golden plans of the corpus anew
 soak: java  ## long runs: what has to stay flat does, and 5 GiB of state in 512 MiB of memory (an hour)
 	@$(BIN)/python tests/soak/soak.py $(SOAK)
 
+.PHONY: crash
+SEEDS ?= 8
+FIRST ?= 0
+crash: java  ## kill, freeze and damage running queries: SEEDS=n scenarios, from number FIRST=m on (a minute or two each)
+	@$(BIN)/python tests/crash/scenarios.py --seeds $(SEEDS) --first $(FIRST)
+
 bench: java  ## the benchmarks
 	@$(BIN)/trijoin-sql bench
 

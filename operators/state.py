@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from ..errors import CheckpointMismatchError
+from ..errors import CheckpointDamagedError, CheckpointMismatchError
 from .chunk import CHUNK_BYTES, MERGED_BYTES, from_bytes, to_bytes
 from .layout import History
 from .schemes.base import Slot
@@ -163,6 +163,8 @@ class SlotState:
     ------
     CheckpointMismatchError
         If the manifest was written by another query, or with units that this one does not know of.
+    CheckpointDamagedError
+        If a chunk is not what the manifest says.
     """
 
     def __init__(
@@ -261,7 +263,11 @@ class SlotState:
     def _read(self, chunk: Chunk) -> bytes:
         value = self.chunks.getValue((chunk.number,))
         if value is None:
-            raise CheckpointMismatchError("of this query", f"chunk {chunk.number} is missing from the state store")
+            raise CheckpointDamagedError("of this query", f"chunk {chunk.number} is missing from the state store")
+        if len(value[0]) != chunk.size:
+            raise CheckpointDamagedError(
+                "of this query", f"chunk {chunk.number} has {len(value[0])} bytes instead of {chunk.size}"
+            )
         self.fetched += len(value[0])
         return bytes(value[0])
 

@@ -94,11 +94,20 @@ def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("master", "level"),
-    [("local", "warning"), ("local[2]", "warning"), ("local[*]", "warning"), ("local[2,4]", "ok"), ("yarn", "ok")],
+    [
+        ("local", "warning"),
+        ("local[2]", "warning"),
+        ("local[*]", "warning"),
+        ("local[2,1]", "warning"),
+        ("local[2,4]", "ok"),
+        ("yarn", "ok"),
+    ],
 )
 def test_a_local_master_without_a_failure_budget(monkeypatch: pytest.MonkeyPatch, master: str, level: str) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master {master} pyspark-shell")
-    assert doctor.check_master().level == level
+    finding = doctor.check_master()
+    assert finding.level == level
+    assert (level == "ok") == ("Use local[" not in finding.text)
 
 
 def test_little_memory_and_little_disk(monkeypatch: pytest.MonkeyPatch) -> None:

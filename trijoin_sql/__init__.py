@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .config import configure as configure
+    from .errors import CheckpointDamagedError as CheckpointDamagedError
     from .errors import CheckpointMismatchError as CheckpointMismatchError
     from .errors import InvalidHintError as InvalidHintError
     from .errors import InvalidSettingError as InvalidSettingError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .errors import SqlSyntaxError as SqlSyntaxError
     from .errors import TriJoinError as TriJoinError
     from .errors import UnsupportedQueryError as UnsupportedQueryError
+    from .file_sink import recover_file_sink as recover_file_sink
     from .session import TriJoinSession as TriJoinSession
     from .session import disable as disable
     from .session import enable as enable
@@ -30,6 +32,7 @@ _HOME = {
     "TriJoinSession": ".session",
     "enable": ".session",
     "disable": ".session",
+    "recover_file_sink": ".file_sink",
     "TriJoinError": ".errors",
     "SqlSyntaxError": ".errors",
     "UnsupportedQueryError": ".errors",
@@ -37,6 +40,7 @@ _HOME = {
     "InvalidSettingError": ".errors",
     "PlanError": ".errors",
     "CheckpointMismatchError": ".errors",
+    "CheckpointDamagedError": ".errors",
     "JobError": ".errors",
     "JoinOverflowError": ".errors",
 }

@@ -116,8 +116,8 @@ def check_packages() -> list[Finding]:
 def check_master() -> Finding:
     """A local master without a failure budget: a Python worker that dies takes the query with it."""
     master = submitted_settings().get("spark.master") or os.environ.get("MASTER", "")
-    if re.fullmatch(r"local(\[[^,\]]+\])?", master):
-        better = f"local[{master[6:-1] or '*'},4]"
+    if single := re.fullmatch(r"local(?:\[\s*([^,\]\s]+)\s*(?:,\s*1\s*)?\])?", master):
+        better = f"local[{single[1] or '*'},4]"
         return Finding(
             "warning", "Master", f"{master} allows a task one attempt: a lost worker ends the query. Use {better}"
         )

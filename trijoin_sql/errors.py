@@ -57,6 +57,11 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
             "The checkpoint {checkpoint} belongs to another query: {difference}.",
             "Use a new checkpoint location, or start the query that the checkpoint was written by.",
         ),
+        "TRIJOIN_CHECKPOINT_DAMAGED": Condition(
+            "58030",
+            "The checkpoint {checkpoint} is damaged: {detail}.",
+            "Put back a whole copy of it, or use a new checkpoint location.",
+        ),
         "TRIJOIN_ARITHMETIC_OVERFLOW": Condition(
             "22003",
             "{expression} overflows {type}.",
@@ -208,6 +213,13 @@ class CheckpointMismatchError(TriJoinError):
 
     def __init__(self, checkpoint: str, difference: str) -> None:
         super().__init__("TRIJOIN_CHECKPOINT_MISMATCH", {"checkpoint": checkpoint, "difference": difference})
+
+
+class CheckpointDamagedError(TriJoinError):
+    """A checkpoint lacks a part of what it says it holds."""
+
+    def __init__(self, checkpoint: str, detail: str) -> None:
+        super().__init__("TRIJOIN_CHECKPOINT_DAMAGED", {"checkpoint": checkpoint, "detail": detail})
 
 
 class JoinOverflowError(TriJoinError, ArithmeticError):

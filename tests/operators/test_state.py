@@ -21,7 +21,7 @@ from trijoin_sql.operators.schemes.base import Pack, Result, Slot, Work
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec
 from trijoin_sql.operators.state import FAN_IN, SlotState, difference
 
-from trijoin_sql.errors import CheckpointMismatchError
+from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError
 
 from .reference import Row, batch_of, ids_of, nested_loop, streams
 
@@ -267,14 +267,21 @@ def test_what_changed_is_said_in_a_sentence(old: str, new: str, words: str) -> N
     assert words in difference(old, new)
 
 
-def test_a_missing_chunk_is_said_and_not_skipped() -> None:
+@pytest.mark.parametrize(
+    ("keep", "words"), [(None, "is missing"), (0, "0 bytes instead of"), (0.9, "bytes instead of")]
+)
+def test_a_missing_or_truncated_chunk_is_said_and_not_skipped(keep: float | None, words: str) -> None:
     """Silence would lose rows."""
     task = Task(SPECS["symmetric"])
     _, batches = inputs(30, 10)
     task.batch(0, batches[1])
     no_machine()
-    task.stages[0][0].now.clear()
-    with pytest.raises(CheckpointMismatchError, match="missing"):
+    stored = task.stages[0][0].now
+    for number, data in list(stored.items()):
+        del stored[number]
+        if keep is not None:
+            stored[number] = data[: int(len(data) * keep)]
+    with pytest.raises(CheckpointDamagedError, match=words):
         task.batch(1, batches[2])
 
 

@@ -16,7 +16,7 @@ from .formats import CHECKPOINT
 from .locate import sentence
 from .prepare import PreparedQuery
 from .progress import Board, Tally, input_names
-from .sinks import memory_rows, writer
+from .sinks import memory_rows, recover, writer
 from .statements import Job
 from .stopping import StopRequest, failure, stop
 
@@ -133,6 +133,7 @@ def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, 
     from pyspark.errors import PySparkException
 
     try:
+        recover(query.frame.sparkSession, query.sink)
         return writer(query.frame, query.sink, job.script, request, once=once, lines=lines).start()
     except PySparkException as error:
         detail = sentence(error)

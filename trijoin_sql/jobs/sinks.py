@@ -6,14 +6,15 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..file_sink import recover_file_sink
 from .check import load_function
-from .formats import SINKS, find_format
+from .formats import CHECKPOINT, FILES, SINKS, find_format
 from .script import Script
 from .statements import CreateSink
 from .stopping import StopRequest
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
@@ -49,6 +50,16 @@ def writer(
     if name == "console" and lines:
         return target.foreachBatch(request.guard(_print_lines(sink)))
     return target.format(name)
+
+
+def recover(spark: SparkSession, sink: CreateSink) -> None:
+    """Let a file sink go on where its checkpoint does, if the last run ended between the two."""
+    path = sink.options.text("path")
+    checkpoint = sink.options.text(CHECKPOINT)
+    if checkpoint is None and (folder := spark.conf.get("spark.sql.streaming.checkpointLocation", None)):
+        checkpoint = f"{folder}/{sink.name.text}"  # as Spark makes it from a query's name
+    if find_format(SINKS, sink.format.text) in FILES and path is not None and checkpoint is not None:
+        recover_file_sink(spark, checkpoint, path)
 
 
 def memory_rows(spark: Any, sink: CreateSink) -> list[str]:

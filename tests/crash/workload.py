@@ -1,0 +1,115 @@
+"""What the crash tests run: data, and a query for each scheme. Harness, driver program and fixtures share it."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "id bigint, a int, b int, g string, ts timestamp"
+ARROW = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("a", pa.int32()),
+        ("b", pa.int32()),
+        ("g", pa.string()),
+        ("ts", pa.timestamp("us", "UTC")),
+    ]
+)
+STREAMS = ("r", "s", "t")
+
+#: Rows come at most this much out of order (seconds), which is less than the watermark's delay: none is late.
+DISORDER, DELAY = 4, "10 seconds"
+
+_START = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+_OUTPUT = "r.id AS r, s.id AS s, t.id AS t, t.g AS g, r.ts AS at"
+_CHAIN = "FROM r JOIN s ON ABS(r.a - s.a) <= 2 JOIN t ON s.b BETWEEN t.b - 1 AND t.b + 1"
+_CYCLE = f"{_CHAIN} AND r.g <> t.g"
+_NEAR = (
+    "AND r.ts BETWEEN s.ts - INTERVAL 90 SECONDS AND s.ts + INTERVAL 90 SECONDS "
+    "AND t.ts BETWEEN s.ts - INTERVAL 90 SECONDS AND s.ts + INTERVAL 90 SECONDS"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A query, and whether its streams have watermarks (then rows expire on the way)."""
+
+    sql: str
+    watermarks: bool
+
+
+def _case(hint: str, join: str, *, window: bool = False) -> Case:
+    where = " WHERE " + _NEAR.removeprefix("AND ") if window else ""
+    return Case(f"SELECT /*+ {hint} */ {_OUTPUT} {join}{where}", window)
+
+
+CASES: dict[str, Case] = {
+    "symmetric": _case("SCHEME('symmetric'), UNITS(2)", _CYCLE),
+    "symmetric window": _case("SCHEME('symmetric'), UNITS(3)", _CYCLE, window=True),
+    "semi_symmetric": _case("SCHEME('semi_symmetric'), UNITS(3)", _CHAIN),
+    "semi_symmetric window": _case("SCHEME('semi_symmetric'), UNITS(2)", _CHAIN, window=True),
+    "matrix": _case("SCHEME('matrix'), UNITS(4)", _CYCLE),
+    "matrix window": _case("SCHEME('matrix'), UNITS(4)", _CHAIN, window=True),
+    "tree": _case("SCHEME('tree'), UNITS(2)", _CHAIN),
+    "tree window": _case("SCHEME('tree'), UNITS(2)", _CYCLE, window=True),
+    "pair window": Case(
+        "SELECT /*+ UNITS(3) */ r.id AS r, s.id AS s, s.g AS g FROM r JOIN s ON ABS(r.a - s.a) <= 30 "
+        "AND r.ts BETWEEN s.ts - INTERVAL 90 SECONDS AND s.ts",
+        True,
+    ),
+}
+
+
+def write_streams(home: Path, seed: int, files: Iterable[int], rows: int) -> None:
+    """Write files of three streams, ``home/r/00000.parquet`` and so on; each is one micro-batch.
+
+    Parameters
+    ----------
+    home
+        The folder.
+    seed
+        Of the values. Files of one seed may be written in several calls.
+    files
+        Their numbers; time goes on with the number.
+    rows
+        In each file; every seventh one twice, and one in twenty values NULL.
+    """
+    for number in files:
+        for name in STREAMS:
+            random = Random(f"{seed} {name} {number}")
+            made: list[dict[str, Any]] = []
+            for at in range(number * rows, (number + 1) * rows):
+                seconds = at + random.randrange(-DISORDER // 2, DISORDER // 2)
+                row = {
+                    "id": at,
+                    "a": random.randrange(300),
+                    "b": None if random.random() < 0.05 else random.randrange(300),
+                    "g": random.choice("xyz"),
+                    "ts": _START + datetime.timedelta(seconds=seconds),
+                }
+                made.append(dict(made[-1]) if made and at % 7 == 6 else row)
+            folder = home / name
+            folder.mkdir(parents=True, exist_ok=True)
+            hidden = folder / f".{number:05d}.parquet"
+            pq.write_table(pa.Table.from_pylist(made, ARROW), hidden)
+            os.utime(hidden, (1_700_000_000 + number, 1_700_000_000 + number))
+            hidden.rename(folder / f"{number:05d}.parquet")
+
+
+def make_views(spark: SparkSession, home: Path, case: Case, *, streaming: bool) -> None:
+    """Make r, s and t visible to SQL, as streams of one file a micro-batch or as batch relations."""
+    for name in STREAMS:
+        reader: Any = spark.readStream.option("maxFilesPerTrigger", 1) if streaming else spark.read
+        frame: DataFrame = reader.schema(SCHEMA).parquet(str(home / name))
+        if case.watermarks and streaming:
+            frame = frame.withWatermark("ts", DELAY)
+        frame.createOrReplaceTempView(name)

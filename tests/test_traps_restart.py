@@ -1,0 +1,211 @@
+"""Traps 22 to 24: attempts that are repeated, late, or lost. Crashes of whole processes are in ``crash/``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from trijoin_sql.operators import warm
+
+import trijoin_sql
+
+from .streaming.differential import Bag, Tables, bag
+
+ROWS = [{"id": number, "k": number % 3, "x": number % 5} for number in range(24)]
+SCHEMA = "id bigint, k int, x int"
+ARROW = pa.schema([("id", pa.int64()), ("k", pa.int32()), ("x", pa.int32())])
+SQL = (
+    "SELECT /*+ {hint} */ r.id AS r, s.id AS s, t.id AS t FROM r JOIN s ON r.x < s.x JOIN t ON s.k = t.k AND s.x <= t.x"
+)
+HINTS = ["SCHEME('semi_symmetric'), UNITS(2)", "SCHEME('symmetric'), UNITS(2)"]
+
+Write = Callable[[DataFrame, int], None]
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> Tables:
+    """Three streams of four micro-batches."""
+    made = Tables(spark, tmp_path / "tables")
+    for name in "rst":
+        made.create(name, [ROWS[start : start + 6] for start in range(0, 24, 6)], SCHEMA, ARROW)
+    return made
+
+
+def run(tables: Tables, hint: str, checkpoint: Path, write: Write) -> None:
+    """Run what is there, as a new driver would."""
+    tables.use(streaming=True)
+    frame = trijoin_sql.TriJoinSession.create(tables.spark).sql(SQL.format(hint=hint))
+    writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def wanted(tables: Tables, hint: str) -> Bag:
+    tables.use(streaming=False)
+    return bag(tables.spark.sql(SQL.format(hint=hint)).collect())
+
+
+@pytest.fixture
+def forget() -> Callable[[], None]:
+    """Lose the warm copies made since the test's start, so that the state store alone decides."""
+    before = set(warm.root().glob("*"))
+
+    def lose() -> None:
+        mine = set(warm.root().glob("*")) - before
+        assert mine, "there is no warm copy to lose"
+        for directory in mine:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    return lose
+
+
+def test_trap_22_zombie_task(tables: Tables, tmp_path: Path, forget: Callable[[], None]) -> None:
+    """An attempt that failed writes its state after the one that was committed: it must never be read.
+
+    The batch runs twice, since its sink fails once. Then the first attempt's state files come in late, with what a
+    zombie would have: something else.
+    """
+    checkpoint, kept = tmp_path / "checkpoint", {}
+    first: list[Path] = []
+
+    def write(frame: DataFrame, batch: int) -> None:
+        kept[batch] = bag(frame.collect())
+        if batch == 1 and not first:
+            first.extend(checkpoint.glob("state/*/*/2_*.changelog"))
+            raise RuntimeError("lost")
+        if batch == 2:
+            raise InterruptedError
+
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException):
+            run(tables, HINTS[0], checkpoint, write)
+    second = set(checkpoint.glob("state/*/*/2_*.changelog")) - set(first)
+    assert len(first) == len(second) == 4, "both attempts wrote every partition of both stages, under their own names"
+    for path in first:
+        path.write_bytes(b"written by a zombie")
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    forget()
+    run(tables, HINTS[0], checkpoint, lambda frame, batch: kept.update({batch: bag(frame.collect())}))
+    assert sum(kept.values(), bag([])) == wanted(tables, HINTS[0])
+
+
+@pytest.mark.parametrize("hint", HINTS)
+def test_trap_23_the_plan_is_computed_twice(tables: Tables, tmp_path: Path, hint: str) -> None:
+    """Two actions in `foreachBatch` run the join twice on one micro-batch: equal rows, and state as if it ran once."""
+    seen: dict[int, list[Bag]] = {}
+
+    def write(frame: DataFrame, batch: int) -> None:
+        seen[batch] = [bag(frame.collect()) for _ in range(2)]
+
+    run(tables, hint, tmp_path / "checkpoint", write)
+    assert all(one == other for one, other in seen.values())
+    assert sum((one for one, _ in seen.values()), bag([])) == wanted(tables, hint)
+
+
+@pytest.mark.parametrize("hint", HINTS)
+def test_trap_23_stage_retry(tables: Tables, tmp_path: Path, hint: str) -> None:
+    """The join's output is lost behind the next shuffle: Spark runs the join's stage again, after it saved state."""
+    local = tables.spark.conf.get("spark.local.dir")
+    kept: dict[int, Bag] = {}
+    flags = tmp_path / "flags"
+    flags.mkdir()
+
+    def write(frame: DataFrame, batch: int) -> None:
+        def lose(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            flag = flags / str(batch)
+            if batch in (1, 2) and not flag.exists():
+                flag.touch()
+                lost = [path for path in Path(str(local)).rglob("shuffle_*.data") if path.stat().st_size]
+                for path in lost:
+                    path.unlink()
+                (flags / f"{batch}-lost").write_text(str(len(lost)))
+                raise OSError("the machine with the shuffle files is gone")
+            yield from batches
+
+        wide = frame.repartition(2, "r")
+        kept[batch] = bag(wide.mapInArrow(lose, wide.schema).collect())
+
+    run(tables, hint, tmp_path / "checkpoint", write)
+    assert (flags / "1-lost").read_text() != "0"
+    assert sum(kept.values(), bag([])) == wanted(tables, hint)
+
+
+def test_trap_24_sink_replays(tables: Tables, tmp_path: Path) -> None:
+    """Before and after the sink's write, and after it without a commit, each twice in a row."""
+    checkpoint, kept = tmp_path / "checkpoint", {}
+    tries: list[int] = []
+
+    def write(frame: DataFrame, batch: int) -> None:
+        tries.append(batch)
+        if batch == 1 and tries.count(1) <= 2:
+            raise RuntimeError("before the write")
+        rows = bag(frame.collect())
+        assert kept.setdefault(batch, rows) == rows
+        if batch == 2 and tries.count(2) <= 2:
+            raise RuntimeError("after the write")
+
+    for _ in range(4):
+        with pytest.raises(StreamingQueryException):
+            run(tables, HINTS[0], checkpoint, write)
+    run(tables, HINTS[0], checkpoint, write)
+    for _ in range(2):  # the process ended between the write and the commit
+        for name in ("3", ".3.crc"):
+            (checkpoint / "commits" / name).unlink()
+        run(tables, HINTS[0], checkpoint, write)
+    assert tries == [0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert sum(kept.values(), bag([])) == wanted(tables, HINTS[0])
+
+
+def without_commits(checkpoint: Path, out: Path, batch: int) -> None:
+    """Leave what a driver leaves that ends after the sink noted a batch, and before the checkpoint did."""
+    for log, first in (
+        (checkpoint / "commits", batch),
+        (checkpoint / "offsets", batch + 1),
+        (out / "_spark_metadata", batch + 1),
+    ):
+        for path in log.iterdir():
+            number = path.name.lstrip(".").partition(".")[0]
+            if number.isdigit() and int(number) >= first:
+                path.unlink()
+
+
+@pytest.mark.parametrize("compact", [10, 3])
+def test_trap_24_file_sink(tables: Tables, tmp_path: Path, forget: Callable[[], None], compact: int) -> None:
+    """A file sink skips a batch that it has noted, so the batch's state would never be saved: Spark cannot go on.
+
+    The sink's note is taken back; it may be one of a file for several batches.
+    """
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "out and %41"
+    tables.spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", str(compact))
+
+    def start() -> None:
+        tables.use(streaming=True)
+        frame = trijoin_sql.TriJoinSession.create(tables.spark).sql(SQL.format(hint=HINTS[1]))
+        writer = frame.writeStream.format("parquet").option("path", str(out))
+        writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        writer.start().awaitTermination()
+
+    try:
+        assert trijoin_sql.recover_file_sink(tables.spark, str(checkpoint), str(out)) is None
+        start()
+        assert trijoin_sql.recover_file_sink(tables.spark, str(checkpoint), str(out)) is None
+        without_commits(checkpoint, out, 2)
+        forget()
+        if compact == 3:
+            with pytest.raises(StreamingQueryException, match="CheckpointInfo length"):
+                start()
+        assert trijoin_sql.recover_file_sink(tables.spark, str(checkpoint), str(out)) == 2
+        start()
+    finally:
+        tables.spark.conf.unset("spark.sql.streaming.fileSink.log.compactInterval")
+    assert bag(tables.spark.read.parquet(str(out)).collect()) == wanted(tables, HINTS[1])
+    with pytest.raises(trijoin_sql.InvalidSettingError, match="not of one query"):
+        trijoin_sql.recover_file_sink(tables.spark, str(tmp_path / "another"), str(out))
