@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..errors import PlanError
 from ..rewriter.plan import JoinNode, Predicate, source_conditions, source_scan
+from . import aggregation as aggregation_
 from .dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
 from .edges import compile_edge
 from .grid import Grid, lay_out
@@ -87,7 +88,10 @@ def compile_join(
             side.pack_read("column", column)
     types: dict[str, str] = {}
     layout = _layout(node, inputs, default_units)
-    streams = tuple(_stream(inputs[alias], demoted, types, layout) for alias in node.graph.relations)
+    aggregation = node.aggregation
+    states = {} if aggregation is None else aggregation_.output_types(node, inputs)
+    in_units = aggregation is not None and not demoted and aggregation_.can_reduce(aggregation, states)
+    streams = tuple(_stream(node, inputs[alias], demoted, types, layout) for alias in node.graph.relations)
     hub = node.graph.relations.index(node.graph.hub) if node.graph.hub else None
     output = tuple(name for stream in streams for _, name in stream.payload)
     if node.result_time is not None:
@@ -111,10 +115,17 @@ def compile_join(
         key=metric or "",
         result_time=node.result_time,
     )
+    if aggregation is not None and in_units:
+        spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
     spec = replace(spec, fingerprint=_fingerprint(spec, node, types))
+    if spec.aggregate is not None:
+        spec = replace(spec, output=spec.aggregate.names)
+        types.update(states)
     frames = [_packed(inputs[alias], stream) for alias, stream in zip(node.graph.relations, streams, strict=True)]
     frame = _run(spec, frames, types, metric, warm_bytes)
-    return Compiled(_finish(node, frame, demoted, types), spec, tuple(predicate.sql for predicate in demoted))
+    return Compiled(
+        _finish(node, frame, demoted, in_units=in_units), spec, tuple(predicate.sql for predicate in demoted)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +159,15 @@ def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> 
     return _Layout(name, units, decision.options, subgroups, common)
 
 
-def _stream(side: Input, demoted: list[Predicate], types: dict[str, str], layout: _Layout) -> StreamSpec:
+def _stream(
+    node: JoinNode, side: Input, demoted: list[Predicate], types: dict[str, str], layout: _Layout
+) -> StreamSpec:
     """Return a stream; the types of its output columns go to ``types``."""
     payload = []
+    if node.aggregation is not None:
+        payload = aggregation_.payload(side.alias, node.aggregation, side)
+        read = {one.name: one.sql for one in node.aggregation.columns}
+        types.update({name: side.type_of("argument", str(read[name])) for _, name in payload})
     for column, name in side.outputs:
         payload.append((side.pack_read("column", column), name))
         types[name] = side.type_of("column", column)
@@ -211,6 +228,8 @@ def _fingerprint(spec: JoinSpec, node: JoinNode, types: Mapping[str, str]) -> st
         columns = ", ".join(f"{name} {types[name]}" for _, name in stream.payload)
         lines.append(f"stream {stream.alias}: {columns}")
     lines.append("order of streams: " + ", ".join(node.graph.relations))
+    if spec.aggregate is not None:
+        lines.append(f"aggregated inside the units: {', '.join(node.aggregation.texts if node.aggregation else ())}")
     for source in node.sources:
         conditions = " AND ".join(source_conditions(source))
         lines.append(f"filter on {source_scan(source).alias}: {conditions or 'none'}")
@@ -253,12 +272,14 @@ def _run(
     return frame.select(*[typed.get(name, F.col(quoted(name))).alias(name) for name in spec.output])
 
 
-def _finish(node: JoinNode, frame: DataFrame, demoted: list[Predicate], types: Mapping[str, str]) -> DataFrame:
+def _finish(node: JoinNode, frame: DataFrame, demoted: list[Predicate], *, in_units: bool) -> DataFrame:
     """Apply what Spark has to decide, and leave the node's own columns in the node's order."""
     for number, predicate in enumerate(demoted):
         frame = frame.where(F.expr(_spark_condition(number, predicate)))
     for residual in node.graph.residuals:
         frame = frame.where(F.expr(residual.rendered or residual.sql))
+    if node.aggregation is not None:
+        return frame if in_units else aggregation_.states_of_rows(frame, node.aggregation)
     names = [column.name for column in node.output] + ([node.result_time] if node.result_time else [])
     return frame.select(*[F.col(quoted(name)) for name in names])
 

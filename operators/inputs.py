@@ -30,7 +30,8 @@ class Input:
     frame
         Columns ``v0``, ``v1`` ... as read.
     read
-        What each of them is: ``("column", name)``, ``("key", sql)`` or ``("guard", sql)`` to the frame's column.
+        What each of them is: ``("column", name)``, ``("key", sql)``, ``("guard", sql)`` or ``("argument", sql)`` (of an
+        aggregation) to the frame's column.
     types
         DDL names of the frame's columns.
     outputs
@@ -102,6 +103,10 @@ def read_input(
         for owner, text in predicate.guards:
             if owner == scan.alias:
                 items["guard", text] = text
+    if node.aggregation is not None:
+        for one in node.aggregation.columns:
+            if one.sql is not None and scan.alias in one.relations:
+                items["argument", one.sql] = one.sql
     if scan.event_time is not None:
         items["time", scan.event_time] = f"{alias}.{quoted(scan.event_time)}"
     text = f"SELECT {', '.join(items.values()) or '1'} FROM {scan.relation} AS {alias}"

@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from .aggregate import Reducer
+from .bundle import Bundle
 from .chunk import PACKED_BYTES, from_bytes, pack_from_bytes, pack_to_bytes, to_bytes
 from .dispatch import COUNTED, PACK, PARTIAL, RESULT, slot_keys
 from .kernels.sorting import forget
 from .schemes import SCHEMES
-from .schemes.base import Outcome, Pack, Result, Slot, Work
+from .schemes.base import Outcome, Pack, Partial, Reduced, Result, Slot, Work
 from .schemes.routing import subgroup_slots
 from .spec import JoinSpec
 from .state import SlotState
@@ -138,6 +140,8 @@ class JoinProcessor(StatefulProcessor):
             tally["expired"] = state.expire(watermark)
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
         results = self._counted(self._open(slot.process(work), watermark, tally), tally)
+        if self.spec.aggregate is not None:
+            results, passed = Reducer(self.spec.aggregate).run(results, passed), []
         if self.packed:
             for batch in passed:
                 yield _packed_frame([int(key[0])], RESULT, [to_bytes(batch)])
@@ -238,12 +242,14 @@ class JoinProcessor(StatefulProcessor):
 
     def _counted(self, results: Iterator[Outcome], tally: Counter[str]) -> Iterator[Outcome]:
         for result in results:
-            if isinstance(result, Result):
+            if isinstance(result, Result | Bundle):
                 tally["results"] += len(result)
             yield result
 
-    def _output(self, result: Result) -> pa.RecordBatch:
+    def _output(self, result: Result | Reduced) -> pa.RecordBatch:
         """Return results with the output's names, in the output's order."""
+        if isinstance(result, Reduced):
+            return result.rows
         columns = {
             name: result.parts[rank].column(packed)
             for rank, stream in enumerate(self.spec.streams)
@@ -259,7 +265,7 @@ class JoinProcessor(StatefulProcessor):
         waiting: list[pa.RecordBatch] = [batch for batch in passed if batch.num_rows]
         count = sum(int(batch.num_rows) for batch in waiting)
         for result in results:
-            if not isinstance(result, Result):
+            if not isinstance(result, Result | Reduced):
                 continue
             waiting.append(self._output(result))
             count += len(result)
@@ -289,12 +295,13 @@ class JoinProcessor(StatefulProcessor):
         waiting: list[pa.RecordBatch] = []
         size = 0
         for result in results:
-            if not isinstance(result, Result):
+            if isinstance(result, Pack | Partial):
                 kind = PACK if isinstance(result, Pack) else PARTIAL
                 data = pack_to_bytes(result) if isinstance(result, Pack) else to_bytes(result.rows)
                 for slot in subgroup_slots(self.spec, keys.index(key)):
                     yield _packed_frame([keys[slot]], kind, [data])
                 continue
+            assert isinstance(result, Result | Reduced)
             waiting.append(self._output(result))
             size += waiting[-1].nbytes
             if size >= PACKED_BYTES:

@@ -161,6 +161,55 @@ class StreamSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class KeySpec:
+    """A GROUP BY key: a packed column of one stream, and its name in the output."""
+
+    rank: int
+    column: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """A state of an aggregate: ``count``, ``sum``, ``min`` or ``max`` of a packed column of one stream.
+
+    Parameters
+    ----------
+    function
+        ``count`` without a column counts results.
+    name
+        Its name in the output.
+    rank, column
+        The argument.
+    scale, precision
+        Of a sum of decimals.
+    sql
+        The argument as the user wrote it, for messages.
+    """
+
+    function: Literal["count", "sum", "min", "max"]
+    name: str
+    rank: int | None = None
+    column: str | None = None
+    precision: int | None = None
+    scale: int = 0
+    sql: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """What units reduce their results to: a row for each group of keys, with its states."""
+
+    keys: tuple[KeySpec, ...]
+    states: tuple[StateSpec, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the output's columns."""
+        return tuple(key.name for key in self.keys) + tuple(state.name for state in self.states)
+
+
+@dataclass(frozen=True, slots=True)
 class JoinSpec:
     """A whole join: its streams in rank order, its edges, its scheme.
 
@@ -193,6 +242,8 @@ class JoinSpec:
         Names the join within the process; under it the driver tells the layout of a checkpoint.
     result_time
         The output column with the latest event time of a result's rows, None if there is none.
+    aggregate
+        If units put out groups and states instead of results.
     """
 
     name: str
@@ -210,6 +261,7 @@ class JoinSpec:
     elastic: bool = False
     key: str = ""
     result_time: str | None = None
+    aggregate: AggregateSpec | None = None
 
     def edge(self, left: int, right: int) -> EdgeSpec:
         """Return the edge between two ranks with ``left`` as its left side; an edge without checks if there is none."""

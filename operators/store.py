@@ -261,6 +261,25 @@ class Store:
                 if len(mine):
                     yield mine, segment, theirs
 
+    def ranges(self, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32], Int64s, Int64s]]:
+        """Find the partners of a batch of rows as ranges of an index, which has to decide the plan's predicates alone.
+
+        Yields
+        ------
+        ``(probe row, segment, order, begin, end)``: the partners of each of k rows are the segment's rows at
+        ``order[begin:end]``.
+        """
+        if probe.plan.checks or probe.plan.limited is not None:
+            raise ValueError(f"{self.name}: the index leaves predicates to be evaluated")
+        for segment in self.segments:
+            index = segment.indexes[probe.plan.layout.key]
+            if not len(probe.order) or not len(index.rows):
+                continue
+            begin, end = index.search(probe)
+            some = np.flatnonzero(end > begin)
+            if len(some):
+                yield probe.order[some], segment, index.rows, begin[some], end[some]
+
     def slice(self, start: int, stop: int) -> pa.RecordBatch:
         """Return the rows with ids from ``start`` to ``stop``."""
         pieces = [

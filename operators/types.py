@@ -96,6 +96,12 @@ def decimal_scale(name: str) -> int | None:
     return int(found[2]) if found else None
 
 
+def decimal_precision(name: str) -> int | None:
+    """Return the precision of a decimal type, None for other types."""
+    found = _DECIMAL.fullmatch(name)
+    return int(found[1]) if found else None
+
+
 def to_wire(column: Column, type_name: str) -> Column:
     """Return a column in the form in which it is packed: time stamps, dates and numbers of months as plain integers.
 

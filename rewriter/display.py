@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from .plan import (
+    Aggregation,
     Block,
     Exchange,
     Filter,
@@ -102,8 +103,23 @@ def _join_node(node: JoinNode) -> tuple[str, list[str]]:
         details.append(f"keep {retention.alias}: {kept}")
     if node.result_time is not None:
         details.append(f"event time of results: {node.result_time}")
-    details.append(f"output: {', '.join(column.name for column in node.output)}")
+    if node.aggregation is not None:
+        details.append(f"aggregated inside the units: {aggregation_text(node.aggregation)}")
+        names = [one.name for one in node.aggregation.columns]
+    else:
+        names = [column.name for column in node.output]
+    if node.not_aggregated is not None:
+        details.append(f"not aggregated inside the units: {node.not_aggregated}")
+    details.append(f"output: {', '.join(names)}")
     return title, details
+
+
+def aggregation_text(aggregation: Aggregation) -> str:
+    """Return an aggregation for people: ``COUNT(*), SUM(r.x) by (s.k); from packs``."""
+    keys = f" by ({', '.join(key.sql for key in aggregation.keys)})" if aggregation.keys else ""
+    packs = "; from packs" if aggregation.from_packs else ""
+    listed = f", those of {' and '.join(aggregation.listed)} listed" if aggregation.listed else ""
+    return f"{', '.join(aggregation.shown)}{keys}{packs}{listed}".strip()
 
 
 def _bound(micros: int | None) -> str:

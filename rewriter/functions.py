@@ -28,3 +28,23 @@ VOLATILE = _names("""
 GENERATORS = _names("""
     explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple
 """)
+
+#: Functions of a row that always give the same value for it and raise no error (but for the overflow of numbers).
+PURE = _names("""
+    abs coalesce nvl ifnull nvl2 nullif greatest least upper lower ucase lcase ltrim rtrim btrim concat concat_ws
+    length char_length character_length substr substring replace reverse initcap left right isnull isnotnull isnan nanvl
+    sign md5 sha1 xxhash64 hash startswith endswith contains instr
+""")
+
+#: The same, of dates and times; a text would have to be cast, which may raise an error.
+PARTS_OF_DATES = _names("""
+    year month day dayofmonth quarter hour minute second weekofyear dayofweek dayofyear last_day date_trunc trunc
+""")
+
+#: More functions of a row; they may raise errors.
+SCALARS = _names("""
+    round bround floor ceil ceiling sqrt exp ln log log10 log2 pow power cbrt try_divide try_add try_subtract
+    try_multiply mod pmod format_number format_string printf date_format to_date to_timestamp date_add date_sub datediff
+    from_unixtime unix_timestamp bigint int double float decimal string date timestamp boolean if array struct
+    named_struct map lpad rpad cast try_cast months_between add_months
+""")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from ..errors import InvalidHintError
+from .aggregation import AggregationReader, NotInUnits, aggregates
 from .dialect import identifier, interval_microseconds, render
 from .functions import AGGREGATES, GENERATORS, VOLATILE
+from .hints import read_hints
+from .plan import Aggregation, Column, Join, Node, Predicate, Project, Query, Scan, Where
 from .plan import Block as PlanBlock
-from .plan import Column, Hints, Join, Node, Predicate, Project, Query, Scan, Where
 from .resolve import star_fields
 from .scopes import (
     Block,
@@ -188,6 +188,7 @@ class _Builder:
         if conjuncts:
             tree = Where(tree, tuple(conjuncts))
         within = self.block.select.args.get("within")
+        aggregation, not_aggregated = self.aggregation()
         plan = PlanBlock(
             tree,
             self.block.number,
@@ -195,6 +196,8 @@ class _Builder:
             read_hints(self.block.select),
             interval_microseconds(within) if within else None,
             self.problem,
+            aggregation,
+            not_aggregated,
         )
         return plan, Binding(self.block, tuple(self.stuck), tuple(self.floating))
 
@@ -282,7 +285,7 @@ class _Builder:
     def predicate(self, conjunct: exp.Expr) -> Predicate | None:
         """Return a conjunct as a raw predicate, None if it must stay where it is."""
         for node in own_nodes(conjunct):
-            if isinstance(node, exp.Query | exp.Window | exp.Star):
+            if isinstance(node, exp.Query | exp.Window | exp.Star | exp.Alias):
                 return None
             if isinstance(node, exp.Anonymous) and str(node.this).lower() in VOLATILE | AGGREGATES | GENERATORS:
                 return None
@@ -309,9 +312,21 @@ class _Builder:
 
     def text(self, tree: exp.Expr | None) -> str:
         assert tree is not None
-        return render(expand(tree, lambda field: exp.column(identifier(field.name), _alias_of(field))))
+        return plan_text(tree)
 
     # -------------------------------------------------------------------------------------------------- the rest of it
+
+    def aggregation(self) -> tuple[Aggregation | None, str | None]:
+        """Return the aggregation of the SELECT as two steps, or why it has none."""
+        if self.problem or not aggregates(self.block.select):
+            return None, None
+        if self.stuck or self.floating:
+            return None, f"Spark has to filter by {render([*self.stuck, *self.floating][0])} first"
+        try:
+            reader = AggregationReader(self.block.select, plan_text, self.relations, self.sources[0].plan_alias)
+            return reader.read(), None
+        except NotInUnits as reason:
+            return None, str(reason)
 
     def required(self) -> tuple[tuple[str, str], ...]:
         """List the columns that the rest of the SELECT reads."""
@@ -344,6 +359,11 @@ class _Builder:
             if not counted and star.find_ancestor(exp.Select) is self.block.select:
                 self.problem = self.problem or "a star inside an expression"
         yield from base_fields(tree)
+
+
+def plan_text(tree: exp.Expr) -> str:
+    """Render a resolved expression with columns qualified by the aliases of the plan."""
+    return render(expand(tree, lambda field: exp.column(identifier(field.name), _alias_of(field))))
 
 
 def _alias_of(field: Field) -> exp.Identifier:
@@ -433,64 +453,3 @@ def _blocks_in(source: Source, blocks: list[Block]) -> list[int]:
     elif not isinstance(source.item, exp.Table):
         visit(source.item)
     return sorted(numbers)
-
-
-def read_hints(select: exp.Select) -> Hints:
-    """Read our hints of a SELECT; other hints are Spark's.
-
-    Raises
-    ------
-    InvalidHintError
-        A value of SCHEME, UNITS or INTERMEDIATES is none that there is.
-    """
-    hints = Hints()
-    hint = select.args.get("hint")
-    for item in hint.expressions if isinstance(hint, exp.Hint) else []:
-        if not isinstance(item, exp.Expr):
-            if any(word in str(item).upper() for word in _HINTS):
-                raise InvalidHintError(str(item).strip(), "it cannot be read")
-            continue
-        name = item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
-        values = [value.name for value in item.expressions]
-        match name:
-            case "NO_TRIJOIN":
-                hints = dataclasses.replace(hints, convert=False)
-            case "TRIJOIN":
-                hints = dataclasses.replace(hints, relations=tuple(values))
-            case "SCHEME":
-                scheme, tree = _scheme_and_tree(values[0]) if len(values) == 1 else ("", None)
-                if scheme not in SCHEMES:
-                    raise InvalidHintError(render(item), f"the schemes are {', '.join(SCHEMES)}")
-                hints = dataclasses.replace(hints, scheme=scheme, tree=tree)
-            case "UNITS":
-                if len(values) != 1 or not values[0].isdigit() or int(values[0]) < 1:
-                    raise InvalidHintError(render(item), "it takes one whole number from 1 up")
-                hints = dataclasses.replace(hints, units=int(values[0]))
-            case "INTERMEDIATES":
-                if values not in (["pack"], ["pair"]):
-                    raise InvalidHintError(render(item), "it takes 'pack' or 'pair'")
-                hints = dataclasses.replace(hints, intermediates=values[0])
-    return hints
-
-
-def _scheme_and_tree(text: str) -> tuple[str, str | None]:
-    """Take ``operator_tree((r, s), t)`` apart."""
-    name, _, rest = text.partition("(")
-    if name.strip() == "operator_tree" and rest.rstrip().endswith(")"):
-        return "operator_tree", rest.rstrip()[:-1]
-    return text, None
-
-
-_HINTS = ("NO_TRIJOIN", "TRIJOIN", "SCHEME", "UNITS", "INTERMEDIATES")
-
-
-def is_our_hint(item: object) -> bool:
-    """Tell whether a hint is ours."""
-    if not isinstance(item, exp.Expr):
-        return False
-    name = item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
-    return name in _HINTS
-
-
-#: The schemes that SCHEME('...') knows.
-SCHEMES = ("symmetric", "semi_symmetric", "biclique", "tree", "matrix", "iterative", "operator_tree")

@@ -12,6 +12,7 @@ from ..errors import PlanError
 
 Shape = Literal["pair", "chain", "cyclic", "star", "clique", "general", "disconnected"]
 PredicateKind = Literal["equi", "null_safe", "band", "range", "not_equal", "residual"]
+StateFunction = Literal["count", "sum", "min", "max"]
 ComparisonOp = Literal["=", "<=>", "<", "<=", ">", ">=", "<>", "band"]
 JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti"]
 
@@ -264,3 +265,86 @@ class Retention:
     alias: str
     keep_for: int | None
     advice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """A GROUP BY expression over the relations of one input, computed before the join.
+
+    Parameters
+    ----------
+    name
+        Its column in the node's output.
+    sql
+        Spark SQL with qualified columns.
+    relations
+        The aliases that it mentions.
+    text
+        The text by which it is found in the SELECT.
+    """
+
+    name: str
+    sql: str
+    relations: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartialState:
+    """What a unit keeps of an aggregate while it joins, and puts out once for each group and micro-batch.
+
+    Parameters
+    ----------
+    name
+        Its column in the node's output.
+    function
+        ``count`` counts the values of `sql` that are not NULL, all rows if there is no `sql`.
+    sql
+        The argument, Spark SQL over the relations of one input, computed before the join.
+    relations
+        The aliases that it mentions.
+    type
+        Spark's type of the state; ``"unknown"`` for ``min`` and ``max``, whose type is the argument's.
+    """
+
+    name: str
+    function: StateFunction
+    sql: str | None = None
+    relations: tuple[str, ...] = ()
+    type: str = "bigint"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """An aggregation in two steps (003 section 3.4.2): units reduce their results to states, Spark merges the states.
+
+    Parameters
+    ----------
+    keys
+        The GROUP BY expressions that are computed before the join.
+    states
+        What the units put out for each group.
+    merges
+        By the text of each aggregate, its columns qualified, what stands in its place: Spark SQL over the states.
+    shown
+        The aggregates as the user wrote them.
+    from_packs, listed
+        Whether results are counted and summed without listing every one, and relations whose rows are listed even so.
+    """
+
+    keys: tuple[GroupKey, ...] = ()
+    states: tuple[PartialState, ...] = ()
+    merges: tuple[tuple[str, str], ...] = ()
+    shown: tuple[str, ...] = ()
+    from_packs: bool = False
+    listed: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[GroupKey | PartialState, ...]:
+        """What the node puts out, in order."""
+        return (*self.keys, *self.states)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The expressions that are computed before the join."""
+        return tuple(one.sql for one in self.columns if one.sql is not None)

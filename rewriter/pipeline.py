@@ -17,7 +17,8 @@ from .catalog import Catalog
 from .cost import decide
 from .dialect import Statement, parse_statement, render
 from .display import duration_text, plan_text
-from .parse import build_plan, is_our_hint
+from .hints import is_our_hint
+from .parse import build_plan
 from .plan import (
     BiJoin,
     Block,
@@ -35,7 +36,7 @@ from .plan import (
     transform,
     walk,
 )
-from .predicates import is_equality
+from .predicates import columns_of, is_equality
 from .render import render_query, without_our_clauses
 from .resolve import resolve
 from .result_time import append_refusals
@@ -46,6 +47,7 @@ from .rules.create_multi_join_nodes import create_multi_join_nodes
 from .rules.derive_conditions import derive_conditions
 from .rules.grow_operator_trees import grow_operator_trees
 from .rules.place_exchanges import place_exchanges
+from .rules.pre_aggregate import pre_aggregate
 from .rules.prune_columns import prune_columns
 from .rules.push_down_conditions import push_down_conditions
 from .rules.rule import NotApplicable
@@ -176,6 +178,7 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
                 for a in decision.alternatives
             ],
         },
+        **aggregation_dict(group),
         "state": {
             "bounded": all(kept.keep_for is not None for kept in keep.values()),
             "streams": [
@@ -188,6 +191,27 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
             ],
         },
     }
+
+
+def aggregation_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
+    """Return what becomes of the aggregation above a group, nothing if there is none."""
+    if not isinstance(group, JoinNode):
+        return {}
+    if group.aggregation is not None:
+        found = group.aggregation
+        keys = [key.sql for key in found.keys]
+        return {
+            "aggregation": {
+                "in_units": True,
+                "aggregates": list(found.shown),
+                "keys": keys,
+                "from_packs": found.from_packs,
+                "listed": list(found.listed),
+            }
+        }
+    if group.not_aggregated is not None:
+        return {"aggregation": {"in_units": False, "reason": group.not_aggregated}}
+    return {}
 
 
 StageFunction = Callable[[Node, Settings], Node | NotApplicable]
@@ -241,6 +265,8 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
     # retention before schemes: memory depends on it
     ("bound_event_time", bound_event_time),
     ("choose_schemes", choose_schemes),
+    # after the scheme is known, before columns are pruned: results that stay in the units need none
+    ("pre_aggregate", pre_aggregate),
     ("prune_columns", _rule(prune_columns)),
 )
 
@@ -429,7 +455,9 @@ def _schemas(plan: Node) -> dict[int, Block]:
 
 def _available(node: Node) -> set[tuple[str, str]]:
     if isinstance(node, JoinNode):
-        return {(column.relation, column.column) for column in node.output}
+        texts = node.aggregation.texts if node.aggregation is not None else ()
+        inside = {column for text in texts for column in columns_of(text)}
+        return inside | {(column.relation, column.column) for column in node.output}
     if isinstance(node, Scan):
         return {(node.alias, column.name) for column in node.columns}
     return {column for below in node.inputs for column in _available(below)}

@@ -14,15 +14,18 @@ from dataclasses import dataclass, field
 from ..errors import PlanError
 from .parts import (
     FLIPPED,
+    Aggregation,
     Alternative,
     Column,
     ComparisonOp,
     Cost,
     Decision,
     Edge,
+    GroupKey,
     JoinGraph,
     JoinKind,
     OutputColumn,
+    PartialState,
     Predicate,
     PredicateKind,
     Refusal,
@@ -33,6 +36,7 @@ from .parts import (
 
 __all__ = [
     "FLIPPED",
+    "Aggregation",
     "Alternative",
     "BiJoin",
     "Block",
@@ -43,6 +47,7 @@ __all__ = [
     "Edge",
     "Exchange",
     "Filter",
+    "GroupKey",
     "Hints",
     "Join",
     "JoinGraph",
@@ -53,6 +58,7 @@ __all__ = [
     "MultiJoin",
     "Node",
     "OutputColumn",
+    "PartialState",
     "Predicate",
     "PredicateKind",
     "Project",
@@ -211,6 +217,10 @@ class JoinNode(Node):
     result_time
         The name of a further output column with the results' event time, None if nothing above it reads one (see
         `rewriter.result_time`).
+    aggregation
+        If there is one, the node puts out its keys and states instead of `output`: see `Aggregation`.
+    not_aggregated
+        Why the aggregation of the SELECT above stays with Spark as a whole; None if there is none.
     """
 
     name: str
@@ -220,6 +230,8 @@ class JoinNode(Node):
     output: tuple[OutputColumn, ...]
     retention: tuple[Retention, ...] = ()
     result_time: str | None = None
+    aggregation: Aggregation | None = None
+    not_aggregated: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.sources) != len(self.graph.relations):
@@ -299,6 +311,8 @@ class Hints:
         The tree that SCHEME('operator_tree(...)') writes down, as it stands between the outer parentheses.
     intermediates
         The value of INTERMEDIATES(...): ``pack`` or ``pair``.
+    aggregate
+        False for NO_UNIT_AGGREGATE: results leave the units one by one.
     """
 
     convert: bool = True
@@ -307,6 +321,7 @@ class Hints:
     units: int | None = None
     tree: str | None = None
     intermediates: str | None = None
+    aggregate: bool = True
 
 
 @dataclass(frozen=True)
@@ -323,6 +338,10 @@ class Block(OverOne):
         The length of WITHIN in microseconds.
     problem
         Why nothing in it can be converted.
+    aggregation
+        Its GROUP BY and aggregates as two steps, None if it does not aggregate.
+    not_aggregated
+        Why it aggregates, but not in two steps.
     """
 
     number: int
@@ -330,6 +349,8 @@ class Block(OverOne):
     hints: Hints = field(default_factory=Hints)
     within: int | None = None
     problem: str | None = None
+    aggregation: Aggregation | None = None
+    not_aggregated: str | None = None
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from sqlglot import exp
 
 from ..errors import PlanError
+from .aggregation import replaced
 from .bounds import input_scan
 from .dialect import DIALECT, identifier, parse_expression, quote, render
-from .parse import Binding, MergedTree, Parsed, base_fields, expand, is_our_hint, relation_sql
+from .hints import is_our_hint
+from .parse import Binding, MergedTree, Parsed, base_fields, expand, plan_text, relation_sql
 from .plan import (
     Block,
     Column,
@@ -100,6 +103,7 @@ class _BlockRenderer:
         self.columns: dict[tuple[str, str], tuple[str, str]] = {}
         self.sources: dict[str, Source] = {}
         self.times: dict[frozenset[tuple[str, str]], str] = {}
+        self.merges: dict[str, str] = {}
 
     def run(self) -> None:
         mine = [node for node in _own(self.block.input) if isinstance(node, JoinNode)]
@@ -113,6 +117,9 @@ class _BlockRenderer:
             self.nodes[node.name] = self.final_node(node)
             for column in node.output:
                 self.columns[column.relation, column.column] = (node.name, column.name)
+            if node.aggregation is not None:
+                self.merges.update(node.aggregation.merges)
+                self.merges.update((key.text, f"{quote(node.name)}.{key.name}") for key in node.aggregation.keys)
         self.rewrite_select()
 
     def find_sources(self) -> None:
@@ -154,6 +161,12 @@ class _BlockRenderer:
         def moved_alias(alias: str, sql: str) -> str:
             return next((moved[pair][0] for pair in columns_of(sql) if pair in moved), alias)
 
+        def moved_expression(one: Any) -> Any:
+            if one.sql is None:
+                return one
+            relations = tuple(dict.fromkeys(moved_alias(alias, one.sql) for alias in one.relations))
+            return dataclasses.replace(one, sql=remap(one.sql, column), relations=relations[:1])
+
         edges = tuple(
             dataclasses.replace(edge, predicates=tuple(map(moved_predicate, edge.predicates)))
             for edge in node.graph.edges
@@ -163,7 +176,16 @@ class _BlockRenderer:
             alias, name = moved.get((item.relation, item.column), (item.relation, item.column))
             output.append(dataclasses.replace(item, relation=alias, column=name))
         graph = dataclasses.replace(node.graph, edges=edges)
-        return dataclasses.replace(node, sources=tuple(sources), graph=graph, output=tuple(output))
+        aggregation = node.aggregation
+        if aggregation is not None and moved:
+            aggregation = dataclasses.replace(
+                aggregation,
+                keys=tuple(map(moved_expression, aggregation.keys)),
+                states=tuple(map(moved_expression, aggregation.states)),
+            )
+        return dataclasses.replace(
+            node, sources=tuple(sources), graph=graph, output=tuple(output), aggregation=aggregation
+        )
 
     def derived_scan(self, source: Node, node: JoinNode, moved: dict[tuple[str, str], tuple[str, str]]) -> Node:
         """Return a join below a group (an outer join, a stream with its static relations) as a scan."""
@@ -282,6 +304,8 @@ class _BlockRenderer:
 
     def rewrite(self, tree: exp.Expr) -> exp.Expr:
         """Write the columns of this SELECT anew, in place; subqueries inside may refer to them too."""
+        if self.merges:
+            return replaced(tree, self.merges, plan_text)
         for call in list(tree.find_all(exp.Anonymous, exp.Column)) if self.times else ():
             time = self.result_time(call)
             if time is not None and call is tree:

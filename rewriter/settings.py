@@ -55,6 +55,10 @@ class Settings:
         Whether cost, not shape, decides the scheme.
     disabled_rules
         Names of stages to leave out.
+    aggregate_in_units
+        Whether units reduce their results where the SELECT aggregates.
+    ansi
+        ``spark.sql.ansi.enabled``.
     zone_shift
         How far a difference on the wall clock of the session's time zone can be from elapsed time, in microseconds.
     costs
@@ -68,6 +72,8 @@ class Settings:
     convert_batch: bool = True
     choose_by_cost: bool = False
     disabled_rules: tuple[str, ...] = ()
+    aggregate_in_units: bool = True
+    ansi: bool = True
     zone_shift: int = 86_400_000_000
     costs: CostDefaults = field(default_factory=CostDefaults)
 

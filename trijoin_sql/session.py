@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.errors import ParseException
@@ -18,6 +19,7 @@ from .config import STATE_SETTINGS, prepare_workers
 from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnsupportedQueryError
 from .explain import Explanation
 from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
+from .operators.aggregation import SumTypeError
 from .operators.compile import compile_join, run_sql
 from .operators.spec import JoinSpec
 from .rewriter.pipeline import Rewrite, joins_in, rewrite
@@ -32,6 +34,8 @@ UNITS = "spark.trijoin.units"
 #: Name of the Spark setting with the bytes that the warm copies of a machine may take (``512m``, ``8g``).
 WARM_BYTES = "spark.trijoin.warm.maxBytes"
 _WARM_DEFAULT = "16g"
+#: Name of the Spark setting that says whether units reduce their results where a query aggregates them.
+AGGREGATE = "spark.trijoin.aggregateInUnits"
 
 _log = logging.getLogger("trijoin_sql")
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -192,14 +196,18 @@ class TriJoinSession:
         """Return the counters of a streaming query of ours, micro-batch by micro-batch, as far as Spark remembers."""
         return read_metrics(query)
 
-    def _rewrite(self, text: str) -> Rewrite:
+    def _rewrite(self, text: str, *, aggregate: bool = True) -> Rewrite:
         settings = self._settings or Settings(
             case_sensitive=self._is_on("spark.sql.caseSensitive", "false"),
             join_before_comma=self._is_on("spark.sql.ansi.relationPrecedence", "false")
             and self._is_on("spark.sql.ansi.enabled", "true"),
             units=self.units(),
+            aggregate_in_units=self._flag(AGGREGATE, "true"),
+            ansi=self._flag("spark.sql.ansi.enabled", "true"),
             zone_shift=largest_shift(str(self.spark.conf.get("spark.sql.session.timeZone", "UTC"))),
         )
+        if not aggregate:
+            settings = replace(settings, aggregate_in_units=False)
         return rewrite(text, SparkCatalog(self.spark), settings)
 
     def _is_on(self, setting: str, default: str) -> bool:
@@ -214,24 +222,34 @@ class TriJoinSession:
         self._compiled[number] = rewritten
         frames: dict[str, DataFrame] = {}
         specs: dict[str, JoinSpec] = {}
-        for node in reversed(list(walk(plan))):
-            if isinstance(node, JoinNode) and node.name not in frames:
-                compiled = compile_join(
-                    self.spark,
-                    node,
-                    frames,
-                    named,
-                    default_units=self.units(),
-                    metric=f"{node.name}{RUN}{number}",
-                    warm_bytes=self.warm_bytes(),
-                )
-                frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
+        try:
+            for node in reversed(list(walk(plan))):
+                if isinstance(node, JoinNode) and node.name not in frames:
+                    compiled = compile_join(
+                        self.spark,
+                        node,
+                        frames,
+                        named,
+                        default_units=self.units(),
+                        metric=f"{node.name}{RUN}{number}",
+                        warm_bytes=self.warm_bytes(),
+                    )
+                    frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
+        except SumTypeError as error:
+            _log.warning("aggregated by Spark alone: %s", error)
+            return self._compile(self._rewrite(rewritten.sql, aggregate=False), args)
         result = run_sql(self.spark, plan.sql, frames, named)
         if result.isStreaming:
             register(self.spark, specs)
         # Spark says how the columns are called: its names for expressions are part of what users see.
         original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
         return result.toDF(*original.columns)
+
+    def _flag(self, name: str, default: str) -> bool:
+        text = str(self.spark.conf.get(name, default)).lower()
+        if text not in ("true", "false"):
+            raise InvalidSettingError(name, text, "it takes true or false")
+        return text == "true"
 
     def units(self) -> int:
         """Return the units of a stream's group where no hint says it.

@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from ..bundle import Bundle
 from ..index import Probe, ProbePlan
 from ..kernels.order_keys import Int64s, values
 from ..kernels.sorting import sort_keys
@@ -86,7 +87,17 @@ class Work:
     partials: list[pa.RecordBatch] = field(default_factory=list)
 
 
-Outcome = Result | Pack | Partial
+@dataclass(slots=True)
+class Reduced:
+    """Groups and states of results, under the names of the output."""
+
+    rows: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+
+Outcome = Result | Bundle | Reduced | Pack | Partial
 
 
 class Slot(Protocol):

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..bundle import Bundle, Part
 from ..index import Probe, ProbePlan, plan_probe
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate
@@ -37,6 +38,11 @@ class Step:
     target: int
     plan: ProbePlan
     others: tuple[tuple[int, Check], ...]
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the index alone says which rows of the target match."""
+        return not self.others and not self.plan.checks and self.plan.limited is None
 
 
 def probe_order(spec: JoinSpec, arriving: int) -> tuple[Step, ...]:
@@ -97,7 +103,7 @@ class IterativeUnit:
             self.stored[rank] = Store(stream.alias, [plan.layout for plan in plans], life)
         self.counters: Counter[str] = Counter()
 
-    def arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Result]:
+    def arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Outcome]:
         """Join arriving rows with everything stored."""
         yield from self._probe(self.orders[rank], {rank: (rows, None)})
 
@@ -106,7 +112,7 @@ class IterativeUnit:
         self.stored[rank].append(rows)
         self.counters["stored"] += rows.num_rows
 
-    def _probe(self, steps: tuple[Step, ...], joined: dict[int, Chosen]) -> Iterator[Result]:
+    def _probe(self, steps: tuple[Step, ...], joined: dict[int, Chosen]) -> Iterator[Outcome]:
         """Go on from partial results (some rows of each joined stream), depth first, a block at a time."""
         if not steps:
             yield Result({rank: _take(chosen, self.listed[rank]) for rank, chosen in joined.items()})
@@ -115,6 +121,11 @@ class IterativeUnit:
         # A row that probes must not vanish with its columns: an edge without predicates looks at none.
         columns = step.plan.columns or self.spec.streams[step.source].columns[:1]
         probe = Probe(step.plan, _take(joined[step.source], columns))
+        if self.spec.aggregate is not None and not rest and step.is_decided:
+            for mine, segment, order, begin, end in self.stored[step.target].ranges(probe):
+                parts = {other: Part(*_chosen(chosen, mine)) for other, chosen in joined.items()}
+                yield Bundle(parts, step.target, segment.rows, order, begin, end)
+            return
         for mine, segment, theirs in self.stored[step.target].probe(probe):
             self.counters["comparisons"] += len(mine)
             for source, check in step.others:

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..bundle import Bundle, Numbers, Part
 from ..index import Layout, Probe, ProbePlan, list_parts, plan_probe
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate, expand
@@ -72,7 +73,7 @@ class ListUnit:
         """All stores of the unit."""
         return [self.stored, *self.lists.values()]
 
-    def arrive(self, side: int, rows: pa.RecordBatch) -> Iterator[Result]:
+    def arrive(self, side: int, rows: pa.RecordBatch) -> Iterator[Outcome]:
         """Read the lists of the other side, then enter one's own."""
         at, ids = matches(self.stored, self.plans[side], rows)
         self.counters["comparisons"] += len(at)
@@ -81,23 +82,32 @@ class ListUnit:
         other = self.sides[side]
         checks = self.spec.edge(side, other).checks
         probe = Probe(self.by_id, pa.RecordBatch.from_arrays([pa.array(ids)], names=[_ID]))
-        for mine, segment, theirs in self.lists[other].probe(probe):
-            keep = _passing(checks, rows, at[mine], segment.rows, theirs)
-            if keep is not None:
-                mine, theirs = mine[keep], theirs[keep]
-            if not len(mine):
-                continue
-            yield Result(
-                {
-                    side: listed(self.spec, side, rows).take(pa.array(at[mine])),
-                    self.rank: self.stored.take(ids[mine], self.spec.streams[self.rank].listed),
-                    other: listed(self.spec, other, segment.rows).take(pa.array(theirs)),
-                }
-            )
+        if self.spec.aggregate is not None and not checks:
+            yield from self._bundles(side, rows, at, ids, probe)
+        else:
+            for mine, segment, theirs in self.lists[other].probe(probe):
+                keep = _passing(checks, rows, at[mine], segment.rows, theirs)
+                if keep is not None:
+                    mine, theirs = mine[keep], theirs[keep]
+                if not len(mine):
+                    continue
+                yield Result(
+                    {
+                        side: listed(self.spec, side, rows).take(pa.array(at[mine])),
+                        self.rank: self.stored.take(ids[mine], self.spec.streams[self.rank].listed),
+                        other: listed(self.spec, other, segment.rows).take(pa.array(theirs)),
+                    }
+                )
         entries = pack(kept(self.spec, side, rows), at, ids, pairs=self.pairs)
         self.lists[side].append(entries)
         self.counters["packs"] += entries.num_rows
         self.counters["pairs"] += len(at)
+
+    def _bundles(self, side: int, rows: pa.RecordBatch, at: Int64s, ids: Int64s, probe: Probe) -> Iterator[Bundle]:
+        """Return what the lists of the other side hold for each pair of an arriving row and a stored one."""
+        for mine, segment, order, begin, end in self.lists[self.sides[side]].ranges(probe):
+            parts = {side: Part(rows, at[mine]), self.rank: Part(self.stored, ids[mine])}
+            yield Bundle(parts, self.sides[side], segment.rows, order, begin, end)
 
     def keep(self, rows: pa.RecordBatch) -> None:
         """Store rows of S."""
@@ -106,7 +116,7 @@ class ListUnit:
 
 
 def _passing(
-    checks: Sequence[Check], left: pa.RecordBatch, at: Int64s, right: pa.RecordBatch, other: npt.NDArray[np.integer]
+    checks: Sequence[Check], left: pa.RecordBatch, at: Numbers, right: pa.RecordBatch, other: Numbers
 ) -> npt.NDArray[np.bool_] | None:
     """Return which pairs of rows of the chain's ends fulfil their own predicates (those of WITHIN), None for all."""
     keep: npt.NDArray[np.bool_] | None = None
@@ -196,13 +206,17 @@ class SecondStageSlot:
                 self.unit.keep(owned(self.spec, rank, rows, self.slot))
             yield from self.middle.arrive(rank, rows)
 
-    def _join_pack(self, pack_: Pack) -> Iterator[Result]:
+    def _join_pack(self, pack_: Pack) -> Iterator[Outcome]:
         """Join a pack (s, r ...) with the stored t that are earlier than s."""
         offsets, members = list_parts(pack_.hubs.column(MEMBERS))
         plan = self.unit.to_stored[self.hub]
         checks = self.spec.edge(self.first, self.last).checks
         for mine, segment, theirs in self.unit.stored.probe(Probe(plan, pack_.hubs)):
             self._counters["comparisons"] += len(mine)
+            if self.spec.aggregate is not None and not checks:
+                parts = {self.hub: Part(pack_.hubs, mine), self.last: Part(segment.rows, theirs)}
+                yield Bundle.of_packs(parts, self.first, pack_.members, members, offsets, mine)
+                continue
             for pair, position in expand(offsets[mine], offsets[mine + 1]):
                 hub, member, at = mine[pair], members[position], theirs[pair].astype(np.int64)
                 keep = _passing(checks, pack_.members, member, segment.rows, at)

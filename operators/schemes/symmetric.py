@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from ..bundle import Bundle, Part
 from ..index import Probe, list_parts, plan_probe
 from ..kernels.pairs import evaluate, expand
 from ..spec import JoinSpec
@@ -65,7 +66,7 @@ class HubUnit:
         """All stores of the unit."""
         return [self.stored, *self.hubs.values()]
 
-    def probe_hubs(self, arriving: int, rows: pa.RecordBatch) -> Iterator[Result]:
+    def probe_hubs(self, arriving: int, rows: pa.RecordBatch) -> Iterator[Outcome]:
         """Join arriving rows with the hubs of the stream that is neither theirs nor the stored one."""
         (hub,) = (other for other in range(3) if other not in (self.rank, arriving))
         checks = self.spec.edge(arriving, self.rank).checks
@@ -73,6 +74,11 @@ class HubUnit:
         columns = self.spec.streams[self.rank].listed
         for mine, segment, theirs in self.hubs[hub].probe(Probe(self.to_hubs[arriving], rows)):
             offsets, members = list_parts(segment.rows.column(MEMBERS))
+            if self.spec.aggregate is not None and not checks:
+                # a hub of a member that has expired is reached by no row above the watermark: the bounds are closed
+                parts = {hub: Part(segment.rows, theirs), arriving: Part(rows, mine)}
+                yield Bundle.of_packs(parts, self.rank, self.stored, members, offsets, theirs)
+                continue
             for pair, position in expand(offsets[theirs], offsets[theirs + 1]):
                 ids, at, hub_row = members[position], mine[pair], theirs[pair]
                 present = self.stored.present(ids)

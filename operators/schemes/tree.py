@@ -69,6 +69,7 @@ class TreeSlot:
                 continue
             rows = concat(batches)
             for result in self.unit.arrive(rank, rows):
+                assert isinstance(result, Result)  # a pair's results are listed: they may be stored
                 yield self._outcome(result)
             self.unit.keep(rank, owned(self.pair, rank, rows, self.slot))
 
@@ -119,7 +120,9 @@ def _pair(spec: JoinSpec, joined: tuple[int, ...], added: int) -> JoinSpec:
     name = "+".join(spec.streams[rank].alias for rank in joined)
     left = StreamSpec(name, (), columns, _ROUTE, time=time)
     edges = (EdgeSpec(0, 1, tuple(checks), *hashes),)
-    return replace(spec, streams=(left, spec.streams[added]), edges=edges, bounds=tuple(bounds), hub=None)
+    return replace(
+        spec, streams=(left, spec.streams[added]), edges=edges, bounds=tuple(bounds), hub=None, aggregate=None
+    )
 
 
 def _renamed(check: Check, rank: int) -> Check:

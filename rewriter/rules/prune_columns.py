@@ -39,6 +39,8 @@ def _prune(node: Node, needed: set[tuple[str, str]]) -> Node:
 def read_by_node(node: JoinNode) -> set[tuple[str, str]]:
     """Return the columns of its inputs that a join node reads, as ``(alias, name)``."""
     found = {(column.relation, column.column) for column in node.output}
+    if node.aggregation is not None:
+        found.update(column for text in node.aggregation.texts for column in columns_of(text))
     for edge in node.graph.edges:
         for predicate in edge.predicates:
             texts = [predicate.left, predicate.right, *(sql for _, sql in predicate.guards)]
@@ -64,5 +66,7 @@ def _pruned(node: JoinNode, needed: set[tuple[str, str]]) -> JoinNode:
     def wanted(column: OutputColumn) -> bool:
         return (column.relation, column.column) in needed or column.name in residual
 
+    if node.aggregation is not None:
+        return node  # it puts out keys and states alone
     kept = tuple(column for column in node.output if wanted(column)) or node.output[:1]
     return dataclasses.replace(node, output=kept)

@@ -12,8 +12,10 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+from trijoin_sql.operators.aggregate import Reducer
+from trijoin_sql.operators.bundle import Bundle
 from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.operators.schemes.base import Pack, Result, Slot, Work
+from trijoin_sql.operators.schemes.base import Pack, Reduced, Result, Slot, Work
 from trijoin_sql.operators.schemes.routing import subgroup_slots
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
 
@@ -161,13 +163,16 @@ def batch_of(rows: Sequence[Row], schema: Mapping[str, pa.DataType]) -> pa.Recor
 
 
 def run(
-    spec: JoinSpec, batches: Iterable[Mapping[int, Sequence[pa.RecordBatch]]], compact: bool = True
+    spec: JoinSpec,
+    batches: Iterable[Mapping[int, Sequence[pa.RecordBatch]]],
+    compact: bool = True,
+    groups: list[pa.RecordBatch] | None = None,
 ) -> tuple[Counter[tuple[Any, ...]], list[list[Slot]]]:
     """Run micro-batches through the real router, slots and stages, as `operators.processor` does.
 
     Returns
     -------
-    The results as tuples of ids, and the slots of every stage.
+    The results as tuples of ids, and the slots of every stage. Where the spec aggregates, ``groups`` gets its groups.
     """
     scheme = SCHEMES[spec.scheme]
     route = scheme.route(spec)
@@ -184,7 +189,15 @@ def run(
             following = [Work() for _ in works]
             for number, (slot, work) in enumerate(zip(stage, works, strict=True)):
                 following[number].rows = {r: list(rows) for r, rows in work.rows.items() if r in slot.forwards}
-                for item in slot.process(work):
+                items = slot.process(work)
+                if spec.aggregate is not None:
+                    items = Reducer(spec.aggregate).run(items)
+                for item in items:
+                    assert not isinstance(item, Bundle)
+                    if isinstance(item, Reduced):
+                        assert groups is not None
+                        groups.append(item.rows)
+                        continue
                     if isinstance(item, Result):
                         found.update(ids_of(spec, item))
                         continue

@@ -130,6 +130,17 @@ def test_semi_symmetric(hub: int, units: int) -> None:
     assert results > 100
 
 
+@pytest.mark.parametrize("hub", [0, 1, 2])
+def test_semi_symmetric_with_an_edge_between_its_ends(hub: int) -> None:
+    """WITHIN bounds every pair of a chain: the ends of a result may be further apart than each is from the hub."""
+    random, results = Random(hub), 0
+    for kind in ("band", "strings"):
+        first, last = (rank for rank in range(3) if rank != hub)
+        edges = (*chain(hub, ("band", "band")), edge(first, last, kind))
+        results += assert_exact(JoinSpec("j", streams(3, COLUMNS), edges, "semi_symmetric", 3, hub), random)
+    assert results > 100
+
+
 @pytest.mark.parametrize("units", range(1, 8))
 def test_symmetric(units: int) -> None:
     """Cyclic joins, and chains of every hub, which are cycles with an edge that says nothing."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from trijoin_sql.rewriter.dialect import quote
 from trijoin_sql.rewriter.pipeline import Rewrite
-from trijoin_sql.rewriter.plan import JoinNode, Node, Predicate, source_conditions, source_scan
+from trijoin_sql.rewriter.plan import Aggregation, JoinNode, Node, Predicate, source_conditions, source_scan
 from trijoin_sql.rewriter.predicates import columns_of
 
 OPS = {"=": "=", "<=>": "<=>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<>": "<>"}
@@ -42,9 +42,26 @@ def node_sql(node: JoinNode) -> str:
     predicates = [predicate_sql(p, dates) for edge in node.graph.edges for p in edge.predicates]
     items = ", ".join(f"{quote(o.relation)}.{quote(o.column)} AS {quote(o.name)}" for o in node.output)
     where = f" WHERE {' AND '.join(predicates)}" if predicates else ""
+    if node.aggregation is not None:
+        return _groups_sql(node.aggregation, f"FROM {' CROSS JOIN '.join(inputs)}{where}")
     residuals = " AND ".join(f"({p.rendered})" for p in node.graph.residuals)
     joined = f"SELECT {items} FROM {' CROSS JOIN '.join(inputs)}{where}"
     return f"SELECT * FROM ({joined}) WHERE {residuals}" if residuals else joined
+
+
+def _groups_sql(aggregation: Aggregation, source: str) -> str:
+    """Return what units put out: groups with their states, each group in up to three parts."""
+    columns = [f"{one.sql or 1} AS {one.name}" for one in aggregation.columns]
+    part = "pmod(monotonically_increasing_id(), 3) AS __part"
+    states = [
+        f"CAST({state.function}({state.name}) AS {state.type}) AS {state.name}"
+        if state.type != "unknown"
+        else f"{state.function}({state.name}) AS {state.name}"
+        for state in aggregation.states
+    ]
+    keys = [key.name for key in aggregation.keys]
+    inner = f"SELECT {', '.join([*columns, part])} {source}"
+    return f"SELECT {', '.join([*keys, *states])} FROM ({inner}) GROUP BY {', '.join([*keys, '__part'])}"
 
 
 def predicate_sql(predicate: Predicate, dates: set[tuple[str, str]]) -> str:

@@ -62,14 +62,14 @@ def test_a_relation_used_twice_is_two_inputs() -> None:
 def test_only_what_is_read_is_put_out() -> None:
     join = node("SELECT r.n FROM r JOIN s ON r.a < s.a AND r.x + s.x > 3 ORDER BY s.d")
     assert sorted(column.name for column in join.output) == ["r__n", "r__x", "s__d", "s__x"]
-    assert len(node("SELECT count(*) FROM r JOIN s ON r.a < s.a").output) == 1
+    assert len(node("SELECT 1 FROM r JOIN s ON r.a < s.a").output) == 1
 
 
 def test_order_by_reaches_outputs_where_columns_are_gone() -> None:
     """Below DISTINCT or GROUP BY, Spark cannot see the join's columns any more."""
     assert final_sql("SELECT DISTINCT r.id FROM r JOIN s ON r.a < s.a ORDER BY r.id").endswith("ORDER BY id")
     assert final_sql("SELECT r.n AS g, sum(s.a) AS t FROM r JOIN s ON r.a < s.a GROUP BY g ORDER BY sum(s.a)") == (
-        "SELECT __trijoin_1.r__n AS g, sum(__trijoin_1.s__a) AS t FROM __trijoin_1 GROUP BY g ORDER BY t"
+        "SELECT __trijoin_1.__key_1 AS g, SUM(__sum_1) AS t FROM __trijoin_1 GROUP BY g ORDER BY t"
     )
     assert final_sql("SELECT r.id FROM r JOIN s ON r.a < s.a ORDER BY s.x").endswith("ORDER BY __trijoin_1.s__x")
 
@@ -132,7 +132,7 @@ def test_groups_in_every_place() -> None:
     (q, _) = found[1].sources
     assert isinstance(q, Scan)
     assert q.ctes == (
-        ("q", "SELECT __trijoin_1.r__id AS id, max(__trijoin_1.s__a) AS m FROM __trijoin_1 GROUP BY __trijoin_1.r__id"),
+        ("q", "SELECT __trijoin_1.__key_1 AS id, MAX(__max_1) AS m FROM __trijoin_1 GROUP BY __trijoin_1.__key_1"),
     )
     assert [below for below in q.below if isinstance(below, JoinNode)] == [found[0]]
     plan = rewritten(sql).plan

@@ -106,6 +106,33 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
+class Aggregation:
+    """What becomes of the aggregation above a group: units take its first step, or ``reason`` says why not."""
+
+    in_units: bool
+    aggregates: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    from_packs: bool = False
+    listed: tuple[str, ...] = ()
+    reason: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What it is, without its title."""
+        if not self.in_units:
+            return self.reason or "it stays with Spark"
+        keys = f" by ({', '.join(self.keys)})" if self.keys else ""
+        but = f", those of {' and '.join(self.listed)} listed" if self.listed else ", without listing the results"
+        how = f"; from packs{but}" if self.from_packs else ""
+        return f"{', '.join(self.aggregates)}{keys}{how}".strip()
+
+    @property
+    def title(self) -> str:
+        """Where it happens."""
+        return "aggregated inside the units" if self.in_units else "not aggregated inside the units"
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """One join group: its graph, the decision, the alternatives and the state."""
 
@@ -127,6 +154,7 @@ class Group:
     columns: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     live: Live | None = None
+    aggregation: Aggregation | None = None
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
@@ -288,6 +316,7 @@ def _group(index: int, group: dict[str, Json]) -> Group:
         columns=tuple(_columns(group.get("columns"))),
         refusals=tuple(sentences(group.get("refusals"))),
         live=_live(group.get("live")),
+        aggregation=_aggregation(group.get("aggregation")),
     )
 
 
@@ -300,6 +329,20 @@ def _alternative(item: dict[str, Json]) -> Alternative:
         cpu=_number(cost.get("cpu")),
         stages=_whole(cost.get("stages")),
         chosen=bool(item.get("chosen")),
+    )
+
+
+def _aggregation(value: Json) -> Aggregation | None:
+    if value is None:
+        return None
+    found = _object(value)
+    return Aggregation(
+        bool(found.get("in_units")),
+        tuple(sentences(found.get("aggregates"))),
+        tuple(sentences(found.get("keys"))),
+        bool(found.get("from_packs")),
+        tuple(sentences(found.get("listed"))),
+        _maybe(found.get("reason")),
     )
 
 

@@ -78,6 +78,8 @@ def _group(group: Group, groups: int) -> _Branch:
     branch.below.append(_Branch("why", [_Hanging(group.reason, 0)]))
     if group.options:
         branch.below.append(_Branch("options", [f"{name} = {measure(name, value)}" for name, value in group.options]))
+    if group.aggregation:
+        branch.below.append(_Branch(group.aggregation.title, [_Hanging(group.aggregation.sentence, 0)]))
     if group.alternatives:
         branch.below.append(_Branch("alternatives", _alternatives(group.alternatives)))
     branch.below.append(_state(group))

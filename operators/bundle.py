@@ -1,0 +1,165 @@
+"""Results that are not listed: rows of all streams but one, each with a list or a range of that one's rows.
+
+A scheme that keeps packs, or that finds partners as a range of an index, has its results in this form before it lists
+them. Where the query only counts and sums them, they never are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .kernels.order_keys import Int64s, values
+from .kernels.pairs import expand
+
+#: Row numbers: positions are int64, those that an index gives int32.
+Numbers = npt.NDArray[np.integer[Any]]
+
+
+class Rows(Protocol):
+    """Something that rows are taken from by number: a store."""
+
+    def take(self, ids: Any, columns: Sequence[str]) -> pa.RecordBatch:
+        """Return rows, with some of their columns."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of one stream in results: which rows of a batch or a store, shape (k,); None for a whole batch."""
+
+    source: pa.RecordBatch | Rows
+    ids: Numbers | None = None
+
+    def column(self, name: str, rows: Numbers | None = None) -> pa.Array:
+        """Return a column, of all rows or of some."""
+        ids = self.ids if rows is None else rows if self.ids is None else self.ids[rows]
+        if isinstance(self.source, pa.RecordBatch):
+            whole = self.source.column(name)
+            return whole if ids is None else whole.take(pa.array(ids))
+        assert ids is not None
+        return self.source.take(ids, [name]).column(0)
+
+    def at(self, rows: Numbers) -> Part:
+        """Return some of the rows."""
+        return Part(self.source, rows if self.ids is None else self.ids[rows])
+
+    def encoded(self, names: Sequence[str], length: int) -> tuple[Int64s, int]:
+        """Return a number for each row, the same for rows with equal columns, and how many numbers there are."""
+        if self.ids is not None and isinstance(self.source, pa.RecordBatch) and self.source.num_rows < length:
+            codes, size = encoded([self.source.column(name) for name in names], self.source.num_rows)
+            return codes[self.ids], size
+        return encoded([self.column(name) for name in names], length)
+
+
+def encoded(columns: Sequence[pa.Array], length: int) -> tuple[Int64s, int]:
+    """Return a number for each row, the same for rows with equal columns, and how many numbers there are.
+
+    Rows of a type that cannot be compared (arrays, structs) are all different.
+    """
+    codes, size = np.zeros(length, np.int64), 1
+    for column in columns:
+        if pa.types.is_nested(column.type):
+            return np.arange(length), length
+        found = pc.dictionary_encode(column, null_encoding="encode")
+        some = max(len(found.dictionary), 1)
+        codes, size = codes * some + values(found.indices), size * some
+        if size > max(4 * length, 1 << 16):
+            codes, size = compressed(codes)
+    return codes, size
+
+
+def compressed(codes: Int64s) -> tuple[Int64s, int]:
+    """Return numbers from 0 up without gaps for numbers, and how many there are."""
+    different, codes = np.unique(codes, return_inverse=True)
+    return codes, len(different)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Results of which one stream's rows are not listed.
+
+    Parameters
+    ----------
+    parts
+        By rank: the rows of the other streams, shape (k,) each.
+    rank
+        The stream that is not listed.
+    members, positions
+        Its rows, and the order in which lists and ranges refer to them, shape (n,).
+    begin, end
+        The half-open range of ``positions`` of each of the k rows.
+    lists
+        For packs, ``(offsets, of)``: the lists, and which of them each row has. Then many rows share a list.
+    """
+
+    parts: dict[int, Part]
+    rank: int
+    members: pa.RecordBatch | Rows
+    positions: Numbers
+    begin: Int64s
+    end: Int64s
+    lists: tuple[Int64s, Numbers] | None = None
+
+    @classmethod
+    def of_packs(
+        cls,
+        parts: dict[int, Part],
+        rank: int,
+        members: pa.RecordBatch | Rows,
+        positions: Numbers,
+        offsets: Int64s,
+        of: Numbers,
+    ) -> Bundle:
+        """Return results whose rows have the list ``of`` each."""
+        return cls(parts, rank, members, positions, offsets[of], offsets[of + 1], (offsets, of))
+
+    @property
+    def counts(self) -> Int64s:
+        """How many results each row stands for."""
+        return self.end - self.begin
+
+    def __len__(self) -> int:
+        return int(self.counts.sum())
+
+    def distinct(self) -> tuple[Int64s, Int64s, Int64s]:
+        """Return the different lists that rows have, as begin and end, and which of them each row has."""
+        if self.lists is not None:
+            offsets, of = self.lists
+            used = np.zeros(len(offsets) - 1, np.bool_)
+            used[of] = True
+            rows = np.flatnonzero(used)
+            return offsets[rows], offsets[rows + 1], (np.cumsum(used) - 1)[of]
+        both = self.begin * np.int64(len(self.positions) + 1) + self.end
+        _, first, of = np.unique(both, return_index=True, return_inverse=True)
+        return self.begin[first], self.end[first], of
+
+    def listed(self) -> Iterator[tuple[dict[int, Part], int]]:
+        """Yield the results one by one after all, a block at a time: rows by rank, and how many."""
+        for row, position in expand(self.begin, self.end):
+            parts = {rank: part.at(row) for rank, part in self.parts.items()}
+            parts[self.rank] = Part(self.members, self.positions[position])
+            yield parts, len(row)
+
+    def cut(self, most: int) -> Iterator[tuple[int, Bundle]]:
+        """Yield pieces of less than ``most`` results each (or of a single row), and where they begin."""
+        ends = np.cumsum(self.counts)
+        if not len(ends) or ends[-1] < most:
+            yield 0, self
+            return
+        first = 0
+        while first < len(ends):
+            done = int(ends[first - 1]) if first else 0
+            last = max(int(np.searchsorted(ends, done + most, "left")), first + 1)
+            some = np.arange(first, last)
+            lists = None if self.lists is None else (self.lists[0], self.lists[1][some])
+            parts = {rank: part.at(some) for rank, part in self.parts.items()}
+            begin, end = self.begin[some], self.end[some]
+            yield first, Bundle(parts, self.rank, self.members, self.positions, begin, end, lists)
+            first = last

@@ -1,0 +1,417 @@
+"""GROUP BY and aggregates over a join, in two steps: states that units can keep, and SQL that merges the states.
+
+``COUNT``, ``SUM``, ``MIN``, ``MAX`` and ``AVG`` are taken apart; whatever else a SELECT does with them (expressions,
+HAVING, ORDER BY) stays in its text. The merging SQL has the very type that Spark gives the aggregate. An expression
+that is moved below the join is computed for rows that may not join, so only what raises no error there is moved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from sqlglot import exp
+
+from .dialect import parse_expression, render
+from .functions import AGGREGATES, PARTS_OF_DATES, PURE, SCALARS
+from .parts import Aggregation, GroupKey, PartialState
+from .scopes import expression_type, field_of
+from .types import INTEGERS, TIMES, UNKNOWN, type_of
+
+#: Nodes of expressions that raise no error, whatever their operands (but for the overflow of whole numbers).
+_HARMLESS = (
+    exp.Column | exp.Dot | exp.Identifier | exp.Literal | exp.Boolean | exp.Null | exp.Paren | exp.Neg | exp.Var
+    | exp.Add | exp.Sub | exp.Mul | exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE | exp.NullSafeEQ
+    | exp.And | exp.Or | exp.Not | exp.Is | exp.Between | exp.In | exp.Like | exp.Case | exp.If | exp.DPipe | exp.Trim
+    | exp.Substring | exp.Interval
+)  # fmt: skip
+
+#: Nodes whose text may be that of the expression in them.
+_CLAUSES = exp.Literal | exp.Identifier | exp.Alias | exp.Ordered | exp.Order | exp.Sort | exp.Having | exp.Group
+
+_FOREIGN = exp.Query | exp.Window | exp.WithinGroup | exp.Any | exp.Star | exp.Tuple | exp.Lambda | exp.Placeholder
+_MEANS = ("avg", "mean")
+
+
+class NotInUnits(Exception):  # noqa: N818 (a reason, not an error: the aggregation stays with Spark)
+    """An aggregation cannot be taken apart; the message is the reason."""
+
+
+def aggregates(select: exp.Select) -> bool:
+    """Tell whether a SELECT groups or has an aggregate of its own."""
+    if select.args.get("group"):
+        return True
+    trees = [*select.expressions, *(select.args[key] for key in ("having",) if select.args.get(key))]
+    return any(_name(node) in AGGREGATES for tree in trees for node in _own(tree))
+
+
+def _own(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the nodes of an expression without those of subqueries, and without a window function's own call."""
+    if isinstance(tree, exp.Query):
+        return
+    yield tree
+    for child in tree.iter_expressions():
+        if isinstance(tree, exp.Window) and child is tree.this:
+            for argument in child.iter_expressions():
+                yield from _own(argument)
+        else:
+            yield from _own(child)
+
+
+def _name(tree: object) -> str:
+    return str(tree.this).lower() if isinstance(tree, exp.Anonymous) else ""
+
+
+class AggregationReader:
+    """Takes the aggregation of one SELECT apart.
+
+    Parameters
+    ----------
+    select
+        The SELECT, resolved.
+    text
+        Renders an expression with columns qualified by the aliases of the plan.
+    relations
+        The aliases that an expression mentions, None if it mentions something else.
+    first
+        An alias: where arguments without any column are computed.
+    """
+
+    def __init__(
+        self,
+        select: exp.Select,
+        text: Callable[[exp.Expr], str],
+        relations: Callable[[exp.Expr], tuple[str, ...] | None],
+        first: str,
+    ) -> None:
+        self.select, self.text, self.relations, self.first = select, text, relations, first
+        self.keys: dict[str, GroupKey | None] = {}
+        self.states: dict[tuple[str, str | None], PartialState] = {}
+        self.merges: dict[str, str] = {}
+        self.shown: list[str] = []
+
+    def read(self) -> Aggregation:
+        """Return the two steps.
+
+        Raises
+        ------
+        NotInUnits
+            Something in the SELECT does not allow it.
+        """
+        select = self.select
+        for key, what in (("qualify", "QUALIFY"), ("windows", "WINDOW"), ("laterals", "LATERAL VIEW")):
+            if select.args.get(key):
+                raise NotInUnits(f"{what} is Spark's")
+        group = select.args.get("group")
+        for item in self.group_items(group):
+            self.add_key(item)
+        for clause in (*select.expressions, *(select.args.get(key) for key in ("having", "order", "sort"))):
+            if clause is not None:
+                self.visit(clause)
+        keys = tuple(key for key in self.keys.values() if key is not None)
+        return Aggregation(
+            keys,
+            tuple(self.states.values()),
+            tuple(self.merges.items()),
+            tuple(self.shown),
+        )
+
+    # ------------------------------------------------------------------------------------------------------ GROUP BY
+
+    def group_items(self, group: exp.Expr | None) -> list[exp.Expr]:
+        if group is None:
+            return []
+        if any(value for key, value in group.args.items() if key != "expressions"):
+            raise NotInUnits("GROUP BY ALL, ROLLUP, CUBE and GROUPING SETS are Spark's")
+        items: list[exp.Expr] = self.select.expressions
+        named = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
+        found = []
+        for tree in group.expressions:
+            if isinstance(tree, exp.Literal) and tree.is_int:
+                place = int(tree.name)
+                if not 1 <= place <= len(items) or any(item.find(exp.Star) for item in items[:place] if _stars(item)):
+                    raise NotInUnits(f"GROUP BY {place} is no item of SELECT that can be told")
+                item = items[place - 1]
+                found.append(item.this if isinstance(item, exp.Alias) else item)
+            elif isinstance(tree, exp.Column) and field_of(tree) is None:
+                if tree.name.lower() not in named:
+                    raise NotInUnits(f"{render(tree)} in GROUP BY cannot be told")
+                found.append(named[tree.name.lower()])
+            else:
+                found.append(tree)
+        return found
+
+    def add_key(self, tree: exp.Expr) -> None:
+        if any(_name(node) in ("window", "session_window", "window_time") for node in tree.walk()):
+            raise NotInUnits("a window of time is Spark's")
+        text = self.canonical(tree)
+        if text in self.keys:
+            return
+        relations = self.moved(tree, "the GROUP BY expression")
+        if relations:
+            self.keys[text] = GroupKey(f"__key_{len(self.keys) + 1}", self.text(tree), relations, text)
+        else:
+            self.keys[text] = None  # a constant stays where it is
+
+    def canonical(self, tree: exp.Expr) -> str:
+        return canonical(tree, self.text)
+
+    def moved(self, tree: exp.Expr, what: str) -> tuple[str, ...]:
+        """Return what an expression is over, if it may be computed before the join."""
+        relations = self.relations(tree)
+        if relations is None:
+            raise NotInUnits(f"{what} {render(tree)} is not over the joined relations alone")
+        for node in tree.walk():
+            bad = isinstance(node, exp.Column) and field_of(node) is None
+            if bad or not (isinstance(node, _HARMLESS) or _name(node) in PURE or _harmless_special(node)):
+                raise NotInUnits(f"{what} {render(tree)} could raise an error on a row that does not join")
+            if isinstance(node, exp.Binary) and not isinstance(node, exp.DPipe | exp.And | exp.Or | exp.Dot):
+                kinds = {expression_type(node.left), expression_type(node.right)}
+                if "string" in kinds and len(kinds - {UNKNOWN}) > 1:
+                    raise NotInUnits(f"{what} {render(tree)} could raise an error on a row that does not join")
+        return relations
+
+    # ---------------------------------------------------------------------------------------------------- aggregates
+
+    def visit(self, tree: exp.Expr) -> None:
+        """Find the aggregates of a clause; all other columns must be inside GROUP BY expressions."""
+        name = _name(tree.this if isinstance(tree, exp.Filter) else tree)
+        if name in AGGREGATES:
+            self.merges.setdefault(self.canonical(tree), self.merged(tree))
+            return
+        if self.canonical(tree) in self.keys:
+            return
+        if isinstance(tree, _FOREIGN):
+            raise NotInUnits(f"{render(tree)} is Spark's")
+        if isinstance(tree, exp.Column) and field_of(tree) is not None:
+            raise NotInUnits(f"{render(tree)} is not in GROUP BY")
+        if name and name not in SCALARS | PURE | PARTS_OF_DATES:
+            raise NotInUnits(f"{name} may be an aggregate")
+        for child in tree.iter_expressions():
+            self.visit(child)
+
+    def merged(self, tree: exp.Expr) -> str:
+        """Return what stands in the place of an aggregate."""
+        call, condition = tree, None
+        if isinstance(tree, exp.Filter):
+            call, condition = tree.this, tree.expression.this
+        name, arguments = _name(call), list(call.expressions)
+        if name not in ("count", "count_if", "sum", "min", "max", *_MEANS):
+            raise NotInUnits(f"{name.upper()} is not among COUNT, SUM, MIN, MAX and AVG")
+        if any(isinstance(argument, exp.Distinct) for argument in arguments):
+            raise NotInUnits(f"{render(call)} needs all values")
+        if len(arguments) != 1 and not (name == "count" and arguments):
+            raise NotInUnits(f"{render(call)} cannot be read")
+        if any(_name(node) in AGGREGATES for argument in arguments for node in argument.walk()):
+            raise NotInUnits(f"{render(call)} has an aggregate inside")
+        if render(tree) not in self.shown:
+            self.shown.append(render(tree))
+        if name in ("count", "count_if"):
+            return f"COALESCE(SUM({self.count(name, arguments, condition)}), 0)"
+        argument = arguments[0]
+        kind = argument_type(argument, expression_type)
+        if condition is not None:
+            argument = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
+        if name in ("min", "max"):
+            return f"{name.upper()}({self.state(name, argument, UNKNOWN)})"
+        summed = sum_type(kind)
+        if name == "sum":
+            if summed is None:
+                raise NotInUnits(f"{render(call)}: SUM is not computed in units for the type {kind}")
+            state = self.state("sum", argument, summed)
+            return f"CAST(SUM({state}) AS {summed})" if summed.startswith("decimal") else f"SUM({state})"
+        counted = self.count("count", [argument], None)
+        if kind in (*INTEGERS, "float", "double"):
+            total = self.state("sum", argument, "double", cast=kind != "double")
+            return f"SUM({total}) / NULLIF(SUM({counted}), 0)"
+        if summed is None or not _is_average_exact(kind):
+            raise NotInUnits(f"{render(call)}: AVG is not computed in units for the type {kind}")
+        precision, scale = _decimal(kind)
+        total = f"CAST(SUM({self.state('sum', argument, summed)}) AS {summed})"
+        count = f"CAST(NULLIF(SUM({counted}), 0) AS DECIMAL(19, 0))"
+        return f"CAST({total} / {count} AS DECIMAL({precision + 4}, {scale + 4}))"
+
+    def count(self, name: str, arguments: list[exp.Expr], condition: exp.Expr | None) -> str:
+        """Return the state of a count: of rows, or of the rows that fulfil a condition."""
+        conditions = [] if condition is None else [condition]
+        if name == "count_if":
+            conditions += arguments
+        else:
+            real = [one for one in arguments if not isinstance(one, exp.Star | exp.Literal)]
+            if len(real) == 1 and not conditions:
+                return self.state("count", real[0], "bigint")
+            conditions += [exp.Not(this=exp.Is(this=one.copy(), expression=exp.Null())) for one in real]
+        if not conditions:
+            return self.state("count", None, "bigint")
+        both = exp.and_(*conditions) if len(conditions) > 1 else conditions[0].copy()
+        return self.state("count", exp.Case(ifs=[exp.If(this=both, true=exp.Literal.number(1))]), "bigint")
+
+    def state(self, function: str, argument: exp.Expr | None, kind: str, *, cast: bool = False) -> str:
+        """Return the name of a state; ``cast`` casts the argument to the state's type first."""
+        relations: tuple[str, ...] = ()
+        text = None
+        if argument is not None:
+            relations = self.moved(argument, f"the argument of {function.upper()}") or (self.first,)
+            text = f"CAST({self.text(argument)} AS {kind})" if cast else self.text(argument)
+        if (function, text) not in self.states:
+            name = f"__{function}_{len(self.states) + 1}"
+            made = PartialState(name, function, text, relations, kind)  # type: ignore[arg-type]
+            self.states[function, text] = made
+        return self.states[function, text].name
+
+
+def _stars(item: exp.Expr) -> bool:
+    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+
+
+def _harmless_special(node: exp.Expr) -> bool:
+    """Tell whether a cast, a division or a part of a date raises no error."""
+    match node:
+        case exp.TryCast() | exp.DataType() | exp.DataTypeParam():
+            return True
+        case exp.Cast():
+            inner, to = expression_type(node.this), render(node.args["to"]).lower()
+            wider = inner in INTEGERS and to in (*INTEGERS[INTEGERS.index(inner) :], "float", "double")
+            return wider or to == "string" or isinstance(node.this, exp.Literal) or (inner, to) == ("float", "double")
+        case exp.Div() | exp.Mod() | exp.IntDiv():
+            divisor = node.right
+            return isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.name) != 0
+        case exp.Extract():
+            return expression_type(node.expression) in (*TIMES, "date")
+        case exp.Anonymous() if _name(node) in PARTS_OF_DATES:
+            return all(expression_type(part) in (*TIMES, "date") for part in node.expressions if not _is_text(part))
+    return False
+
+
+def _is_text(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Literal) and tree.is_string
+
+
+def canonical(tree: exp.Expr, text: Callable[[exp.Expr], str]) -> str:
+    """Return a text that is the same for expressions that Spark takes for the same."""
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    copy = tree.copy()
+    for node in copy.find_all(exp.Anonymous):
+        node.set("this", str(node.this).lower())
+    return text(copy)
+
+
+def replaced(tree: exp.Expr, replacements: Mapping[str, str], text: Callable[[exp.Expr], str]) -> exp.Expr:
+    """Return a copy of a clause with GROUP BY expressions and aggregates replaced, the outermost ones."""
+    copy = tree.copy()
+
+    def visit(node: exp.Expr) -> exp.Expr:
+        found = None if isinstance(node, _CLAUSES) else replacements.get(canonical(node, text))
+        if found is not None:
+            return parse_expression(found).copy()
+        for child in list(node.iter_expressions()):
+            new = visit(child)
+            if new is not child:
+                child.replace(exp.Paren(this=new) if isinstance(new, exp.Binary) else new)
+        return node
+
+    return visit(copy)
+
+
+# ---------------------------------------------------------------------------------------------------------------- types
+
+
+def _decimal(kind: str) -> tuple[int, int]:
+    found = re.fullmatch(r"decimal\((\d+)(?:,(\d+))?\)", kind)
+    return (int(found[1]), int(found[2] or 0)) if found else (10, 0)
+
+
+def sum_type(kind: str) -> str | None:
+    """Return the type of a SUM over a type, None where it is not computed in units."""
+    if kind in INTEGERS:
+        return "bigint"
+    if kind in ("float", "double"):
+        return "double"
+    if kind.startswith("decimal"):
+        precision, scale = _decimal(kind)
+        return f"decimal({min(precision + 10, 38)},{scale})"
+    return None
+
+
+def _is_average_exact(kind: str) -> bool:
+    """Tell whether the quotient of a decimal's sum and count has digits enough to be rounded once more to AVG's type.
+
+    Nine more digits than that type has: then the second rounding is harmless for up to 10^9 values a group.
+    """
+    if not kind.startswith("decimal"):
+        return False
+    precision, scale = _decimal(kind)
+    whole, fraction = precision + 10 - scale, max(6, scale + 20)
+    if precision + 10 > 38:
+        return False
+    if whole + fraction > 38:
+        fraction = max(38 - whole, min(fraction, 6))
+    return fraction >= scale + 4 + 9
+
+
+def argument_type(tree: exp.Expr, column_type: Callable[[exp.Expr], str]) -> str:
+    """Return Spark's type of an expression, that of arithmetic on decimals too, or ``unknown``."""
+    match tree:
+        case exp.Paren() | exp.Neg():
+            return argument_type(tree.this, column_type)
+        case exp.Add() | exp.Sub() | exp.Mul():
+            kinds = argument_type(tree.left, column_type), argument_type(tree.right, column_type)
+            if any(kind.startswith("decimal") for kind in kinds):
+                sides = [_as_decimal(side, kind) for side, kind in zip((tree.left, tree.right), kinds, strict=True)]
+                return _arithmetic(tree, *sides) if None not in kinds else UNKNOWN
+            return type_of(tree, column_type)
+        case exp.Case():
+            branches = [branch.args["true"] for branch in tree.args["ifs"]]
+            return _widest([*branches, tree.args.get("default")], column_type)
+        case exp.If():
+            return _widest([tree.args["true"], tree.args.get("false")], column_type)
+        case exp.Anonymous() if _name(tree) in ("coalesce", "nvl", "ifnull", "greatest", "least"):
+            return _widest(tree.expressions, column_type)
+        case exp.Anonymous() if _name(tree) == "abs" and len(tree.expressions) == 1:
+            return argument_type(tree.expressions[0], column_type)
+    return type_of(tree, column_type)
+
+
+def _as_decimal(tree: exp.Expr, kind: str) -> tuple[int, int] | None:
+    if kind.startswith("decimal"):
+        return _decimal(kind)
+    if isinstance(tree, exp.Neg):
+        tree = tree.this
+    if isinstance(tree, exp.Literal) and kind in INTEGERS:
+        return len(tree.name.lstrip("0")) or 1, 0
+    return {"tinyint": (3, 0), "smallint": (5, 0), "int": (10, 0), "bigint": (20, 0)}.get(kind)
+
+
+def _arithmetic(tree: exp.Expr, left: tuple[int, int] | None, right: tuple[int, int] | None) -> str:
+    """Return the type of ``+``, ``-`` and ``*`` on decimals, by Spark's rules."""
+    if left is None or right is None:
+        return UNKNOWN
+    if isinstance(tree, exp.Mul):
+        precision, scale = left[0] + right[0] + 1, left[1] + right[1]
+    else:
+        scale = max(left[1], right[1])
+        precision = max(left[0] - left[1], right[0] - right[1]) + scale + 1
+    if precision > 38:
+        precision, scale = 38, max(38 - (precision - scale), min(scale, 6))
+    return f"decimal({precision},{scale})"
+
+
+def _widest(branches: list[exp.Expr | None], column_type: Callable[[exp.Expr], str]) -> str:
+    """Return the type that holds the values of all branches of a CASE."""
+    kinds = {argument_type(one, column_type) for one in branches if one is not None and not isinstance(one, exp.Null)}
+    if len(kinds) == 1:
+        return kinds.pop()
+    if any(kind.startswith("decimal") for kind in kinds):
+        sizes = [_decimal(k) if k.startswith("decimal") else _as_decimal(exp.Null(), k) for k in kinds]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes):
+            return UNKNOWN
+        whole, scale = max(size[0] - size[1] for size in known), max(size[1] for size in known)
+        return f"decimal({whole + scale},{scale})" if whole + scale <= 38 else UNKNOWN
+    if kinds <= set(INTEGERS):
+        return max(kinds, key=INTEGERS.index) if kinds else UNKNOWN
+    return "double" if kinds == {"float", "double"} else UNKNOWN
+
+
+__all__ = ["AggregationReader", "NotInUnits", "aggregates", "canonical", "replaced", "sum_type"]

@@ -1,0 +1,74 @@
+"""Our hints behind SELECT: ``/*+ SCHEME('matrix'), UNITS(8) */`` and the others; Spark's own are left alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sqlglot import exp
+
+from ..errors import InvalidHintError
+from .dialect import render
+from .plan import Hints
+
+
+def read_hints(select: exp.Select) -> Hints:
+    """Read our hints of a SELECT; other hints are Spark's.
+
+    Raises
+    ------
+    InvalidHintError
+        A value of SCHEME, UNITS or INTERMEDIATES is none that there is.
+    """
+    hints = Hints()
+    hint = select.args.get("hint")
+    for item in hint.expressions if isinstance(hint, exp.Hint) else []:
+        if not isinstance(item, exp.Expr):
+            if any(word in str(item).upper() for word in _HINTS):
+                raise InvalidHintError(str(item).strip(), "it cannot be read")
+            continue
+        name = item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
+        values = [value.name for value in item.expressions]
+        match name:
+            case "NO_TRIJOIN":
+                hints = dataclasses.replace(hints, convert=False)
+            case "NO_UNIT_AGGREGATE":
+                hints = dataclasses.replace(hints, aggregate=False)
+            case "TRIJOIN":
+                hints = dataclasses.replace(hints, relations=tuple(values))
+            case "SCHEME":
+                scheme, tree = _scheme_and_tree(values[0]) if len(values) == 1 else ("", None)
+                if scheme not in SCHEMES:
+                    raise InvalidHintError(render(item), f"the schemes are {', '.join(SCHEMES)}")
+                hints = dataclasses.replace(hints, scheme=scheme, tree=tree)
+            case "UNITS":
+                if len(values) != 1 or not values[0].isdigit() or int(values[0]) < 1:
+                    raise InvalidHintError(render(item), "it takes one whole number from 1 up")
+                hints = dataclasses.replace(hints, units=int(values[0]))
+            case "INTERMEDIATES":
+                if values not in (["pack"], ["pair"]):
+                    raise InvalidHintError(render(item), "it takes 'pack' or 'pair'")
+                hints = dataclasses.replace(hints, intermediates=values[0])
+    return hints
+
+
+def _scheme_and_tree(text: str) -> tuple[str, str | None]:
+    """Take ``operator_tree((r, s), t)`` apart."""
+    name, _, rest = text.partition("(")
+    if name.strip() == "operator_tree" and rest.rstrip().endswith(")"):
+        return "operator_tree", rest.rstrip()[:-1]
+    return text, None
+
+
+_HINTS = ("NO_TRIJOIN", "NO_UNIT_AGGREGATE", "TRIJOIN", "SCHEME", "UNITS", "INTERMEDIATES")
+
+
+def is_our_hint(item: object) -> bool:
+    """Tell whether a hint is ours."""
+    if not isinstance(item, exp.Expr):
+        return False
+    name = item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
+    return name in _HINTS
+
+
+#: The schemes that SCHEME('...') knows.
+SCHEMES = ("symmetric", "semi_symmetric", "biclique", "tree", "matrix", "iterative", "operator_tree")

@@ -1,0 +1,114 @@
+"""Let the units of a join reduce their results where the SELECT above aggregates (BiStream, 003 section 3.4.2).
+
+The node puts out a row of keys and states for each group and micro-batch instead of its results; the SELECT's text
+then merges states. It applies where the aggregation stands directly on the node: nothing filters or joins the results
+first, and every key and argument is over one input of the node, so that it is computed before the join.
+
+Example: ``SELECT r.k, SUM(t.x) FROM r JOIN s ... JOIN t ... GROUP BY r.k`` lets the node put out ``r.k`` and the sum of
+``t.x`` of this micro-batch's results, and Spark adds up these sums.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..parts import Aggregation
+from ..plan import Block, JoinNode, LeftAlone, Node, Scan, scans, source_scan, transform
+from ..settings import DEFAULTS, Settings
+from .rule import NotApplicable
+
+
+def pre_aggregate(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
+    """Give join nodes directly below an aggregation its first step."""
+    reasons: list[str] = []
+
+    def visit(node: Node) -> Node:
+        if not isinstance(node, Block) or node.problem is not None:
+            return node
+        if node.aggregation is None and node.not_aggregated is None:
+            return node
+        found = _nodes(node.input)
+        if not found:
+            return node
+        reason = _why_not(node, settings)
+        if reason is None:
+            return _aggregated(node)
+        reasons.append(reason)
+        noted = {id(one): dataclasses.replace(one, not_aggregated=reason) for one in found}
+        return dataclasses.replace(node, input=_replaced(node.input, noted))
+
+    changed = transform(plan, visit)
+    if changed == plan:
+        return NotApplicable(reasons[0] if reasons else "no SELECT aggregates the results of a join node")
+    return changed
+
+
+def _why_not(block: Block, settings: Settings) -> str | None:
+    node, aggregation = block.input, block.aggregation
+    if not block.hints.aggregate:
+        return "the hint NO_UNIT_AGGREGATE"
+    if not settings.aggregate_in_units:
+        return "it is switched off (spark.trijoin.aggregateInUnits)"
+    if aggregation is None:
+        return block.not_aggregated or "it cannot be taken apart"
+    if not isinstance(node, JoinNode):
+        return "the results are filtered or joined once more before they are aggregated"
+    if node.graph.residuals:
+        return f"Spark has to filter by {node.graph.residuals[0].sql} first"
+    if node.decision.scheme == "operator_tree":
+        return "an operator tree stores the results of its inner node"
+    if not settings.ansi and any(state.function == "sum" and state.type != "double" for state in aggregation.states):
+        return "with spark.sql.ansi.enabled off a sum that overflows is Spark's"
+    owners = _owners(node)
+    for one in aggregation.columns:
+        if len({owners[alias] for alias in one.relations}) > 1:
+            return f"{one.sql} is over several inputs of the join"
+    times = {(scan.alias, scan.event_time) for source in node.sources for scan in scans(source)}
+    for key in aggregation.keys:
+        if any(f"{alias}.{time}".lower() == key.sql.replace("`", "").lower() for alias, time in times if time):
+            return f"{key.sql} is event time, whose groups Spark closes"
+    return None
+
+
+def _owners(node: JoinNode) -> dict[str, str]:
+    return {scan.alias: source_scan(source).alias for source in node.sources for scan in scans(source)}
+
+
+def _aggregated(block: Block) -> Block:
+    node, aggregation = block.input, block.aggregation
+    assert isinstance(node, JoinNode)
+    assert aggregation is not None
+    listed = _listed(node, aggregation)
+    counted = dataclasses.replace(aggregation, from_packs=listed is not None, listed=listed or ())
+    return dataclasses.replace(block, input=dataclasses.replace(node, aggregation=counted, output=()), required=())
+
+
+def _listed(node: JoinNode, aggregation: Aggregation) -> tuple[str, ...] | None:
+    """Return the ends of a chain whose rows are listed although they are in packs; None if there are no packs.
+
+    A key is needed for every row.
+    """
+    graph = node.graph
+    ends = [name for name in graph.relations if name != graph.hub]
+    if node.decision.scheme != "semi_symmetric" or graph.edge(*ends) is not None or not aggregation.states:
+        return None
+    owners = _owners(node)
+    listed = {owners[alias] for key in aggregation.keys for alias in key.relations}
+    return tuple(name for name in ends if name in listed) if not listed.issuperset(ends) else None
+
+
+def _nodes(node: Node) -> list[JoinNode]:
+    """Return the join nodes of one SELECT."""
+    if isinstance(node, JoinNode):
+        return [node]
+    if isinstance(node, Scan | LeftAlone):
+        return []
+    return [found for below in node.inputs for found in _nodes(below)]
+
+
+def _replaced(node: Node, replacements: dict[int, JoinNode]) -> Node:
+    if isinstance(node, JoinNode):
+        return replacements[id(node)]
+    if isinstance(node, Scan | LeftAlone) or not node.inputs:
+        return node
+    return node.with_inputs(tuple(_replaced(below, replacements) for below in node.inputs))
