@@ -120,11 +120,15 @@ def check(spark: SparkSession, sql: str, batch: bool = False) -> str:
         return "refused by Spark"
     if result.plan is None:
         return "left alone"
+    try:
+        wanted = bag(expected)
+    except Exception:  # its optimizer has bugs of its own: PLAN_VALIDATION_FAILED, a lost CTERelationDef
+        return "refused by Spark"
     for name, view in views(result):
         spark.sql(view).createOrReplaceTempView(name)
     found = spark.sql(result.plan.sql)
     assert [field.dataType for field in found.schema] == [field.dataType for field in expected.schema]
-    assert bag(found) == bag(expected), result.plan.sql
+    assert bag(found) == wanted, result.plan.sql
     return "converted"
 
 
