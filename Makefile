@@ -59,7 +59,10 @@ plans: setup  ## write the golden plans of the corpus anew
 soak: java  ## long runs: what has to stay flat does, and 5 GiB of state in 512 MiB of memory (an hour)
 	@$(BIN)/python tests/soak/soak.py $(SOAK)
 
-.PHONY: crash
+.PHONY: fixtures crash
+fixtures: java  ## write the checkpoints of tests/streaming/checkpoints anew (only when the state's format changes)
+	@TRIJOIN_FIXTURES=write $(BIN)/python -m pytest tests/streaming/test_checkpoints.py
+
 SEEDS ?= 8
 FIRST ?= 0
 crash: java  ## kill, freeze and damage running queries: SEEDS=n scenarios, from number FIRST=m on (a minute or two each)
