@@ -25,8 +25,8 @@ demo: java  ## three streams of real departures, a cyclic and a chain query (abo
 test: java lint types  ## lint, types and all tests
 	@$(BIN)/python -m pytest
 
-fast: setup  ## the tests that need no Spark
-	@$(BIN)/python -m pytest -m 'not spark'
+fast: setup  ## the tests that need no Spark, in seconds
+	@$(BIN)/python -m pytest -m 'not spark and not slow'
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

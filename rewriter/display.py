@@ -1,4 +1,4 @@
-"""A plan as text: one node a line, two spaces a level, at most 100 columns, the same text every time."""
+"""A plan as text: one node a line, one detail a line, two spaces a level, the same text every time."""
 
 from __future__ import annotations
 
@@ -26,30 +26,37 @@ WIDTH = 100
 
 
 def plan_text(plan: Node) -> str:
-    """Return a plan as an indented tree."""
+    """Return a plan as an indented tree; a line is as long as what it says."""
     return "\n".join(_lines(plan, 0, set()))
+
+
+def folded(text: str) -> str:
+    """Return a plan's text in at most 100 columns; what does not fit goes on four spaces further in."""
+    return "\n".join(part for line in text.splitlines() for part in _folded(line))
 
 
 def _lines(node: Node, depth: int, seen: set[int]) -> list[str]:
     title, details = _describe(node)
     if isinstance(node, JoinNode | Block):
         if id(node) in seen:
-            return _wrap(f"{title} (see above)", depth)
+            return [_indented(f"{title} (see above)", depth)]
         seen.add(id(node))
-    lines = _wrap(title, depth)
-    for detail in details:
-        lines += _wrap(detail, depth + 2)
+    lines = [_indented(title, depth), *(_indented(detail, depth + 2) for detail in details)]
     for below in node.inputs:
         lines += _lines(below, depth + 1, seen)
     return lines
 
 
-def _wrap(text: str, depth: int) -> list[str]:
-    indent = "  " * depth
-    if len(indent) + len(text) <= WIDTH and "\n" not in text:
-        return [indent + text]
+def _indented(text: str, depth: int) -> str:
+    return "  " * depth + " ".join(text.splitlines())
+
+
+def _folded(line: str) -> list[str]:
+    if len(line) <= WIDTH:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip(" "))]
     return textwrap.wrap(
-        text,
+        line.strip(),
         width=max(WIDTH, len(indent) + 40),
         initial_indent=indent,
         subsequent_indent=indent + "    ",

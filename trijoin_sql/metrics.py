@@ -169,12 +169,15 @@ class Metrics:
 
 
 def live_groups(
-    document: dict[str, Any], metrics: Metrics, decisions: Mapping[str, list[dict[str, Any]]]
+    document: dict[str, Any],
+    metrics: Metrics,
+    decisions: Mapping[str, list[dict[str, Any]]],
+    policy: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """Return a document's groups with what their nodes have done so far.
 
     That is ``live``: counters, the load of the units, how many store new rows and how many slots rows reach, what was
-    expected (``estimates``) and what came (``actual``), and by node what scaling decided.
+    expected (``estimates``) and what came (``actual``), by node what scaling decided, and the settings it follows.
     """
     groups = []
     for group in document["groups"]:
@@ -197,6 +200,8 @@ def live_groups(
                 "inputs": [asdict(one) for one in inputs],
                 "idle": [str(one) for one in inputs if one.idle],
             }
+            if policy:
+                live["policy"] = dict(policy)
             if decisions.get(str(group.get("name"))):
                 live["scaling"] = decisions[str(group["name"])]
             group = {**group, "live": live}

@@ -92,6 +92,10 @@ class ScaledQuery:
         """By join: what the policy said, oldest first."""
         return {name: tuple(said) for name, said in self._decisions.items()}
 
+    def settings(self) -> dict[str, Any]:
+        """Return the settings ``spark.trijoin.scaling.*`` that it follows, by their last names."""
+        return {} if self.policy is None else self.policy.settings()
+
     def to_dict(self) -> dict[str, list[dict[str, Any]]]:
         """Return the decisions as plain data."""
         return {name: [asdict(one) for one in said] for name, said in self._decisions.items()}

@@ -74,6 +74,10 @@ class ScalingPolicy:
                 values[known.name] = _value(known.name, text.strip())
         return cls(**values)
 
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that say the same, by their last names (``unitBytes``)."""
+        return {setting(known.name).removeprefix(PREFIX): getattr(self, known.name) for known in fields(self)}
+
 
 def setting(name: str) -> str:
     """Return the Spark setting for a parameter of the policy."""

@@ -69,7 +69,7 @@ class TriJoinSession:
                 spark.conf.set(key, value)
         context = getattr(spark, "_sc", None)  # of a classic session
         if context is not None:
-            prepare_workers(context, str(spark.conf.get("spark.sql.shuffle.partitions", "")))
+            prepare_workers(context, str(spark.conf.get("spark.sql.shuffle.partitions")))
 
     @classmethod
     def create(cls, spark: SparkSession, settings: Settings | None = None) -> TriJoinSession:
@@ -181,8 +181,8 @@ class TriJoinSession:
         """
         if isinstance(query, str):
             return Explanation(self._rewrite(query).to_dict())
-        decisions = query.to_dict() if isinstance(query, ScaledQuery) else {}
-        query = query.query if isinstance(query, ScaledQuery) else query
+        decisions, policy = ({}, None) if isinstance(query, StreamingQuery) else (query.to_dict(), query.settings())
+        query = query if isinstance(query, StreamingQuery) else query.query
         number = compiled_number(query)
         if number is None or number not in self._compiled:
             raise UnsupportedQueryError(
@@ -190,7 +190,7 @@ class TriJoinSession:
                 "explain a query whose DataFrame came from sql() of this session, after its first micro-batch",
             )
         document = self._compiled[number].to_dict()
-        return Explanation({**document, "groups": live_groups(document, self.metrics(query), decisions)})
+        return Explanation({**document, "groups": live_groups(document, self.metrics(query), decisions, policy)})
 
     def metrics(self, query: StreamingQuery) -> Metrics:
         """Return the counters of a streaming query of ours, micro-batch by micro-batch, as far as Spark remembers."""

@@ -53,6 +53,22 @@ def test_page_reads(opened: Browser, width: int) -> None:
     )
 
 
+@pytest.mark.parametrize("width", [1280, 600])
+def test_long_lines_of_plans_wrap(opened: Browser, width: int, tmp_path: Path) -> None:
+    """In every stage, and before and after: nothing has to be scrolled sideways to be read."""
+    sql = "SELECT " + ", ".join(f"a_rather_long_name_{i} + {i} AS c{i}" for i in range(40))
+    page = {**SAMPLES["cyclic"], "stages": [{"name": "parse", "plan": f"Query\n    {sql}\n  Scan r"}]}
+    opened.requests.clear()
+    path = Explanation(page).save(tmp_path / "cyclic.html")
+    opened.size(width, 900)
+    opened.open(path)
+    wide = "[...document.querySelectorAll('pre.plan')].filter((p) => p.scrollWidth > p.clientWidth).length"
+    assert opened.run("document.querySelector('pre.plan').innerText").split() == f"Query {sql} Scan r".split()
+    assert opened.run(wide) == 0
+    opened.click("[data-mode=ends]")
+    assert opened.run(wide) == 0
+
+
 def test_labels_fit_their_plates(opened: Browser) -> None:
     over = opened.run(
         "[...document.querySelectorAll('.label')].filter((l) => { const p = l.querySelector('.plate').getBBox(); "

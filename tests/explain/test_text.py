@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 from typing import Any
 
 import pytest
@@ -48,9 +49,10 @@ def test_says_what_a_reader_looks_for() -> None:
 def test_costs_are_aligned() -> None:
     lines = str(Explanation(CYCLIC)).split("\n")
     start = next(i for i, line in enumerate(lines) if "network" in line)
-    table = lines[start : start + 5]
-    assert len({len(line) for line in table}) == 1
-    assert [line.split()[-1] for line in table] == ["stages", "1", "1", "2", "1"]
+    head, what, *table = lines[start : start + 6]
+    assert len({len(line) for line in (head, *table)}) == 1
+    assert [line.split()[-1] for line in (head, *table)] == ["stages", "1", "1", "2", "1"]
+    assert [head.index("network") + 7, head.index("cpu") + 3] == [what.index("sent") + 4, len(what)]
 
 
 def test_unbounded_is_loud() -> None:
@@ -146,6 +148,12 @@ def test_shorten_counts_columns() -> None:
 )
 def test_layout_and_scaling(layout: dict[str, int], decision: dict[str, object] | None, words: str) -> None:
     group = MULTI["groups"][0]
-    live = {**group["live"], "layout": layout, "scaling": [decision] if decision else []}
-    text = str(Explanation({**MULTI, "groups": [{**group, "live": live}]}))
-    assert words in " ".join(text.replace("│", " ").split())
+    policy = {"unitBytes": 256 << 20, "upper": 0.8, "lower": 0.3, "target": 0.6, "decisions": 3, "maxUnits": 64}
+    live = {**group["live"], "layout": layout, "scaling": [decision] if decision else [], "policy": policy}
+    live["idle"] = ["input d brings no rows"]
+    explained = Explanation({**MULTI, "groups": [{**group, "live": live}]})
+    text = " ".join(str(explained).replace("│", " ").split())
+    page = html.unescape(explained.to_html())
+    for sentence in (words.strip(), "more than 80% or less than 30% of 256 MiB a unit", "input d brings no rows"):
+        assert sentence in text
+        assert sentence in page

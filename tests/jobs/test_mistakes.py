@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from trijoin_sql import cli
 from trijoin_sql.errors import JobError
 from trijoin_sql.jobs.check import check_job
 from trijoin_sql.jobs.parse import parse_job
@@ -155,10 +157,13 @@ def test_the_command_prints_one_message_and_exits_with_2(tmp_path: Path) -> None
         ([], "JOB.sql"),
     ],
 )
-def test_wrong_usage_exits_with_2(arguments: list[str], says: str, tmp_path: Path) -> None:
+def test_wrong_usage_exits_with_2(
+    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "good.sql").write_text(STREAM + REST)
     (tmp_path / "latin.sql").write_bytes(b"-- fine\n-- Stra\xdfe\n")
-    said = run(*arguments, folder=tmp_path)
-    assert (said.returncode, said.stdout) == (2, "")
+    monkeypatch.chdir(tmp_path)
+    said = CliRunner().invoke(cli.app, ["run", *arguments], env={"COLUMNS": "200", "JAVA_HOME": str(tmp_path)})
+    assert (said.exit_code, said.stdout) == (2, "")
     assert says in said.stderr
     assert "Traceback" not in said.stderr

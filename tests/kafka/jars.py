@@ -108,7 +108,15 @@ def _fetch(jars: Jars) -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         (Path(scratch) / "pom.xml").write_text(_project(jars), "utf-8")
-        command = [maven, "--batch-mode", "--quiet", "-f", scratch, "dependency:copy-dependencies"]
+        command = [
+            maven,
+            "--batch-mode",
+            "--quiet",
+            "--update-snapshots",
+            "-f",
+            scratch,
+            "dependency:copy-dependencies",
+        ]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={scratch}/jars"]
         try:
             done = subprocess.run(

@@ -111,12 +111,11 @@ def rows_over_time(random: Random, count: int, batches: int, spec: JoinSpec) -> 
 
 @pytest.mark.parametrize("bounded", [True, False], ids=["window", "full history"])
 @pytest.mark.parametrize("scheme", ["symmetric", "semi_symmetric", "biclique", "tree"])
-@pytest.mark.parametrize("seed", range(2))
-def test_units_change_every_few_batches(scheme: str, seed: int, bounded: bool) -> None:
+def test_units_change_every_few_batches(scheme: str, bounded: bool) -> None:
     """Up, down and up again; retired slots are left out once they are empty, which they must become in a window."""
-    random = Random(seed)
+    random = Random(1)
     spec = spec_of(scheme, bounded=bounded)
-    units = [(4, 1, 5, 2), (2, 5, 1, 3)][seed]
+    units = (2, 5, 1, 3)
     run, history = None, History(((0, units[0]),))
     inputs: list[list[Row]] = [[] for _ in spec.streams]
     retired = 0

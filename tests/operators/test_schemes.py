@@ -114,8 +114,7 @@ def assert_exact(spec: JoinSpec, random: Random, count: int = 15) -> int:
     return sum(wanted.values())
 
 
-@pytest.mark.parametrize("units", range(1, 8))
-@pytest.mark.parametrize("hub", [0, 1, 2])
+@pytest.mark.parametrize(("hub", "units"), [(0, 1), (1, 1), (2, 1), (0, 2), (1, 3), (2, 4), (1, 7)])
 def test_semi_symmetric(hub: int, units: int) -> None:
     """Six orders of arrival, one rule each: a missing rule loses rows, two for one order double them."""
     random, results = Random(100 * hub + units), 0
@@ -141,7 +140,7 @@ def test_semi_symmetric_with_an_edge_between_its_ends(hub: int) -> None:
     assert results > 100
 
 
-@pytest.mark.parametrize("units", range(1, 8))
+@pytest.mark.parametrize("units", [1, 2, 3, 7])
 def test_symmetric(units: int) -> None:
     """Cyclic joins, and chains of every hub, which are cycles with an edge that says nothing."""
     random, results = Random(units), 0
@@ -170,7 +169,7 @@ def test_every_edge_kind_under_every_scheme(kind: str) -> None:
     assert assert_exact(pair, random) or kind == "nothing"
 
 
-@pytest.mark.parametrize("units", range(1, 8))
+@pytest.mark.parametrize("units", [1, 2, 3, 7])
 def test_biclique(units: int) -> None:
     random = Random(units)
     for kind in random.sample(KINDS, 3):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.display import folded
 from trijoin_sql.rewriter.pipeline import Rewrite, rewrite
 
 from trijoin_sql.errors import TriJoinError
@@ -60,7 +61,7 @@ def _lines(result: Rewrite) -> Iterator[str]:
             yield f"== {stage.name}: not applicable, {stage.skipped}"
         else:
             yield f"== {stage.name}"
-            yield stage.plan_text
+            yield folded(stage.plan_text)
     for number, group in enumerate(result.groups, 1):
         decision = group.decision
         yield f"== group {number}: {', '.join(group.graph.relations)}"
@@ -84,7 +85,7 @@ def _summary(result: Rewrite) -> Iterator[str]:
     last = result.stages[-1]
     yield f"== {last.name}" if result.converted else "not converted"
     if result.converted:
-        yield last.plan_text
+        yield folded(last.plan_text)
     for number, group in enumerate(result.groups, 1):
         graph, decision = group.graph, group.decision
         hub = f", hub {graph.hub}" if graph.hub else ""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.display import folded
 from trijoin_sql.rewriter.pipeline import OPTIONAL, STAGES, check_schema, rewrite
 from trijoin_sql.rewriter.plan import Block, Query, Scan
 from trijoin_sql.rewriter.settings import Settings
@@ -108,7 +109,7 @@ def test_every_stage_is_named_once_and_shown() -> None:
     names = [stage.name for stage in rewritten(CHAIN).stages]
     assert names == ["parse", *(name for name, _ in STAGES), "render"]
     assert set(OPTIONAL) <= set(names)
-    assert all(len(line) <= 100 for stage in rewritten(CHAIN).stages for line in stage.plan_text.splitlines())
+    assert all(len(line) <= 100 for stage in rewritten(CHAIN).stages for line in folded(stage.plan_text).splitlines())
 
 
 @pytest.mark.parametrize("name", OPTIONAL)

@@ -86,7 +86,7 @@ class UnitLoad:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Counters of a running query, up to and with micro-batch ``batch``, the layout of its units, what scaling said."""
+    """Counters of a running query, up to and with micro-batch ``batch``; its units, what scaling may do and said."""
 
     batch: int | None
     counters: tuple[tuple[str, Json], ...]
@@ -94,6 +94,7 @@ class Live:
     estimates: Mapping[str, Json]
     actual: Mapping[str, Json]
     layout: Mapping[str, Json] = field(default_factory=dict)
+    policy: Mapping[str, Json] = field(default_factory=dict)
     decisions: tuple[Mapping[str, Json], ...] = ()
     idle: tuple[str, ...] = ()
 
@@ -387,6 +388,7 @@ def _live(value: Json) -> Live | None:
         estimates=part("estimates"),
         actual=part("actual"),
         layout=part("layout"),
+        policy=part("policy"),
         decisions=tuple(_object(one) for one in _items(value.get("scaling") or [])),
     )
 

@@ -26,10 +26,12 @@ from .wording import (
     byte_size,
     compact,
     count,
+    how_chosen,
     kind_sign,
     measure,
     node_title,
     ratio,
+    scaling_sentences,
     seconds,
     shape_sentence,
     strongest,
@@ -213,6 +215,8 @@ def _environment() -> Environment:
     )
     functions: Mapping[str, Any] = {
         "count": count,
+        "how_chosen": how_chosen,
+        "scaling_sentences": scaling_sentences,
         "is_hint": is_hint,
         "kind_sign": kind_sign,
         "measure": measure,

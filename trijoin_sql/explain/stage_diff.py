@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .document import RuleReason, Stage
 
@@ -32,6 +32,11 @@ class StageChange:
     lines: tuple[DiffLine, ...]
     plan: str
     reasons: tuple[RuleReason, ...]
+
+    @property
+    def lines_now(self) -> tuple[DiffLine, ...]:
+        """The plan as it stands, without what was removed and without marks."""
+        return tuple(replace(line, state="same") for line in self.lines if line.state != "removed")
 
 
 def stage_changes(stages: Sequence[Stage]) -> list[StageChange]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .document import Alternative, Document, Group, Json, Live, Stage
+from .document import Alternative, Document, Group, Live, Stage
 from .stage_diff import DiffLine, stage_changes
 from .wording import (
     byte_size,
     compact,
     count,
     display_width,
+    how_chosen,
     kind_sign,
     measure,
     node_title,
     ratio,
+    scaling_sentences,
     seconds,
     shape_sentence,
 )
@@ -81,7 +83,7 @@ def _group(group: Group, groups: int) -> _Branch:
     if group.aggregation:
         branch.below.append(_Branch(group.aggregation.title, [_Hanging(group.aggregation.sentence, 0)]))
     if group.alternatives:
-        branch.below.append(_Branch("alternatives", _alternatives(group.alternatives)))
+        branch.below.append(_Branch(f"alternatives: {how_chosen(group)}", _alternatives(group.alternatives)))
     branch.below.append(_state(group))
     if group.columns:
         branch.below.append(_Branch("output", list(group.columns)))
@@ -107,7 +109,10 @@ def _graph(group: Group) -> _Branch:
 
 
 def _alternatives(alternatives: Sequence[Alternative]) -> list[str]:
-    rows = [("", "scheme", "network", "memory", "cpu", "stages")]
+    rows = [
+        ("", "scheme", "network", "memory", "cpu", "stages"),
+        ("", "", "rows sent", "rows kept", "comparisons", ""),
+    ]
     for item in alternatives:
         costs = (compact(item.network), compact(item.memory), compact(item.cpu), compact(item.stages))
         rows.append(("▸" if item.chosen else "", item.scheme, *costs))
@@ -150,10 +155,7 @@ def _live(live: Live) -> _Branch:
             estimate, actual = live.estimates.get(name), live.actual.get(name)
             rows.append((name, measure(name, estimate), measure(name, actual), ratio(estimate, actual)))
         branch.below.append(_Branch("estimate against actual", _aligned(rows, right={1, 2, 3})))
-    if live.layout:
-        branch.lines.append(_layout(live.layout))
-    if live.decisions:
-        branch.lines.append(_decision(live.decisions[-1]))
+    branch.lines += [_Hanging(sentence, 2) for sentence in scaling_sentences(live)]
     if live.units:
         skew = live.skew()
         most = max(unit.rows for unit in live.units) or 1
@@ -164,23 +166,6 @@ def _live(live: Live) -> _Branch:
         ]
         branch.below.append(_Branch(title, _aligned(loads, right={1, 2})))
     return branch
-
-
-def _layout(layout: Mapping[str, Json]) -> str:
-    units, slots = int(str(layout["units"])), int(str(layout["slots"]))
-    text = f"new rows are stored in {count(units, 'unit')}"
-    return (
-        text if slots <= units else f"{text}; {slots - units} more hold older rows and are reached until they are empty"
-    )
-
-
-def _decision(decision: Mapping[str, Json]) -> str:
-    load, units, wanted = float(str(decision["load"])), decision["units"], decision["wanted"]
-    text = f"scaling, micro-batch {decision['batch']}: {load:.0%} of the units' capacity is used"
-    if wanted == units:
-        return f"{text}, {units} units are right"
-    times = count(int(str(decision["streak"])), "time")
-    return f"{text}, {wanted} units are wanted instead of {units} ({times} in a row)"
 
 
 def _stages(stages: Sequence[Stage]) -> _Branch:
@@ -194,16 +179,21 @@ def _stages(stages: Sequence[Stage]) -> _Branch:
             sign = {True: "applied: ", False: "not applied: ", None: ""}[reason.applied]
             below.lines.append(_Hanging(sign + ": ".join(part for part in (reason.rule, reason.text) if part), 2))
         if change.number in (1, last):
-            below.lines += change.plan.splitlines() if change.state != "same" else []
+            if change.state != "same":
+                below.lines += [_plan_line(line) for line in change.plan.splitlines()]
         else:
             below.lines += [_changed(line) for line in change.lines if line.state != "same"]
         branch.below.append(below)
     return branch
 
 
+def _plan_line(line: str) -> str:
+    return _Hanging(line, len(line) - len(line.lstrip(" ")) + 4)
+
+
 def _changed(line: DiffLine) -> str:
     sign = "+" if line.state == "added" else "-"
-    return _Hanging(f"{sign} {line.indent}{line.text}", min(len(line.indent) + 4, WIDTH // 2))
+    return _Hanging(f"{sign} {line.indent}{line.text}", len(line.indent) + 6)
 
 
 # ------------------------------------------------------------------------------------------------------------- layout

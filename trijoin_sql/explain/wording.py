@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from .document import Group, Json, sentences
+from .document import Group, Json, Live, sentences
 
 #: For each kind of predicate: a sign that stands for it without colour, and what it means.
 KINDS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -36,6 +36,8 @@ SCHEMES: Mapping[str, str] = MappingProxyType(
         "every result arises in exactly one cell. One stage.",
         "iterative": "A unit holds every stream. A new row probes stream after stream and stops when nothing is left; "
         "no intermediate result is stored.",
+        "operator_tree": "Smaller joins below larger ones, each of two, three or more inputs. A join below another one "
+        "stores its results, or hands them on as packs, and is a stage of its own.",
     }
 )
 
@@ -62,7 +64,7 @@ def strongest(kinds: tuple[str, ...]) -> str:
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 stream``, ``3 streams``."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
     return f"{number} {noun if number == 1 else plural}"
 
 
@@ -161,6 +163,16 @@ def node_title(group: Group) -> str:
     return " · ".join(parts)
 
 
+def how_chosen(group: Group) -> str:
+    """Return what the costs of the alternatives are, and what chooses among them."""
+    other = next((one.scheme for one in group.alternatives if not one.chosen), None)
+    if other is None or "the hint" in group.reason or "costs least" in group.reason:
+        return "estimates for a second of stream time"
+    return (
+        "estimates for a second of stream time; the shape of the join graph chooses, unless a hint says SCHEME('...')"
+    )
+
+
 def shape_sentence(group: Group) -> str:
     """Return the shape of a group's join graph in words."""
     number = len(group.relations)
@@ -178,3 +190,33 @@ def shape_sentence(group: Group) -> str:
         case "disconnected":
             return f"{count(number, 'relation')}, not all connected by predicates"
     return f"{count(number, 'relation')}, {count(sum(not e.derived for e in group.edges), 'edge')}"
+
+
+def scaling_sentences(live: Live) -> list[str]:
+    """Return what is known of a running node's units: where rows are, what scaling may do, and what it said last."""
+    found = []
+    if live.layout:
+        units, slots = (int(_number(live.layout, name)) for name in ("units", "slots"))
+        text = f"new rows are stored in {count(units, 'unit')}"
+        older = f"; {slots - units} more hold older rows and are reached until they are empty"
+        found.append(text + (older if slots > units else ""))
+    if live.policy:
+        upper, lower = (f"{_number(live.policy, name):.0%}" for name in ("upper", "lower"))
+        size, most, times = (_number(live.policy, name) for name in ("unitBytes", "maxUnits", "decisions"))
+        found.append(
+            f"scaling is on: another number of units, {most:.0f} at most, when more than {upper} or less than {lower} "
+            f"of {byte_size(size)} a unit are used, {count(int(times), 'micro-batch')} in a row"
+        )
+    if live.decisions:
+        said = live.decisions[-1]
+        text = f"scaling, micro-batch {said['batch']}: {_number(said, 'load'):.0%} of the units' capacity is used"
+        if said["wanted"] == said["units"]:
+            found.append(f"{text}, {said['units']} units are right")
+        else:
+            streak = count(int(_number(said, "streak")), "time")
+            found.append(f"{text}, {said['wanted']} units are wanted instead of {said['units']} ({streak} in a row)")
+    return found
+
+
+def _number(values: Mapping[str, Json], name: str) -> float:
+    return float(str(values[name]))
