@@ -148,7 +148,15 @@ class SqlSyntaxError(TriJoinError):
 
 
 class UnsupportedQueryError(TriJoinError):
-    """Neither TriJoin SQL nor Spark can run the query on streams; `reason` says why and `hint` names a way out."""
+    """Neither TriJoin SQL nor Spark can run the query on streams.
+
+    Parameters
+    ----------
+    reason
+        Why not, a clause without a full stop.
+    hint
+        A way out, in one sentence.
+    """
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
         self.reason = reason
@@ -156,14 +164,32 @@ class UnsupportedQueryError(TriJoinError):
 
 
 class InvalidHintError(TriJoinError):
-    """A TRIJOIN, SCHEME or UNITS hint cannot be followed."""
+    """A TRIJOIN, SCHEME or UNITS hint cannot be followed.
+
+    Parameters
+    ----------
+    hint_text
+        The hint as the user wrote it.
+    reason
+        Why not, a clause without a full stop.
+    """
 
     def __init__(self, hint_text: str, reason: str) -> None:
         super().__init__("TRIJOIN_INVALID_HINT", {"hint": hint_text, "reason": reason})
 
 
 class InvalidSettingError(TriJoinError, ValueError):
-    """A setting has a value that it cannot have."""
+    """A setting has a value that it cannot have.
+
+    Parameters
+    ----------
+    setting
+        Its name.
+    value
+        What it was set to.
+    reason
+        What it takes, a clause without a full stop.
+    """
 
     def __init__(self, setting: str, value: object, reason: str) -> None:
         super().__init__("TRIJOIN_INVALID_SETTING", {"setting": setting, "value": value, "reason": reason})
@@ -202,28 +228,58 @@ class JobError(TriJoinError):
 
 
 class PlanError(TriJoinError):
-    """A broken invariant of a plan: a bug of ours, never the user's."""
+    """A broken invariant of a plan: a bug of ours, never the user's.
+
+    Parameters
+    ----------
+    detail
+        What does not hold.
+    """
 
     def __init__(self, detail: str) -> None:
         super().__init__("TRIJOIN_INTERNAL", {"detail": detail})
 
 
 class CheckpointMismatchError(TriJoinError):
-    """A checkpoint was written by another query."""
+    """A checkpoint was written by another query.
+
+    Parameters
+    ----------
+    checkpoint
+        Its location.
+    difference
+        What is not the same, a clause without a full stop.
+    """
 
     def __init__(self, checkpoint: str, difference: str) -> None:
         super().__init__("TRIJOIN_CHECKPOINT_MISMATCH", {"checkpoint": checkpoint, "difference": difference})
 
 
 class CheckpointDamagedError(TriJoinError):
-    """A checkpoint lacks a part of what it says it holds."""
+    """A checkpoint lacks a part of what it says it holds.
+
+    Parameters
+    ----------
+    checkpoint
+        Its location.
+    detail
+        What is missing or broken.
+    """
 
     def __init__(self, checkpoint: str, detail: str) -> None:
         super().__init__("TRIJOIN_CHECKPOINT_DAMAGED", {"checkpoint": checkpoint, "detail": detail})
 
 
 class JoinOverflowError(TriJoinError, ArithmeticError):
-    """A difference in a join condition overflows its type, where Spark batch in ANSI mode raises too."""
+    """A difference in a join condition overflows its type, where Spark batch in ANSI mode raises too.
+
+    Parameters
+    ----------
+    expression
+        The difference, as SQL.
+    type_name
+        Its type, as SQL.
+    """
 
     def __init__(self, expression: str, type_name: str) -> None:
         super().__init__("TRIJOIN_ARITHMETIC_OVERFLOW", {"expression": expression, "type": type_name})

@@ -133,7 +133,18 @@ class Metrics:
         return summed
 
     def inputs(self, node: str) -> list[InputState]:
-        """Return what the inputs of a node have brought of late."""
+        """Return what the inputs of a node have brought of late.
+
+        Parameters
+        ----------
+        node
+            The name of the join node, as EXPLAIN shows it (``__trijoin_1``).
+
+        Returns
+        -------
+        list of InputState
+            One for each input that has been seen.
+        """
         batches = [batch for batch in self.batches if batch.node == node and batch.slots]
         newest: dict[str, int] = {}
         quiet: dict[str, int] = {}

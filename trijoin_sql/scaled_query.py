@@ -81,7 +81,13 @@ class ScaledQuery:
         return ", ".join(f"{one.wanted} units at a load of {one.load:.0%} in {one.units}" for one in last.values())
 
     def settle(self) -> bool:
-        """Give up a change that is under way; return whether its last micro-batch is over."""
+        """Give up a change that is under way.
+
+        Returns
+        -------
+        bool
+            Whether its last micro-batch is over.
+        """
         if self._ending is None or self._ending is self.query or not self._ending.isAlive():
             self._ending = None
             return True
@@ -101,7 +107,17 @@ class ScaledQuery:
         return {name: [asdict(one) for one in said] for name, said in self._decisions.items()}
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 (PySpark's name)
-        """Watch until the query ends, or for so many seconds; return whether it has ended.
+        """Watch until the query ends, or for some time.
+
+        Parameters
+        ----------
+        timeout
+            Seconds to watch; None for as long as it runs.
+
+        Returns
+        -------
+        bool
+            Whether it has ended.
 
         Raises
         ------
@@ -123,7 +139,13 @@ class ScaledQuery:
         self.query.stop()
 
     def look(self) -> bool:
-        """Take in the last micro-batch, and go on with a change that is under way; return whether it started again."""
+        """Take in the last micro-batch, and go on with a change that is under way.
+
+        Returns
+        -------
+        bool
+            Whether the query started again.
+        """
         if self._ending is not None:
             return self._go_on()
         progress: Any = self.query.lastProgress if self.policy is not None else None

@@ -58,7 +58,17 @@ class ScalingPolicy:
 
     @classmethod
     def from_settings(cls, get: Callable[[str], str | None]) -> ScalingPolicy | None:
-        """Return the policy in a session's settings, None if scaling is off.
+        """Return the policy in a session's settings.
+
+        Parameters
+        ----------
+        get
+            Gives the value of a Spark setting, None where it is not set.
+
+        Returns
+        -------
+        ScalingPolicy or None
+            None if scaling is off.
 
         Raises
         ------

@@ -73,7 +73,20 @@ class TriJoinSession:
 
     @classmethod
     def create(cls, spark: SparkSession, settings: Settings | None = None) -> TriJoinSession:
-        """Return a session over a Spark session."""
+        """Return a session over a Spark session.
+
+        Parameters
+        ----------
+        spark
+            A classic or Spark Connect session.
+        settings
+            Settings of the rewriter; by default from the session.
+
+        Returns
+        -------
+        TriJoinSession
+            It wraps ``spark`` and leaves ``spark.sql`` as it is; see `enable`.
+        """
         return cls(spark, settings)
 
     def sql(self, text: str, args: Mapping[str, Any] | list[Any] | None = None, **kwargs: Any) -> DataFrame:
@@ -174,6 +187,12 @@ class TriJoinSession:
             SQL text (with or without EXPLAIN in front), or a streaming query of ours (EXPLAIN ANALYZE: with its
             counters, and the load of its units).
 
+        Returns
+        -------
+        Explanation
+            ``str()`` draws it as text; ``to_dict``, ``to_json``, ``to_mermaid``, ``to_dot``, ``to_html`` and ``save``
+            give its other forms, and notebooks show it by themselves.
+
         Raises
         ------
         UnsupportedQueryError
@@ -193,7 +212,18 @@ class TriJoinSession:
         return Explanation({**document, "groups": live_groups(document, self.metrics(query), decisions, policy)})
 
     def metrics(self, query: StreamingQuery) -> Metrics:
-        """Return the counters of a streaming query of ours, micro-batch by micro-batch, as far as Spark remembers."""
+        """Return the counters of a streaming query of ours, micro-batch by micro-batch.
+
+        Parameters
+        ----------
+        query
+            A query whose DataFrame came from `sql`.
+
+        Returns
+        -------
+        Metrics
+            As far back as Spark remembers (``spark.sql.streaming.numRecentProgressUpdates``).
+        """
         return read_metrics(query)
 
     def _rewrite(self, text: str, *, aggregate: bool = True) -> Rewrite:
@@ -284,6 +314,11 @@ class TriJoinSession:
 def enable(spark: SparkSession) -> TriJoinSession:
     """Extend ``spark.sql`` of this session, and of no other, with our SQL.
 
+    Parameters
+    ----------
+    spark
+        A classic or Spark Connect session.
+
     Returns
     -------
     TriJoinSession
@@ -295,7 +330,13 @@ def enable(spark: SparkSession) -> TriJoinSession:
 
 
 def disable(spark: SparkSession) -> None:
-    """Undo `enable`."""
+    """Undo `enable`; nothing happens to a session that is not extended.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    """
     vars(spark).pop("sql", None)
 
 

@@ -29,11 +29,11 @@ def bag(frame: DataFrame) -> Counter[str]:
 
 
 def streams(spark: SparkSession, folder: Path) -> None:
-    """Make a streaming view of each table, three files each."""
+    """Make a streaming view of each table, two files each."""
     for name in "rst":
         table = spark.table(name)
-        for part in range(3):
-            table.where(f"id % 3 = {part}").coalesce(1).write.mode("append").parquet(str(folder / name))
+        for part in range(2):
+            table.where(f"id % 2 = {part}").coalesce(1).write.mode("append").parquet(str(folder / name))
         stream = spark.readStream.schema(table.schema).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
         stream.createOrReplaceTempView(f"stream_{name}")
 
@@ -41,7 +41,7 @@ def streams(spark: SparkSession, folder: Path) -> None:
 def run_stream(frame: DataFrame, spark: SparkSession, folder: Path) -> tuple[Any, Counter[str]]:
     writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.option("path", str(folder / "out")).trigger(availableNow=True).start()
-    query.awaitTermination(120)
+    query.awaitTermination()
     if query.exception() is not None:
         raise query.exception()
     return query, bag(spark.read.parquet(str(folder / "out")))
@@ -65,7 +65,6 @@ def main(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"session": type(spark).__module__, "rows": expected.total()}
 
     tj = trijoin_sql.TriJoinSession.create(spark)
-    found["batch"] = bag(tj.sql(CHAIN.format(""))) == expected
     found["nodes"] = [group["decision"]["node"] for group in tj.explain(CHAIN.format("")).to_dict()["groups"]]
     found["plain"] = bag(tj.sql(PLAIN)) == bag(spark.sql(PLAIN))
     filtered = CHAIN.format("") + " WHERE t.a < :most"
@@ -73,9 +72,8 @@ def main(folder: Path) -> dict[str, Any]:
 
     trijoin_sql.enable(spark)
     try:
-        found["enabled"] = bag(spark.sql(CHAIN.format(""))) == expected
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW joined AS {CHAIN.format('')}")
-        found["view"] = spark.sql("SELECT COUNT(*) FROM joined").collect()[0][0]
+        found["view"] = bag(spark.sql("SELECT * FROM joined")) == expected
     finally:
         trijoin_sql.disable(spark)
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..errors import InvalidSettingError
 from ..operators.schemes import SCHEMES
+from . import overhead
 from .engines import run_stream
 from .live import Arrivals, Live, run_live
 from .outcome import Outcome, median
@@ -32,17 +33,18 @@ OTHERS = ("spark", *PACKAGES)
 HELP = """Measure schemes, side by side in one run: throughput, latency, intermediates, bytes shuffled.
 
 \b
-workloads  chain_band, cyclic_band, chain_dense, cyclic_dense, chain_equal, common_key, zipf_key, pair_band
-           (none: the first two)
+workloads  chain_band, cyclic_band, chain_dense, cyclic_dense, chain_equal,
+           common_key, zipf_key, pair_band (none: the first two)
+overhead   what enable adds to spark.sql for queries that are not ours
 
-Every engine sees the same rows. Our schemes and Spark get one file a micro-batch, and the first micro-batch, which
-starts Python and compiles code, does not count. Flink (streaming mode), Pathway and DuckDB (batch joins) read all files
-at once; their start does not count. Each of these three is installed, when it is asked for, in an environment of its
-own below the user's cache folder. Several runs take turns; the table shows the run with the median throughput. Absolute
-figures are worth little on a shared machine: compare within a run.
+Every engine sees the same rows. Our schemes and Spark get one file a micro-batch, and the first micro-batch, which \
+starts Python and compiles code, does not count. Flink (streaming mode), Pathway and DuckDB (batch joins) read all \
+files at once; their start does not count. Each of these three is installed, when it is asked for, in an environment \
+of its own below the user's cache folder. Several runs take turns; the table shows the run with the median throughput. \
+Absolute figures are worth little on a shared machine: compare within a run.
 
-Latency is measured apart, since it says nothing at full load: rows arrive at one rate for all, and each result is timed
-from the arrival of its last tuple to the end of the micro-batch that emits it.
+Latency is measured apart, since it says nothing at full load: rows arrive at one rate for all, and each result is \
+timed from the arrival of its last tuple to the end of the micro-batch that emits it.
 """
 
 
@@ -74,7 +76,9 @@ class Measured:
 
 
 def bench(
-    workload: Annotated[list[str] | None, typer.Argument(metavar="WORKLOAD", show_default=False)] = None,
+    workload: Annotated[
+        list[str] | None, typer.Argument(metavar="WORKLOAD", help="See above; as many as wanted.", show_default=False)
+    ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows of each stream.")] = 100_000,
     batches: Annotated[int, typer.Option(min=2, help="Micro-batches.")] = 6,
     scheme: Annotated[
@@ -116,6 +120,9 @@ def bench(
     documents = []
     out = Console(width=None if sys.stdout.isatty() else 140)
     for name in names:
+        if name == overhead.NAME:
+            documents.append(_overhead(options, out, show=output == "text"))
+            continue
         found = _measure(name, options, err)
         documents.append(
             as_document(name, WORKLOADS[name].about, rows, batches, found.runs, found.rate, found.live, found.idle)
@@ -127,14 +134,14 @@ def bench(
     if json_file is not None:
         write_json(json_file, documents)
     if plot_file is not None:
-        plot(plot_file, documents)
+        plot(plot_file, [document for document in documents if document["workload"] != overhead.NAME])
 
 
 def _check(names: list[str], options: Options) -> None:
     """Refuse what is not there, before anything starts."""
     for name in names:
-        if name not in WORKLOADS:
-            raise InvalidSettingError("WORKLOAD", name, f"there are {', '.join(WORKLOADS)}")
+        if name not in WORKLOADS and name != overhead.NAME:
+            raise InvalidSettingError("WORKLOAD", name, f"there are {', '.join((*WORKLOADS, overhead.NAME))}")
     for one in options.schemes:
         name, slash, intermediates = one.partition("/")
         if name not in SCHEMES:
@@ -200,6 +207,18 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return found
+
+
+def _overhead(options: Options, out: Console, *, show: bool) -> dict[str, Any]:
+    from ..quiet import quiet_jvm, quiet_python
+
+    with quiet_python(), quiet_jvm():
+        spark = _session(overhead.NAME, options.units)
+        found = overhead.measure_overhead(spark)
+        spark.stop()
+    if show:
+        out.print(overhead.overhead_table(found))
+    return overhead.overhead_document(found)
 
 
 def _session(name: str, units: int) -> SparkSession:
