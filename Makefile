@@ -57,7 +57,7 @@ plans: setup  ## write the golden plans of the corpus anew
 	@$(BIN)/python tests/rewriter/goldens.py
 
 soak: java  ## long runs: what has to stay flat does, and 5 GiB of state in 512 MiB of memory (an hour)
-	@$(BIN)/python tests/soak/soak.py $(SOAK)
+	@$(BIN)/python -m tests.soak.soak $(SOAK)
 
 .PHONY: fixtures crash
 fixtures: java  ## write the checkpoints of tests/streaming/checkpoints anew (only when the state's format changes)

@@ -29,6 +29,11 @@ class Rows(Protocol):
         """Return rows, with some of their columns."""
         ...
 
+    @property
+    def row_bytes(self) -> float:
+        """Return how many bytes a row has, about."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -36,6 +41,12 @@ class Part:
 
     source: pa.RecordBatch | Rows
     ids: Numbers | None = None
+
+    def __len__(self) -> int:
+        if self.ids is not None:
+            return len(self.ids)
+        assert isinstance(self.source, pa.RecordBatch)
+        return int(self.source.num_rows)
 
     def column(self, name: str, rows: Numbers | None = None) -> pa.Array:
         """Return a column, of all rows or of some."""
@@ -45,6 +56,22 @@ class Part:
             return whole if ids is None else whole.take(pa.array(ids))
         assert ids is not None
         return self.source.take(ids, [name]).column(0)
+
+    def take(self, names: Sequence[str], some: slice) -> pa.RecordBatch:
+        """Return some columns of some of the rows."""
+        if self.ids is not None:
+            ids = self.ids[some]
+            if isinstance(self.source, pa.RecordBatch):
+                return self.source.select(list(names)).take(pa.array(ids))
+            return self.source.take(ids, names)
+        assert isinstance(self.source, pa.RecordBatch)
+        return self.source.select(list(names)).slice(some.start, some.stop - some.start)
+
+    def row_bytes(self, names: Sequence[str]) -> float:
+        """Return how many bytes some columns of a row have, about."""
+        if isinstance(self.source, pa.RecordBatch):
+            return float(self.source.select(list(names)).nbytes / max(self.source.num_rows, 1))
+        return self.source.row_bytes
 
     def at(self, rows: Numbers) -> Part:
         """Return some of the rows."""

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from .chunk import PACKED_BYTES, to_bytes
+from .memory import release
 from .schemes import SCHEMES
 from .spec import JoinSpec
 from .store import concat
@@ -38,7 +39,9 @@ class Dispatcher:
         spec, _ = for_this_batch(self.spec)
         route = SCHEMES[spec.scheme].route(spec)
         keys = slot_keys(spec.slots)
+        handled = 0
         for rows in _gathered(batches):
+            handled += rows.nbytes
             whole: bytes | None = None
             slots: list[int] = []
             data: list[bytes] = []
@@ -52,7 +55,7 @@ class Dispatcher:
                 data.append(packed)
             for slot_key, packed in zip(slots, data, strict=True):
                 yield packed_rows([slot_key], self.rank, [packed])
-        pa.default_memory_pool().release_unused()  # workers live on, and not each of them dispatches again
+        release(handled)
 
 
 def packed_rows(slots: list[int], kind: int, data: list[bytes]) -> pa.RecordBatch:

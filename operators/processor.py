@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -21,11 +22,13 @@ from .bundle import Bundle
 from .chunk import PACKED_BYTES, from_bytes, pack_from_bytes, pack_to_bytes, to_bytes
 from .dispatch import COUNTED, PACK, PARTIAL, RESULT, slot_keys
 from .kernels.sorting import forget
+from .memory import release
 from .schemes import SCHEMES
 from .schemes.base import Outcome, Pack, Partial, Reduced, Result, Slot, Work
-from .schemes.routing import subgroup_slots
+from .schemes.routing import counted, subgroup_slots
 from .spec import JoinSpec
 from .state import SlotState
+from .store import split
 from .task import batch_id, for_this_batch
 
 #: What a slot counts in each micro-batch; keys of the JSON objects in the ``COUNTERS`` column.
@@ -47,8 +50,8 @@ COUNTER_NAMES = (
 #: The output column that carries counters; null in rows of results.
 COUNTERS = "__trijoin"
 
-#: Rows of results that are put into one frame.
-FRAME_ROWS = 1 << 16
+#: Rows of results that are put into one frame, and bytes: a frame is in memory up to three times on its way to Spark.
+FRAME_ROWS, FRAME_BYTES = 1 << 16, PACKED_BYTES
 
 
 class JoinProcessor(StatefulProcessor):
@@ -136,7 +139,7 @@ class JoinProcessor(StatefulProcessor):
         tally: Counter[str] = Counter()
         if state is not None and watermark > 0:
             if self.stage == 0:
-                tally["late"] = self._drop_late(work, watermark)
+                tally["late"] = self._drop_late(work, watermark, slot_number)
             tally["expired"] = state.expire(watermark)
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
         results = self._counted(self._open(slot.process(work), watermark, tally), tally)
@@ -148,13 +151,14 @@ class JoinProcessor(StatefulProcessor):
             yield from self._packed(results, int(key[0]), forward)
         else:
             yield from self._typed(results, passed)
+        release(received)  # before what saving takes
         if state is not None:
             before_timer = state.manifest.timer
             text = state.save(batch_id())
             self.manifest.update((text,))
             self._set_timer(before_timer, state.manifest.timer, fired)
         forget()
-        pa.default_memory_pool().release_unused()  # what a merge took is not another batch's to have
+        release(received)
         if self.counters and fired is None:  # a report of some slots alone would look like one of all
             tally.update({name: slot.counters[name] - before[name] for name in COUNTER_NAMES})
             tally["bytes_in"] = received
@@ -187,8 +191,8 @@ class JoinProcessor(StatefulProcessor):
             return 0
         return max(int(timer_values.getCurrentWatermarkInMs()), 0) * 1000
 
-    def _drop_late(self, work: Work, watermark: int) -> int:
-        """Drop rows at or before the watermark (DESIGN section 6); return how many."""
+    def _drop_late(self, work: Work, watermark: int, slot: int) -> int:
+        """Drop rows at or before the watermark (DESIGN section 6); return how many, each counted in one slot."""
         dropped = 0
         for rank, batches in work.rows.items():
             time = self.spec.streams[rank].time
@@ -196,10 +200,10 @@ class JoinProcessor(StatefulProcessor):
                 continue
             for number, batch in enumerate(batches):
                 late = pc.less_equal(batch.column(time), watermark)
-                on_time = pc.invert(pc.fill_null(late, False))
-                kept_rows = batch.filter(on_time)
-                dropped += batch.num_rows - kept_rows.num_rows
-                batches[number] = kept_rows
+                late = pc.fill_null(late, False)
+                if pc.any(late).as_py():
+                    dropped += counted(self.spec, rank, batch.filter(late), slot)
+                    batches[number] = batch.filter(pc.invert(late))
         return dropped
 
     def _unpack(
@@ -262,16 +266,16 @@ class JoinProcessor(StatefulProcessor):
 
     def _typed(self, results: Iterator[Outcome], passed: list[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
         """Yield results as frames of Arrow-backed columns."""
-        waiting: list[pa.RecordBatch] = [batch for batch in passed if batch.num_rows]
-        count = sum(int(batch.num_rows) for batch in waiting)
-        for result in results:
-            if not isinstance(result, Result | Reduced):
-                continue
-            waiting.append(self._output(result))
-            count += len(result)
-            if count >= FRAME_ROWS:
-                yield self._frame(waiting)
-                waiting, count = [], 0
+        waiting: list[pa.RecordBatch] = []
+        count = size = 0
+        found = (self._output(result) for result in results if isinstance(result, Result | Reduced))
+        for batch in chain(passed, found):
+            for piece in split(batch, FRAME_BYTES):
+                waiting.append(piece)
+                count, size = count + piece.num_rows, size + piece.nbytes
+                if count >= FRAME_ROWS or size >= FRAME_BYTES:
+                    yield self._frame(waiting)
+                    waiting, count, size = [], 0, 0
         if count:
             yield self._frame(waiting)
 

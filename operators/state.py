@@ -20,11 +20,12 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from ..errors import CheckpointDamagedError, CheckpointMismatchError
+from ..errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 from .chunk import CHUNK_BYTES, MERGED_BYTES, from_bytes, to_bytes
 from .layout import History
+from .memory import release
 from .schemes.base import Slot
-from .store import ARCHIVE_PERIODS, SEGMENT_BYTES, Body, Segment, Store, concat, split
+from .store import ARCHIVE_PERIODS, Body, Segment, Store, concat, split
 from .warm import WarmCopy
 
 FORMAT = 1
@@ -35,8 +36,11 @@ FAN_IN = 8
 #: Versions that a manifest says it came from. Whoever still has a view of one of them need not read all chunks.
 LINEAGE = 64
 
+#: Bytes of rows in one segment that is brought back from the state store: for a moment they are there twice.
+BROUGHT_BYTES = 8 << 20
+
 #: Bytes that segments brought back from the state store for one probe may take of a worker's own memory.
-VISITING_BYTES = 2 * SEGMENT_BYTES
+VISITING_BYTES = 2 * BROUGHT_BYTES
 
 
 class ChunkMap(Protocol):
@@ -116,8 +120,17 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Return the manifest in a text."""
+        """Return the manifest in a text.
+
+        Raises
+        ------
+        CheckpointVersionError
+            A later version wrote it, in a format that this one does not know.
+        """
         body: dict[str, Any] = json.loads(text)
+        if int(body.get("format", FORMAT)) > FORMAT:
+            told = f"its state has format {body['format']}, and this version reads formats up to {FORMAT}"
+            raise CheckpointVersionError("of this query", told)
         return cls(
             body["uid"],
             body["nonce"],
@@ -204,7 +217,12 @@ class SlotState:
         chunks = self.manifest.chunks.get(name, [])
         known: list[Segment] = []
         for segment in store.segments:
-            known += [segment] if segment.body is not None else self._absent(store, chunks, segment.start, segment.stop)
+            if segment.body is not None:
+                known.append(segment)
+                continue
+            for piece in self._absent(store, chunks, segment.start, segment.stop):
+                piece.zones = segment.zones  # what the whole does not hold a part does not either
+                known.append(piece)
         known += self._absent(store, chunks, store.next_id, self.manifest.next_ids.get(name, 0))
         store.segments, store.next_id = known, self.manifest.next_ids.get(name, 0)
         for segment in known:
@@ -226,7 +244,7 @@ class SlotState:
                 continue
             if waiting and (
                 waiting[-1].start + waiting[-1].rows != chunk.start
-                or sum(one.raw for one in waiting) + chunk.raw > SEGMENT_BYTES
+                or sum(one.raw for one in waiting) + chunk.raw > BROUGHT_BYTES
                 or not store.life.may_merge(waiting[0], chunk)
             ):
                 yield made()
@@ -244,10 +262,13 @@ class SlotState:
                 pieces.append(from_bytes(self._read(chunk)).slice(first - chunk.start, last - first))
         rows = concat(pieces)
         if rows.num_rows != segment.count:
-            raise CheckpointMismatchError("of this query", f"rows of {store.name} are missing from the state store")
+            told = f"of the rows {segment.start} to {segment.stop - 1} of {store.name} it holds {rows.num_rows}"
+            raise CheckpointDamagedError("of this query", told)
         body = segment.body = rows, store.indexed(rows)
         segment.zones = {key: index.zone() for key, index in body[1].items()}
         size = segment.size = max(int(rows.nbytes), 1)
+        del pieces
+        release(size)  # what decoding took
         if self.warm.has_room(2 * size):
             with suppress(OSError):
                 self.warm.directory.mkdir(parents=True, exist_ok=True)
@@ -293,6 +314,7 @@ class SlotState:
             self._seal(store, listed)
             self._merge(store, listed)
             store.compact()
+            self.warm.keep(store)  # before the next store merges: one merge at a time is in memory
             self.manifest.next_ids[name] = store.next_id
         self.manifest.timer = self._due()
         self.warm.save(self.manifest.nonce, self.slot.stores)
@@ -388,8 +410,9 @@ class SlotState:
 def _other_units(before: History, now: History) -> str:
     old, new = before.entries[-1][1], now.entries[-1][1]
     return (
-        f"it has {old} units and the query {new}, and this task was not told its layouts; they may change on classic "
-        f"sessions alone, and in a foreachBatch function only its own thread and pyspark.InheritableThread know them"
+        f"it has {old} units and the query {new}, and this task was not told that they changed. On Spark Connect units "
+        f"cannot change: give the query UNITS({old}) again, or go on with it in a classic session. In a foreachBatch "
+        f"function let its own thread or a pyspark.InheritableThread run what uses the results"
     )
 
 

@@ -184,6 +184,11 @@ class Store:
     def __len__(self) -> int:
         return sum(segment.count for segment in self.segments)
 
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of a row, about."""
+        return sum(segment.size for segment in self.segments) / max(len(self), 1)
+
     def append(self, rows: pa.RecordBatch) -> Int64s:
         """Store rows and return their ids, shape (rows,)."""
         start = self.next_id
@@ -271,8 +276,11 @@ class Store:
         """
         if probe.plan.checks or probe.plan.limited is not None:
             raise ValueError(f"{self.name}: the index leaves predicates to be evaluated")
+        key = probe.plan.layout.key
         for segment in self.segments:
-            index = segment.indexes[probe.plan.layout.key]
+            if not probe.may_match(segment.zones.get(key)):
+                continue
+            index = segment.indexes[key]
             if not len(probe.order) or not len(index.rows):
                 continue
             begin, end = index.search(probe)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from pyspark import TaskContext
 
-from ..errors import CheckpointMismatchError
+from ..errors import CheckpointMismatchError, CheckpointVersionError
 from .layout import History, laid_out
 from .spec import JoinSpec
 
@@ -47,7 +47,8 @@ def _laid_out(spec: JoinSpec, text: str, batch: int) -> tuple[JoinSpec, History]
     if told is None:
         return spec, History(((0, spec.units),))
     if "refused" in told:
-        raise CheckpointMismatchError(told["checkpoint"], told["refused"])
+        kind = CheckpointVersionError if told.get("later") else CheckpointMismatchError
+        raise kind(told["checkpoint"], told["refused"])
     history = History.from_dict(told)
     return laid_out(spec, history.at(batch)), history
 

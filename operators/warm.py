@@ -22,6 +22,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,24 +118,36 @@ class WarmCopy:
                 except OSError:
                     segment.file = segment.body = None
 
+    def keep(self, store: Store) -> None:
+        """Write the segments of a store that have no file yet, as far as there is room, and map those instead."""
+        with suppress(OSError):
+            self._keep(store)
+
+    def _keep(self, store: Store) -> None:
+        if not self.directory.exists():
+            sweep()
+            self.directory.mkdir(parents=True, exist_ok=True)
+        for segment in store.segments:
+            if segment.file is None and segment.body is not None:
+                self.write(segment, store)
+
     def save(self, nonce: str, stores: Mapping[str, Store]) -> None:
-        """Write the segments that have no file yet, then the view. A full disk costs the warm copy, not the query."""
+        """Write what has no file yet, then the view.
+
+        A full disk costs the warm copy, not the query, and not the memory that the copy saves either: what has no file
+        then comes back from the state store.
+        """
         try:
-            if not self.directory.exists():
-                sweep()
             self._save(nonce, stores)
         except (OSError, ValueError, KeyError, TypeError):
             self.drop()
             for store in stores.values():
                 for segment in store.segments:
-                    segment.file = None
+                    segment.file = segment.body = None
 
     def _save(self, nonce: str, stores: Mapping[str, Store]) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
         for store in stores.values():
-            for segment in store.segments:
-                if segment.file is None and segment.body is not None:
-                    self.write(segment, store)
+            self._keep(store)
         self._evict(stores)
         view = {
             name: {"next_id": store.next_id, "segments": [_description(segment) for segment in store.segments]}

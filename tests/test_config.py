@@ -88,6 +88,12 @@ def test_only_local_checkpoints_leave_sparks_file_manager(key: str, value: str) 
     assert config._FILE_MANAGER not in config.settings_for({"spark.master": "local[2]", key: value})
 
 
+def test_tracebacks_in_full_are_the_users_to_have() -> None:
+    """Without them Spark sets a variable for some workers; ours sets it for the others, so that they are the same."""
+    assert config._TRACEBACK in config.settings_for({"spark.master": "local[2]"})
+    assert config._TRACEBACK not in config.settings_for({"spark.master": "local[2]", config._SIMPLIFIED: "false"})
+
+
 def test_a_connect_server_gets_only_what_a_session_takes() -> None:
     ours = set(configured(spark__remote="sc://host")) - {"spark.remote"}
     assert ours == {*config.STATE_SETTINGS, *config.ARROW_SETTINGS}
@@ -126,10 +132,10 @@ def test_a_session_has_every_setting(spark: SparkSession) -> None:
 def test_a_running_session_keeps_its_own(spark: SparkSession) -> None:
     key = "spark.sql.execution.arrow.maxBytesPerBatch"
     before = spark.conf.get(key)
-    spark.conf.set(key, "16m")
+    spark.conf.set(key, "8m")
     try:
         assert config.configure(type(spark).builder).getOrCreate() is spark
-        assert spark.conf.get(key) == "16m"
+        assert spark.conf.get(key) == "8m"
     finally:
         spark.conf.set(key, before)
 
@@ -171,7 +177,8 @@ def test_what_comes_too_late_is_said_in_the_log(caplog: pytest.LogCaptureFixture
         config.prepare_workers(context("local[2]", sys.executable), "2")
         config.prepare_workers(context("local[2]", sys.executable, **config.CONTEXT_SETTINGS), "2")
     (record,) = caplog.records
-    assert "spark.python.unix.domain.socket.enabled: make the session with trijoin_sql.configure" in record.message
+    assert "spark.python.unix.domain.socket.enabled" in record.message
+    assert "make the session with trijoin_sql.configure" in record.message
 
 
 def test_sparks_two_hundred_partitions_are_a_warning_where_nobody_chose_them(caplog: pytest.LogCaptureFixture) -> None:

@@ -140,6 +140,23 @@ def test_theta_outer_join_of_streams_is_refused_with_a_way_out(tj: TriJoinSessio
         tj.sql(sql)
 
 
+def test_a_window_that_append_mode_cannot_have_is_said_with_a_way_out(
+    tj: TriJoinSession, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark's own error in append mode says nothing of what to write instead; in update mode the query runs."""
+    for name in ("r", "s"):
+        frame = spark.table(f"stream_{name}").withWatermark("timestamp", "1 second")
+        frame.createOrReplaceTempView(f"timed_{name}")
+    near = "FROM timed_r r JOIN timed_s s ON r.a < s.a WITHIN 1 MINUTE"
+    query = f"SELECT window({{}}, '1 minute'), count(*) {near} GROUP BY 1"
+    tj.sql(query.format("greatest(r.timestamp, s.timestamp)"))
+    assert not caplog.records
+    assert uses_us(tj.sql(query.format("r.timestamp")))
+    (record,) = caplog.records
+    assert "Spark will refuse a window over r.timestamp in append mode" in record.getMessage()
+    assert "group by window(greatest(r.timestamp, s.timestamp), ...)" in record.getMessage()
+
+
 def test_enable_extends_this_session_alone(tj: TriJoinSession, spark: SparkSession) -> None:
     other = spark.newSession()
     trijoin_sql.enable(spark)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import trijoin_sql
 
@@ -301,21 +302,32 @@ NEAR = (
 )
 
 
-def near(spark: SparkSession, home: Path, pieces: dict[str, list[list[dict[str, Any]]]]) -> tuple[Bag, Bag]:
-    """Run NEAR with watermarks of ten seconds; return the results on streams and in Spark batch."""
+def near(
+    spark: SparkSession, home: Path, pieces: dict[str, list[list[dict[str, Any]]]], hint: str = ""
+) -> tuple[Bag, Bag, int]:
+    """Run NEAR with watermarks of ten seconds; return the results on streams and in Spark batch, and the late rows."""
     made = Tables(spark, home)
     for name, some in pieces.items():
         made.create(name, some, *TIMED, view=lambda frame: frame.withWatermark("ts", "10 seconds"))
     made.use(streaming=False)
     wanted = bag(spark.sql(NEAR).collect())
     made.use(streaming=True)
-    return run_stream(trijoin_sql.TriJoinSession.create(spark).sql(NEAR), home / "checkpoint"), wanted
+    tj, late = trijoin_sql.TriJoinSession.create(spark), [0]
+
+    def look(query: StreamingQuery) -> None:
+        late[0] = tj.metrics(query).total()["late"]
+
+    sql = NEAR.replace("SELECT", f"SELECT {hint}")
+    return run_stream(tj.sql(sql), home / "checkpoint", look=look), wanted, late[0]
 
 
-def test_trap_15_16_late_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """A row exactly at the watermark is late; one above it is never dropped, however old."""
+@pytest.mark.parametrize("hint", ["/*+ UNITS(3) */", "/*+ SCHEME('matrix'), UNITS(4) */"], ids=["units", "cells"])
+def test_trap_15_16_late_rows(spark: SparkSession, tmp_path: Path, hint: str) -> None:
+    """A row exactly at the watermark is late, and counted once; one above it is never dropped, however old."""
     first = timed(100)
-    found, wanted = near(spark, tmp_path, {"r": [first, timed(90, 91, 110)], "s": [first], "t": [first]})
+    pieces = {"r": [first, timed(90, 91, 110)], "s": [first], "t": [first]}
+    found, wanted, count = near(spark, tmp_path, pieces, hint)
+    assert count == 1, "each unit that the row reaches drops it, one counts it"
     late = {one for one in wanted if one.startswith("[90,")}
     assert late
     assert found == bag([]) + type(found)({one: count for one, count in wanted.items() if one not in late})
@@ -330,7 +342,7 @@ def test_trap_17_results_do_not_depend_on_batches(spark: SparkSession, tmp_path:
         "some": [timed(*seconds[:5]), timed(*seconds[5:6]), timed(*seconds[6:])],
     }
     for way, pieces in ways.items():
-        found, wanted = near(spark, tmp_path / way, dict.fromkeys("rst", pieces))
+        found, wanted, _ = near(spark, tmp_path / way, dict.fromkeys("rst", pieces))
         assert found == wanted, way
         assert found
 

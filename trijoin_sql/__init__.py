@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .config import configure as configure
     from .errors import CheckpointDamagedError as CheckpointDamagedError
     from .errors import CheckpointMismatchError as CheckpointMismatchError
+    from .errors import CheckpointVersionError as CheckpointVersionError
     from .errors import InvalidHintError as InvalidHintError
     from .errors import InvalidSettingError as InvalidSettingError
     from .errors import JobError as JobError
@@ -41,6 +42,7 @@ _HOME = {
     "PlanError": ".errors",
     "CheckpointMismatchError": ".errors",
     "CheckpointDamagedError": ".errors",
+    "CheckpointVersionError": ".errors",
     "JobError": ".errors",
     "JoinOverflowError": ".errors",
 }

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from .errors import CheckpointMismatchError
+from .errors import CheckpointMismatchError, CheckpointVersionError
 from .jobs.stopping import no_further_batch
 from .metrics import held_by_slot, join_keys
 from .operators.layout import History, obstacle
@@ -172,7 +172,7 @@ class CheckpointFile:
 
         Raises
         ------
-        CheckpointMismatchError
+        CheckpointVersionError
             It was written by a later version.
         """
         versions = self._versions()
@@ -183,9 +183,9 @@ class CheckpointFile:
             body = json.loads(bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)))
         finally:
             stream.close()
-        if body["version"] != VERSION:
-            difference_ = f"its folder {FOLDER} is of version {body['version']}, and this is version {VERSION}"
-            raise CheckpointMismatchError(self.root, difference_)
+        if body["version"] > VERSION:
+            told = f"its folder {FOLDER} has format {body['version']}, and this version reads formats up to {VERSION}"
+            raise CheckpointVersionError(self.root, told)
         return [Join.from_dict(one) for one in body["joins"]]
 
     def write(self, joins: Sequence[Join]) -> None:
@@ -267,9 +267,9 @@ class LayoutListener:
             joins = follow(saved, specs, self._units(query_id, specs, saved), batch)
         except CheckpointMismatchError as error:
             difference_ = error.getMessageParameters()["difference"]
-            told = {"checkpoint": file.root, "refused": difference_}
+            told = {"checkpoint": file.root, "refused": difference_, "later": isinstance(error, CheckpointVersionError)}
             properties.setProperty(LAYOUTS, json.dumps(dict.fromkeys(keys, told)))
-            self._refuse(found, str(CheckpointMismatchError(file.root, difference_)))
+            self._refuse(found, str(type(error)(file.root, difference_)))
             return
         if joins != saved:
             file.write(joins)

@@ -57,6 +57,11 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
             "The checkpoint {checkpoint} belongs to another query: {difference}.",
             "Use a new checkpoint location, or start the query that the checkpoint was written by.",
         ),
+        "TRIJOIN_CHECKPOINT_VERSION": Condition(
+            "55000",
+            "The checkpoint {checkpoint} was written by a later version of TriJoin SQL: {difference}.",
+            "Go on with that version or a later one; this one has changed nothing in it.",
+        ),
         "TRIJOIN_CHECKPOINT_DAMAGED": Condition(
             "58030",
             "The checkpoint {checkpoint} is damaged: {detail}.",
@@ -251,8 +256,16 @@ class CheckpointMismatchError(TriJoinError):
         What is not the same, a clause without a full stop.
     """
 
+    _condition = "TRIJOIN_CHECKPOINT_MISMATCH"
+
     def __init__(self, checkpoint: str, difference: str) -> None:
-        super().__init__("TRIJOIN_CHECKPOINT_MISMATCH", {"checkpoint": checkpoint, "difference": difference})
+        super().__init__(self._condition, {"checkpoint": checkpoint, "difference": difference})
+
+
+class CheckpointVersionError(CheckpointMismatchError):
+    """A checkpoint was written by a later version, in a form that this one does not know."""
+
+    _condition = "TRIJOIN_CHECKPOINT_VERSION"
 
 
 class CheckpointDamagedError(TriJoinError):

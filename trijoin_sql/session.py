@@ -62,6 +62,8 @@ class TriJoinSession:
 
     def __init__(self, spark: SparkSession, settings: Settings | None = None) -> None:
         self.spark = spark
+        #: Whether to say that a query cannot run in append mode; a job knows its modes and says so itself.
+        self.warns_of_modes = True
         self._settings = settings
         self._compiled: dict[int, Rewrite] = {}
         if (spark.conf.get(_STATE_PROVIDER, "") or "").endswith("HDFSBackedStateStoreProvider"):
@@ -271,6 +273,8 @@ class TriJoinSession:
         result = run_sql(self.spark, plan.sql, frames, named)
         if result.isStreaming:
             register(self.spark, specs)
+            for refusal in rewritten.append_refusals if self.warns_of_modes else ():  # Spark's error names no way out
+                _log.warning("Spark will refuse %s; %s", refusal.reason, refusal.hint)
         # Spark says how the columns are called: its names for expressions are part of what users see.
         original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
         return result.toDF(*original.columns)

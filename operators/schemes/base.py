@@ -11,19 +11,25 @@ of one stream never meet, whatever a unit holds when a stream's turn comes is ex
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from ..bundle import Bundle
+from ..bundle import Bundle, Part
 from ..index import Probe, ProbePlan
 from ..kernels.order_keys import Int64s, values
 from ..kernels.sorting import sort_keys
 from ..spec import JoinSpec
 from ..store import Store
+
+#: Bytes of results that are put together at a time. A block of index ranges may hold a million of them.
+RESULT_BYTES = 4 << 20
+
+#: So few results are put together whatever their size.
+_FEW = 256
 
 #: The column of a hub or a list that holds the ids of the rows packed with it.
 MEMBERS = "__members"
@@ -37,6 +43,26 @@ class Result:
 
     def __len__(self) -> int:
         return int(next(iter(self.parts.values())).num_rows)
+
+
+def joined(parts: Mapping[int, Part], listed: Sequence[Sequence[str]]) -> Iterator[Result]:
+    """Yield the results that consist of some rows of each stream, at most about `RESULT_BYTES` at a time.
+
+    Parameters
+    ----------
+    parts
+        By rank: which rows, shape (k,) each.
+    listed
+        By rank: the columns that results have.
+    """
+    count = max(len(part) for part in parts.values())
+    step = count
+    if count > _FEW:
+        size = sum(part.row_bytes(listed[rank]) for rank, part in parts.items())
+        step = max(int(RESULT_BYTES / max(size, 1)), _FEW)
+    for first in range(0, count, step):
+        some = slice(first, min(first + step, count))
+        yield Result({rank: part.take(listed[rank], some) for rank, part in parts.items()})
 
 
 @dataclass(slots=True)
@@ -132,11 +158,6 @@ def owned(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> pa.Reco
 def kept(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows without the route column."""
     return rows.select(list(spec.streams[rank].columns))
-
-
-def listed(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with the columns that results need."""
-    return rows.select(list(spec.streams[rank].listed))
 
 
 def pack(rows: pa.RecordBatch, at: Int64s, members: Int64s, *, pairs: bool = False) -> pa.RecordBatch:

@@ -24,7 +24,7 @@ from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate
 from ..spec import Check, EdgeSpec, JoinSpec
 from ..store import Lifetime, Store, concat
-from .base import Outcome, Result, Work, kept, owned
+from .base import Outcome, Work, joined, kept, owned
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +112,18 @@ class IterativeUnit:
         self.stored[rank].append(rows)
         self.counters["stored"] += rows.num_rows
 
-    def _probe(self, steps: tuple[Step, ...], joined: dict[int, Chosen]) -> Iterator[Outcome]:
+    def _probe(self, steps: tuple[Step, ...], chosen: dict[int, Chosen]) -> Iterator[Outcome]:
         """Go on from partial results (some rows of each joined stream), depth first, a block at a time."""
         if not steps:
-            yield Result({rank: _take(chosen, self.listed[rank]) for rank, chosen in joined.items()})
+            yield from joined({rank: Part(*some) for rank, some in chosen.items()}, self.listed)
             return
         step, rest = steps[0], steps[1:]
         # A row that probes must not vanish with its columns: an edge without predicates looks at none.
         columns = step.plan.columns or self.spec.streams[step.source].columns[:1]
-        probe = Probe(step.plan, _take(joined[step.source], columns))
+        probe = Probe(step.plan, _take(chosen[step.source], columns))
         if self.spec.aggregate is not None and not rest and step.is_decided:
             for mine, segment, order, begin, end in self.stored[step.target].ranges(probe):
-                parts = {other: Part(*_chosen(chosen, mine)) for other, chosen in joined.items()}
+                parts = {other: Part(*_chosen(some, mine)) for other, some in chosen.items()}
                 yield Bundle(parts, step.target, segment.rows, order, begin, end)
             return
         for mine, segment, theirs in self.stored[step.target].probe(probe):
@@ -131,11 +131,11 @@ class IterativeUnit:
             for source, check in step.others:
                 if not len(mine):
                     break
-                left = _take(_chosen(joined[source], mine), (check.left,)).column(0)
+                left = _take(_chosen(chosen[source], mine), (check.left,)).column(0)
                 keep = evaluate(check, left, segment.rows.column(check.right).take(pa.array(theirs)))
                 mine, theirs = mine[keep], theirs[keep]
             if len(mine):
-                further = {other: _chosen(chosen, mine) for other, chosen in joined.items()}
+                further = {other: _chosen(some, mine) for other, some in chosen.items()}
                 further[step.target] = segment.rows, theirs
                 yield from self._probe(rest, further)
 
@@ -186,3 +186,4 @@ class IterativeSlot:
             yield from self.unit.arrive(rank, rows)
             mine = kept(self.spec, rank, rows) if self.stores_all else owned(self.spec, rank, rows, self.slot)
             self.unit.keep(rank, mine)
+            del rows, mine  # the next stream's rows are not in memory beside these

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ...errors import PlanError
 from ..kernels.order_keys import Int64s, values
 from ..spec import JoinSpec
+from .base import owned
 
 #: ``(rank, rows) -> (slot, row numbers)``; None for the row numbers means all rows.
 Router = Callable[[int, pa.RecordBatch], Iterator[tuple[int, Int64s | None]]]
@@ -78,3 +79,12 @@ def grid(spec: JoinSpec) -> Router:
                 yield int(cell) + shift, None if len(cells) == 1 else np.flatnonzero(base == cell)
 
     return route
+
+
+def counted(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> int:
+    """Return how many of some rows that reached a slot are counted there, if each is counted in one slot alone."""
+    if spec.scheme != "matrix":
+        return int(owned(spec, rank, rows, slot).num_rows)
+    known = dict(spec.streams[rank].dimensions)
+    at = np.unravel_index(slot, grid_shape(spec))
+    return int(rows.num_rows) if all(at[axis] == 0 for axis in range(len(at)) if axis not in known) else 0

@@ -31,7 +31,7 @@ from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate, expand
 from ..spec import Check, JoinSpec
 from ..store import Lifetime, Store, concat
-from .base import MEMBERS, Outcome, Pack, Result, Work, kept, listed, matches, owned, pack
+from .base import MEMBERS, Outcome, Pack, Work, joined, kept, matches, owned, pack
 from .symmetric import HubUnit
 
 #: A stored row's id as a probing column.
@@ -89,15 +89,10 @@ class ListUnit:
                 keep = _passing(checks, rows, at[mine], segment.rows, theirs)
                 if keep is not None:
                     mine, theirs = mine[keep], theirs[keep]
-                if not len(mine):
-                    continue
-                yield Result(
-                    {
-                        side: listed(self.spec, side, rows).take(pa.array(at[mine])),
-                        self.rank: self.stored.take(ids[mine], self.spec.streams[self.rank].listed),
-                        other: listed(self.spec, other, segment.rows).take(pa.array(theirs)),
-                    }
-                )
+                if len(mine):
+                    parts = {side: Part(rows, at[mine]), self.rank: Part(self.stored, ids[mine])}
+                    columns = [stream.listed for stream in self.spec.streams]
+                    yield from joined({**parts, other: Part(segment.rows, theirs)}, columns)
         entries = pack(kept(self.spec, side, rows), at, ids, pairs=self.pairs)
         self.lists[side].append(entries)
         self.counters["packs"] += entries.num_rows
@@ -223,13 +218,6 @@ class SecondStageSlot:
                 if keep is not None:
                     hub, member, at = hub[keep], member[keep], at[keep]
                 if len(hub):
-                    yield self._result(pack_, hub, member, segment.rows, at)
-
-    def _result(self, pack_: Pack, hub: Int64s, member: Int64s, rows: pa.RecordBatch, at: Int64s) -> Result:
-        return Result(
-            {
-                self.first: listed(self.spec, self.first, pack_.members).take(pa.array(member)),
-                self.hub: listed(self.spec, self.hub, pack_.hubs).take(pa.array(hub)),
-                self.last: listed(self.spec, self.last, rows).take(pa.array(at)),
-            }
-        )
+                    parts = {self.first: Part(pack_.members, member), self.hub: Part(pack_.hubs, hub)}
+                    columns = [stream.listed for stream in self.spec.streams]
+                    yield from joined({**parts, self.last: Part(segment.rows, at)}, columns)

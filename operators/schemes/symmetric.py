@@ -19,7 +19,7 @@ from ..index import Probe, list_parts, plan_probe
 from ..kernels.pairs import evaluate, expand
 from ..spec import JoinSpec
 from ..store import Lifetime, Store, concat
-from .base import MEMBERS, Outcome, Result, Work, kept, listed, matches, owned, pack
+from .base import MEMBERS, Outcome, Work, joined, kept, matches, owned, pack
 
 
 class HubUnit:
@@ -71,7 +71,7 @@ class HubUnit:
         (hub,) = (other for other in range(3) if other not in (self.rank, arriving))
         checks = self.spec.edge(arriving, self.rank).checks
         keys = sorted({check.right for check in checks})
-        columns = self.spec.streams[self.rank].listed
+        columns = [stream.listed for stream in self.spec.streams]
         for mine, segment, theirs in self.hubs[hub].probe(Probe(self.to_hubs[arriving], rows)):
             offsets, members = list_parts(segment.rows.column(MEMBERS))
             if self.spec.aggregate is not None and not checks:
@@ -95,14 +95,8 @@ class HubUnit:
                         keep &= evaluate(check, arrived, stored.column(check.right), keep)
                     ids, at, hub_row = ids[keep], at[keep], hub_row[keep]
                 if len(ids):
-                    hub_columns = list(self.spec.streams[hub].listed)
-                    yield Result(
-                        {
-                            self.rank: self.stored.take(ids, columns),
-                            hub: segment.rows.select(hub_columns).take(pa.array(hub_row)),
-                            arriving: listed(self.spec, arriving, rows).take(pa.array(at)),
-                        }
-                    )
+                    parts = {self.rank: Part(self.stored, ids), hub: Part(segment.rows, hub_row)}
+                    yield from joined({**parts, arriving: Part(rows, at)}, columns)
 
     def become_hub(self, arriving: int, rows: pa.RecordBatch) -> pa.RecordBatch | None:
         """Store arriving rows as hubs of the stored rows that they match; return them with their members' ids."""

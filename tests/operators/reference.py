@@ -15,7 +15,7 @@ import pyarrow as pa
 from trijoin_sql.operators.aggregate import Reducer
 from trijoin_sql.operators.bundle import Bundle
 from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.operators.schemes.base import Pack, Reduced, Result, Slot, Work
+from trijoin_sql.operators.schemes.base import Outcome, Pack, Reduced, Result, Slot, Work
 from trijoin_sql.operators.schemes.routing import subgroup_slots
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
 
@@ -189,29 +189,40 @@ def run(
             following = [Work() for _ in works]
             for number, (slot, work) in enumerate(zip(stage, works, strict=True)):
                 following[number].rows = {r: list(rows) for r, rows in work.rows.items() if r in slot.forwards}
-                items = slot.process(work)
-                if spec.aggregate is not None:
-                    items = Reducer(spec.aggregate).run(items)
-                for item in items:
-                    assert not isinstance(item, Bundle)
-                    if isinstance(item, Reduced):
-                        assert groups is not None
-                        groups.append(item.rows)
-                        continue
-                    if isinstance(item, Result):
-                        found.update(ids_of(spec, item))
-                        continue
-                    for other in subgroup_slots(spec, number):
-                        if isinstance(item, Pack):
-                            following[other].packs.append(item)
-                        else:
-                            following[other].partials.append(item.rows)
+                hand_on(spec, number, slot.process(work), following, found, groups)
                 for store in slot.stores.values():
                     store.fresh.clear()
                     if compact:
                         store.compact()
             works = following
     return found, stages
+
+
+def hand_on(
+    spec: JoinSpec,
+    number: int,
+    items: Iterator[Outcome],
+    following: Sequence[Work],
+    found: Counter[tuple[Any, ...]],
+    groups: list[pa.RecordBatch] | None = None,
+) -> None:
+    """Put what a slot gives where it belongs: results, groups, the work of the next stage's slots."""
+    if spec.aggregate is not None:
+        items = Reducer(spec.aggregate).run(items)
+    for item in items:
+        assert not isinstance(item, Bundle)
+        if isinstance(item, Reduced):
+            assert groups is not None
+            groups.append(item.rows)
+            continue
+        if isinstance(item, Result):
+            found.update(ids_of(spec, item))
+            continue
+        for other in subgroup_slots(spec, number):
+            if isinstance(item, Pack):
+                following[other].packs.append(item)
+            else:
+                following[other].partials.append(item.rows)
 
 
 def ids_of(spec: JoinSpec, result: Result) -> Iterator[tuple[Any, ...]]:

@@ -141,7 +141,7 @@ def test_state_many_times_the_limit(scheme: str, local: Path, monkeypatch: pytes
     """Files stay within the limit, rows in memory within theirs, and every result is found."""
     monkeypatch.setattr(store_module, "SEGMENT_BYTES", 500)
     monkeypatch.setattr(state_module, "VISITING_BYTES", 1000)
-    monkeypatch.setattr(state_module, "SEGMENT_BYTES", 500)
+    monkeypatch.setattr(state_module, "BROUGHT_BYTES", 500)
     limit = 20_000
     made = SlotState.__init__
 
@@ -180,6 +180,8 @@ def test_segments_out_of_reach_are_not_brought_back(local: Path) -> None:
     probe = {0: [batch_of([{"id": 1, "a": 950, "t": "", "route": 0}], SCHEMA)]}
     assert sum(len(result) for result in state.slot.process(Work(dict(probe)))) == 1  # type: ignore[arg-type]
     first = state.fetched
+    # A worker that never saw them knows their zones from the view, or it would read all of the state to learn them.
+    assert 0 < first < sum(len(data) for data in chunks.now.values()) / 3
     assert sum(len(result) for result in state.slot.process(Work(dict(probe)))) == 1  # type: ignore[arg-type]
     assert state.fetched <= first
 

@@ -13,12 +13,11 @@ import pytest
 from trijoin_sql.operators.dispatch import slot_keys
 from trijoin_sql.operators.layout import History, Layout, laid_out, obstacle
 from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.operators.schemes.base import Pack, Result, Work
-from trijoin_sql.operators.schemes.routing import subgroup_slots
+from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec
 from trijoin_sql.operators.store import Store
 
-from .reference import Row, batch_of, ids_of, nested_loop, streams
+from .reference import Row, batch_of, hand_on, nested_loop, streams
 
 SCHEMA = {"id": pa.int64(), "a": pa.int64(), "ts": pa.int64(), "route": pa.int64()}
 WINDOW = 20
@@ -70,15 +69,7 @@ class Run:
                 for store in slot.stores.values():
                     store.expire(watermark)
                 following[number_].rows = {r: list(b) for r, b in work.rows.items() if r in slot.forwards}
-                for item in slot.process(work):
-                    if isinstance(item, Result):
-                        self.found.update(ids_of(spec, item))
-                        continue
-                    for other in subgroup_slots(spec, number_):
-                        if isinstance(item, Pack):
-                            following[other].packs.append(item)
-                        else:
-                            following[other].partials.append(item.rows)
+                hand_on(spec, number_, slot.process(work), following, self.found)
                 self.stores[stage, number_] = dict(slot.stores)
             works = following
 

@@ -21,7 +21,7 @@ from trijoin_sql.operators.schemes.base import Pack, Result, Slot, Work
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec
 from trijoin_sql.operators.state import FAN_IN, SlotState, difference
 
-from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError
+from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 
 from .reference import Row, batch_of, ids_of, nested_loop, streams
 
@@ -240,6 +240,10 @@ def test_a_full_disk_costs_the_copy_and_not_the_query(local: Path) -> None:
         no_worker()
         found += task.batch(number, batch)
     assert found == nested_loop(SPECS["symmetric"], rows)
+    ((_, slot, _),) = state_module._recent.values()
+    bodies = [segment.body for store in slot.stores.values() for segment in store.segments]
+    assert bodies
+    assert not any(bodies), "what has no file is not kept in memory without a bound instead"
 
 
 def test_another_query_is_refused() -> None:
@@ -282,6 +286,33 @@ def test_a_missing_or_truncated_chunk_is_said_and_not_skipped(keep: float | None
         if keep is not None:
             stored[number] = data[: int(len(data) * keep)]
     with pytest.raises(CheckpointDamagedError, match=words):
+        task.batch(1, batches[2])
+
+
+def test_a_later_format_is_refused() -> None:
+    """Read by today's rules it might give wrong rows without a word."""
+    task = Task(SPECS["symmetric"])
+    _, batches = inputs(30, 10)
+    task.batch(0, batches[1])
+    later = json.loads(task.manifests[0] or "")
+    later["format"] += 1
+    task.manifests[0] = json.dumps(later)
+    with pytest.raises(CheckpointVersionError, match="later version of TriJoin SQL: its state has format 2, and this"):
+        task.batch(1, batches[2])
+
+
+def test_chunks_with_fewer_rows_than_the_manifest_says_are_damage() -> None:
+    task = Task(SPECS["symmetric"])
+    _, batches = inputs(30, 10)
+    task.batch(0, batches[1])
+    no_machine()
+    manifest = json.loads(task.manifests[0] or "")
+    for name, listed in manifest["chunks"].items():
+        for chunk in listed:
+            chunk[2] += 3
+            manifest["next_ids"][name] += 3
+    task.manifests[0] = json.dumps(manifest)
+    with pytest.raises(CheckpointDamagedError, match=r"of the rows 0 to \d+ of \S+ it holds \d+"):
         task.batch(1, batches[2])
 
 

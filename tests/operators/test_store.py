@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trijoin_sql.operators.bundle import Part
 from trijoin_sql.operators.index import Layout, Probe, ProbePlan, list_parts, plan_probe
-from trijoin_sql.operators.schemes.base import MEMBERS, pack
+from trijoin_sql.operators.schemes.base import MEMBERS, RESULT_BYTES, joined, pack
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec
 from trijoin_sql.operators.store import Store, concat
 
@@ -135,6 +136,30 @@ def test_a_hub_has_one_row_and_all_its_members() -> None:
     hubs = pack(rows, np.array([2, 0, 2, 2]), np.array([9, 8, 7, 9]))
     assert hubs.column("id").to_pylist() == [0, 2]
     assert hubs.column(MEMBERS).to_pylist() == [[8], [9, 7, 9]]
+
+
+def test_ranges_leave_segments_out_of_reach_alone() -> None:
+    """As `Store.probe` does: what no key of a probe can reach may be on another machine's disk."""
+    store = Store("s", [PLAN.layout])
+    for first in (0, 100, 200):
+        store.append(pa.RecordBatch.from_pydict({"a": pa.array([first, first + 1], pa.int32())}))
+    for segment in (store.segments[0], store.segments[2]):
+        segment.body = None  # and nothing to fetch it with
+    probe = Probe(PLAN, pa.RecordBatch.from_pydict({"a": pa.array([101], pa.int32())}))
+    ((mine, segment, order, begin, end),) = store.ranges(probe)
+    assert (mine.tolist(), segment.start, order[begin[0] : end[0]].tolist()) == ([0], 2, [0, 1])
+
+
+def test_results_are_put_together_a_few_megabytes_at_a_time() -> None:
+    """A block of index ranges holds up to a million pairs: with a kilobyte each they would not fit into a worker."""
+    wide = pa.RecordBatch.from_pydict({"id": np.arange(50), "text": ["x" * 10_000] * 50})
+    store = Store("s", [])
+    store.append(wide)
+    ids = np.arange(5000) % 50
+    found = list(joined({0: Part(wide, ids), 1: Part(store, ids)}, [["id", "text"], ["id"]]))
+    assert max(sum(part.nbytes for part in result.parts.values()) for result in found) < 1.1 * RESULT_BYTES
+    for rank in (0, 1):
+        assert [one for result in found for one in result.parts[rank]["id"].to_pylist()] == ids.tolist()
 
 
 def test_concat_of_one_batch_is_that_batch() -> None:

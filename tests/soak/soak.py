@@ -1,14 +1,18 @@
 """Long runs: is anything that should be flat growing, and is memory bounded where state is not? (``make soak``)
 
 ``window``
-    A windowed cyclic query over a million small rows in thousands of small micro-batches. After the first window its
-    state, its chunks, its memory and its cost for a row have to stay what they are.
+    A windowed cyclic query over a million small rows in thousands of small micro-batches. After the first window (and
+    the first tenth, in which the JVM still compiles) its state, its chunks, its memory and its cost for a row have to
+    stay what they are: the last third of the micro-batches is compared with the first. Cost is processor time, of the
+    JVM, the Python workers and the driver together, so that it means something beside other work on the machine.
 ``memory``
     A join that keeps 5 GiB of rows, with a warm copy of a tenth of that and 512 MiB for all Python processes. Each row
     finds its only partner at the mirrored place of the other stream, which by then is long gone from the warm copy.
 
-Memory is what the Python workers cannot give back: anonymous pages, shared ones divided by their owners (``Pss_Anon``
-of ``/proc/PID/smaps_rollup``). Pages of the warm copy's files are the machine's page cache and go when it wants.
+Memory is what the Python workers hold of their own: anonymous pages of all processes below the JVM (workers and their
+daemon), added up four times a second, shared ones divided by their owners (``Pss_Anon`` of ``/proc/PID/smaps_rollup``).
+Pages of the warm copy's mapped files are the machine's page cache, which it takes back when it wants; they are given
+beside it. The JVM and the driver's own interpreter do not count.
 
 Exit code 1 if a bound is broken. Figures are a JSON object a run on stdout.
 """
@@ -16,6 +20,7 @@ Exit code 1 if a bound is broken. Figures are a JSON object a run on stdout.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -24,6 +29,8 @@ import sys
 import tempfile
 import threading
 import time
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +40,8 @@ from pyspark.sql import DataFrame, SparkSession
 import trijoin_sql
 from trijoin_sql.metrics import batch_counters
 
+from ..sessions import local_session
+
 MIB = 1 << 20
 
 #: The memory that all Python processes may take together, and what one of them may grow by over a soak.
@@ -41,11 +50,13 @@ COST_RATIO, STATE_RATIO, MEMORY_RATIO = 1.3, 1.1, 1.2
 
 
 class MemorySampler:
-    """Samples the memory of the Python workers below a JVM until it is stopped."""
+    """Samples the memory of the Python workers below a JVM, and the processor time of all, until it is stopped."""
 
     def __init__(self, jvm: int) -> None:
         self.jvm = jvm
         self.samples: list[tuple[float, int, int]] = []
+        self.seconds: list[float] = []
+        self.at_peak: dict[int, int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -59,12 +70,20 @@ class MemorySampler:
 
     def _run(self) -> None:
         while not self._stop.wait(0.25):
-            anonymous = mapped = 0
-            for pid in _workers(self.jvm):
-                found = _memory(pid)
-                anonymous += found.get("Pss_Anon", 0)
-                mapped += found.get("Pss_File", 0)
-            self.samples.append((time.monotonic(), anonymous, mapped))
+            workers = _workers(self.jvm)
+            each = {pid: _memory(pid) for pid in workers}
+            # One that has just ended is missing in this sample, and in its parent's time from the next one on.
+            self.seconds.append(max(_seconds([self.jvm, os.getpid(), *workers]), *self.seconds[-1:], 0.0))
+            anonymous = {pid: found.get("Pss_Anon", 0) for pid, found in each.items()}
+            mapped = sum(found.get("Pss_File", 0) for found in each.values())
+            if sum(anonymous.values()) > self.peak:
+                self.at_peak = anonymous
+            self.samples.append((time.monotonic(), sum(anonymous.values()), mapped))
+
+    def cost(self, first: float, last: float) -> float:
+        """Return the processor time (seconds) between two moments."""
+        times = [at for at, _, _ in self.samples]
+        return self.seconds[bisect_right(times, last) - 1] - self.seconds[bisect_right(times, first) - 1]
 
     @property
     def peak(self) -> int:
@@ -93,6 +112,15 @@ def _workers(jvm: int) -> list[int]:
     return sorted(below - {jvm})
 
 
+def _seconds(pids: Iterable[int]) -> float:
+    """Return the processor time that processes have taken, with that of their children that have ended."""
+    ticks = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def _memory(pid: int) -> dict[str, int]:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
@@ -116,22 +144,8 @@ class Batch:
 
 def session(home: Path, settings: dict[str, str]) -> SparkSession:
     """Return a session with files in a folder of its own."""
-    builder = (
-        SparkSession.builder.master("local[2,4]")
-        .appName("trijoin-sql soak")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "3g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.local.dir", str(home / "local"))
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.streaming.numRecentProgressUpdates", "30")
-    )
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = trijoin_sql.configure(builder).getOrCreate()
+    ours = {"spark.driver.memory": "3g", "spark.sql.streaming.numRecentProgressUpdates": "30"}
+    spark = local_session(home, "soak", {**ours, **settings})
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -196,9 +210,10 @@ def soak_window(home: Path, arguments: argparse.Namespace) -> bool:
         query = writer.start()
         batches = follow(query, arguments.batches, time.monotonic() + arguments.seconds, sampler)
     spark.stop()
-    settled = [batch for batch in batches if batch.rows and batch.number > 60]  # a window and the watermark's delay
-    quarter = len(settled) // 4
-    early, late = settled[:quarter], settled[-quarter:]
+    warm = max(60, len(batches) // 10)  # 60: a window and the watermark's delay
+    settled = [batch for batch in batches if batch.rows and batch.number > warm]
+    third = len(settled) // 3
+    early, late = settled[:third], settled[-third:]
 
     def middle(some: list[Batch], what: str) -> float:
         return statistics.median(getattr(batch, what) for batch in some)
@@ -207,8 +222,11 @@ def soak_window(home: Path, arguments: argparse.Namespace) -> bool:
         first, last = some[0].at, some[-1].at
         return statistics.median(one for at, one, _ in sampler.samples if first <= at <= last)
 
+    def cost(some: list[Batch]) -> float:
+        return sampler.cost(some[0].at, some[-1].at) / sum(batch.rows for batch in some[1:])
+
     ratios = {
-        "seconds a row": middle(late, "seconds") / middle(early, "seconds"),
+        "processor time a row": cost(late) / cost(early),
         "state rows": middle(late, "state_rows") / middle(early, "state_rows"),
         "state chunks": middle(late, "chunks") / middle(early, "chunks"),
         "Python memory": memory(late) / memory(early),
@@ -223,12 +241,13 @@ def soak_window(home: Path, arguments: argparse.Namespace) -> bool:
         "seconds": round(sum(batch.seconds for batch in batches), 1),
         "windows": len(windows),
         "results": sum(windows.values()),
+        "microseconds of processor time a row": [round(1e6 * cost(some), 1) for some in (early, late)],
         "ms a batch": [round(1000 * middle(some, "seconds"), 1) for some in (early, late)],
         "state rows": [middle(some, "state_rows") for some in (early, late)],
         "state chunks": [middle(some, "chunks") for some in (early, late)],
         "Python MiB": [round(memory(some) / MIB, 1) for some in (early, late)],
         "peak Python MiB": round(sampler.peak / MIB, 1),
-        "last quarter over first": {name: round(ratio, 3) for name, ratio in ratios.items()},
+        "last third over first": {name: round(ratio, 3) for name, ratio in ratios.items()},
     }
     print(json.dumps(figures), flush=True)
     return flat and len(windows) > 1
@@ -241,7 +260,7 @@ def soak_memory(home: Path, arguments: argparse.Namespace) -> bool:
     (home / "warm").mkdir()
     spark = session(home, {"spark.trijoin.warm.maxBytes": str(warm)})
     payload = 1024
-    each = 20_000
+    each = 10_000
     count = arguments.state_bytes // (2 * (payload + 16)) // each * each
     for name, key in (("r", "value"), ("s", f"{count - 1} - value")):
         stream = source(spark, each, 1000).where(f"value < {count}")
@@ -280,6 +299,7 @@ def soak_memory(home: Path, arguments: argparse.Namespace) -> bool:
         "warm limit MiB": warm // MIB,
         "warm copy MiB": most // MIB,
         "peak Python MiB": round(sampler.peak / MIB, 1),
+        "of which by process": [round(size / MIB) for size in sampler.at_peak.values()],
         "peak mapped MiB": round(sampler.peak_mapped / MIB, 1),
         "seconds": round(sum(batch.seconds for batch in batches), 1),
         "seconds a batch": [round(batch.seconds, 2) for batch in batches[:: max(len(batches) // 8, 1)]],

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 Bag = Counter[str]
 UTC = datetime.UTC
@@ -132,6 +133,15 @@ def cut(rows: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> list[Sequenc
     return [*pieces, rows[start:]]
 
 
+def random_tables(spark: SparkSession, home: Path) -> Tables:
+    """Return three streams of micro-batches of unlike size, the second of which starts late, and one without rows."""
+    made = Tables(spark, home)
+    for seed, (name, sizes) in enumerate({"r": (1, 12, 0, 20), "s": (0, 0, 20, 1), "t": (30, 2)}.items(), 1):
+        made.create(name, cut(random_rows(seed, 40), sizes))
+    made.create("nothing", [[]])
+    return made
+
+
 def bag(rows: Iterable[Any]) -> Bag:
     """Return rows as a bag; NaN equals itself, and -0.0 is not 0.0."""
     return Counter(repr(_plain(row)) for row in rows)
@@ -145,8 +155,10 @@ def _plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def run_stream(frame: DataFrame, checkpoint: Path, mode: str = "append") -> Bag:
-    """Run a streaming query over what is there, and return its results."""
+def run_stream(
+    frame: DataFrame, checkpoint: Path, mode: str = "append", look: Callable[[StreamingQuery], None] | None = None
+) -> Bag:
+    """Run a streaming query over what is there, and return its results; ``look`` sees it at its end."""
     found: Bag = Counter()
 
     def keep(batch: DataFrame, _: int) -> None:
@@ -158,6 +170,8 @@ def run_stream(frame: DataFrame, checkpoint: Path, mode: str = "append") -> Bag:
     query = writer.trigger(availableNow=True).start()
     try:
         query.awaitTermination()
+        if look is not None:
+            look(query)
     finally:
         query.stop()
     return found

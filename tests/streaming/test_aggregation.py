@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import trijoin_sql
 from trijoin_sql.errors import TriJoinError
 
-from .differential import COLUMNS, Tables, cut, random_rows
+from .differential import COLUMNS, Tables, random_tables
 
 CHAIN = "FROM r JOIN s ON r.i BETWEEN s.i - 1 AND s.i + 1 JOIN t ON s.s = t.s AND s.ti <= t.ti"
 CYCLE = "FROM r JOIN s ON ABS(r.si - s.si) < 2 AND r.si > -9 AND s.si > -9 JOIN t ON s.s <= t.s AND r.m = t.m"
@@ -26,13 +26,8 @@ SUMMED = ("ti", "si", "i", "f", "d", "n")
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    """Three streams of several micro-batches, and one without rows."""
-    made = Tables(spark, tmp_path_factory.mktemp("tables"))
-    made.create("r", cut(random_rows(1, 40), (1, 12, 0, 20)))
-    made.create("s", cut(random_rows(2, 40), (0, 0, 20, 1)))
-    made.create("t", cut(random_rows(3, 40), (30, 2)))
-    made.create("nothing", [[]])
-    return made
+    """Three streams of random rows of every type, and one without rows."""
+    return random_tables(spark, tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -13,8 +15,15 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
 
 import trijoin_sql
+from trijoin_sql.jobs.check import check_job
+from trijoin_sql.jobs.parse import parse_job
+from trijoin_sql.jobs.prepare import prepare
+from trijoin_sql.jobs.run import run_queries
+from trijoin_sql.jobs.script import Script
+from trijoin_sql.jobs.stopping import StopRequest
 from trijoin_sql.state import read_state
 
 from .differential import Bag, Tables, bag, run_stream
@@ -195,3 +204,55 @@ def test_units_follow_the_load(tables: Tables, tmp_path: Path) -> None:
     assert "new rows are stored in" in str(live)
     assert "of the units' capacity is used" in str(live), name
     assert sum(found.values(), bag([])) == in_batch(tables, sql)
+
+
+JOB = """
+SET spark.trijoin.scaling.unitBytes = 12k;
+CREATE STREAM r (id BIGINT, x INT, ts TIMESTAMP) USING parquet OPTIONS (path '{home}/tables/r', maxFilesPerTrigger '1')
+  WATERMARK ts DELAY OF INTERVAL 10 SECONDS;
+CREATE STREAM s (id BIGINT, x INT, ts TIMESTAMP) USING parquet OPTIONS (path '{home}/tables/s', maxFilesPerTrigger '1')
+  WATERMARK ts DELAY OF INTERVAL 10 SECONDS;
+CREATE SINK near USING parquet OPTIONS (path '{home}/out', checkpointLocation '{home}/checkpoint');
+INSERT INTO near {sql};
+"""
+
+
+@pytest.mark.usefixtures("scaling")
+def test_a_job_follows_its_load_up_and_down(tables: Tables, tmp_path: Path) -> None:
+    """``trijoin-sql run``: a burst, then hardly a row; units come, and go once the burst has expired."""
+    random, sql = Random(5), QUERIES["biclique"].replace("UNITS(N)", "UNITS(1)").replace("s.id", "s.id AS other")
+    feed(tables, random, range(5), count=200)
+    feed(tables, random, range(5, 15), count=1)
+    text = JOB.format(home=tmp_path, sql=sql)
+    job = parse_job(Script(str(tmp_path / "job.sql"), text))
+    check_job(job)
+    request, done = StopRequest(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.2):
+            with contextlib.suppress(ValueError, OSError):  # no file yet, or a newer one has come in its place
+                units = [entry[1] for entry in kept(tmp_path / "checkpoint")["layouts"]]
+                if max(units) > units[-1]:
+                    request.ask("fewer units")
+                    return
+        request.ask("nothing more to come")
+
+    session = trijoin_sql.TriJoinSession.create(tables.spark)
+    end = threading.Timer(90, done.set)
+    watcher = threading.Thread(target=watch)
+    end.start()
+    watcher.start()
+    try:
+        ended = run_queries(job, prepare(job, session), Console(quiet=True), request).ended
+    finally:
+        done.set()
+        end.cancel()
+        watcher.join()
+    units = [entry[1] for entry in kept(tmp_path / "checkpoint")["layouts"]]
+    assert ended == "fewer units", units
+    assert units[0] == 1
+    assert units[1] > units[0]
+    assert units[-1] < max(units)
+    tables.spark.conf.unset("spark.trijoin.scaling.enabled")
+    run_queries(job, prepare(job, session), Console(quiet=True), StopRequest(), once=True)  # what the end left
+    assert bag(tables.spark.read.parquet(str(tmp_path / "out")).collect()) == in_batch(tables, sql)

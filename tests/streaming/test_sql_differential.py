@@ -14,20 +14,15 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 import trijoin_sql
 
-from .differential import COLUMNS, Bag, Tables, bag, cut, random_rows, run_stream
+from .differential import COLUMNS, Bag, Tables, bag, cut, random_tables, run_stream
 
 OPS = ("=", "<", ">=", "<>", "<=>", ">", "<=")
 
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    """Three streams of several micro-batches of unlike size, the second of which starts late, and one without rows."""
-    made = Tables(spark, tmp_path_factory.mktemp("tables"))
-    made.create("r", cut(random_rows(1, 40), (1, 12, 0, 20)))
-    made.create("s", cut(random_rows(2, 40), (0, 0, 20, 1)))
-    made.create("t", cut(random_rows(3, 40), (30, 2)))
-    made.create("nothing", [[]])
-    return made
+    """Three streams of random rows of every type, and one without rows."""
+    return random_tables(spark, tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture

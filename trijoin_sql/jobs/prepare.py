@@ -51,6 +51,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
         At the first statement that is refused.
     """
     queries = []
+    session.warns_of_modes = False
     for statement in job.statements:
         match statement:
             case CreateStream():

@@ -154,7 +154,7 @@ def _raise_failure(job: Job, prepared: tuple[PreparedQuery, ...], running: list[
         if error is None:
             continue
         why = reason(error)
-        if "[TRIJOIN_CHECKPOINT_MISMATCH]" in why:
+        if "[TRIJOIN_CHECKPOINT_MISMATCH]" in why or "[TRIJOIN_CHECKPOINT_VERSION]" in why:
             raise _mismatch(job, query, why)
         line, _ = job.script.place(query.insert.sink.start)
         raise QueryFailedError(f"{job.script.path}:{line}: the query into {query.sink.name} failed: {why}")
@@ -162,4 +162,6 @@ def _raise_failure(job: Job, prepared: tuple[PreparedQuery, ...], running: list[
 
 def _mismatch(job: Job, query: PreparedQuery, why: str) -> JobError:
     word = query.sink.options.find(CHECKPOINT) or query.sink.name
-    return job.script.error(word.start, why.partition("] ")[2], "use a new checkpoint location, or the query as it was")
+    later = "[TRIJOIN_CHECKPOINT_VERSION]" in why
+    hint = "go on with that version" if later else "use a new checkpoint location, or the query as it was"
+    return job.script.error(word.start, why.partition("] ")[2], hint)
