@@ -14,8 +14,9 @@ PACKED_BYTES = 4 << 20
 #: Bytes of rows in one chunk of durable state (uncompressed).
 CHUNK_BYTES = 1 << 20
 
-#: Bytes of rows (uncompressed) of chunks that are merged into one: values of more than 8 MiB fail on small heaps.
-MERGED_BYTES = 8 << 20
+#: Bytes of rows (uncompressed) of chunks that are merged into one. Values of more than 8 MiB fail on small heaps; and
+#: merging is for the many chunks of small micro-batches: what large ones leave would be written twice for nothing.
+MERGED_BYTES = 4 << 20
 
 _LENGTH = struct.Struct("<II Q")
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")

@@ -61,8 +61,9 @@ def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int, *, common: 
 
     Returns
     -------
-    One hashed dimension for every class of equal columns, one spread dimension for every stream in no class. None if
-    there is no common key and only one will do.
+    One hashed dimension for every class of equal columns, one spread dimension for every stream in no class. Among the
+    grids that store the fewest copies it is one whose cells find the fewest pairs twice: a chain is cut at its hub. None
+    if there is no common key and only one will do.
     """
     classes = _classes(node, inputs)
     if common:
@@ -82,7 +83,11 @@ def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int, *, common: 
             coordinates[alias].append((dimension, None))
             dimension += 1
     have = [{axis for axis, _ in axes} for axes in coordinates.values()]
-    shares = min(_factorings(cells, dimension), key=lambda shares: (_copies(shares, have), shares))
+    rank = {alias: number for number, alias in enumerate(node.graph.relations)}
+    probed = [have[rank[edge.left]] | have[rank[edge.right]] for edge in node.graph.edges]
+    shares = min(
+        _factorings(cells, dimension), key=lambda shares: (_copies(shares, have), _copies(shares, probed), shares)
+    )
     return Grid(shares, {alias: tuple(axes) for alias, axes in coordinates.items()})
 
 
@@ -120,5 +125,5 @@ def _factorings(cells: int, dimensions: int) -> Iterator[tuple[int, ...]]:
 
 
 def _copies(shares: tuple[int, ...], have: list[set[int]]) -> int:
-    """Return how often the streams' tuples are stored, in total, at equal rates."""
+    """Return in how many cells something is, in total, that has a coordinate in some dimensions: a tuple, or a pair."""
     return sum(prod(share for axis, share in enumerate(shares) if axis not in mine) for mine in have)
