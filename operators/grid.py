@@ -62,8 +62,8 @@ def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int, *, common: 
     Returns
     -------
     One hashed dimension for every class of equal columns, one spread dimension for every stream in no class. Among the
-    grids that store the fewest copies it is one whose cells find the fewest pairs twice: a chain is cut at its hub. None
-    if there is no common key and only one will do.
+    grids that store the fewest copies it is one whose cells find the fewest pairs twice: a chain is cut at its hub.
+    None if there is no common key and only one will do.
     """
     classes = _classes(node, inputs)
     if common:

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def frame_of(
-    spark: SparkSession, workload: Workload, rows: int, engine: str
-) -> tuple[Any, Callable[[Any], Any] | None]:
+def frame_of(spark: SparkSession, workload: Workload, engine: str) -> tuple[Any, Callable[[Any], Any] | None]:
     """Return a workload's query over the streams' views: under one of our schemes, or in Spark's own cascade.
 
     Returns
@@ -27,9 +25,9 @@ def frame_of(
     from ..session import TriJoinSession
 
     if engine == "spark":
-        return type(spark).sql(spark, query(workload, rows)), None
+        return type(spark).sql(spark, query(workload)), None
     session = TriJoinSession.create(spark)
-    return session.sql(query(workload, rows, engine)), session.metrics
+    return session.sql(query(workload, engine)), session.metrics
 
 
 def run_stream(spark: SparkSession, workload: Workload, folder: Path, rows: int, engine: str) -> Outcome:
@@ -41,7 +39,7 @@ def run_stream(spark: SparkSession, workload: Workload, folder: Path, rows: int,
         reader.parquet(str(folder / stream)).createOrReplaceTempView(stream)
     checkpoint = tempfile.mkdtemp(prefix="trijoin-bench-")
     try:
-        frame, metrics = frame_of(spark, workload, rows, engine)
+        frame, metrics = frame_of(spark, workload, engine)
         running = (
             frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         )

@@ -128,7 +128,7 @@ def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arr
         for stream in workload.streams:
             reader = spark.readStream.schema(SCHEMA)
             reader.parquet(str(home / stream)).createOrReplaceTempView(stream)
-        frame, _ = frame_of(spark, workload, rows, engine)
+        frame, _ = frame_of(spark, workload, engine)
         query = _observed(frame, workload, arrivals).writeStream.format("noop")
         running = query.option("checkpointLocation", str(home / "checkpoint")).start()
         try:
@@ -148,11 +148,12 @@ def _prepare(workload: Workload, home: Path, arrivals: Arrivals, domain: int, se
         rng = np.random.default_rng([seed, number])
         (home / stream).mkdir()
         (home / "later" / stream).mkdir(parents=True)
-        pq.write_table(table(workload, rng, 0, arrivals.stored, domain), home / stream / "stored.parquet")
+        pq.write_table(table(workload, number, rng, 0, arrivals.stored, domain), home / stream / "stored.parquet")
         for tick in range(arrivals.ticks):
             first = arrivals.stored + tick * arrivals.rows
             pq.write_table(
-                table(workload, rng, first, arrivals.rows, domain), home / "later" / stream / f"{tick:05}.parquet"
+                table(workload, number, rng, first, arrivals.rows, domain),
+                home / "later" / stream / f"{tick:05}.parquet",
             )
 
 

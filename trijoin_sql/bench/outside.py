@@ -84,7 +84,7 @@ def run_outside(engine: str, workload: Workload, folder: Path, rows: int, units:
         "scratch": str(scratch),
         "streams": workload.streams,
         "columns": [column.split() for column in SCHEMA.split(", ")],
-        "sql": query(workload, rows),
+        "sql": query(workload),
         "joins": steps(workload, rows),
         "parallelism": units,
     }
@@ -168,7 +168,7 @@ def steps(workload: Workload, rows: int) -> list[tuple[str, list[dict[str, Any]]
     """
     ddl = "".join(f"CREATE STREAM {stream} ({SCHEMA}) USING parquet;" for stream in workload.streams)
     catalog, _ = read_script(ddl)
-    (node,) = rewrite(query(workload, rows), catalog).groups
+    (node,) = rewrite(query(workload), catalog).groups
     assert isinstance(node, JoinNode)
     found: dict[str, list[dict[str, Any]]] = {stream: [] for stream in workload.streams[1:]}
     for edge in node.graph.edges:
