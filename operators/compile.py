@@ -244,7 +244,9 @@ def _run(
 ) -> DataFrame:
     """Dispatch all streams and run the stages; return the output columns with their types."""
     streaming = any(frame.isStreaming for frame in frames)
-    dispatched = [frame.mapInArrow(Dispatcher(spec, rank), PACKED_SCHEMA) for rank, frame in enumerate(frames)]
+    dispatched = [
+        frame.mapInArrow(Dispatcher(spec, rank, warm_bytes), PACKED_SCHEMA) for rank, frame in enumerate(frames)
+    ]
     frame = reduce(DataFrame.unionAll, dispatched)
     plain = all(is_plain(wire_type(types[name])) for name in spec.output)
     stages = len(SCHEMES[spec.scheme].stages(spec))

@@ -29,10 +29,18 @@ _MODULUS = 1441440
 
 
 class Dispatcher:
-    """Packs the rows of one stream for the slots they go to; a function for ``mapInArrow``."""
+    """Packs the rows of one stream for the slots they go to; a function for ``mapInArrow``.
 
-    def __init__(self, spec: JoinSpec, rank: int) -> None:
-        self.spec, self.rank = spec, rank
+    Parameters
+    ----------
+    spec, rank
+        The join, and the stream's rank in it.
+    warm_bytes
+        Bytes that the warm copies of a machine may take, None for any number; it says what memory a worker may keep.
+    """
+
+    def __init__(self, spec: JoinSpec, rank: int, warm_bytes: int | None = None) -> None:
+        self.spec, self.rank, self.warm_bytes = spec, rank, warm_bytes
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack the batches of one partition."""
@@ -55,7 +63,7 @@ class Dispatcher:
                 data.append(packed)
             for slot_key, packed in zip(slots, data, strict=True):
                 yield packed_rows([slot_key], self.rank, [packed])
-        release(handled)
+        release(handled, self.warm_bytes)
 
 
 def packed_rows(slots: list[int], kind: int, data: list[bytes]) -> pa.RecordBatch:

@@ -151,14 +151,14 @@ class JoinProcessor(StatefulProcessor):
             yield from self._packed(results, int(key[0]), forward)
         else:
             yield from self._typed(results, passed)
-        release(received)  # before what saving takes
+        release(received, self.warm_bytes)  # before what saving takes
         if state is not None:
             before_timer = state.manifest.timer
             text = state.save(batch_id())
             self.manifest.update((text,))
             self._set_timer(before_timer, state.manifest.timer, fired)
         forget()
-        release(received)
+        release(received, self.warm_bytes)
         if self.counters and fired is None:  # a report of some slots alone would look like one of all
             tally.update({name: slot.counters[name] - before[name] for name in COUNTER_NAMES})
             tally["bytes_in"] = received

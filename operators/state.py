@@ -268,7 +268,7 @@ class SlotState:
         segment.zones = {key: index.zone() for key, index in body[1].items()}
         size = segment.size = max(int(rows.nbytes), 1)
         del pieces
-        release(size)  # what decoding took
+        release(size, self.warm.limit)  # what decoding took
         if self.warm.has_room(2 * size):
             with suppress(OSError):
                 self.warm.directory.mkdir(parents=True, exist_ok=True)
