@@ -30,6 +30,7 @@ from .differential import Bag, Tables, bag, run_stream
 
 SCHEMA = "id bigint, x int, ts timestamp"
 ARROW = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("ts", pa.timestamp("us", "UTC"))])
+STEP = 20
 START = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 
 NEAR = "{0}.ts BETWEEN {1}.ts - INTERVAL 20 SECONDS AND {1}.ts + INTERVAL 20 SECONDS AND ABS({0}.x - {1}.x) <= 1"
@@ -44,12 +45,12 @@ QUERIES = {
 
 
 def rows(random: Random, batch: int, count: int = 8) -> list[dict[str, Any]]:
-    """Rows of a micro-batch: its event times lie in ten seconds of their own."""
+    """Rows of a micro-batch: its event times lie in `STEP` seconds of their own, next to those of its neighbours."""
     return [
         {
             "id": 100 * batch + at,
             "x": random.randrange(5),
-            "ts": START + datetime.timedelta(seconds=10 * batch, milliseconds=random.randrange(10_000)),
+            "ts": START + datetime.timedelta(seconds=STEP * batch, milliseconds=random.randrange(1000 * STEP)),
         }
         for at in range(count)
     ]
@@ -89,7 +90,7 @@ def kept(checkpoint: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("scheme", "units", "last"),
-    [("symmetric", (2, 5, 1), 8), ("semi_symmetric", (3, 1, 4), 2), ("biclique", (1, 3, 2), 6)],
+    [("symmetric", (2, 5, 1), 5), ("semi_symmetric", (3, 1, 4), 1), ("biclique", (1, 3, 2), 4)],
 )
 def test_trap_20_units_up_and_down(
     tables: Tables, tmp_path: Path, scheme: str, units: tuple[int, ...], last: int
@@ -101,7 +102,7 @@ def test_trap_20_units_up_and_down(
     random, sql, checkpoint = Random(len(scheme)), QUERIES[scheme], tmp_path / "checkpoint"
     found, batch = bag([]), 0
     for number, count in enumerate(units):
-        more = last if number == len(units) - 1 else 2
+        more = last if number == len(units) - 1 else 1
         feed(tables, random, range(batch, batch + more))
         batch += more
         part = go_on(tables, sql.replace("UNITS(N)", f"UNITS({count})"), checkpoint)
@@ -177,7 +178,7 @@ def scaling(spark: SparkSession) -> Iterator[None]:
 def test_units_follow_the_load(tables: Tables, tmp_path: Path) -> None:
     """A stream that grows, and keeps running: more units without a hand, the same results as in batch."""
     random, sql, checkpoint = Random(9), QUERIES["biclique"].replace("UNITS(N)", "UNITS(1)"), tmp_path / "checkpoint"
-    feed(tables, random, range(8), count=60)
+    feed(tables, random, range(5), count=90)
     found: dict[int, Bag] = {}
     tables.use(streaming=True)
     tj = trijoin_sql.TriJoinSession.create(tables.spark)
@@ -221,8 +222,8 @@ INSERT INTO near {sql};
 def test_a_job_follows_its_load_up_and_down(tables: Tables, tmp_path: Path) -> None:
     """``trijoin-sql run``: a burst, then hardly a row; units come, and go once the burst has expired."""
     random, sql = Random(5), QUERIES["biclique"].replace("UNITS(N)", "UNITS(1)").replace("s.id", "s.id AS other")
-    feed(tables, random, range(5), count=200)
-    feed(tables, random, range(5, 15), count=1)
+    feed(tables, random, range(4), count=250)
+    feed(tables, random, range(4, 12), count=1)
     text = JOB.format(home=tmp_path, sql=sql)
     job = parse_job(Script(str(tmp_path / "job.sql"), text))
     check_job(job)
