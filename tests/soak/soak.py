@@ -109,7 +109,15 @@ def _workers(jvm: int) -> list[int]:
     while more:
         found = {pid for pid, parent in parents.items() if parent in below} - below
         below, more = below | found, bool(found)
-    return sorted(below - {jvm})
+    return sorted(pid for pid in below - {jvm} if _is_python(pid))
+
+
+def _is_python(pid: int) -> bool:
+    """Whether it is one of Spark's Python processes: a JVM that starts a program is for a moment a copy of itself."""
+    try:
+        return b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0-cp\0")[0]
+    except OSError:  # it has ended
+        return False
 
 
 def _seconds(pids: Iterable[int]) -> float:
