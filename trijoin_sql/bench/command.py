@@ -57,6 +57,7 @@ class Options:
     schemes: tuple[str, ...]
     against: tuple[str, ...]
     runs: int
+    warm_up: int
     seed: int
     units: int
     limit: float
@@ -93,6 +94,9 @@ def bench(
         float, typer.Option(min=1, help="Seconds for a run of another engine; then its rate is an upper bound.")
     ] = 600,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each engine.")] = 3,
+    warm_up: Annotated[
+        int, typer.Option(min=0, help="Runs before, of our schemes and Spark, that do not count: the JVM compiles.")
+    ] = 1,
     latency: Annotated[float, typer.Option(min=0, help="Also measure latency, for that many seconds each.")] = 0,
     rate: Annotated[
         float | None,
@@ -109,7 +113,7 @@ def bench(
     """Run benchmarks."""
     names = workload or ["chain_band", "cyclic_band"]
     options = Options(
-        rows, batches, tuple(scheme or ()), tuple(against or ()), runs, seed, units, limit, latency, rate, idle
+        rows, batches, tuple(scheme or ()), tuple(against or ()), runs, warm_up, seed, units, limit, latency, rate, idle
     )
     _check(names, options)
     err = Console(stderr=True, quiet=quiet)
@@ -174,7 +178,7 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
     found = Measured({engine: [] for engine in engines})
     folder = Path(tempfile.mkdtemp(prefix="trijoin-bench-"))
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    total = len(engines) * options.runs + len(streaming) * (bool(options.latency) + options.idle)
+    total = len(engines) * options.runs + len(streaming) * (options.warm_up + bool(options.latency) + options.idle)
     from ..quiet import quiet_jvm, quiet_python
 
     try:
@@ -182,6 +186,11 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
             task = progress.add_task(f"{name}: data", total=total)
             write_files(workload, folder, options.rows, options.batches, options.seed)
             spark = _session(name, options.units)
+            for _ in range(options.warm_up):
+                for engine in streaming:
+                    progress.update(task, description=f"{name}: {engine}, warming up")
+                    _run(spark, engine, name, folder, options)
+                    progress.advance(task)
             for _ in range(options.runs):
                 for engine in engines:
                     progress.update(task, description=f"{name}: {engine}")
