@@ -216,7 +216,7 @@ class _BlockRenderer:
             streaming=stands.streaming,
             relation=f"(SELECT {', '.join(items) or '1'} FROM {text}{conditions})",
             columns=tuple(columns),
-            ctes=tuple(dict(pair for scan in inside for pair in scan.ctes).items()),
+            ctes=_mentioned_ctes(f"{text}{conditions}", dict(pair for scan in inside for pair in scan.ctes)),
             below=(*_outermost(source, self.nodes), *dict.fromkeys(one for scan in inside for one in scan.below)),
         )
 
@@ -245,7 +245,7 @@ class _BlockRenderer:
         items: list[exp.Expr] = []
         for item in select.expressions:
             items += self.item(item)
-        select.set("expressions", items)
+        select.set("expressions", _without_repeated_aliases(items) if _is_second_branch(select) else items)
         for key, value in list(select.args.items()):
             if key in ("expressions", "from_", "joins", "where", "hint", "within", "with_") or not value:
                 continue
@@ -388,6 +388,38 @@ class _BlockRenderer:
         if source is None:
             return f"{scan.relation} AS {quote(scan.alias)}"
         return f"{relation_sql(source)} AS {quote(scan.alias)}"
+
+
+def _mentioned_ctes(text: str, ctes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the common table expressions that a FROM reads, those that others of them read too.
+
+    A join node in it has brought its own along, and Spark loses one that is defined twice and read inside only.
+    """
+    trees = {name: parse_expression(f"({body})") for name, body in ctes.items()}
+    waiting, read = [parse_expression(f"(SELECT 1 FROM {text})")], set[str]()
+    while waiting:
+        names = {table.name.lower() for table in waiting.pop().find_all(exp.Table)}
+        new = [name for name in trees if name not in read and name.lower() in names]
+        read.update(new)
+        waiting += [trees[name] for name in new]
+    return tuple((name, body) for name, body in ctes.items() if name in read)
+
+
+def _is_second_branch(select: exp.Select) -> bool:
+    """Tell whether a SELECT is a branch of a set operation that gives it no names."""
+    tree: exp.Expr = select
+    while isinstance(tree.parent, exp.Subquery) and tree.parent.this is tree:
+        tree = tree.parent
+    parent = tree.parent
+    return isinstance(parent, exp.SetOperation) and parent.expression is tree and not parent.args.get("by_name")
+
+
+def _without_repeated_aliases(items: list[exp.Expr]) -> list[exp.Expr]:
+    """Leave out the alias of a column that comes again under the same one: there Spark's optimizer fails in a UNION."""
+    result: list[exp.Expr] = []
+    for item in items:
+        result.append(item.this if isinstance(item, exp.Alias) and item in result else item)
+    return result
 
 
 def _wrapped(condition: str) -> str:
