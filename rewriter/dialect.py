@@ -263,6 +263,11 @@ def _create(sql: str, tokens: list[Token], words: list[str]) -> Statement:
     return _query(sql, tokens[position + 4 :], "create_view", view=view, replace=replace)
 
 
+def positional_name(number: int) -> str:
+    """Return the name that the marker ``?`` gets, counted from 1."""
+    return f"__p{number}"
+
+
 def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view", "explain"], **rest: Any) -> Statement:
     tokens = [_retag(tokens, index) for index in range(len(tokens))]
     try:
@@ -283,7 +288,7 @@ def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view",
         (m for m in trees[0].find_all(exp.Placeholder) if "start" in m.meta), key=lambda m: m.meta["start"]
     )
     for number, marker in enumerate(markers, 1):
-        marker.set("this", f"__p{number}")
+        marker.set("this", positional_name(number))
     return Statement(kind, trees[0], positional=len(markers), **rest)
 
 

@@ -12,10 +12,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ..errors import InvalidSettingError, PlanError, TriJoinError, UnsupportedQueryError
+from .arguments import Arguments, put_into_conditions
 from .bounds import bound_event_time
 from .catalog import Catalog
 from .cost import decide
-from .dialect import Statement, parse_statement, render
+from .dialect import Statement, parse_statement, positional_name, render
 from .display import duration_text, plan_text
 from .hints import is_our_hint
 from .parse import build_plan
@@ -301,7 +302,7 @@ def joins_in(sql: str) -> Joins:
     return "outer" if joins else "none"
 
 
-def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS) -> Rewrite:
+def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments: Arguments = None) -> Rewrite:
     """Rewrite one statement.
 
     Parameters
@@ -312,6 +313,8 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS) -> Rewrit
         Where schemas come from.
     settings
         How to rewrite.
+    arguments
+        The values of ``:name`` and ``?``, as ``spark.sql`` takes them; conditions are planned with them.
 
     Raises
     ------
@@ -333,15 +336,18 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS) -> Rewrit
     if statement.tree is None:
         return Rewrite(sql, "other", sql)
     try:
-        return _rewrite(sql, statement, statement.tree, catalog, settings)
+        return _rewrite(sql, statement, statement.tree, catalog, settings, arguments)
     except TriJoinError:
         raise
     except (SqlglotError, RecursionError, LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
         raise PlanError(f"{type(error).__name__} while rewriting: {error}") from error
 
 
-def _rewrite(sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, settings: Settings) -> Rewrite:
+def _rewrite(
+    sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, settings: Settings, arguments: Arguments
+) -> Rewrite:
     spark_sql = _for_spark(sql, statement, tree)
+    put_into_conditions(arguments, tree)
     parsed = build_plan(resolve(tree, catalog, settings), settings.case_sensitive)
     bound = {id(binding.block.select) for binding in parsed.bindings.values()}
     if any(select.args.get("within") and id(select) not in bound for select in tree.find_all(exp.Select)):
@@ -384,7 +390,7 @@ def _rewrite(sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, s
         view=statement.view,
         replace=statement.replace,
         explain_format=statement.explain_format,
-        parameters=tuple(f"__p{number}" for number in range(1, statement.positional + 1)),
+        parameters=tuple(positional_name(number) for number in range(1, statement.positional + 1)),
     )
 
 
@@ -479,9 +485,7 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             continue
         if any(is_equality(p.rendered or p.sql) or p.kind in ("equi", "null_safe") for p in node.predicates):
             continue
-        kind = {"left": "LEFT", "right": "RIGHT", "full": "FULL", "semi": "LEFT SEMI", "anti": "LEFT ANTI"}.get(
-            node.kind
-        )
+        kind = _OUTER.get(node.kind)
         if kind is None:
             reason = "a join of streams without an equality is left to Spark, which refuses it"
             hint = "see the reason in EXPLAIN for which the group was left alone, and remove it"

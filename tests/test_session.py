@@ -69,6 +69,14 @@ def test_arguments_pass_through_by_name_and_by_position(tj: TriJoinSession, spar
     assert bag(tj.sql(placed, args=[1, 4])) == bag(spark.sql(placed, args=[1, 4]))
 
 
+def test_arguments_bound_the_join(tj: TriJoinSession, spark: SparkSession) -> None:
+    """As literals would; as a filter above the join, every pair would be compared."""
+    sql = "SELECT r.id, s.id, ? AS tag FROM r JOIN s ON ABS(r.a - s.a + ?) <= ? ORDER BY 1"
+    (predicate,) = tj.explain(sql, ["x", -1, 1]).to_dict()["groups"][0]["graph"]["edges"][0]["predicates"]
+    assert predicate["kind"] == "band"
+    assert bag(tj.sql(sql, args=["x", -1, 1])) == bag(spark.sql(sql, args=["x", -1, 1]))
+
+
 def test_a_view_over_a_join_can_be_queried_further(tj: TriJoinSession, spark: SparkSession) -> None:
     body = CHAIN.replace("r.id, s.id", "r.id AS one, s.id AS two")
     tj.sql(f"CREATE OR REPLACE TEMPORARY VIEW joined AS {body}")

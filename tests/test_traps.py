@@ -198,6 +198,13 @@ OVERFLOWS = [
     "ABS(r.c + 1 - s.c) < 3 AND r.id = 3 AND s.id = 5",
     "r.a < s.a + 0 AND r.a - s.a > -4 AND r.id = 1 AND s.id = 2",
     "ABS(r.a - s.a) < 9 AND ABS(r.a - 1 - s.a) < 9 AND r.id IN (1, 2) AND s.id IN (4, 5)",
+    "ABS(r.a - s.a - 1) < 2 AND r.id IN (1, 4) AND s.id IN (2, 4)",
+    "ABS(r.a - s.a - 1) < 2 AND r.id = 3 AND s.id = 4",
+    "2 - r.a + s.a > 1 AND r.id > 3 AND s.id = 1",
+    "r.a + s.a < 3 AND r.id = 1 AND s.id = 3",
+    "r.a + s.a < 3 AND r.id = 3 AND s.id = 3",
+    "r.c - s.c = 9223372036854775807 AND r.id = 1 AND s.id > 3",
+    "r.c - s.c + 1 > 3 AND r.id = 1 AND s.id = 4",
     "ABS(r.a) < s.a",
     "r.a * 2 < s.c",
 ]

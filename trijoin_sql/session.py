@@ -22,6 +22,7 @@ from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
 from .operators.aggregation import SumTypeError
 from .operators.compile import compile_join, run_sql
 from .operators.spec import JoinSpec
+from .rewriter.arguments import Arguments
 from .rewriter.pipeline import Rewrite, joins_in, rewrite
 from .rewriter.plan import JoinNode, walk
 from .rewriter.settings import Settings
@@ -117,7 +118,7 @@ class TriJoinSession:
             return _spark_sql(self.spark, text, args, kwargs)
         try:
             joins = joins_in(text)
-            rewritten = self._rewrite(text) if joins == "inner" else None
+            rewritten = self._rewrite(text, args) if joins == "inner" else None
         except SqlSyntaxError as error:
             return self._spark_or(error, text, args)
         except PlanError as error:  # a bug of ours must not stand between a user and Spark
@@ -126,7 +127,7 @@ class TriJoinSession:
         if rewritten is None:  # not ours, whatever its tables are
             frame = _spark_sql(self.spark, text, args, {})
             if joins == "outer" and frame.isStreaming:
-                _refuse(self._rewrite(text))
+                _refuse(self._rewrite(text, args))
             return frame
         match rewritten.kind:
             case "explain" if rewritten.explain_format is not None or rewritten.converted:
@@ -180,7 +181,7 @@ class TriJoinSession:
         target = writer.option("checkpointLocation", checkpoint)
         return ScaledQuery(self.spark, target.start, scaling_policy(self.spark))
 
-    def explain(self, query: str | StreamingQuery | ScaledQuery) -> Explanation:
+    def explain(self, query: str | StreamingQuery | ScaledQuery, args: Arguments = None) -> Explanation:
         """Explain a statement, or what a running query has been doing.
 
         Parameters
@@ -188,6 +189,8 @@ class TriJoinSession:
         query
             SQL text (with or without EXPLAIN in front), or a streaming query of ours (EXPLAIN ANALYZE: with its
             counters, and the load of its units).
+        args
+            Values of the text's parameters, as in `sql`: a condition is explained as it is planned with them.
 
         Returns
         -------
@@ -201,7 +204,7 @@ class TriJoinSession:
             The streaming query is none of this session's, or has not finished a micro-batch.
         """
         if isinstance(query, str):
-            return Explanation(self._rewrite(query).to_dict())
+            return Explanation(self._rewrite(query, args).to_dict())
         decisions, policy = ({}, None) if isinstance(query, StreamingQuery) else (query.to_dict(), query.settings())
         query = query if isinstance(query, StreamingQuery) else query.query
         number = compiled_number(query)
@@ -228,7 +231,7 @@ class TriJoinSession:
         """
         return read_metrics(query)
 
-    def _rewrite(self, text: str, *, aggregate: bool = True) -> Rewrite:
+    def _rewrite(self, text: str, args: Arguments = None, *, aggregate: bool = True) -> Rewrite:
         settings = self._settings or Settings(
             case_sensitive=self._is_on("spark.sql.caseSensitive", "false"),
             join_before_comma=self._is_on("spark.sql.ansi.relationPrecedence", "false")
@@ -240,7 +243,7 @@ class TriJoinSession:
         )
         if not aggregate:
             settings = replace(settings, aggregate_in_units=False)
-        return rewrite(text, SparkCatalog(self.spark), settings)
+        return rewrite(text, SparkCatalog(self.spark), settings, args)
 
     def _is_on(self, setting: str, default: str) -> bool:
         return str(self.spark.conf.get(setting, default)).lower() == "true"
@@ -269,7 +272,7 @@ class TriJoinSession:
                     frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
         except SumTypeError as error:
             _log.warning("aggregated by Spark alone: %s", error)
-            return self._compile(self._rewrite(rewritten.sql, aggregate=False), args)
+            return self._compile(self._rewrite(rewritten.sql, args, aggregate=False), args)
         result = run_sql(self.spark, plan.sql, frames, named)
         if result.isStreaming:
             register(self.spark, specs)

@@ -336,16 +336,20 @@ class _Generator:
                 f"{a} + 1 = {b} - {small}",
             ]
             choices += [f"{a} - {b} BETWEEN -1 AND {small}", f"{a} = {b} AND {a} < {small + 3}"]
+            choices += [f"ABS({a} - {b} - {small}) <= 1", f"ABS({small} + {a} - {b}) < 2", f"{b} - {a} - 1 = {small}"]
+            choices += [f"{a} + {b} BETWEEN 1 AND {small + 1}", f"1 < {small} - {a} + {b} AND {a} - {b} > -3.5"]
         elif kind == "time":
             choices.append(f"{a} BETWEEN {b} - INTERVAL {self.dice.randint(0, 9)} MINUTES AND {b}")
             choices.append(f"{a} - {b} BETWEEN INTERVAL -{small} MINUTES AND INTERVAL '3' MINUTE")
         elif kind == "date":
             choices += [
+                f"ABS(datediff({a}, {b}) - 1) <= {small}",
                 f"datediff({a}, {b}) BETWEEN -1 AND {small}",
                 f"{a} BETWEEN {b} - 1 AND {b}",
                 f"{a} = {b} + {small}",
             ]
         elif kind == "double":
+            choices += [f"ABS({a} - {b} - 0.5) < 1.1", f"0.75 > {a} - {b} + {small} AND {a} >= {b}"]
             choices += [f"ABS({a} - {b}) < 1.6", f"{a} - {b} <= 0.5 AND {b} - {a} < 1"]
         if not selective:
             choices += [f"{a} {op} {b}"] * 3 + [f"{a} <> {b}", f"NOT ({a} {op} {b})", f"{a} != {b}"]

@@ -9,10 +9,11 @@ from trijoin_sql.rewriter.settings import DEFAULTS, Settings
 
 COLUMNS = "id INT, a INT, ts TIMESTAMP, x DOUBLE, n STRING, d DATE, m DECIMAL(10,2)"
 
-#: Three streams of the same columns, a fourth without event time, and a table.
+#: Three streams of the same columns, two without event time, and a table.
 CATALOG: DdlCatalog = read_script(
     "".join(f"CREATE STREAM {name} ({COLUMNS}) WATERMARK ts DELAY OF INTERVAL 10 SECONDS;" for name in "rst")
-    + "CREATE STREAM u (Key INT, Val INT); CREATE TABLE c (id INT, `Größe X` INT, n STRING)"
+    + "CREATE STREAM u (Key INT, Val INT); CREATE TABLE c (id INT, `Größe X` INT, n STRING);"
+    + "CREATE STREAM wide (a INT, k BIGINT)"
 )[0]
 
 #: The same without streams: nothing is a static relation beside a stream.

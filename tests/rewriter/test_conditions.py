@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from trijoin_sql.rewriter.dialect import parse_expression, render
+from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan import JoinNode, source_conditions, source_scan
 from trijoin_sql.rewriter.rules.simplify_conditions import simplify
 from trijoin_sql.rewriter.settings import Settings
 
-from .tables import final_sql, node, nodes
+from .tables import CATALOG, final_sql, node, nodes
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,27 @@ def test_a_residual_with_a_parameter_is_left_in_the_query() -> None:
     join = node("SELECT r.id FROM r, s WHERE r.id = s.id AND r.a + s.a > :low")
     assert join.graph.residuals == ()
     assert ":low" in final_sql("SELECT r.id FROM r, s WHERE r.id = s.id AND r.a + s.a > :low")
+
+
+def test_arguments_in_conditions_are_planned_as_literals() -> None:
+    """Only those that a literal says exactly, and only in WHERE and ON: ORDER BY 1 is a position."""
+    sql = (
+        "SELECT :n AS o FROM r JOIN s ON ABS(r.a - s.a + :n) <= :most AND r.n <= concat(s.n, :text) AND r.x < s.x + :x"
+    )
+    sql += " AND r.ts < s.ts + :wait"
+    values = {"n": -2, "most": 1, "text": "b", "x": 0.1, "wait": timedelta(0, 90)}
+    result = rewrite(sql, CATALOG, arguments=values)
+    (join,) = result.groups
+    found = [(p.left, p.right, p.lower, p.upper) for edge in join.graph.edges for p in edge.predicates]
+    assert found == [
+        ("r.a", "s.a", "1", "3"),
+        ("r.x", "s.x + 1.00000000000000006E-01", None, None),
+        ("r.ts", "s.ts", None, "INTERVAL '90' SECOND"),
+    ]
+    assert result.plan is not None
+    assert "SELECT :n AS o" in result.plan.sql
+    assert ":text" in result.plan.sql
+    assert result.spark_sql == sql
 
 
 def test_rules_can_be_switched_off() -> None:

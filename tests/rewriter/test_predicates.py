@@ -57,6 +57,31 @@ def test_kinds(condition: str, kind: str, op: str) -> None:
             ("r.ts", "s.ts", "INTERVAL '-5' MINUTE", False, "INTERVAL '0' DAY", True),
         ),
         ("datediff(r.d, s.d) BETWEEN -1 AND 3", ("r.d", "s.d", "-1", True, "3", True)),
+        ("ABS(datediff(s.d, r.d) + 1) <= 3", ("r.d", "s.d", "-2", True, "4", True)),
+        ("ABS(r.a - s.a - 5) <= 1", ("r.a", "s.a", "4", True, "6", True)),
+        ("ABS(5 + s.a - r.a) < 2", ("r.a", "s.a", "3", False, "7", False)),
+        ("2 >= ABS(5 + (s.a - r.a))", ("r.a", "s.a", "3", True, "7", True)),
+        ("ABS(-(r.a - s.a) - 0.5) < 2", ("r.a", "s.a", "-2", True, "1", True)),
+        ("r.a - s.a + 1 BETWEEN 2 * 3 AND 10 - 1", ("r.a", "s.a", "5", True, "8", True)),
+        ("-r.a + s.a BETWEEN 2 AND 4", ("r.a", "s.a", "-4", True, "-2", True)),
+        ("5 - r.a + s.a BETWEEN 2 AND 4", ("r.a", "s.a", "1", True, "3", True)),
+        ("r.a - s.a = 7", ("r.a", "s.a", "7", True, "7", True)),
+        ("r.a + s.a BETWEEN 2 AND 4", ("r.a", "-CAST(s.a AS BIGINT)", "2", True, "4", True)),
+        (
+            "r.ts - s.ts - INTERVAL 1 MINUTE BETWEEN INTERVAL 0 SECONDS AND INTERVAL 5 MINUTES",
+            (
+                "CAST(r.ts AS TIMESTAMP_NTZ)",
+                "CAST(s.ts AS TIMESTAMP_NTZ)",
+                "INTERVAL '1' MINUTE",
+                True,
+                "INTERVAL '6' MINUTE",
+                True,
+            ),
+        ),
+        (
+            "r.d - s.d + INTERVAL 1 DAY BETWEEN INTERVAL 0 DAYS AND INTERVAL 2 DAYS",
+            ("r.d", "s.d", "-1", True, "1", True),
+        ),
         ("r.d >= s.d - 3 AND r.d <= s.d + INTERVAL 2 DAYS", ("r.d", "s.d", "-3", True, "2", True)),
     ],
 )
@@ -137,6 +162,18 @@ def test_fractions_get_a_wider_range_and_stay_with_spark() -> None:
     assert residuals("ABS(r.x - s.x) < 0.5") == ["ABS(r__x - s__x) < 0.5"]
 
 
+def test_constants_beside_a_difference_of_fractions_only_widen_the_range() -> None:
+    """Sums of doubles are not associative: the kernel's range holds every pair that any rounding lets pass."""
+    found = predicates("ABS(r.x - s.x - 0.5) < 0.25")
+    limits = [float((text or "").split("+ ")[1]) for text in (found[0].right, found[1].left)]
+    assert [p.op for p in found] == ["<=", ">="]
+    assert 0.75 < limits[0] < 0.7501
+    assert -0.25 < limits[1] < -0.2499
+    assert residuals("ABS(r.x - s.x - 0.5) < 0.25") == ["ABS(r__x - s__x - 0.5) < 0.25"]
+    assert [p.right for p in predicates("r.m - s.m - 0.5 < 1.25")] == ["s.m + 1.75"]
+    assert [p.op for p in predicates("s.a - r.x + 1 < 3")] == [">="]
+
+
 def test_a_lower_bound_of_a_difference_of_doubles_is_only_sparks() -> None:
     """NaN - y is NaN, which Spark puts above all numbers: ``x - y > 1`` is true then, ``x > y + 1`` is not."""
     assert predicates("r.x - s.x > 1") == []
@@ -155,7 +192,10 @@ def test_shifted_fractions_keep_their_expression_as_the_key() -> None:
         "r.a = 1 OR s.a = 2",
         "NOT (r.a <=> s.a)",
         "ABS(r.a - s.a) > 3",
-        "r.a + s.a = 6",
+        "r.a * s.a = 6",
+        "CAST(r.a AS BIGINT) + s.a < 6",
+        "r.a - s.a = 1.5",
+        "r.a - s.a + r.id < 6",
         "r.a IN (s.a, s.id)",
         "coalesce(r.a, s.a) = 3",
     ],

@@ -55,6 +55,10 @@ SELECT r.x, s.x FROM r JOIN s ON ABS(r.x - s.x) <= 1.25
 SELECT r.x, s.x FROM r JOIN s ON r.x - s.x < 1
 SELECT r.x, s.x FROM r JOIN s ON r.x - s.x > -1
 SELECT r.a, s.a FROM r JOIN s ON r.a - s.a < 0.5 AND r.a - s.a > -1.5
+SELECT r.a, s.a FROM r JOIN s ON ABS(r.a - s.a - 3) <= 1 AND ABS(1 + s.id - r.id) < 3 AND -r.a + s.a + 2 * 2 > -3
+SELECT r.a, s.a, t.a FROM r JOIN s ON r.a - s.a = 1 JOIN t ON s.a + t.a BETWEEN 3 AND 4 AND 3.5 - t.id + r.id >= 2
+SELECT r.x, s.x FROM r JOIN s ON ABS(r.x - s.x + 0.5 - 1) <= 1.25 AND r.m - s.m - 0.5 <= 0.5 AND r.a - s.x + 1 < 3
+SELECT r.id, s.id FROM r JOIN s ON r.ts - s.ts + INTERVAL 1 MINUTE < INTERVAL 3 MINUTES AND ABS(datediff(s.d, r.d) - 1) < 3 AND s.d - r.d - INTERVAL 1 DAY < INTERVAL 2 DAYS
 SELECT q.z, t.id FROM (SELECT r.a + s.a AS z, r.id FROM r JOIN s ON r.id = s.id WHERE r.n = 'x') q JOIN t ON q.z = t.a
 SELECT q.* FROM (SELECT * FROM r JOIN s USING (id)) q JOIN t ON q.id = t.id
 SELECT x.id, y.id FROM (SELECT DISTINCT r.id FROM r JOIN s ON r.a < s.a) x LEFT JOIN t y ON x.id = y.id AND x.id < y.a
