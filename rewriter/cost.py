@@ -1,28 +1,22 @@
-"""What each scheme costs, and which one runs.
+"""What each scheme costs.
 
 Costs are per second of stream time: rows sent over the network, rows kept, comparisons. They follow 002's equation 1
 (the rows sent by an operator are, over all inputs, the partial results along its probe order, each times the units it
 goes to), extended by the memory that each scheme keeps and by the number of stages. Rates, selectivities and retention
 come from the catalog and the graph; `CostDefaults` fills in.
-
-By default the shape decides (three streams: cyclic is ``symmetric``, a chain is ``semi_symmetric``) and the costs are
-shown; `Settings.choose_by_cost` lets the cheapest scheme win. A hint wins over both.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, permutations
-from typing import Literal
 
-from ..errors import InvalidHintError
-from .join_graph import is_connected
-from .plan import Alternative, Cost, Decision, Edge, Hints, JoinNode, Predicate, source_scan
+from .plan import Cost, Edge, JoinNode, source_scan
 from .settings import CostDefaults, Settings
-from .trees import TreeOf, leaves, read_tree, tree_text
+from .trees import TreeOf, leaves
 
 #: Units a stream's group, and cells of a matrix, where nothing says it.
 DEFAULT_UNITS = 2
@@ -160,10 +154,11 @@ def matrix(model: Model, node: JoinNode) -> Cost:
     copies = min(map(copies_of, _factorisations(model.cells, len(dimensions))), key=sent)
     network, memory = sent(copies)
     inside = tuple(kept * copy / model.cells for kept, copy in zip(model.kept, copies, strict=True))
-    probes = sum(
-        model.rates[one] * copies[one] * _search(inside[other]) for one, other in permutations(range(model.count), 2)
+    searches = (
+        _search(inside[other]) * model.rates[one] * (copies[one] - 1)
+        for one, other in permutations(range(model.count), 2)
     )
-    return Cost(network, memory, probes + _probing(model, 1, inside), 1)
+    return Cost(network, memory, _probing(model, 1, model.kept) + sum(searches), 1)
 
 
 def tree(model: Model) -> tuple[Cost, tuple[int, ...]]:
@@ -234,29 +229,6 @@ def _grouped(model: Model, tree: TreeOf[int]) -> Iterator[TreeOf[int]]:
         if not isinstance(part, int):
             for inside in _grouped(model, part):
                 yield (*tree[:at], inside, *tree[at + 1 :])
-
-
-def _hinted_tree(hints: Hints, node: JoinNode) -> TreeOf[int]:
-    """Return the tree that a hint writes down, over the relations of a group."""
-    names = {name.lower(): index for index, name in enumerate(node.graph.relations)}
-
-    def numbered(tree: TreeOf[str]) -> TreeOf[int]:
-        if len(tree) < 2:
-            raise ValueError("a node of it has fewer than two parts")
-        return tuple(numbered(part) if isinstance(part, tuple) else names[part.lower()] for part in tree)
-
-    hint = f"SCHEME('operator_tree({hints.tree})')"
-    try:
-        tree = numbered(read_tree(hints.tree or ""))
-    except KeyError as error:
-        raise InvalidHintError(hint, f"the group has no relation {error}") from None
-    except ValueError as error:
-        raise InvalidHintError(hint, f"{error}; a tree is written as operator_tree((r, s), t)") from None
-    if sorted(leaves(tree)) != list(range(len(names))):
-        raise InvalidHintError(hint, f"the group's relations are {', '.join(node.graph.relations)}, each once")
-    if all(isinstance(part, int) for part in tree):
-        raise InvalidHintError(hint, "it has no inner node; SCHEME('matrix') joins all relations in one")
-    return tree
 
 
 def _equation_one(model: Model, parts: list[frozenset[int]]) -> tuple[float, float]:
@@ -361,118 +333,6 @@ def _factorisations(cells: int, count: int) -> Iterator[tuple[int, ...]]:
                     yield (share, *rest)
 
 
-# ------------------------------------------------------------------------------------------------------------ decision
-
-
-def total(cost: Cost, defaults: CostDefaults) -> float:
-    """Return one number to compare schemes by: rows sent, comparisons at a tenth of that, and the price of stages."""
-    return cost.network + 0.1 * cost.cpu + 0.001 * cost.memory + defaults.stage * (cost.stages - 1)
-
-
-def decide(node: JoinNode, hints: Hints, settings: Settings) -> Decision:
-    """Decide how a group runs: node, scheme and units.
-
-    Raises
-    ------
-    InvalidHintError
-        The hinted scheme cannot run this group, or has no intermediates of the kind that is hinted.
-    """
-    units = hints.units or settings.units
-    model = model_of(node, settings, units)
-    candidates = _candidates(node, model)
-    mixed = operator_tree(model, settings.costs) if model.count > 3 else None
-    if hints.tree is not None:
-        tree = _hinted_tree(hints, node)
-        mixed = cost_of_tree(model, tree), tree
-    if mixed:
-        candidates["operator_tree"] = mixed[0]
-    by_shape, reason = _by_shape(node)
-    chosen = by_shape
-    if hints.scheme:
-        chosen, reason = hints.scheme, f"the hint SCHEME('{hints.scheme}')"
-        if chosen not in candidates:
-            raise InvalidHintError(f"SCHEME('{chosen}')", _unfit(chosen, node))
-    elif settings.choose_by_cost:
-        chosen = min(candidates, key=lambda scheme: (total(candidates[scheme], settings.costs), scheme))
-        reason = f"{chosen} costs least"
-    alternatives = tuple(
-        Alternative(scheme, _rounded(cost), scheme == chosen) for scheme, cost in sorted(candidates.items())
-    )
-    options: tuple[tuple[str, str], ...] = ()
-    if hints.intermediates and chosen not in ("symmetric", "semi_symmetric"):
-        raise InvalidHintError(f"INTERMEDIATES('{hints.intermediates}')", f"the scheme {chosen} stores no packs")
-    if hints.intermediates == "pair":
-        options = (("intermediates", "pair"),)
-    if chosen == "biclique":
-        options = (("routing", "hash" if _has_equality(node) else "random"),)
-    elif chosen == "operator_tree":
-        options = (("tree", tree_text(mixed[1])),) if mixed else ()
-    expected = _expected(model, _rounded(candidates[chosen]))
-    return Decision(_node_name(model.count, chosen), chosen, units, reason, alternatives, options, expected)
-
-
-def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:
-    """Return what a running query can be compared with."""
-    results = _rounded(Cost(model.rate(frozenset(range(model.count))), 0, 0, 1)).network
-    return (
-        ("input rows a second", sum(model.rates)),
-        ("comparisons a second", cost.cpu),
-        ("results a second", results),
-        ("rows kept", cost.memory),
-    )
-
-
-def _node_name(count: int, scheme: str) -> Literal["TriJoin", "MultiJoin", "BiJoin"]:
-    if count == 2:
-        return "BiJoin"
-    return "TriJoin" if scheme in ("symmetric", "semi_symmetric") else "MultiJoin"
-
-
-def _candidates(node: JoinNode, model: Model) -> dict[str, Cost]:
-    found: dict[str, Cost] = {"iterative": iterative(model), "matrix": matrix(model, node), "tree": tree(model)[0]}
-    if model.count == 2:
-        found["biclique"] = biclique(model, _has_equality(node))
-    if model.count == 3:
-        found["symmetric"] = symmetric(model)
-        if node.graph.shape == "chain" and node.graph.hub is not None:
-            found["semi_symmetric"] = semi_symmetric(model, node.graph.relations.index(node.graph.hub))
-    return found
-
-
-def _by_shape(node: JoinNode) -> tuple[str, str]:
-    graph = node.graph
-    match len(graph.relations), graph.shape:
-        case 2, _:
-            return "biclique", "two relations"
-        case 3, "cyclic":
-            return "symmetric", "three relations, each pair of them joined: a cyclic join"
-        case 3, "chain":
-            return "semi_symmetric", f"three relations in a chain with the hub {graph.hub}"
-        case 3, _:
-            return "matrix", "three relations that the predicates do not connect"
-        case count, shape:
-            article = "not connected" if not is_connected(graph) else f"of the shape {shape}"
-            return "matrix", f"{count} relations, {article}"
-
-
-def _unfit(scheme: str, node: JoinNode) -> str:
-    needs = {
-        "symmetric": "it joins three relations",
-        "semi_symmetric": "it joins three relations in a chain",
-        "biclique": "it joins two relations",
-        "operator_tree": f"it joins four to {EXHAUSTIVE} relations that predicates connect",
-    }
-    graph = node.graph
-    return f"{needs.get(scheme, 'it does not fit')}, and this group has {len(graph.relations)} ({graph.shape})"
-
-
-def _has_equality(node: JoinNode) -> bool:
-    def equal(predicate: Predicate) -> bool:
-        return predicate.kind in ("equi", "null_safe")
-
-    return any(equal(predicate) for edge in node.graph.edges for predicate in edge.predicates)
-
-
-def _rounded(cost: Cost) -> Cost:
-    keep: Callable[[float], float] = lambda number: float(f"{min(number, 1e300):.4g}")  # noqa: E731
-    return Cost(keep(cost.network), keep(cost.memory), keep(cost.cpu), cost.stages)
+def total(cost: Cost, defaults: CostDefaults, parallel: int = 1) -> float:
+    """Return one number to compare schemes by: rows sent, comparisons at a tenth of that, rows kept, stages."""
+    return cost.network + 0.1 * cost.cpu / parallel + 0.001 * cost.memory + defaults.stage * (cost.stages - 1)

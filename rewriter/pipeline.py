@@ -15,7 +15,7 @@ from ..errors import InvalidSettingError, PlanError, TriJoinError, UnsupportedQu
 from .arguments import Arguments, put_into_conditions
 from .bounds import bound_event_time
 from .catalog import Catalog
-from .cost import decide
+from .decide import decide
 from .dialect import Statement, parse_statement, positional_name, render
 from .display import duration_text, plan_text
 from .hints import is_our_hint
@@ -48,7 +48,7 @@ from .rules.create_multi_join_nodes import create_multi_join_nodes
 from .rules.derive_conditions import derive_conditions
 from .rules.grow_operator_trees import grow_operator_trees
 from .rules.place_exchanges import place_exchanges
-from .rules.pre_aggregate import pre_aggregate
+from .rules.pre_aggregate import may_count_packs, pre_aggregate
 from .rules.prune_columns import prune_columns
 from .rules.push_down_conditions import push_down_conditions
 from .rules.rule import NotApplicable
@@ -228,7 +228,7 @@ def choose_schemes(plan: Node, settings: Settings) -> Node | NotApplicable:
     def decided(node: Node, block: Block) -> Node:
         if not isinstance(node, JoinNode):
             return node
-        decision = decide(node, block.hints, settings)
+        decision = decide(node, block.hints, settings, from_packs=block.input is node and may_count_packs(node, block))
         kind: type[JoinNode] = {"BiJoin": BiJoin, "TriJoin": TriJoin}.get(decision.node, MultiJoin)
         values = {item.name: getattr(node, item.name) for item in dataclasses.fields(node)}
         return kind(**{**values, "decision": decision})

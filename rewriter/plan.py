@@ -260,7 +260,7 @@ class TriJoin(JoinNode):
 
 @dataclass(frozen=True)
 class MultiJoin(JoinNode):
-    """Four relations and more (004), or three under an n-way scheme."""
+    """Four relations and more (004)."""
 
 
 @dataclass(frozen=True)

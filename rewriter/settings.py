@@ -21,6 +21,8 @@ class CostDefaults:
         Seconds of history that memory is estimated for where nothing bounds it.
     stage
         The cost of one stage more, in rows sent: an idle trigger takes 140 ms longer with two stages than with one.
+    alike, guessed
+        Costs that differ by no more than this factor are not told apart: where all rows are known, and where not.
     """
 
     rate: float = 1000.0
@@ -33,6 +35,8 @@ class CostDefaults:
     )
     keep_for: float = 3600.0
     stage: float = 50_000.0
+    alike: float = 3.0
+    guessed: float = 10_000.0
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,6 @@ class Settings:
         Groups of fewer relations are left alone.
     convert_batch
         Whether groups without any stream are converted too.
-    choose_by_cost
-        Whether cost, not shape, decides the scheme.
     disabled_rules
         Names of stages to leave out.
     aggregate_in_units
@@ -70,7 +72,6 @@ class Settings:
     units: int | None = None
     min_relations: int = 2
     convert_batch: bool = True
-    choose_by_cost: bool = False
     disabled_rules: tuple[str, ...] = ()
     aggregate_in_units: bool = True
     ansi: bool = True

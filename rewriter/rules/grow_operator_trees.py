@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from ..cost import decide
+from ..decide import decide
 from ..dialect import identifier, quote
 from ..join_graph import build_graph
 from ..plan import (

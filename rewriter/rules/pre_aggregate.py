@@ -70,6 +70,13 @@ def _why_not(block: Block, settings: Settings) -> str | None:
     return None
 
 
+def may_count_packs(node: JoinNode, block: Block) -> bool:
+    """Tell whether the results of a chain, the whole FROM of a SELECT, could be counted from packs."""
+    if block.aggregation is None or not block.hints.aggregate or node.graph.residuals:
+        return False
+    return _listed(node, block.aggregation) is not None
+
+
 def _owners(node: JoinNode) -> dict[str, str]:
     return {scan.alias: source_scan(source).alias for source in node.sources for scan in scans(source)}
 
@@ -78,7 +85,7 @@ def _aggregated(block: Block) -> Block:
     node, aggregation = block.input, block.aggregation
     assert isinstance(node, JoinNode)
     assert aggregation is not None
-    listed = _listed(node, aggregation)
+    listed = _listed(node, aggregation) if node.decision.scheme == "semi_symmetric" else None
     counted = dataclasses.replace(aggregation, from_packs=listed is not None, listed=listed or ())
     return dataclasses.replace(block, input=dataclasses.replace(node, aggregation=counted, output=()), required=())
 
@@ -90,7 +97,7 @@ def _listed(node: JoinNode, aggregation: Aggregation) -> tuple[str, ...] | None:
     """
     graph = node.graph
     ends = [name for name in graph.relations if name != graph.hub]
-    if node.decision.scheme != "semi_symmetric" or graph.edge(*ends) is not None or not aggregation.states:
+    if graph.shape != "chain" or len(ends) != 2 or graph.edge(*ends) is not None or not aggregation.states:
         return None
     owners = _owners(node)
     listed = {owners[alias] for key in aggregation.keys for alias in key.relations}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
+from trijoin_sql.rewriter.catalog import TableInfo, read_script
 from trijoin_sql.rewriter.cost import (
     Model,
     biclique,
@@ -16,9 +18,10 @@ from trijoin_sql.rewriter.cost import (
     total,
     tree,
 )
+from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan import BiJoin, JoinNode, MultiJoin, Scan, TriJoin, walk
 from trijoin_sql.rewriter.predicates import flipped
-from trijoin_sql.rewriter.settings import Settings
+from trijoin_sql.rewriter.settings import CostDefaults, Settings
 from trijoin_sql.rewriter.trees import tree_text
 
 from trijoin_sql.errors import InvalidHintError, InvalidSettingError
@@ -34,7 +37,7 @@ CYCLE = CHAIN + " AND r.x < t.x"
     [
         (CHAIN, TriJoin, "semi_symmetric"),
         (CYCLE, TriJoin, "symmetric"),
-        ("SELECT {} r.id FROM r JOIN s ON r.a < s.a, t", MultiJoin, "matrix"),
+        ("SELECT {} r.id FROM r JOIN s ON r.a < s.a, t", TriJoin, "matrix"),
         ("SELECT {} r.id FROM r JOIN s ON r.a < s.a", BiJoin, "biclique"),
         ("SELECT {} r.id FROM r, s, t, u WHERE r.id = s.id AND s.id = t.id AND t.id = u.key", MultiJoin, "matrix"),
     ],
@@ -54,7 +57,7 @@ def test_two_relations_are_routed_by_hash_only_if_something_is_equal() -> None:
 
 def test_hints_choose_scheme_and_units() -> None:
     decision = node(CHAIN.format("/*+ SCHEME('matrix') UNITS(8) */")).decision
-    assert (decision.node, decision.scheme, decision.units) == ("MultiJoin", "matrix", 8)
+    assert (decision.node, decision.scheme, decision.units) == ("TriJoin", "matrix", 8)
     assert "hint" in decision.reason
     assert node(CHAIN.format("/*+ SCHEME('symmetric') */")).decision.node == "TriJoin"
     assert node(CHAIN.format(""), Settings(units=4)).decision.units == 4
@@ -94,13 +97,55 @@ def test_small_groups_and_batch_groups_can_be_left_alone() -> None:
     assert "convert_batch" in reasons(batch, Settings(convert_batch=False))[0]
 
 
-def test_cost_can_decide() -> None:
-    """With one key common to all inputs a matrix sends each row once; TriJoin would broadcast it."""
-    sql = "SELECT 1 AS o FROM r JOIN s ON r.id = s.id JOIN t ON s.id = t.id WITHIN 1 MINUTES"
-    assert node(sql).decision.scheme == "semi_symmetric"
-    decision = node(sql, Settings(choose_by_cost=True)).decision
-    assert decision.scheme in ("matrix", "iterative")
-    assert "costs least" in decision.reason
+KNOWN = read_script("".join(f"CREATE TABLE {name} (id INT, a INT, x DOUBLE);" for name in ("few", "some", "many")))[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    """A catalog that knows how many rows its tables have."""
+
+    rows: dict[str, float]
+
+    def table(self, name: tuple[str, ...]) -> TableInfo | None:
+        found = KNOWN.table(name)
+        return found and dataclasses.replace(found, rows=self.rows[name[-1]])
+
+
+def test_cost_decides_where_rows_are_known() -> None:
+    """With one key common to all inputs a matrix sends each row once; TriJoin would broadcast it in two stages."""
+    sql = "SELECT m.id FROM many m JOIN some s ON m.id = s.id JOIN few f ON s.id = f.id"
+    small = Counted({"few": 10.0, "some": 100.0, "many": 60_000.0})
+    decision = rewrite(sql, small, Settings(units=4)).groups[0].decision
+    assert (decision.node, decision.scheme) == ("TriJoin", "matrix")
+    assert re.fullmatch(r"matrix costs [\d.]+% of semi_symmetric, which the shape suggests \(.*\)", decision.reason)
+    hinted = rewrite(sql.replace("SELECT", "SELECT /*+ SCHEME('tree') */"), small).groups[0].decision
+    assert (hinted.scheme, hinted.reason) == ("tree", "the hint SCHEME('tree')")
+
+
+def test_guesses_do_not_overrule_the_shape() -> None:
+    """Nobody said how many rows come, so that a few times cheaper may well be dearer."""
+    sql = "SELECT m.id FROM many m JOIN some s ON m.id = s.id JOIN few f ON s.id = f.id"
+    decision = rewrite(sql, KNOWN, Settings(units=4)).groups[0].decision
+    assert decision.scheme == "semi_symmetric"
+    assert "cannot tell apart" in decision.reason or "costs least" in decision.reason
+    certain = Settings(units=16, costs=CostDefaults(guessed=1.0))
+    assert rewrite(sql, KNOWN, certain).groups[0].decision.scheme == "matrix"
+
+
+def test_results_counted_from_packs_are_not_listed() -> None:
+    """A chain's results need no listing where they are only counted; every other scheme would list them."""
+    sql = "SELECT COUNT(*) AS n FROM many m JOIN some s ON m.a < s.a JOIN few f ON s.x < f.x"
+    rows = Counted(dict.fromkeys(("few", "some", "many"), 5000.0))
+    for units in (1, 2, 16):
+        assert rewrite(sql, rows, Settings(units=units)).groups[0].decision.scheme == "semi_symmetric"
+
+
+def test_all_results_of_a_matrix_are_compared_in_some_cell() -> None:
+    """Cells share the work of one: together they compare at least what one would."""
+    join = node(CYCLE.format("") + " WITHIN 1 MINUTES")
+    model = model_of(join, Settings(), 2)
+    costs = [matrix(dataclasses.replace(model, cells=cells), join).cpu for cells in (1, 2, 8)]
+    assert costs == sorted(costs)
 
 
 def test_costs_are_the_papers() -> None:
