@@ -11,9 +11,9 @@ from .aggregation import AggregationReader, NotInUnits, aggregates
 from .dialect import identifier, interval_microseconds, render
 from .functions import AGGREGATES, GENERATORS, VOLATILE
 from .hints import read_hints
+from .names import star_fields
 from .plan import Aggregation, Column, Join, Node, Predicate, Project, Query, Scan, Where
 from .plan import Block as PlanBlock
-from .resolve import star_fields
 from .scopes import (
     Block,
     Field,

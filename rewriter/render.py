@@ -13,6 +13,7 @@ from .aggregation import replaced
 from .bounds import input_scan
 from .dialect import DIALECT, identifier, parse_expression, quote, render
 from .hints import is_our_hint
+from .names import star_fields
 from .parse import Binding, MergedTree, Parsed, base_fields, expand, plan_text, relation_sql
 from .plan import (
     Block,
@@ -31,7 +32,6 @@ from .plan import (
     walk,
 )
 from .predicates import columns_of, remap
-from .resolve import star_fields
 from .result_time import RESULT_TIME, event_times, is_wanted, latest_of
 from .rules.prune_columns import read_by_node
 from .scopes import Cte, Field, JoinTree, Source, Tree, field_of

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from .catalog import Catalog, TableInfo
 from .dialect import render
+from .names import Names, column_of
 from .scopes import (
     Block,
     Cte,
@@ -26,7 +27,6 @@ from .scopes import (
     Tree,
     Unresolvable,
     event_time_of,
-    expression_type,
     in_aggregate,
     join_kind,
     marked,
@@ -42,15 +42,13 @@ def resolve(tree: exp.Expr, catalog: Catalog, settings: Settings = DEFAULTS) -> 
     return Resolution(tree, resolver.blocks, output, resolver.reads)
 
 
-class _Resolver:
+class _Resolver(Names):
     def __init__(self, catalog: Catalog, settings: Settings) -> None:
-        self.catalog, self.case_sensitive = catalog, settings.case_sensitive
+        super().__init__(settings.case_sensitive)
+        self.catalog = catalog
         self.join_before_comma = settings.join_before_comma
         self.blocks: list[Block] = []
         self.reads: dict[int, Cte] = {}
-
-    def key(self, name: str) -> str:
-        return name if self.case_sensitive else name.lower()
 
     # ------------------------------------------------------------------------------------------------------- queries
 
@@ -149,6 +147,8 @@ class _Resolver:
         self, first: exp.Expr, joins: list[exp.Join], ctes: Mapping[str, Cte], outer: list[Frame]
     ) -> tuple[Tree, Frame]:
         """Resolve FROM. To Spark a comma is a join from left to right, too, unless it is told that JOIN goes before."""
+        if joins and any(item.args.get("pivots") for join in joins for item in (join, join.this, first)):
+            raise Unresolvable("PIVOT or UNPIVOT in FROM changes the columns of what is joined")
         segments: list[tuple[Tree, Frame]] = [self.relation(first, ctes, outer)]
         for join in joins:
             right = self.relation(join.this, ctes, outer)
@@ -198,12 +198,12 @@ class _Resolver:
             used |= {one, other}
             match tree.kind:
                 case "full":
-                    both = exp.Anonymous(this="coalesce", expressions=[_column(one), _column(other)])
+                    both = exp.Anonymous(this="coalesce", expressions=[column_of(one), column_of(other)])
                     merged.append(Field(None, one.name, one.type, both))
                 case "right":
-                    merged.append(Field(None, other.name, other.type, _column(other)))
+                    merged.append(Field(None, other.name, other.type, column_of(other)))
                 case _:
-                    merged.append(Field(None, one.name, one.type, _column(one)))
+                    merged.append(Field(None, one.name, one.type, column_of(one)))
         rest = [f for f in (*left.visible, *right.visible) if f not in used]
         return Frame([*merged, *rest], [*left.sources, *right.sources], left.complete and right.complete)
 
@@ -219,7 +219,7 @@ class _Resolver:
             return self.relation(item.this, ctes, outer)
         source = self.source(item, ctes, outer)
         if item.args.get("pivots"):
-            source.problem = "PIVOT in FROM"
+            source.problem, source.fields = "PIVOT or UNPIVOT in FROM", None
         return source, Frame(list(source.fields or []), [source], source.fields is not None)
 
     def source(self, item: exp.Expr, ctes: Mapping[str, Cte], outer: list[Frame]) -> Source:
@@ -343,14 +343,14 @@ class _Resolver:
                 if bare and self.key(node.name) in first and not in_aggregate(node):
                     continue
                 try:
-                    self.resolve_column(node, [frame, *outer])
+                    self.resolvecolumn_of(node, [frame, *outer])
                 except Unresolvable as reason:
                     if not (bare and self.key(node.name) in (*after, *first)):
                         problem = problem or reason
         if problem:
             raise problem
 
-    def resolve_column(self, column: exp.Column, frames: list[Frame]) -> None:
+    def resolvecolumn_of(self, column: exp.Column, frames: list[Frame]) -> None:
         parts = column.parts
         names = [part.name for part in parts]
         for frame in frames:
@@ -369,128 +369,11 @@ class _Resolver:
             base = exp.Dot(this=base, expression=part.copy())
         column.replace(base)
 
-    def lookup(self, frame: Frame, names: list[str]) -> tuple[Field, int] | None:
-        for width in range(min(3, len(names) - 1), 0, -1):
-            for source in frame.sources:
-                if self.names_source(source, names[:width]):
-                    found = self.in_source(source, names[width])
-                    if found:
-                        return found, width + 1
-        matches = [f for f in frame.visible if self.key(f.name) == self.key(names[0])]
-        if len(matches) > 1:
-            raise Unresolvable(f"the column {names[0]} is ambiguous")
-        if matches:
-            return matches[0], 1
-        unknown = [s for s in frame.sources if s.fields is None]
-        if len(unknown) == 1 and len(names) == 1:
-            return self.known(unknown[0], names[0]), 1
-        if unknown:
-            raise Unresolvable(f"the schema of {unknown[0].alias} is not known, so {names[0]} cannot be resolved")
-        return None
-
-    def names_source(self, source: Source, names: list[str]) -> bool:
-        if len(names) == 1:
-            return self.key(names[0]) == self.key(source.alias)
-        written = (source.item.this if isinstance(source.item, exp.Stream) else source.item).alias
-        wanted = [self.key(name) for name in names]
-        return not written and wanted == [self.key(part) for part in source.parts[-len(names) :]]
-
-    def in_source(self, source: Source, name: str) -> Field | None:
-        if source.fields is None:
-            return self.known(source, name)
-        matches = [f for f in source.fields if self.key(f.name) == self.key(name)]
-        if len(matches) > 1:
-            raise Unresolvable(f"the column {source.alias}.{name} is ambiguous")
-        return matches[0] if matches else None
-
-    def known(self, source: Source, name: str) -> Field:
-        return source.guessed.setdefault(self.key(name), Field(source, name))
-
-    def by_name(self, frame: Frame, name: str) -> Field:
-        """Return the column that USING means: of several ones Spark takes the first."""
-        first = next((f for f in frame.visible if self.key(f.name) == self.key(name)), None)
-        if first is not None and frame.complete:
-            return first
-        found = self.lookup(frame, [name])
-        if not found:
-            raise Unresolvable(f"the column {name} of USING cannot be resolved")
-        return found[0]
-
-    # --------------------------------------------------------------------------------------------------- projections
-
-    def projections(self, select: exp.Select, frame: Frame) -> list[Field] | None:
-        """Return the output columns; expressions without a name are given one, for those who refer to it."""
-        columns: list[Field] = []
-        for item in list(select.expressions):
-            star = self.star(item, frame)
-            if star is not None:
-                if star is _UNKNOWN_STAR:
-                    return None
-                columns += [Field(None, f.name, f.type, _column(f)) for f in star]
-            elif isinstance(item, exp.Aliases):
-                return None
-            elif isinstance(item, exp.Alias):
-                columns.append(Field(None, item.alias, expression_type(item.this), item.this))
-            elif isinstance(item, exp.Column | exp.Dot):
-                name = item.name
-                columns.append(Field(None, name, expression_type(item), item))
-            else:
-                columns.append(Field(None, render(item), expression_type(item), item))
-        return columns
-
-    def star(self, item: exp.Expr, frame: Frame) -> list[Field] | None:
-        """Return the fields of ``*`` or ``t.*``, None for any other item."""
-        star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
-        if not isinstance(star, exp.Star):
-            return None
-        if any(star.args.get(key) for key in ("replace", "rename", "ilike")):
-            return _UNKNOWN_STAR
-        if isinstance(item, exp.Column):
-            names = [part.name for part in item.parts[:-1]]
-            source = next((s for s in frame.sources if self.names_source(s, names)), None)
-            if source is None or source.fields is None:
-                return _UNKNOWN_STAR
-            fields = source.fields
-        elif not frame.complete:
-            return _UNKNOWN_STAR
-        else:
-            fields = frame.visible
-        dropped = {self.key(name.name) for name in star.args.get("except_") or []}
-        return [f for f in fields if self.key(f.name) not in dropped]
-
-
-_UNKNOWN_STAR: list[Field] = []
-
-
-def star_fields(item: exp.Expr, frame: Frame, case_sensitive: bool) -> list[Field] | None:
-    """Return the fields that a ``*`` or ``t.*`` of SELECT stands for, None if the item is no star.
-
-    Raises
-    ------
-    Unresolvable
-        A schema is missing.
-    """
-    fields = _Resolver(_NoCatalog(), Settings(case_sensitive=case_sensitive)).star(item, frame)
-    if fields is _UNKNOWN_STAR:
-        raise Unresolvable(f"{render(item)} cannot be expanded with the schemas that are known")
-    return fields
-
-
-class _NoCatalog:
-    def table(self, name: tuple[str, ...]) -> TableInfo | None:
-        return None
-
 
 def source_info(source: Source) -> tuple[bool | None, str | None, int | None, float | None]:
     """Return whether a relation is a stream, its event-time column, its delay and its rows."""
     info = source.info
     return (info.streaming, info.event_time, info.delay, info.rows) if info else (None, None, None, None)
-
-
-def _column(target: Field) -> exp.Column:
-    column = exp.Column(this=exp.to_identifier(target.name, quoted=True))
-    column.meta["field"] = target
-    return column
 
 
 def _both(left: Frame, right: Frame) -> Frame:

@@ -66,6 +66,31 @@ def test_a_group_left_alone_is_listed_with_its_reason() -> None:
     assert group["graph"]["edges"][0]["predicates"] == [{"sql": "r.a < s.a", "kind": "range"}]
 
 
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT * FROM r JOIN s ON r.a < s.a PIVOT (max(s.id) FOR n IN ('x', 'y'))", "PIVOT or UNPIVOT in FROM"),
+        ("SELECT * FROM r JOIN s USING (id) UNPIVOT (v FOR k IN (a))", "PIVOT or UNPIVOT in FROM"),
+        ("SELECT r.id FROM r, s PIVOT (max(id) FOR n IN ('x'))", "PIVOT or UNPIVOT in FROM"),
+        ("SELECT s.id FROM r PIVOT (max(id) AS m FOR n IN ('x' AS px)) JOIN s ON s.a < px", "PIVOT or UNPIVOT in FROM"),
+        (
+            "SELECT r.id, l.* FROM r JOIN s ON r.a < s.a, LATERAL explode(array(r.id)) AS l",
+            "a LATERAL relation depends",
+        ),
+        (
+            "SELECT r.id FROM r JOIN s ON r.a < s.a JOIN LATERAL (SELECT t.a FROM t WHERE t.id = s.id)",
+            "a LATERAL relation",
+        ),
+    ],
+)
+def test_what_changes_the_relations_of_a_from_is_left_to_spark(sql: str, reason: str) -> None:
+    """Spark pivots all that is joined before; a LATERAL subquery is no relation of its own."""
+    result = rewritten(sql)
+    assert not result.converted
+    (group,) = result.to_dict()["groups"]
+    assert group["decision"]["reason"].startswith(reason)
+
+
 def test_views_and_explain_carry_the_query_inside() -> None:
     view = rewritten("CREATE OR REPLACE TEMP VIEW `my view` AS SELECT r.id FROM r JOIN s ON r.a < s.a")
     assert (view.kind, view.view, view.replace, view.converted) == ("create_view", "`my view`", True, True)

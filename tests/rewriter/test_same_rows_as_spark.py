@@ -86,6 +86,16 @@ SELECT r.id, p.k FROM r LEFT JOIN (WITH c1 AS (SELECT u.key AS k FROM u JOIN c O
 SELECT 'it''s', r.a DIV 2, r.ts + INTERVAL 1 DAY, DATE '2024-01-02', 1.5BD, X'1F', r.x::string FROM r JOIN s USING (id)
 SELECT r.id, sum(s.a) FILTER (WHERE s.x > 1) OVER w AS q FROM r JOIN s ON r.id = s.id WINDOW w AS (PARTITION BY r.id)
 SELECT named_struct('a', r.id).a, transform(array(r.a, s.a), v -> v + r.id)[0] FROM r JOIN s ON r.id = s.id
+SELECT * FROM (SELECT r.n, s.a, s.id FROM r JOIN s ON r.a < s.a JOIN t ON t.id = r.id) PIVOT (count(id) FOR n IN ('x' AS x, 'y' AS y))
+SELECT p.x, t.id FROM (SELECT r.n, r.a AS ra, s.id FROM r JOIN s ON r.a < s.a) PIVOT (count(id) FOR n IN ('x' AS x, 'y' AS y)) AS p JOIN t ON t.a = p.ra
+WITH p AS (SELECT * FROM (SELECT r.n, s.id FROM r JOIN s ON r.a < s.a) PIVOT (count(id) FOR n IN ('x' AS x, 'y' AS y))) SELECT p.x, t.id FROM p JOIN t ON t.a < p.x
+WITH p AS (SELECT * FROM (SELECT r.n, s.id FROM r JOIN s ON r.a < s.a) PIVOT (count(id) FOR n IN ('x' AS x, 'y' AS y))) SELECT p.*, t.id FROM p JOIN t ON t.a < p.x
+SELECT k, v FROM (SELECT r.id, s.a FROM r JOIN s ON r.a < s.a) AS q UNPIVOT INCLUDE NULLS (v FOR k IN (id, a)) AS w
+SELECT r.id, e, t.id FROM r JOIN s ON r.a < s.a JOIN t ON s.a = t.a LATERAL VIEW OUTER explode(array(r.id, s.id)) l AS e WHERE e > 2 AND t.id > 1
+SELECT r.id, count(*) AS c, sum(e) AS q FROM r JOIN s ON r.a < s.a LATERAL VIEW explode(array(1, s.id)) l AS e GROUP BY r.id
+SELECT z.id, l.m FROM (SELECT r.id, s.a FROM r JOIN s ON r.a < s.a) z, LATERAL (SELECT max(t.a) AS m FROM t WHERE t.id = z.a) AS l
+SELECT r.id, l.m FROM r, LATERAL (SELECT s.a + t.id AS m FROM s JOIN t ON s.a = t.a AND s.id < t.id) AS l WHERE r.id > l.m
+SELECT r.id, s.a, posexplode(array(r.a, s.a)) FROM r JOIN s ON r.a < s.a
 SELECT r.ts, s.ts FROM r JOIN s ON r.ts - s.ts <= INTERVAL 3 MINUTES AND s.ts - r.ts < INTERVAL 90 SECONDS
 SELECT r.id FROM r, s RIGHT JOIN t ON s.id = t.id WHERE r.a < s.a
 SELECT r.id, s.a, t.n FROM r LEFT JOIN s ON r.id = s.id JOIN t ON t.a < r.a AND t.id >= s.id
