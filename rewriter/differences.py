@@ -96,7 +96,10 @@ def exact_difference(
     """Return a comparison as a band, None if it is none."""
     if op not in ("<", "<=", ">", ">=", "="):
         return None
-    if not scope.relations(left):
+    ones, others = len(scope.relations(left)), len(scope.relations(right))
+    if op == "=" and ones < 2 and others < 2:
+        return None  # keys are equal
+    if not ones:
         left, right, op = right, left, FLIPPED[op]
     inner = _absolute(left)
     if inner is not None:
@@ -111,7 +114,7 @@ def exact_difference(
         found = [_band(predicate, one, end, scope) for one, end in zip((op, FLIPPED[op]), ends, strict=True)]
         return intersect(found[0], found[1]) if found[0] is not None and found[1] is not None else None
     one, other = _form(left, scope), _form(right, scope)
-    if one is None or other is None or (op == "=" and not (len(one.terms) == 2 or len(other.terms) == 2)):
+    if one is None or other is None:
         return None
     total = _sum(one, other.negated(), scope)
     if op != "=":

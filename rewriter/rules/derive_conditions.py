@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from functools import lru_cache
 
 import networkx as nx
 from sqlglot import exp
@@ -167,5 +168,6 @@ def _column(column: Column) -> exp.Column:
     return exp.column(identifier(column[1]), identifier(column[0]))
 
 
+@lru_cache(maxsize=4096)
 def _text(column: Column) -> str:
     return render(_column(column))
