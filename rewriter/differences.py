@@ -323,7 +323,9 @@ def _turned(tree: exp.Expr) -> tuple[exp.Expr | None, Fraction]:
     """Return ``x`` and ``c`` of ``c - x``."""
     if isinstance(tree, exp.Neg):
         return tree.this, Fraction(0)
-    constant = number_of(tree.left) if isinstance(tree, exp.Sub) else None
+    if not isinstance(tree, exp.Sub):
+        return None, Fraction(0)
+    constant = number_of(tree.left)
     if constant is None or constant.denominator != 1:
         return None, Fraction(0)
     return tree.right, constant
