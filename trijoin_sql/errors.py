@@ -263,7 +263,15 @@ class CheckpointMismatchError(TriJoinError):
 
 
 class CheckpointVersionError(CheckpointMismatchError):
-    """A checkpoint was written by a later version, in a form that this one does not know."""
+    """A checkpoint was written by a later version, in a form that this one does not know.
+
+    Parameters
+    ----------
+    checkpoint
+        Its location.
+    difference
+        Which of its parts is of which version.
+    """
 
     _condition = "TRIJOIN_CHECKPOINT_VERSION"
 
