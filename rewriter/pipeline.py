@@ -18,7 +18,6 @@ from .catalog import Catalog
 from .decide import decide
 from .dialect import Statement, parse_statement, positional_name, render
 from .display import duration_text, plan_text
-from .hints import is_our_hint
 from .parse import build_plan
 from .plan import (
     BiJoin,
@@ -57,7 +56,6 @@ from .rules.simplify_conditions import simplify_conditions
 from .settings import DEFAULTS, Settings
 
 Kind = Literal["select", "create_view", "explain", "other"]
-Joins = Literal["none", "outer", "inner"]
 
 
 @dataclass(frozen=True)
@@ -275,33 +273,6 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
 OPTIONAL = ("simplify_conditions", "derive_conditions", "place_exchanges", "bound_event_time", "prune_columns")
 
 
-def joins_in(sql: str) -> Joins:
-    """Tell at a glance which joins a statement has, so that a query that cannot be ours costs next to nothing.
-
-    Returns
-    -------
-    Joins
-        ``none`` and ``outer`` (all its joins are outer, semi or anti joins) are Spark's as they stand. ``inner`` is
-        whatever deserves a closer look: an inner join, EXPLAIN, WITHIN, a hint of ours.
-
-    Raises
-    ------
-    SqlSyntaxError
-        The text does not parse.
-    """
-    statement = parse_statement(sql)
-    if statement.tree is None:
-        return "none"
-    joins = list(statement.tree.find_all(exp.Join))
-    if statement.kind == "explain" or any(not join.side and join.kind not in ("SEMI", "ANTI") for join in joins):
-        return "inner"
-    for select in statement.tree.find_all(exp.Select):
-        hint = select.args.get("hint")
-        if select.args.get("within") or (isinstance(hint, exp.Hint) and any(map(is_our_hint, hint.expressions))):
-            return "inner"
-    return "outer" if joins else "none"
-
-
 def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments: Arguments = None) -> Rewrite:
     """Rewrite one statement.
 
@@ -346,7 +317,7 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments
 def _rewrite(
     sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, settings: Settings, arguments: Arguments
 ) -> Rewrite:
-    spark_sql = _for_spark(sql, statement, tree)
+    spark_sql = for_spark(sql, statement, tree)
     put_into_conditions(arguments, tree)
     parsed = build_plan(resolve(tree, catalog, settings), settings.case_sensitive)
     bound = {id(binding.block.select) for binding in parsed.bindings.values()}
@@ -394,7 +365,7 @@ def _rewrite(
     )
 
 
-def _for_spark(sql: str, statement: Statement, tree: exp.Expr) -> str:
+def for_spark(sql: str, statement: Statement, tree: exp.Expr) -> str:
     """Return the query for Spark: the user's own text, unless it has a clause or a hint that only we know."""
     bare = without_our_clauses(tree)
     ours = bare != tree or statement.kind in ("explain", "create_view")

@@ -23,7 +23,8 @@ from .operators.aggregation import SumTypeError
 from .operators.compile import compile_join, run_sql
 from .operators.spec import JoinSpec
 from .rewriter.arguments import Arguments
-from .rewriter.pipeline import Rewrite, joins_in, rewrite
+from .rewriter.glance import glance
+from .rewriter.pipeline import Rewrite, rewrite
 from .rewriter.plan import JoinNode, walk
 from .rewriter.settings import Settings
 from .scaled_query import ScaledQuery, scaling_policy
@@ -117,16 +118,16 @@ class TriJoinSession:
         if kwargs:
             return _spark_sql(self.spark, text, args, kwargs)
         try:
-            joins = joins_in(text)
-            rewritten = self._rewrite(text, args) if joins == "inner" else None
+            seen = glance(text)
+            rewritten = self._rewrite(text, args) if seen.joins == "inner" else None
         except SqlSyntaxError as error:
             return self._spark_or(error, text, args)
         except PlanError as error:  # a bug of ours must not stand between a user and Spark
             _log.warning("left to Spark: %s", error)
             return _spark_sql(self.spark, text, args, {})
         if rewritten is None:  # not ours, whatever its tables are
-            frame = _spark_sql(self.spark, text, args, {})
-            if joins == "outer" and frame.isStreaming:
+            frame = _spark_sql(self.spark, seen.spark_sql, args, {})
+            if seen.joins == "outer" and frame.isStreaming:
                 _refuse(self._rewrite(text, args))
             return frame
         match rewritten.kind:

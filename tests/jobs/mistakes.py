@@ -131,6 +131,11 @@ MISTAKES = [
         _source("CREATE STREAM r USING socket OPTIONS (host 'h', port 1, includeTimestamp ^'yes')"),
         "takes true or false",
     ),
+    Mistake(
+        "path of a file",
+        _source("CREATE STREAM r (a INT) USING json OPTIONS (path ^'{file}')"),
+        "is a file, and a stream reads the files of a folder",
+    ),
     Mistake("path missing", _source("CREATE STREAM r (a INT) USING ^csv"), "csv needs the option path"),
     Mistake(
         "host missing", _source("CREATE STREAM r USING ^socket OPTIONS (port 9999)"), "socket needs the option host"
@@ -262,6 +267,11 @@ MISTAKES = [
     Mistake("list of columns", f"{STREAM}{SINK}INSERT INTO o ^(a) SELECT value FROM r", "a list of columns"),
     Mistake("query missing", f"{STREAM}{SINK}INSERT INTO o^", "a SELECT is missing"),
     Mistake("bad SQL", f"{STREAM}{SINK}INSERT INTO o\nSELECT value\nFROM r WHERE ^)", "something is missing here"),
+    Mistake(
+        "semicolon missing after a query",
+        f"{STREAM}{SINK}INSERT INTO o SELECT value FROM r\n  ^CREATE SINK p USING noop;\n",
+        "a semicolon is missing before CREATE",
+    ),
     Mistake("bad SQL in a view", f"{STREAM}CREATE TEMPORARY VIEW v AS SELECT (value ^FROM r;\n{REST}", "Expecting )"),
     Mistake("no query at all", f"{STREAM}{SINK}-- the end^\n", "the job has no INSERT INTO"),
 ]

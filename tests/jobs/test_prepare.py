@@ -34,7 +34,17 @@ MISTAKES = {
         NOOP + "INSERT INTO o SELECT ^nope FROM r JOIN r AS q ON r.value < q.value WITHIN 5 SECONDS",
         "the column nope cannot be resolved",
     ),
-    "unknown table": (NOOP + "INSERT INTO o SELECT a FROM ^nowhere", "`nowhere` cannot be found"),
+    "unknown table": (NOOP + "INSERT INTO o SELECT a FROM ^nowhere", "there is no stream or table named nowhere"),
+    "cyclic views": (
+        "CREATE TEMPORARY VIEW a AS SELECT * FROM ^ss;\nCREATE TEMPORARY VIEW ss AS SELECT * FROM a;\n"
+        + NOOP
+        + "INSERT INTO o SELECT a FROM s",
+        "did you mean s?",
+    ),
+    "a table of no known format": (
+        "^CREATE TABLE t (a INT) USING foo;\n" + NOOP + "INSERT INTO o SELECT a FROM s",
+        "Spark cannot run this statement: ",
+    ),
     "unknown function": (NOOP + "INSERT INTO o SELECT ^nofun(a) FROM s", "routine `nofun`"),
     "wrong type": (NOOP + "INSERT INTO o SELECT a FROM s WHERE ^a > c", "DATATYPE_MISMATCH"),
     "condition that is none": (NOOP + "INSERT INTO o SELECT a FROM s WHERE ^a", "DATATYPE_MISMATCH"),
@@ -150,3 +160,12 @@ def test_columns_of_parquet_come_from_the_files(session: TriJoinSession, tmp_pat
     )
     assert query.frame.columns == ["n"]
     assert query.frame.isStreaming
+
+
+def test_joins_that_keep_rows_for_ever_are_known(session: TriJoinSession, tmp_path: Path) -> None:
+    """`run` warns of them; Spark's own aggregation and a join with bounds are none."""
+    join = "INSERT INTO o SELECT a.value FROM r a JOIN r b ON a.value < b.value"
+    (query,) = prepared(STREAMS.replace("{data}", str(tmp_path)) + NOOP + join, session)
+    assert query.endless == ("a", "b")
+    (query,) = prepared(STREAMS.replace("{data}", str(tmp_path)) + NOOP + f"{join} WITHIN 1 MINUTE", session)
+    assert query.endless == ()

@@ -154,6 +154,8 @@ def run_job(
             prepared = () if request.count else prepare(job, session)
             if request.count:
                 return None
+            for query in prepared if not quiet else ():
+                _warn_of_endless_state(err, job, query)
             outcome = run_queries(job, prepared, board, request, once=once, lines=output == "json", live=live)
     except QueryFailedError as failure:
         return str(failure)
@@ -163,6 +165,14 @@ def run_job(
     if output == "json" or not quiet:
         _summary(outcome, path, output)
     return None
+
+
+def _warn_of_endless_state(err: Console, job: Any, query: Any) -> None:
+    if query.endless:
+        line, column = job.script.place(query.insert.query.start)
+        rows = f"rows of {', '.join(query.endless)} are kept for ever"
+        how = f"trijoin-sql explain {job.script.path} says how to bound them"
+        err.print(Text(f"{job.script.path}:{line}:{column}: UNBOUNDED: {rows}; {how} (warning)", style="yellow"))
 
 
 def _read(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from ..errors import InvalidHintError, JobError, SqlSyntaxError, TriJoinError
 from ..rewriter.dialect import tokenize
-from .script import Script, Word
+from .script import Script, Word, did_you_mean
 
 #: Message parameters of Spark's that hold a name from the statement, the most telling first.
 _NAMES = (
@@ -26,7 +27,7 @@ _NAMES = (
 )
 
 
-def locate(error: Exception, script: Script, sql: Word) -> JobError:
+def locate(error: Exception, script: Script, sql: Word, tables: Callable[[], list[str]]) -> JobError:
     """Return what Spark, or the rewriter, says about a statement, at its place in the job file.
 
     Parameters
@@ -37,6 +38,8 @@ def locate(error: Exception, script: Script, sql: Word) -> JobError:
         The job file.
     sql
         The statement, as it was given to Spark.
+    tables
+        Returns the names of the streams, views and tables that there are.
     """
     if isinstance(error, SqlSyntaxError):
         return script.syntax_error(error, sql.start)
@@ -49,6 +52,9 @@ def locate(error: Exception, script: Script, sql: Word) -> JobError:
         column = re.search(r"the column (\S+) (?:cannot be resolved|is ambiguous)", text)
         found = _find(sql.text, column[1]) if column else None
         return script.error(sql.start + (found or 0), text, error.hint)
+    if (unknown := _unknown_table(error)) is not None:
+        hint = did_you_mean(unknown, tables())
+        return script.error(sql.start + _offset(error, sql.text), f"there is no stream or table named {unknown}", hint)
     late = "CANNOT_MODIFY" in str(error)
     hint = "this setting counts when Spark starts: give it with --conf KEY=VALUE" if late else None
     return script.error(sql.start + _offset(error, sql.text), sentence(error), hint)
@@ -61,6 +67,14 @@ def sentence(error: Exception) -> str:
     condition = re.match(r"\[([\w.]+)\] ", text)
     plain = " ".join(text[condition.end() if condition else 0 :].split())
     return f"{plain.rstrip('.')} [{condition[1]}]" if condition else plain
+
+
+def _unknown_table(error: Any) -> str | None:
+    """Return the name of a table that Spark did not find; its own message is about catalogs and search paths."""
+    if not str(error).startswith("[TABLE_OR_VIEW_NOT_FOUND]"):
+        return None
+    name = (error.getMessageParameters() or {}).get("relationName")
+    return name.replace("`", "") if name else None
 
 
 def _without_condition(text: str) -> str:

@@ -17,7 +17,7 @@ def local_path(location: str) -> Path | None:
 
 
 def why_unreadable(location: str) -> str | None:
-    """Return why nothing can be read from a location, None if nothing speaks against it."""
+    """Return why no stream can be read from a location, None if nothing speaks against it."""
     path = local_path(location)
     if path is None or re.search(r"[*?\[{]", location):
         return None
@@ -25,6 +25,8 @@ def why_unreadable(location: str) -> str | None:
         return f"{location} does not exist"
     if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
         return f"{location} cannot be read: permission denied"
+    if not path.is_dir():  # a pattern would do
+        return f"{location} is a file, and a stream reads the files of a folder"
     return None
 
 

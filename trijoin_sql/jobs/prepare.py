@@ -35,11 +35,14 @@ class PreparedQuery:
         The statement.
     frame
         Its rows, counted.
+    endless
+        The inputs whose rows our joins keep for ever.
     """
 
     sink: CreateSink
     insert: InsertInto
     frame: DataFrame
+    endless: tuple[str, ...] = ()
 
 
 def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
@@ -125,11 +128,14 @@ def _found_schema(script: Script, session: TriJoinSession, stream: CreateStream,
 
 def _sql(job: Job, session: TriJoinSession, sql: Word) -> DataFrame:
     """Run a statement; what is refused is asked for again as Spark sees it, which knows the place."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import ParseException, PySparkException
     from pyspark.sql import SparkSession
 
     try:
         return session.sql(sql.text)
+    except Py4JError as error:  # an exception of the JVM's that PySpark has no class for
+        raise _refused(error, job.script, sql, "Spark cannot run this statement") from None
     except (TriJoinError, PySparkException) as error:
         refused: Exception = error
     if not isinstance(refused, TriJoinError) or isinstance(refused, UnsupportedQueryError):
@@ -139,7 +145,8 @@ def _sql(job: Job, session: TriJoinSession, sql: Word) -> DataFrame:
             pass
         except PySparkException as error:
             refused = error
-    raise locate(refused, job.script, sql)
+    tables = lambda: [table.name for table in session.spark.catalog.listTables()]  # noqa: E731
+    raise locate(refused, job.script, sql, tables)
 
 
 def _query(job: Job, session: TriJoinSession, insert: InsertInto, sink: CreateSink) -> PreparedQuery:
@@ -149,7 +156,10 @@ def _query(job: Job, session: TriJoinSession, insert: InsertInto, sink: CreateSi
         job.script.fail(insert.query.start, "the query reads no stream", hint)
     _check_columns(job.script, frame, insert, sink)
     _check_mode(job.script, session, frame, insert, sink)
-    return PreparedQuery(sink, insert, counted(frame))
+    groups = session.explain(insert.query.text).to_dict()["groups"]
+    streams = [one for group in groups if group["decision"]["node"] != "none" for one in group["state"]["streams"]]
+    endless = tuple(str(one["alias"]) for one in streams if one["keep_for"] is None)
+    return PreparedQuery(sink, insert, counted(frame), endless)
 
 
 def _check_columns(script: Script, frame: DataFrame, insert: InsertInto, sink: CreateSink) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NoReturn
@@ -77,7 +78,12 @@ class Script:
     def syntax_error(self, error: SqlSyntaxError, start: int = 0) -> JobError:
         """Return a syntax error in a part of the file that begins at ``start``, at its place in the file."""
         detail = error.parameters["detail"].partition(f" (line {error.line}, column {error.column})")[0]
-        return self.error(self.offset(start, error.line, error.column), detail, error.hint)
+        offset = self.offset(start, error.line, error.column)
+        statement = re.match(r"(CREATE|INSERT|SET)\b", self.text[offset:], re.IGNORECASE)
+        line_before = self.text[:offset].rpartition("\n")[2]
+        if statement and offset > start and not line_before.strip():
+            return self.error(offset, f"a semicolon is missing before {statement[1]}")
+        return self.error(offset, detail, error.hint)
 
     def statements(self) -> list[list[Token]]:
         """Split the file at its semicolons.

@@ -1,0 +1,109 @@
+"""What can be seen of a statement at a glance, so that a query which is not ours costs next to nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from .dialect import parse_statement
+from .hints import is_our_hint, read_hints
+from .pipeline import for_spark
+
+Joins = Literal["none", "outer", "inner"]
+
+#: Strings, quoted names and comments as a whole; words; and the signs that say where FROM ends.
+_PIECE = re.compile(
+    r"""'[^']*' | "[^"]*" | `[^`]*` | --[^\n]* | (?P<comment>/\*.*?(?:\*/|\Z)) | (?P<word>\w+) | (?P<sign>[(),;])""",
+    re.DOTALL | re.VERBOSE,
+)
+#: Words that deserve a closer look wherever they stand, and words behind which a comma joins nothing.
+_TELLING = frozenset({"JOIN", "EXPLAIN", "WITHIN"})
+_AFTER_FROM = frozenset(
+    {
+        *("SELECT", "WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT"),
+        *("UNION", "EXCEPT", "MINUS", "INTERSECT"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Glance:
+    """What a glance at a statement told.
+
+    Parameters
+    ----------
+    joins
+        ``none`` and ``outer`` (its joins are outer, semi or anti joins, or a hint leaves them to Spark) are Spark's.
+        ``inner`` is whatever deserves a closer look: an inner join, EXPLAIN, WITHIN, another hint of ours.
+    spark_sql
+        For ``none`` and ``outer``: the statement, without a hint that only we know.
+    """
+
+    joins: Joins
+    spark_sql: str
+
+
+def glance(sql: str) -> Glance:
+    """Tell which joins a statement has. Text that cannot have an inner join is not even parsed.
+
+    Raises
+    ------
+    SqlSyntaxError
+        The text was parsed, and does not parse.
+    """
+    if not _may_join(sql):
+        return Glance("none", sql)
+    statement = parse_statement(sql)
+    if statement.tree is None:
+        return Glance("none", sql)
+    if statement.kind == "explain":
+        return Glance("inner", sql)
+    left_alone, hinted = set(), False
+    for select in statement.tree.find_all(exp.Select):
+        hint = select.args.get("hint")
+        ours = sum(map(is_our_hint, hint.expressions)) if isinstance(hint, exp.Hint) else 0
+        if ours == 1 and statement.kind == "select" and not read_hints(select).convert:
+            left_alone.add(id(select))
+            hinted = True
+        elif ours:
+            return Glance("inner", sql)
+        if select.args.get("within"):
+            return Glance("inner", sql)
+    joins = list(statement.tree.find_all(exp.Join))
+    for join in joins:
+        if not join.side and join.kind not in ("SEMI", "ANTI") and id(join.parent_select) not in left_alone:
+            return Glance("inner", sql)
+    return Glance("outer" if joins else "none", for_spark(sql, statement, statement.tree) if hinted else sql)
+
+
+def _may_join(sql: str) -> bool:
+    """Tell whether text may be a statement with an inner join, or one that is ours for another reason.
+
+    False is certain. A backslash, which may end a string or not, is always worth a closer look.
+    """
+    if "\\" in sql:
+        return True
+    in_from = [False]
+    for piece in _PIECE.finditer(sql):
+        comment, word, sign = piece["comment"], piece["word"], piece["sign"]
+        if word:
+            upper = word.upper()
+            if upper in _TELLING:
+                return True
+            if upper == "FROM":
+                in_from[-1] = True
+            elif upper in _AFTER_FROM:
+                in_from[-1] = False
+        elif comment:
+            if comment.startswith("/*+") or "/*" in comment[2:]:  # a hint, or a comment inside a comment
+                return True
+        elif sign == "(":
+            in_from.append(False)
+        elif sign == ")" and len(in_from) > 1:
+            in_from.pop()
+        elif sign == "," and in_from[-1]:
+            return True
+    return False
