@@ -122,6 +122,15 @@ def test_the_rewriter_loads_without_spark() -> None:
     assert not run(f"{load}assert 'pyspark' not in sys.modules")
 
 
+def test_the_command_line_loads_what_measures_and_runs_only_when_it_is_asked_to() -> None:
+    """`--help` and `explain` answer at once."""
+    assert not run(
+        "import sys\nimport trijoin_sql.cli\n"
+        "heavy = {'pyspark', 'numpy', 'pyarrow', 'pandas', 'sqlglot', 'networkx'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+
+
 def test_public_names_are_there() -> None:
     missing = [name for name in trijoin_sql.__all__ if not hasattr(trijoin_sql, name)]
     assert not missing

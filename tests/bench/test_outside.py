@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trijoin_sql.bench import outside
+from trijoin_sql.bench.command import OTHERS
 from trijoin_sql.bench.outcome import Outcome
 from trijoin_sql.bench.outside import PACKAGES, environment, run_outside, steps, watch
 from trijoin_sql.bench.report import as_table
@@ -127,6 +128,10 @@ def test_every_workload_has_steps_for_engines_without_sql() -> None:
         ("t", [{"op": "band", "left": "s_im", "right": "t_im", "lower": -1, "upper": 1}]),
     ]
     assert steps(WORKLOADS["chain_equal"], 1000)[1] == ("t", [{"op": "=", "left": "s_im", "right": "t_im"}])
+
+
+def test_the_command_knows_the_engines() -> None:
+    assert ("spark", *PACKAGES) == OTHERS
 
 
 def test_runners_import_nothing_of_ours() -> None:

@@ -1,0 +1,230 @@
+"""What ``trijoin-sql bench`` does: every engine over the same files, in turns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ..errors import InvalidSettingError
+from ..operators.schemes import SCHEMES
+from . import overhead
+from .command import OTHERS
+from .engines import run_stream
+from .live import Arrivals, Live, run_live
+from .outcome import Outcome, median
+from .outside import PACKAGES, environment, run_outside
+from .report import as_document, as_table, idle_table, latency_table, plot, write_json
+from .workloads import WORKLOADS, write_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asks for; see `command.bench`."""
+
+    names: list[str]
+    rows: int
+    batches: int
+    schemes: tuple[str, ...]
+    against: tuple[str, ...]
+    runs: int
+    warm_up: int
+    seed: int
+    units: int
+    limit: float
+    latency: float
+    rate: float | None
+    idle: bool
+
+
+@dataclass(slots=True)
+class Measured:
+    """All runs of one workload, by engine."""
+
+    runs: dict[str, list[Outcome]]
+    live: dict[str, Live] = field(default_factory=dict)
+    idle: dict[str, Live] = field(default_factory=dict)
+    rate: float = 0.0
+
+
+def measure(options: Options, *, output: str, json_file: Path | None, plot_file: Path | None, quiet: bool) -> None:
+    """Measure, and say what was found.
+
+    Parameters
+    ----------
+    options
+        What to measure.
+    output
+        What to print, a table or JSON.
+    json_file, plot_file
+        Where to write JSON, and draw a plot.
+    quiet
+        Whether to leave out progress.
+
+    Raises
+    ------
+    InvalidSettingError
+        Something that is asked for is not there.
+    """
+    names = options.names
+    _check(names, options)
+    err = Console(stderr=True, quiet=quiet)
+    for engine in dict.fromkeys(options.against):
+        if engine in PACKAGES:
+            with err.status(f"{engine}: its environment"):
+                environment(engine)
+    documents = []
+    out = Console(width=None if sys.stdout.isatty() else 140)
+    for name in names:
+        if name == overhead.NAME:
+            documents.append(_overhead(options, out, show=output == "text"))
+            continue
+        found = _measure(name, options, err)
+        documents.append(
+            as_document(
+                name,
+                WORKLOADS[name].about,
+                options.rows,
+                options.batches,
+                found.runs,
+                found.rate,
+                found.live,
+                found.idle,
+            )
+        )
+        if output == "text":
+            _print(out, name, options, found)
+    if output == "json":
+        typer.echo(json.dumps(documents))
+    if json_file is not None:
+        write_json(json_file, documents)
+    if plot_file is not None:
+        plot(plot_file, [document for document in documents if document["workload"] != overhead.NAME])
+
+
+def _check(names: list[str], options: Options) -> None:
+    """Refuse what is not there, before anything starts."""
+    for name in names:
+        if name not in WORKLOADS and name != overhead.NAME:
+            raise InvalidSettingError("WORKLOAD", name, f"there are {', '.join((*WORKLOADS, overhead.NAME))}")
+    for one in options.schemes:
+        name, slash, intermediates = one.partition("/")
+        if name not in SCHEMES:
+            raise InvalidSettingError("--scheme", one, f"there are {', '.join(SCHEMES)}")
+        if slash and (name not in ("symmetric", "semi_symmetric") or intermediates not in ("pack", "pair")):
+            raise InvalidSettingError("--scheme", one, "there are symmetric and semi_symmetric with /pack and /pair")
+    for one in options.against:
+        if one not in OTHERS:
+            raise InvalidSettingError("--against", one, f"there are {', '.join(OTHERS)}")
+
+
+def _print(out: Console, name: str, options: Options, found: Measured) -> None:
+    streams = len(WORKLOADS[name].streams)
+    title = f"{name}: {streams} x {options.rows:,} rows, {options.batches} micro-batches, {options.runs} runs"
+    out.print(as_table(title, {engine: median(outcomes) for engine, outcomes in found.runs.items()}))
+    if found.live:
+        title = f"{name}: arrival of the last tuple to emission, {found.rate:,.0f} tuples/s arriving"
+        out.print(latency_table(f"{title} on {streams} x {options.rows:,} stored rows", found.live))
+    if found.idle:
+        title = f"{name}: triggers with {10 * streams} rows, medians in ms, parts by Spark's names"
+        out.print(idle_table(title, found.idle))
+
+
+def _measure(name: str, options: Options, err: Console) -> Measured:
+    """Run every engine ``runs`` times, in turns, over the same files; then the live runs."""
+    workload = WORKLOADS[name]
+    streaming = list(dict.fromkeys(options.schemes or workload.schemes))
+    engines = list(dict.fromkeys([*streaming, *options.against]))
+    streaming += ["spark"] if "spark" in engines else []
+    found = Measured({engine: [] for engine in engines})
+    folder = Path(tempfile.mkdtemp(prefix="trijoin-bench-"))
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    total = len(engines) * options.runs + len(streaming) * (options.warm_up + bool(options.latency) + options.idle)
+    from ..quiet import quiet_jvm, quiet_python
+
+    try:
+        with quiet_python(), quiet_jvm(), Progress(*columns, console=err, disable=not err.is_terminal) as progress:
+            task = progress.add_task(f"{name}: data", total=total)
+            write_files(workload, folder, options.rows, options.batches, options.seed)
+            spark = _session(name, options.units)
+            for _ in range(options.warm_up):
+                for engine in streaming:
+                    progress.update(task, description=f"{name}: {engine}, warming up")
+                    _run(spark, engine, name, folder, options)
+                    progress.advance(task)
+            for _ in range(options.runs):
+                for engine in engines:
+                    progress.update(task, description=f"{name}: {engine}")
+                    if not any(outcome.exceeded for outcome in found.runs[engine]):  # once says as much as thrice
+                        found.runs[engine].append(_run(spark, engine, name, folder, options))
+                    progress.advance(task)
+            rates = [median(runs).rate for engine, runs in found.runs.items() if engine in streaming]
+            offered = options.rate or min((rate for rate in rates if rate), default=1000) / 2
+            count = len(workload.streams)
+            modes = []
+            if options.latency:
+                steady = Arrivals.at(offered, count, options.latency, options.rows)
+                found.rate = steady.rate(count)
+                modes.append(("latency", steady, found.live))
+            if options.idle:
+                modes.append(("idle", Arrivals(1, 40, 0.5, 10), found.idle))
+            for mode, arrivals, results in modes:
+                for engine in streaming:
+                    progress.update(task, description=f"{name}: {engine}, {mode}")
+                    results[engine] = run_live(spark, workload, engine, arrivals, options.rows, options.seed)
+                    progress.advance(task)
+            spark.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _overhead(options: Options, out: Console, *, show: bool) -> dict[str, Any]:
+    from ..quiet import quiet_jvm, quiet_python
+
+    with quiet_python(), quiet_jvm():
+        spark = _session(overhead.NAME, options.units)
+        found = overhead.measure_overhead(spark)
+        spark.stop()
+    if show:
+        out.print(overhead.overhead_table(found))
+    return overhead.overhead_document(found)
+
+
+def _session(name: str, units: int) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    from ..config import configure
+    from ..session import UNITS
+
+    builder = SparkSession.builder.appName(f"trijoin-sql bench {name}").master(f"local[{units},4]")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "4g",
+        "spark.sql.shuffle.partitions": str(units),
+        "spark.sql.streaming.numRecentProgressUpdates": "10000",
+    }.items():
+        builder = builder.config(key, value)
+    spark = configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    spark.conf.set(UNITS, str(units))
+    return spark
+
+
+def _run(spark: SparkSession, engine: str, name: str, folder: Path, options: Options) -> Outcome:
+    workload = WORKLOADS[name]
+    if engine in PACKAGES:
+        return run_outside(engine, workload, folder, options.rows, options.units, options.limit)
+    return run_stream(spark, workload, folder, options.rows, engine)
