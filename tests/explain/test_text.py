@@ -157,3 +157,16 @@ def test_layout_and_scaling(layout: dict[str, int], decision: dict[str, object] 
     for sentence in (words.strip(), "more than 80% or less than 30% of 256 MiB a unit", "input d brings no rows"):
         assert sentence in text
         assert sentence in page
+
+
+@pytest.mark.parametrize(
+    ("key", "title"), [("refusals", "REFUSED ON STREAMS"), ("append_refusals", "REFUSED IN APPEND MODE")]
+)
+def test_what_is_refused_is_said_first(key: str, title: str) -> None:
+    """In all that a person reads: that a query goes to Spark unchanged is no good news where Spark refuses it."""
+    refusal = {"reason": "a LEFT JOIN of streams", "hint": "write it as an inner join"}
+    explained = Explanation({**MULTI, "groups": [], key: [refusal]})
+    page = html.unescape(explained.to_html())
+    for form in (str(explained), page):
+        assert form.index(title) < form.index("a LEFT JOIN of streams") < form.index("write it as an inner join")
+    assert ("goes to Spark unchanged" in str(explained)) == ("goes to Spark unchanged" in page) == (key != "refusals")

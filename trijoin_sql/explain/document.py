@@ -183,6 +183,15 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why neither we nor Spark can run a query on streams, and a way out; ``append``: in append mode only."""
+
+    reason: str
+    hint: str | None
+    append: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """A whole explanation."""
 
@@ -191,6 +200,12 @@ class Document:
     stages: tuple[Stage, ...]
     groups: tuple[Group, ...]
     advice: tuple[str, ...]
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether the query cannot run on streams in any output mode."""
+        return any(not refusal.append for refusal in self.refusals)
 
 
 def plain(value: object) -> Json:
@@ -238,6 +253,11 @@ def read(document: Mapping[str, Json]) -> Document:
             stages=tuple(_stage(_object(stage)) for stage in _items(document["stages"])),
             groups=tuple(_group(i, _object(group)) for i, group in enumerate(_items(document["groups"]), 1)),
             advice=tuple(sentences(document["advice"])),
+            refusals=tuple(
+                Refusal(_text(item["reason"]), _maybe(item.get("hint")), key == "append_refusals")
+                for key in ("refusals", "append_refusals")
+                for item in map(_object, _items(document.get(key) or []))
+            ),
         )
     except KeyError as error:
         raise PlanError(f"an explanation lacks the key {error}") from error

@@ -31,6 +31,7 @@ from .wording import (
     measure,
     node_title,
     ratio,
+    refusal_title,
     scaling_sentences,
     seconds,
     shape_sentence,
@@ -88,6 +89,8 @@ def render_html(document: Document) -> str:
 
 def headline(document: Document) -> str:
     """Return in one sentence how the query will run."""
+    if document.refused:
+        return "This query cannot run on streams."
     if not document.groups:
         return "There is no join for TriJoin SQL here: the query goes to Spark unchanged."
     if len(document.groups) == 1:
@@ -216,6 +219,7 @@ def _environment() -> Environment:
     functions: Mapping[str, Any] = {
         "count": count,
         "how_chosen": how_chosen,
+        "refusal_title": refusal_title,
         "scaling_sentences": scaling_sentences,
         "is_hint": is_hint,
         "kind_sign": kind_sign,

@@ -17,6 +17,7 @@ from .wording import (
     measure,
     node_title,
     ratio,
+    refusal_title,
     scaling_sentences,
     seconds,
     shape_sentence,
@@ -51,6 +52,9 @@ def render_text(document: Document) -> str:
     """
     root = _Branch("Explanation")
     root.title = "TriJoin SQL: " + _headline(document)
+    for refusal in document.refusals:
+        hint = [_Hanging(f"what to do: {refusal.hint}", 2)] if refusal.hint else []
+        root.below.append(_Branch(f"!! {refusal_title(refusal)} !!", [_Hanging(refusal.reason, 2), *hint]))
     root.below.append(_Branch("SQL", _text_lines(document.sql)))
     root.below.extend(_group(group, len(document.groups)) for group in document.groups)
     if document.stages:
@@ -64,10 +68,12 @@ def render_text(document: Document) -> str:
 
 def _headline(document: Document) -> str:
     if not document.groups:
-        return "no join of ours, the query goes to Spark unchanged"
+        none = "no join of ours, "
+        return none + ("and Spark REFUSES it on streams" if document.refused else "the query goes to Spark unchanged")
     ours = [group for group in document.groups if not group.left_to_spark]
     parts = [count(len(document.groups), "join group")]
     parts.append(", ".join(node_title(group) for group in ours) if ours else "all left to Spark")
+    parts += ["REFUSED on streams"] if document.refused else []
     if any(group.state_is_unbounded for group in document.groups):
         parts.append("STATE UNBOUNDED")
     return "; ".join(parts)

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from .document import Group, Json, Live, sentences
+from .document import Group, Json, Live, Refusal, sentences
 
 #: For each kind of predicate: a sign that stands for it without colour, and what it means.
 KINDS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -190,6 +190,11 @@ def shape_sentence(group: Group) -> str:
         case "disconnected":
             return f"{count(number, 'relation')}, not all connected by predicates"
     return f"{count(number, 'relation')}, {count(sum(not e.derived for e in group.edges), 'edge')}"
+
+
+def refusal_title(refusal: Refusal) -> str:
+    """Return where a refused query is refused, in words that cannot be overlooked."""
+    return "REFUSED IN APPEND MODE" if refusal.append else "REFUSED ON STREAMS"
 
 
 def scaling_sentences(live: Live) -> list[str]:
