@@ -38,10 +38,8 @@ def test_the_first_query_runs(spark: SparkSession, capfd: pytest.CaptureFixture[
     exec(code, names)
     (query,) = (query for query in spark.streams.active if query.name == "first")
     try:
-        for _ in range(60):
-            query.awaitTermination(1)
-            if spark.table("first").count():
-                break
+        while not spark.table("first").count() and not query.awaitTermination(1):
+            pass
         rows = spark.table("first").collect()
         assert rows
         assert all(abs(r - s) <= 1 and s < t < r + 3 for r, s, t in rows)

@@ -61,7 +61,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[list[Any], str]:
     with process, ThreadPoolExecutor(1) as pool:
         reading = pool.submit(process.stderr.read)
         out, err = process.stdout.read(), reading.result()
-    assert process.wait(timeout=60) == 0, err
+    assert process.wait() == 0, err
     for noise in ("WARN", "Streaming Transform", "Traceback", "\x1b", "Warning", "log4j"):
         assert noise not in err
     return [json.loads(line) for line in out.splitlines()], err

@@ -6,7 +6,6 @@ import ast
 import json
 import random
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -171,8 +170,9 @@ def test_the_rewriter_imports_no_pyspark_and_its_nodes_import_nothing() -> None:
     assert imported(ROOT / "rewriter" / "plan.py") <= {*sys.stdlib_module_names, "..errors", ".parts"}
 
 
-def test_ten_relations_take_less_than_fifty_milliseconds() -> None:
-    names = [f"t{number}" for number in range(10)]
+def calls(relations: int) -> int:
+    """Count the calls of Python functions that rewriting a chain takes, which no busy machine changes."""
+    names = [f"t{number}" for number in range(relations)]
     catalog, _ = read_script(
         ";".join(
             f"CREATE STREAM {n} (id INT, a INT, ts TIMESTAMP) WATERMARK ts DELAY OF INTERVAL 1 SECOND" for n in names
@@ -183,12 +183,26 @@ def test_ten_relations_take_less_than_fifty_milliseconds() -> None:
         for a, b in pairwise(names)
     ]
     sql = f"SELECT {', '.join(f'{n}.id' for n in names)} FROM {', '.join(names)} WHERE {' AND '.join(conditions)}"
-    times = []
-    for _ in range(7):
-        start = time.process_time()
+    count = 0
+
+    def count_calls(_: object, event: str, __: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    rewrite(sql, catalog)  # what is kept from run to run
+    sys.setprofile(count_calls)
+    try:
         rewrite(sql, catalog)
-        times.append(time.process_time() - start)
-    assert min(times) < 0.05
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_ten_relations_are_rewritten_in_no_time() -> None:
+    """143,000 calls, some 40 ms; and nothing grows exponentially: 2.3 times the work for twice the relations."""
+    five, ten = calls(5), calls(10)
+    assert ten < 200_000
+    assert ten < 3 * five
 
 
 def test_the_same_text_gives_the_same_plan() -> None:
