@@ -206,8 +206,9 @@ class TriJoinSession:
         """
         if isinstance(query, str):
             return Explanation(self._rewrite(query, args).to_dict())
-        decisions, policy = ({}, None) if isinstance(query, StreamingQuery) else (query.to_dict(), query.settings())
-        query = query if isinstance(query, StreamingQuery) else query.query
+        decisions, policy = {}, {}
+        if isinstance(query, ScaledQuery):
+            decisions, policy, query = query.to_dict(), query.settings(), query.query
         number = compiled_number(query)
         if number is None or number not in self._compiled:
             raise UnsupportedQueryError(
