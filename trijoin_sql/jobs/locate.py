@@ -53,8 +53,8 @@ def locate(error: Exception, script: Script, sql: Word, tables: Callable[[], lis
         found = _find(sql.text, column[1]) if column else None
         return script.error(sql.start + (found or 0), text, error.hint)
     if (unknown := _unknown_table(error)) is not None:
-        hint = did_you_mean(unknown, tables())
-        return script.error(sql.start + _offset(error, sql.text), f"there is no stream or table named {unknown}", hint)
+        detail = f"there is no stream or table named {unknown}"
+        return script.error(sql.start + _offset(error, sql.text), detail, did_you_mean(unknown, tables()))
     late = "CANNOT_MODIFY" in str(error)
     hint = "this setting counts when Spark starts: give it with --conf KEY=VALUE" if late else None
     return script.error(sql.start + _offset(error, sql.text), sentence(error), hint)

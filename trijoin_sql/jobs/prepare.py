@@ -156,7 +156,7 @@ def _query(job: Job, session: TriJoinSession, insert: InsertInto, sink: CreateSi
         job.script.fail(insert.query.start, "the query reads no stream", hint)
     _check_columns(job.script, frame, insert, sink)
     _check_mode(job.script, session, frame, insert, sink)
-    groups = session.explain(insert.query.text).to_dict()["groups"]
+    groups: Any = session.explain(insert.query.text).to_dict()["groups"]
     streams = [one for group in groups if group["decision"]["node"] != "none" for one in group["state"]["streams"]]
     endless = tuple(str(one["alias"]) for one in streams if one["keep_for"] is None)
     return PreparedQuery(sink, insert, counted(frame), endless)
