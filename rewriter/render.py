@@ -216,7 +216,7 @@ class _BlockRenderer:
             streaming=stands.streaming,
             relation=f"(SELECT {', '.join(items) or '1'} FROM {text}{conditions})",
             columns=tuple(columns),
-            ctes=_mentioned_ctes(f"{text}{conditions}", dict(pair for scan in inside for pair in scan.ctes)),
+            ctes=tuple(dict(pair for scan in inside for pair in scan.ctes).items()),
             below=(*_outermost(source, self.nodes), *dict.fromkeys(one for scan in inside for one in scan.below)),
         )
 
@@ -388,21 +388,6 @@ class _BlockRenderer:
         if source is None:
             return f"{scan.relation} AS {quote(scan.alias)}"
         return f"{relation_sql(source)} AS {quote(scan.alias)}"
-
-
-def _mentioned_ctes(text: str, ctes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the common table expressions that a FROM reads, those that others of them read too.
-
-    A join node in it has brought its own along, and Spark loses one that is defined twice and read inside only.
-    """
-    trees = {name: parse_expression(f"({body})") for name, body in ctes.items()}
-    waiting, read = [parse_expression(f"(SELECT 1 FROM {text})")], set[str]()
-    while waiting:
-        names = {table.name.lower() for table in waiting.pop().find_all(exp.Table)}
-        new = [name for name in trees if name not in read and name.lower() in names]
-        read.update(new)
-        waiting += [trees[name] for name in new]
-    return tuple((name, body) for name, body in ctes.items() if name in read)
 
 
 def _is_second_branch(select: exp.Select) -> bool:

@@ -79,7 +79,6 @@ SELECT r.id, c.n FROM r JOIN s ON r.a < s.a JOIN c ON r.n = c.n JOIN u ON u.key 
 SELECT r.id, s.a, t.n FROM r, s LEFT JOIN t ON r.id = t.id AND r.a < s.a WHERE s.id > 1
 SELECT r.a, c.n FROM r, s FULL JOIN c USING (n), t WHERE t.a = s.id AND s.ts = r.ts
 SELECT r.id, s.a, s.id FROM r JOIN s ON r.id = s.id UNION ALL SELECT s.id, t.id, s.id FROM s JOIN t ON s.a < t.a
-WITH w(c0) AS (SELECT r.a FROM r) SELECT q.a, z.c0 FROM s q LEFT JOIN (w p JOIN w o ON p.c0 <=> o.c0) ON q.a IS NOT NULL AND o.c0 IS NOT NULL JOIN w z ON p.c0 <> z.c0
 SELECT s.a, t.x, t.id FROM r, s JOIN t USING (id), u WHERE u.key = s.id AND s.a > 0
 SELECT w3.id FROM r JOIN ((SELECT id FROM t) w2 JOIN s w3 ON w2.id = w3.a) ON r.id = w3.id
 SELECT r.id, p.k FROM r LEFT JOIN (WITH c1 AS (SELECT u.key AS k FROM u JOIN c ON u.key = c.id) SELECT c1.k FROM c1) p ON r.id = p.k JOIN (WITH c1 AS (SELECT id AS k FROM t) SELECT c1.k FROM c1 JOIN s ON s.a = c1.k) q ON q.k = r.id
