@@ -95,7 +95,7 @@ class _BlockRenderer:
         block: Block,
         binding: Binding,
         nodes: dict[str, JoinNode],
-        reads: Mapping[int, Cte],
+        reads: dict[int, Cte],
         case_sensitive: bool,
     ) -> None:
         self.block, self.binding, self.nodes, self.reads = block, binding, nodes, reads
@@ -267,6 +267,15 @@ class _BlockRenderer:
             raise PlanError("the rewritten FROM does not parse")
         select.set("from_", skeleton.args["from_"])
         select.set("joins", skeleton.args.get("joins"))
+        self.say_again_what_reads_ctes(select)
+
+    def say_again_what_reads_ctes(self, select: exp.Select) -> None:
+        """Find the common table expressions of tables written anew, from text: a block above looks for them."""
+        for table in select.find_all(exp.Table):
+            name = table.name if self.case_sensitive else table.name.lower()
+            cte, known = self.binding.block.ctes.get(name), self.reads.get(id(table))
+            if cte is not None and not table.args.get("db") and (known is None or known.name.lower() != name.lower()):
+                self.reads[id(table)] = cte
 
     def item(self, item: exp.Expr) -> list[exp.Expr]:
         stars = star_fields(item, self.binding.block.frame, self.case_sensitive)

@@ -133,7 +133,7 @@ class Resolution:
     tree: exp.Expr
     blocks: list[Block]
     output: Output
-    reads: Mapping[int, Cte]
+    reads: dict[int, Cte]
 
 
 def leaves(tree: Tree) -> Iterator[Source]:

@@ -80,6 +80,7 @@ SELECT r.id, s.a, t.n FROM r, s LEFT JOIN t ON r.id = t.id AND r.a < s.a WHERE s
 SELECT r.a, c.n FROM r, s FULL JOIN c USING (n), t WHERE t.a = s.id AND s.ts = r.ts
 SELECT r.id, s.a, s.id FROM r JOIN s ON r.id = s.id UNION ALL SELECT s.id, t.id, s.id FROM s JOIN t ON s.a < t.a
 SELECT s.a, t.x, t.id FROM r, s JOIN t USING (id), u WHERE u.key = s.id AND s.a > 0
+WITH w AS (SELECT DISTINCT t.n AS p, upper(t.n) k FROM t) SELECT y.v, z.p FROM w z, (SELECT max(q.a) AS v FROM t q, w o FULL JOIN w p USING (k) WHERE o.p > q.n GROUP BY p.p) AS y WHERE z.p IS NOT NULL AND y.v > 0
 SELECT w3.id FROM r JOIN ((SELECT id FROM t) w2 JOIN s w3 ON w2.id = w3.a) ON r.id = w3.id
 SELECT r.id, p.k FROM r LEFT JOIN (WITH c1 AS (SELECT u.key AS k FROM u JOIN c ON u.key = c.id) SELECT c1.k FROM c1) p ON r.id = p.k JOIN (WITH c1 AS (SELECT id AS k FROM t) SELECT c1.k FROM c1 JOIN s ON s.a = c1.k) q ON q.k = r.id
 SELECT 'it''s', r.a DIV 2, r.ts + INTERVAL 1 DAY, DATE '2024-01-02', 1.5BD, X'1F', r.x::string FROM r JOIN s USING (id)
