@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import trijoin_sql
 from trijoin_sql.errors import TriJoinError
 
-from .differential import COLUMNS, Tables, random_tables
+from .differential import COLUMNS, Tables
 
 CHAIN = "FROM r JOIN s ON r.i BETWEEN s.i - 1 AND s.i + 1 JOIN t ON s.s = t.s AND s.ti <= t.ti"
 CYCLE = "FROM r JOIN s ON ABS(r.si - s.si) < 2 AND r.si > -9 AND s.si > -9 JOIN t ON s.s <= t.s AND r.m = t.m"
@@ -22,12 +22,6 @@ PAIR = "FROM r JOIN s ON r.n BETWEEN s.n - 1 AND s.n"
 
 #: Types whose values are all small enough to be added up.
 SUMMED = ("ti", "si", "i", "f", "d", "n")
-
-
-@pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    """Three streams of random rows of every type, and one without rows."""
-    return random_tables(spark, tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture

@@ -14,15 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 import trijoin_sql
 
-from .differential import COLUMNS, Bag, Tables, bag, cut, random_tables, run_stream
+from .differential import COLUMNS, Bag, Tables, bag, cut, run_stream
 
 OPS = ("=", "<", ">=", "<>", "<=>", ">", "<=")
-
-
-@pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    """Three streams of random rows of every type, and one without rows."""
-    return random_tables(spark, tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture
