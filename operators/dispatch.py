@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from .chunk import PACKED_BYTES, to_bytes
-from .memory import release
+from .memory import release, settle
 from .schemes import SCHEMES
 from .spec import JoinSpec
 from .store import concat
@@ -64,6 +64,7 @@ class Dispatcher:
             for slot_key, packed in zip(slots, data, strict=True):
                 yield packed_rows([slot_key], self.rank, [packed])
         release(handled, self.warm_bytes)
+        settle()
 
 
 def packed_rows(slots: list[int], kind: int, data: list[bytes]) -> pa.RecordBatch:

@@ -1,15 +1,21 @@
-"""Memory that a worker has freed goes back to the machine: Python workers live as long as their executor.
+"""What a worker does about its memory between micro-batches: Python workers live as long as their executor.
 
-Arrow's pool and the C library both keep what was freed for the next allocation. With several workers on a machine, each
-of which once had a large micro-batch in hand, that is most of what they hold. To give it back costs a tenth of a large
-micro-batch's time, as it has to be asked for anew; so a worker keeps some, the less the tighter the bound of the warm
-copy is.
+Memory that was freed goes back to the machine. Arrow's pool and the C library both keep it for the next allocation.
+With several workers on a machine, each of which once had a large micro-batch in hand, that is most of what they hold.
+To give it back costs a tenth of a large micro-batch's time, as it has to be asked for anew; so a worker keeps some, the
+less the tighter the bound of the warm copy is.
+
+And what a worker has imported is kept out of Python's garbage collection: PySpark collects after every task, before the
+worker takes its next one, and walks over all modules each time (44 ms of processor time with pandas and Arrow; a
+micro-batch of one stage has five tasks).
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -21,6 +27,22 @@ WORTH = 4 << 20
 
 #: A worker holds on to this much of its own at most, and to this share of what the warm copies may take.
 MOST, SHARE = 256 << 20, 8
+
+#: How many modules this process had imported when their objects were last set aside.
+_settled = 0
+
+
+def settle() -> None:
+    """Set aside what is imported, so that a garbage collection does not look at it: modules live on anyway.
+
+    To be called where a task has little else in hand, for what is alive then stays out of collection too. (It is still
+    freed when nothing refers to it any more; only cycles among such objects would stay.)
+    """
+    global _settled
+    if len(sys.modules) != _settled:
+        gc.collect()
+        gc.freeze()
+        _settled = len(sys.modules)
 
 
 def release(handled: int, bound: int | None) -> None:

@@ -22,7 +22,7 @@ from .bundle import Bundle
 from .chunk import PACKED_BYTES, from_bytes, pack_from_bytes, pack_to_bytes, to_bytes
 from .dispatch import COUNTED, PACK, PARTIAL, RESULT, slot_keys
 from .kernels.sorting import forget
-from .memory import release
+from .memory import release, settle
 from .schemes import SCHEMES
 from .schemes.base import Outcome, Pack, Partial, Reduced, Result, Slot, Work
 from .schemes.routing import counted, subgroup_slots
@@ -97,7 +97,8 @@ class JoinProcessor(StatefulProcessor):
         self.handle = handle
 
     def close(self) -> None:
-        """Do nothing: warm slots stay with the worker."""
+        """Leave the worker fit for its next task: warm slots stay with it."""
+        settle()
 
     def handleInputRows(  # noqa: N802 (PySpark's name)
         self,
