@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
-from ..errors import PlanError
+from ..errors import InvalidHintError, PlanError
 from ..rewriter.plan import JoinNode, Predicate, source_conditions, source_scan
 from . import aggregation as aggregation_
 from .dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
@@ -153,9 +153,12 @@ def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> 
         return _Layout(name, grid.cells, (*decision.options, ("grid", shares)), 1, grid)
     random = name == "tree" or options.get("routing") == "random"
     common = None if random else lay_out(node, inputs, units, common=True)
-    subgroups = int(options.get("subgroups", units))
-    if common is None or units % subgroups:
+    if common is None:
         return _Layout(name, units, decision.options)
+    subgroups = int(options.get("subgroups", units))
+    if units % subgroups:
+        hint = f"ROUTING('contrand', {subgroups})"
+        raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {subgroups} subgroups")
     return _Layout(name, units, decision.options, subgroups, common)
 
 

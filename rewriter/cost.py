@@ -141,8 +141,8 @@ def iterative(model: Model) -> Cost:
 
 def matrix(model: Model, node: JoinNode) -> Cost:
     """Return the cost of the join matrix with the shares that send least."""
-    dimensions = _dimensions(node)
-    lacking = [[index for index, held in enumerate(dimensions) if one not in held] for one in range(model.count)]
+    axes = dimensions(node)
+    lacking = [[index for index, held in enumerate(axes) if one not in held] for one in range(model.count)]
 
     def copies_of(shares: tuple[int, ...]) -> list[int]:
         return [math.prod(shares[index] for index in lacked) for lacked in lacking]
@@ -151,7 +151,7 @@ def matrix(model: Model, node: JoinNode) -> Cost:
         network = sum(rate * copy for rate, copy in zip(model.rates, copies, strict=True))
         return network, sum(kept * copy for kept, copy in zip(model.kept, copies, strict=True))
 
-    copies = min(map(copies_of, _factorisations(model.cells, len(dimensions))), key=sent)
+    copies = min(map(copies_of, _factorisations(model.cells, len(axes))), key=sent)
     network, memory = sent(copies)
     inside = tuple(kept * copy / model.cells for kept, copy in zip(model.kept, copies, strict=True))
     searches = (
@@ -303,7 +303,7 @@ def _orders(model: Model) -> list[tuple[int, ...]]:
     return found
 
 
-def _dimensions(node: JoinNode) -> list[frozenset[int]]:
+def dimensions(node: JoinNode) -> list[frozenset[int]]:
     """Return the dimensions of a matrix: a hashed one a class of equal columns, a spread one a relation in no class."""
     names = node.graph.relations
     classes: list[set[tuple[str, str]]] = []
@@ -314,9 +314,9 @@ def _dimensions(node: JoinNode) -> list[frozenset[int]]:
             new = {(edge.left, predicate.left), (edge.right, predicate.right)}
             touching = [known for known in classes if known & new]
             classes = [known for known in classes if not known & new] + [new.union(*touching)]
-    dimensions = [frozenset(names.index(alias) for alias, _ in sorted(members)) for members in classes]
-    covered = frozenset(one for members in dimensions for one in members)
-    return dimensions + [frozenset((one,)) for one in range(len(names)) if one not in covered]
+    hashed = [frozenset(names.index(alias) for alias, _ in sorted(members)) for members in classes]
+    covered = frozenset(one for members in hashed for one in members)
+    return hashed + [frozenset((one,)) for one in range(len(names)) if one not in covered]
 
 
 def _factorisations(cells: int, count: int) -> Iterator[tuple[int, ...]]:

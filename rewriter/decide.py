@@ -19,6 +19,7 @@ from .cost import (
     Model,
     biclique,
     cost_of_tree,
+    dimensions,
     iterative,
     matrix,
     model_of,
@@ -29,7 +30,7 @@ from .cost import (
     tree,
 )
 from .join_graph import is_connected
-from .plan import Alternative, Cost, Decision, Hints, JoinNode, Predicate, source_scan
+from .plan import Alternative, Cost, Decision, Hints, JoinNode, source_scan
 from .settings import CostDefaults, Settings
 from .trees import TreeOf, leaves, read_tree, tree_text
 
@@ -99,8 +100,10 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         raise InvalidHintError(f"INTERMEDIATES('{hints.intermediates}')", f"the scheme {chosen} stores no packs")
     if hints.intermediates == "pair":
         options = (("intermediates", "pair"),)
-    if chosen == "biclique":
-        options = (("routing", "hash" if _has_equality(node) else "random"),)
+    if hints.routing:
+        options = (*options, *_routing(hints, node, chosen, units))
+    elif chosen == "biclique":
+        options = (("routing", "hash" if _has_common_key(node) else "random"),)
     elif chosen == "operator_tree":
         options = (("tree", tree_text(mixed[1])),) if mixed else ()
     expected = _expected(model, _rounded(candidates[chosen]))
@@ -125,7 +128,7 @@ def _node_name(count: int) -> Literal["TriJoin", "MultiJoin", "BiJoin"]:
 def _candidates(node: JoinNode, model: Model) -> dict[str, Cost]:
     found: dict[str, Cost] = {"iterative": iterative(model), "matrix": matrix(model, node), "tree": tree(model)[0]}
     if model.count == 2:
-        found["biclique"] = biclique(model, _has_equality(node))
+        found["biclique"] = biclique(model, _has_common_key(node))
     if model.count == 3:
         found["symmetric"] = symmetric(model)
         if node.graph.shape == "chain" and node.graph.hub is not None:
@@ -160,11 +163,26 @@ def _unfit(scheme: str, node: JoinNode) -> str:
     return f"{needs.get(scheme, 'it does not fit')}, and this group has {len(graph.relations)} ({graph.shape})"
 
 
-def _has_equality(node: JoinNode) -> bool:
-    def equal(predicate: Predicate) -> bool:
-        return predicate.kind in ("equi", "null_safe")
+def _has_common_key(node: JoinNode) -> bool:
+    """Tell whether equalities give all relations one key that rows can be hashed by."""
+    return any(len(members) == len(node.graph.relations) for members in dimensions(node))
 
-    return any(equal(predicate) for edge in node.graph.edges for predicate in edge.predicates)
+
+def _routing(hints: Hints, node: JoinNode, scheme: str, units: int | None) -> tuple[tuple[str, str], ...]:
+    """Return the options of a hinted routing (003 section 3.2)."""
+    values = [f"'{hints.routing}'"] + ([str(hints.subgroups)] if hints.subgroups else [])
+    hint = f"ROUTING({', '.join(values)})"
+    if scheme not in ("biclique", "symmetric", "semi_symmetric"):
+        raise InvalidHintError(hint, f"the scheme {scheme} has a routing of its own")
+    if hints.routing == "random":
+        return (("routing", "random"),)
+    if not _has_common_key(node):
+        raise InvalidHintError(hint, "no predicates make one column equal in all relations, to hash rows by")
+    if hints.subgroups is None:
+        return (("routing", "hash"),)
+    if units is not None and units % hints.subgroups:
+        raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {hints.subgroups} subgroups")
+    return ("routing", "contrand"), ("subgroups", str(hints.subgroups))
 
 
 def _rounded(cost: Cost) -> Cost:

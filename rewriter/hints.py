@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from sqlglot import exp
 
@@ -17,7 +18,7 @@ def read_hints(select: exp.Select) -> Hints:
     Raises
     ------
     InvalidHintError
-        A value of SCHEME, UNITS or INTERMEDIATES is none that there is.
+        A value of SCHEME, UNITS, ROUTING or INTERMEDIATES is none that there is.
     """
     hints = Hints()
     hint = select.args.get("hint")
@@ -48,6 +49,8 @@ def read_hints(select: exp.Select) -> Hints:
                 if values not in (["pack"], ["pair"]):
                     raise InvalidHintError(render(item), "it takes 'pack' or 'pair'")
                 hints = dataclasses.replace(hints, intermediates=values[0])
+            case "ROUTING":
+                hints = dataclasses.replace(hints, **_routing(values, render(item)))
     return hints
 
 
@@ -59,7 +62,17 @@ def _scheme_and_tree(text: str) -> tuple[str, str | None]:
     return text, None
 
 
-_HINTS = ("NO_TRIJOIN", "NO_UNIT_AGGREGATE", "TRIJOIN", "SCHEME", "UNITS", "INTERMEDIATES")
+def _routing(values: list[str], hint: str) -> dict[str, Any]:
+    """Read BiStream's routing strategies (003 section 3.2): random, hash, and ContRand with its number of subgroups."""
+    match values:
+        case ["random" | "hash" as routing]:
+            return {"routing": routing}
+        case ["contrand" as routing, subgroups] if subgroups.isdigit() and int(subgroups) > 0:
+            return {"routing": routing, "subgroups": int(subgroups)}
+    raise InvalidHintError(hint, "it takes 'random', 'hash', or 'contrand' and a number of subgroups")
+
+
+_HINTS = ("NO_TRIJOIN", "NO_UNIT_AGGREGATE", "TRIJOIN", "SCHEME", "UNITS", "ROUTING", "INTERMEDIATES")
 
 
 def is_our_hint(item: object) -> bool:

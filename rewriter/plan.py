@@ -311,6 +311,8 @@ class Hints:
         The tree that SCHEME('operator_tree(...)') writes down, as it stands between the outer parentheses.
     intermediates
         The value of INTERMEDIATES(...): ``pack`` or ``pair``.
+    routing, subgroups
+        The values of ROUTING(...): ``random``, ``hash``, or ``contrand`` with its number of subgroups.
     aggregate
         False for NO_UNIT_AGGREGATE: results leave the units one by one.
     """
@@ -321,6 +323,8 @@ class Hints:
     units: int | None = None
     tree: str | None = None
     intermediates: str | None = None
+    routing: str | None = None
+    subgroups: int | None = None
     aggregate: bool = True
 
 

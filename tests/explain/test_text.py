@@ -96,6 +96,17 @@ def test_live_counters() -> None:
         assert part in text
 
 
+def test_a_skewed_key_is_answered_with_the_routing_that_spreads_it() -> None:
+    document: dict[str, Any] = copy.deepcopy(MULTI)
+    (group,) = (group for group in document["groups"] if group.get("live"))
+    group["decision"]["options"] = {"routing": "hash"}
+    units = len(group["live"]["units"])
+    best = max(n for n in range(1, units) if units % n == 0)
+    assert f"the hint ROUTING('contrand', {best})" in str(Explanation(document))
+    group["decision"]["options"] = {"routing": "random"}
+    assert "ROUTING" not in str(Explanation(document))
+
+
 @pytest.mark.parametrize(
     ("number", "text"),
     [

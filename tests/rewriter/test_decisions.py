@@ -55,6 +55,45 @@ def test_two_relations_are_routed_by_hash_only_if_something_is_equal() -> None:
     assert node("SELECT 1 AS o FROM r JOIN s ON r.a < s.a").decision.options == (("routing", "random"),)
 
 
+def test_rows_can_only_be_hashed_by_a_key_that_equality_makes() -> None:
+    # <=> has no dimension in the operators: NULL has no partition of its own there.
+    assert node("SELECT 1 AS o FROM r JOIN s ON r.a <=> s.a").decision.options == (("routing", "random"),)
+
+
+COMMON = "SELECT {} r.id FROM r JOIN s ON r.a = s.a JOIN t ON s.a = t.a AND r.x < t.x"
+
+
+@pytest.mark.parametrize(
+    ("hint", "options"),
+    [
+        ("ROUTING('random')", {"routing": "random"}),
+        ("ROUTING('hash')", {"routing": "hash"}),
+        ("ROUTING('contrand', 2), UNITS(6)", {"routing": "contrand", "subgroups": "2"}),
+    ],
+)
+def test_a_hint_says_how_rows_are_routed(hint: str, options: dict[str, str]) -> None:
+    for sql in (COMMON, "SELECT {} r.id FROM r JOIN s ON r.a = s.a"):
+        decision = node(sql.format(f"/*+ SCHEME('{'symmetric' if sql is COMMON else 'biclique'}'), {hint} */")).decision
+        assert dict(decision.options) == options
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint", "reason"),
+    [
+        (COMMON, "ROUTING('contrand')", "number of subgroups"),
+        (COMMON, "ROUTING('contrand', 0)", "number of subgroups"),
+        (COMMON, "ROUTING('robin')", "random"),
+        (COMMON, "SCHEME('matrix'), ROUTING('hash')", "routing of its own"),
+        (COMMON, "SCHEME('symmetric'), ROUTING('contrand', 4), UNITS(6)", "divided evenly"),
+        (CHAIN, "ROUTING('hash')", "equal in all relations"),
+    ],
+)
+def test_a_routing_that_cannot_be_is_an_error(sql: str, hint: str, reason: str) -> None:
+    with pytest.raises(InvalidHintError, match=reason) as raised:
+        node(sql.format(f"/*+ {hint} */"))
+    assert "ROUTING" in str(raised.value)
+
+
 def test_hints_choose_scheme_and_units() -> None:
     decision = node(CHAIN.format("/*+ SCHEME('matrix') UNITS(8) */")).decision
     assert (decision.node, decision.scheme, decision.units) == ("TriJoin", "matrix", 8)

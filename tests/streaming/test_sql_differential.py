@@ -114,12 +114,14 @@ STREAMED = [
     "SELECT r.id, s.id, t.id FROM r, s, t WHERE r.f = s.f AND s.d <=> t.d AND r.s < t.s AND (r.ti < 3 OR t.ti > 1)",
     "SELECT r.id, s.id, t.id, r.w FROM r JOIN s ON r.w = s.w JOIN t ON s.dt <= t.dt AND t.w > r.w",
     "SELECT r.id, s.id, t.id FROM r JOIN s ON ABS(r.si - s.si) < 2 AND r.si > 0 AND s.si > 0 JOIN t ON r.bi > t.bi",
+    "SELECT r.id, s.id, t.id FROM r JOIN s ON r.ti = s.ti AND r.i < s.i JOIN t ON s.ti = t.ti AND r.d <= t.d",
 ]
 HINTS = {
     0: ["UNITS(5)", "SCHEME('matrix'), UNITS(4)", "UNITS(1), SCHEME('semi_symmetric')"],
     1: ["UNITS(2), SCHEME('symmetric')", "SCHEME('matrix'), UNITS(5)"],
     2: ["SCHEME('symmetric'), UNITS(1)"],
     3: ["UNITS(5), SCHEME('semi_symmetric')"],
+    4: ["SCHEME('symmetric'), ROUTING('contrand', 2), UNITS(4)"],
 }
 
 

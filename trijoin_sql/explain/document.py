@@ -105,6 +105,18 @@ class Live:
             return None
         return max(unit.rows for unit in self.units) * len(self.units) / total
 
+    def skew_advice(self, group: Group) -> str | None:
+        """Return what helps against units that hold far more than others, None where nothing is known to."""
+        skew, units = self.skew(), len(self.units)
+        if skew is None or skew < 1.5 or group.option("routing") not in ("hash", "contrand"):
+            return None
+        divisors = [n for n in range(1, units) if units % n == 0]
+        fewer = int(str(group.option("subgroups") or units))
+        subgroups = max((n for n in divisors if n < fewer), default=None)
+        if subgroups is None:
+            return None
+        return f"a heavy key is spread over more units by the hint ROUTING('contrand', {subgroups})"
+
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:

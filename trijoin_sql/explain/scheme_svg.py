@@ -116,7 +116,7 @@ def _legend(x: float, y: float, sent: str) -> list[str]:
 def _unit_groups(group: Group) -> str:
     """`symmetric` and `biclique`: every stream has units of its own, and the others probe there."""
     routing = str(group.option("routing") or "random")
-    probe = {"hash": "1", "contrand": "some"}.get(routing, "all") if group.scheme == "biclique" else "all"
+    probe = {"hash": "1", "contrand": "some"}.get(routing, "all")
     how = {
         "1": "sent to the one unit of its key, to probe",
         "some": "sent to every unit of its key's subgroup, to probe",

@@ -96,7 +96,7 @@ def _group(group: Group, groups: int) -> _Branch:
     if group.refusals:
         branch.below.append(_Branch("refused", [_Hanging(f"- {refusal}", 2) for refusal in group.refusals]))
     if group.live:
-        branch.below.append(_live(group.live))
+        branch.below.append(_live(group.live, group))
     return branch
 
 
@@ -148,7 +148,7 @@ def _state(group: Group) -> _Branch:
     return branch
 
 
-def _live(live: Live) -> _Branch:
+def _live(live: Live, group: Group) -> _Branch:
     branch = _Branch("live" + (f", up to micro-batch {live.batch}" if live.batch is not None else ""))
     if live.counters:
         branch.lines += _aligned([(name, measure(name, value)) for name, value in live.counters], right={1})
@@ -170,7 +170,10 @@ def _live(live: Live) -> _Branch:
             (unit.unit, f"{compact(unit.rows)} rows", byte_size(unit.bytes), "█" * round(_BAR * unit.rows / most))
             for unit in live.units
         ]
-        branch.below.append(_Branch(title, _aligned(loads, right={1, 2})))
+        below = _Branch(title, _aligned(loads, right={1, 2}))
+        if advice := live.skew_advice(group):
+            below.lines.append(_Hanging(advice, 2))
+        branch.below.append(below)
     return branch
 
 
