@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ..errors import SqlSyntaxError
 from .dialect import MICROSECONDS, tokenize
-from .plan import Column
+from .plan import Column, RowsFrom
+
+#: The option of a stream that declares its rows a second, and what the settings begin with that declare them by name.
+RATE_OPTION = "trijoin.rowsPerSecond"
+RATE_SETTING = "spark.trijoin.rate."
 
 #: Other names of Spark's types.
 TYPE_NAMES = {
@@ -40,6 +44,8 @@ class TableInfo:
         Rows (batch) or rows a second (stream), if known.
     event_time, delay
         The column that has a watermark, and the watermark's delay in microseconds.
+    rows_from
+        Who says how many rows there are.
     """
 
     columns: tuple[Column, ...]
@@ -47,6 +53,7 @@ class TableInfo:
     rows: float | None = None
     event_time: str | None = None
     delay: int | None = None
+    rows_from: RowsFrom = "declared"
 
 
 #: From a format and the text behind USING to the columns that its streams always have: pairs of a name and a type.
@@ -62,21 +69,35 @@ class Catalog(Protocol):
 
 @dataclass(frozen=True)
 class DdlCatalog:
-    """A catalog made of ``CREATE TABLE`` and ``CREATE STREAM`` statements; names resolve without regard to case."""
+    """A catalog made of ``CREATE TABLE`` and ``CREATE STREAM`` statements; names resolve without regard to case.
+
+    Parameters
+    ----------
+    tables
+        What was declared, in order.
+    rates
+        Rows a second of streams by name; they go before what the streams' own declarations say.
+    """
 
     tables: tuple[tuple[str, TableInfo], ...] = ()
+    rates: tuple[tuple[str, float], ...] = ()
 
     def table(self, name: tuple[str, ...]) -> TableInfo | None:
         """Return the last definition of ``name``."""
         wanted = ".".join(name).lower()
         for known, info in reversed(self.tables):
             if known.lower() == wanted:
-                return info
+                rate = {name.lower(): rows for name, rows in self.rates}.get(wanted)
+                return info if rate is None or not info.streaming else replace(info, rows=rate, rows_from="declared")
         return None
 
     def with_tables(self, tables: Iterable[tuple[str, TableInfo]]) -> DdlCatalog:
         """Return a catalog that knows more tables."""
-        return DdlCatalog((*self.tables, *tables))
+        return replace(self, tables=(*self.tables, *tables))
+
+    def with_rate(self, name: str, rows: float) -> DdlCatalog:
+        """Return a catalog that knows how many rows a second a stream brings."""
+        return replace(self, rates=(*self.rates, (name, rows)))
 
 
 def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog, tuple[str, ...]]:
@@ -123,6 +144,19 @@ def _statements(tokens: list[Token]) -> Iterable[list[Token]]:
         yield statement
 
 
+def positive(text: str) -> float | None:
+    """Return the finite number above 0 that a text is, None if it is none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 < number < float("inf") else None
+
+
+def _no_columns(_source: str, _declared: str) -> Iterable[tuple[str, str]]:
+    return ()
+
+
 class _Declaration:
     """Reads one CREATE TABLE or CREATE STREAM, token by token."""
 
@@ -140,18 +174,27 @@ class _Declaration:
             self.position += 1
             name.append(self.take())
         columns = self.columns() if self.word() == "(" else ()
-        event_time, delay = None, None
+        event_time, delay, rows, source = None, None, None, ""
         while self.position < len(self.tokens):
             if self.word() == "WATERMARK":
                 event_time, delay = self.watermark()
-            elif self.word() == "USING" and not columns and self.fixed is not None:
-                columns = self.fixed_columns(self.fixed)
+            elif self.word() == "USING":
+                source, declared = self.format()
+                columns = columns or tuple(Column(*column) for column in (self.fixed or _no_columns)(source, declared))
+            elif self.word() == "OPTIONS" and streaming:
+                rows = self.declared_rows(source)
             else:
                 self.position += 1
-        return ".".join(name), TableInfo(columns, streaming, None, event_time, delay)
+        return ".".join(name), TableInfo(columns, streaming, rows, event_time, delay)
 
     def word(self) -> str:
         return self.tokens[self.position].text.upper() if self.position < len(self.tokens) else ""
+
+    def sign(self) -> str:
+        """Return the next token, of a text its quotes; empty at the end."""
+        if self.position < len(self.tokens) and self.tokens[self.position].token_type == TokenType.STRING:
+            return "''"
+        return self.word()
 
     def take(self) -> str:
         if self.position >= len(self.tokens):
@@ -181,15 +224,35 @@ class _Declaration:
             if self.tokens[self.position - 1].text == ")":
                 return tuple(columns)
 
-    def fixed_columns(self, fixed: FixedColumns) -> tuple[Column, ...]:
+    def format(self) -> tuple[str, str]:
+        """Read USING and a format; return it, and the text from there on."""
         self.position += 1
         start, words = self.position, [self.take()]
         # Formats such as rate-micro-batch are several tokens in one word.
         while self.word() == "-":
             self.position += 1
             words.append(self.take())
-        declared = self.sql[self.tokens[start].start : self.tokens[-1].end + 1]
-        return tuple(Column(*column) for column in fixed("-".join(words), declared))
+        return "-".join(words), self.sql[self.tokens[start].start : self.tokens[-1].end + 1]
+
+    def declared_rows(self, source: str) -> float | None:
+        """Read OPTIONS (...); return the rows a second that they declare: ours, else those of the source ``rate``."""
+        self.position += 2
+        found: dict[str, float] = {}
+        while self.sign() not in (")", ""):
+            start = self.position
+            while self.sign() not in (",", ")", ""):
+                self.position += 1
+            *key, value = self.tokens[start : self.position] or [self.tokens[start]]
+            name = "".join(token.text for token in key if token.text != "=").lower()
+            if name == RATE_OPTION.lower() or (name == "rowspersecond" and source.lower() == "rate"):
+                rows = positive(value.text)
+                if rows is None:
+                    self.position = start
+                    self.fail(f"{key[-1].text} is a number of rows a second above 0, not {value.text}")
+                else:
+                    found[name] = rows
+            self.position += self.sign() == ","
+        return found.get(RATE_OPTION.lower(), found.get("rowspersecond"))
 
     def type_name(self, tokens: list[Token]) -> str:
         if not tokens:

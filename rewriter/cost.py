@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, permutations
 
-from .plan import Cost, Edge, JoinNode, source_scan
+from .plan import Cost, Edge, JoinNode, Scan, source_scan
 from .settings import CostDefaults, Settings
 from .trees import TreeOf, leaves
 
 #: Units a stream's group, and cells of a matrix, where nothing says it.
 DEFAULT_UNITS = 2
-DEFAULT_CELLS = 4
 
 #: A member in a pack is a row number, a small part of a row.
 PACKED = 0.1
@@ -72,19 +71,33 @@ def model_of(node: JoinNode, settings: Settings, units: int | None) -> Model:
     keep = {retention.alias: retention.keep_for for retention in node.retention}
     rates, kept = [], []
     for scan in below:
-        rate = scan.rows if scan.rows is not None else defaults.rate
+        rate = rows_of(scan, defaults)
         length = keep.get(scan.alias)
         rates.append(rate)
         kept.append(rate if scan.streaming is False else rate * (length / 1e6 if length else defaults.keep_for))
     names = node.graph.relations
-    shares = tuple(tuple(_share(node.graph.edge(a, b), selectivity) if a != b else 1.0 for b in names) for a in names)
-    return Model(names, tuple(rates), tuple(kept), shares, units or DEFAULT_UNITS, units or DEFAULT_CELLS)
+    shares = tuple(
+        tuple(
+            _share(node.graph.edge(a, b), selectivity, defaults.partners / max(rows, others, 1.0)) if a != b else 1.0
+            for b, others in zip(names, kept, strict=True)
+        )
+        for a, rows in zip(names, kept, strict=True)
+    )
+    return Model(names, tuple(rates), tuple(kept), shares, units or DEFAULT_UNITS, units or DEFAULT_UNITS)
 
 
-def _share(edge: Edge | None, selectivity: dict[str, float]) -> float:
+def rows_of(scan: Scan, defaults: CostDefaults) -> float:
+    """Return the rows of an input, those that are assumed if nobody says it."""
+    return defaults.rate if scan.rows is None else scan.rows
+
+
+def _share(edge: Edge | None, selectivity: dict[str, float], most: float) -> float:
+    """Return the share of pairs that match; with an equality or a band, ``most`` at most."""
     if edge is None:
         return 1.0
-    return math.prod(selectivity.get(predicate.kind, 1.0) for predicate in edge.predicates if not predicate.derived)
+    kinds = [predicate.kind for predicate in edge.predicates if not predicate.derived]
+    share = math.prod(selectivity.get(kind, 1.0) for kind in kinds)
+    return min(share, most) if any(kind in ("equi", "null_safe", "band") for kind in kinds) else share
 
 
 # ------------------------------------------------------------------------------------------------------------- schemes
@@ -333,6 +346,30 @@ def _factorisations(cells: int, count: int) -> Iterator[tuple[int, ...]]:
                     yield (share, *rest)
 
 
-def total(cost: Cost, defaults: CostDefaults, parallel: int = 1) -> float:
-    """Return one number to compare schemes by: rows sent, comparisons at a tenth of that, rows kept, stages."""
-    return cost.network + 0.1 * cost.cpu / parallel + 0.001 * cost.memory + defaults.stage * (cost.stages - 1)
+def total(
+    cost: Cost,
+    defaults: CostDefaults,
+    *,
+    units: int = 1,
+    parallel: int | None = None,
+    taken: float = 0.0,
+    listed: float = 0.0,
+) -> float:
+    """Return one number to compare by: microseconds that a second of stream time keeps Spark busy, and what is kept.
+
+    Parameters
+    ----------
+    cost
+        Of a scheme in so many units.
+    defaults
+        What each part costs.
+    units
+        The units; they share the work.
+    parallel
+        How many of them run side by side; all if None.
+    taken, listed
+        Input rows and results a second. Results that every scheme lists are left out: they tell none apart.
+    """
+    work = defaults.taken * taken + defaults.sent * cost.network + defaults.compared * cost.cpu
+    work = (work + defaults.listed * listed) / min(units, parallel or units)
+    return work + defaults.stored * cost.memory + defaults.stage * cost.stages + defaults.unit * units

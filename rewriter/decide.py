@@ -1,19 +1,28 @@
 """Which node, scheme and units a group gets.
 
 The cheapest scheme runs, but schemes whose costs are alike (`CostDefaults.alike`, or `guessed` where a relation's rows
-are not known) count as equally cheap, and among those the shape decides: three streams in a cycle are ``symmetric``, in
-a chain ``semi_symmetric``. That keeps a query's scheme, and its checkpoints, stable while statistics change, and
-prefers the schemes whose units may change at a restart. A hint wins over all. Units are those of a hint or a setting;
-without either a group has as many as Spark runs tasks side by side, for a unit is what a task works on.
+are neither declared nor known from statistics) count as equally cheap, and among those the shape decides: three streams
+in a cycle are ``symmetric``, in a chain ``semi_symmetric``. That keeps a query's scheme, and its checkpoints, stable
+while statistics change, and prefers the schemes whose units may change at a restart. A hint wins over all, then what
+the query's checkpoint stores.
+
+Units are those of a hint or a setting; without either, as many as cost least where the rates of streams are declared,
+else as many as Spark runs tasks side by side.
+
+What earlier queries were seen to read decides nothing, for a new session would not know it and its query would not fit
+its checkpoint: it is in the estimates, and in the advice.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import InvalidHintError
+from .catalog import RATE_OPTION, RATE_SETTING
 from .cost import (
     EXHAUSTIVE,
     Model,
@@ -24,38 +33,32 @@ from .cost import (
     matrix,
     model_of,
     operator_tree,
+    rows_of,
     semi_symmetric,
     symmetric,
     total,
     tree,
 )
 from .join_graph import is_connected
-from .plan import Alternative, Cost, Decision, Hints, JoinNode, source_scan
-from .settings import CostDefaults, Settings
+from .plan import Alternative, Cost, Decision, Hints, InputRate, JoinNode, source_scan
+from .settings import CostDefaults, Settings, Stored
 from .trees import TreeOf, leaves, read_tree, tree_text
 
+#: The share of a cost that is not worth a word.
+_NOTICED = 0.95
 
-def _cheapest(
-    candidates: dict[str, Cost], node: JoinNode, model: Model, defaults: CostDefaults, from_packs: bool
-) -> tuple[str, str]:
-    """Return the scheme that costs least, or what the shape suggests if that is about as cheap; and why."""
-    suggested, shape = _by_shape(node)
-    results = model.rate(frozenset(range(model.count)))
-    known = all(source_scan(source).rows is not None for source in node.sources)
-    numbers = {}
-    for scheme, cost in candidates.items():
-        if scheme == "iterative" or (scheme in ("tree", "operator_tree") and not known):
-            continue  # the first has one unit, however many rows come; the others store results, which no guess may do
-        listed = from_packs and scheme != "semi_symmetric"  # else all of them list the same results: no difference
-        compared = dataclasses.replace(cost, cpu=max(cost.cpu - (0.0 if listed else results), 0.0))
-        numbers[scheme] = total(compared, defaults, model.units)
-    least = min(sorted(numbers), key=numbers.__getitem__)
-    if least == suggested:
-        return suggested, f"{shape}, and {suggested} costs least"
-    share = numbers[least] / numbers[suggested]
-    if share * (defaults.alike if known else defaults.guessed) >= 1:
-        return suggested, f"{shape}; {least} would cost {share:.0%} of {suggested}, which estimates cannot tell apart"
-    return least, f"{least} costs {share:.1%} of {suggested}, which the shape suggests ({shape})"
+#: Schemes whose units may change at a restart; of two streams only without hash routing.
+_ELASTIC = ("symmetric", "semi_symmetric", "tree", "biclique")
+
+
+@dataclass(frozen=True, slots=True)
+class _Costed:
+    """What a scheme costs in the units that suit it, and the number that schemes are compared by."""
+
+    cost: Cost
+    units: int | None
+    number: float
+    tree: TreeOf[int] | None = None
 
 
 def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool = False) -> Decision:
@@ -68,7 +71,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
     hints
         The hints of its SELECT.
     settings
-        Units and the assumptions of the cost model.
+        Units, the assumptions of the cost model, and what the query's checkpoint stores.
     from_packs
         Whether a chain's results would be counted from packs, so that only other schemes have to list them.
 
@@ -77,23 +80,31 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
     InvalidHintError
         The hinted scheme cannot run this group, or has no intermediates of the kind that is hinted.
     """
-    units = hints.units or settings.units
-    model = model_of(node, settings, units)
-    candidates = _candidates(node, model)
-    mixed = operator_tree(model, settings.costs) if model.count > 3 else None
-    if hints.tree is not None:
-        written = _hinted_tree(hints, node)
-        mixed = cost_of_tree(model, written), written
-    if mixed:
-        candidates["operator_tree"] = mixed[0]
+    rates = _rates(node, settings.costs)
+    stored = _stored(node, settings)
+    written = _hinted_tree(hints.tree, node) if hints.tree is not None else None
+    if written is None and hints.scheme is None and stored is not None and stored.tree is not None:
+        written = _hinted_tree(stored.tree, node)
+    counts, units_from = _unit_counts(hints, settings, stored, rates)
+    candidates = _costed(node, settings, counts, written, from_packs=from_packs)
+    by_cost, reason, advice = _cheapest(candidates, node, rates, settings)
+    resumed = False
     if hints.scheme:
-        chosen, reason = hints.scheme, f"the hint SCHEME('{hints.scheme}')"
+        chosen, reason, advice = hints.scheme, f"the hint SCHEME('{hints.scheme}')", None
         if chosen not in candidates:
             raise InvalidHintError(f"SCHEME('{chosen}')", _unfit(chosen, node))
+    elif stored is not None and stored.scheme in candidates:
+        chosen, resumed, advice = stored.scheme, True, None
+        if by_cost == chosen:
+            reason = f"the checkpoint's scheme; {reason}"
+        else:
+            advice = f"the checkpoint stores rows for {chosen} and keeps it; on a new one {by_cost} would run: {reason}"
+            reason = f"the checkpoint's scheme, although {reason}"
     else:
-        chosen, reason = _cheapest(candidates, node, model, settings.costs, from_packs)
+        chosen = by_cost
+    found = candidates[chosen]
     alternatives = tuple(
-        Alternative(scheme, _rounded(cost), scheme == chosen) for scheme, cost in sorted(candidates.items())
+        Alternative(scheme, _rounded(one.cost), scheme == chosen) for scheme, one in sorted(candidates.items())
     )
     options: tuple[tuple[str, str], ...] = ()
     if hints.intermediates and chosen not in ("symmetric", "semi_symmetric"):
@@ -101,13 +112,185 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
     if hints.intermediates == "pair":
         options = (("intermediates", "pair"),)
     if hints.routing:
-        options = (*options, *_routing(hints, node, chosen, units))
+        options = (*options, *_routing(hints, node, chosen, found.units))
     elif chosen == "biclique":
         options = (("routing", "hash" if _has_common_key(node) else "random"),)
     elif chosen == "operator_tree":
-        options = (("tree", tree_text(mixed[1])),) if mixed else ()
-    expected = _expected(model, _rounded(candidates[chosen]))
-    return Decision(_node_name(model.count), chosen, units, reason, alternatives, options, expected)
+        options = (("tree", tree_text(found.tree)),) if found.tree else ()
+    model = model_of(node, settings, found.units)
+    return Decision(
+        _node_name(model.count),
+        chosen,
+        found.units,
+        reason,
+        alternatives,
+        options,
+        _expected(model, _rounded(found.cost)),
+        _why_units(units_from, found.units, counts, rates),
+        rates,
+        advice,
+        resumed,
+        units_from == "cost",
+    )
+
+
+def _rates(node: JoinNode, defaults: CostDefaults) -> tuple[InputRate, ...]:
+    scans = [source_scan(source) for source in node.sources]
+    return tuple(InputRate(s.alias, rows_of(s, defaults), s.streaming is not False, s.rows_from) for s in scans)
+
+
+def _stored(node: JoinNode, settings: Settings) -> Stored | None:
+    """Return how the query's checkpoint stores this group's rows, None if it does not say."""
+    names = sorted(name.lower() for name in node.graph.relations)
+    found = [one for one in settings.stored if sorted(name.lower() for name in one.relations) == names]
+    if len(found) > 1:
+        written = tuple(sorted(" AND ".join(p.sql for p in edge.predicates) for edge in node.graph.edges))
+        found = [one for one in found if one.conditions == written] or found
+    return found[0] if found else None
+
+
+def _known(rates: tuple[InputRate, ...]) -> bool:
+    return all(rate.rows_from in ("declared", "statistics") for rate in rates)
+
+
+def _unit_counts(
+    hints: Hints, settings: Settings, stored: Stored | None, rates: tuple[InputRate, ...]
+) -> tuple[tuple[int | None, ...], str]:
+    """Return the numbers of units among which cost chooses, and who says so."""
+    if hints.units is not None:
+        return (hints.units,), "the hint"
+    if settings.units is not None:
+        return (settings.units,), "the setting"
+    if stored is not None and hints.scheme in (None, stored.scheme):
+        return (stored.units,), "the checkpoint"
+    most = settings.parallelism
+    if most is None or not _known(rates) or not any(rate.streaming for rate in rates):
+        return (most,), "Spark"
+    counts = sorted({*(2**power for power in range(most.bit_length())), most})
+    fitting = [count for count in counts if count % (hints.subgroups or 1) == 0]
+    return tuple(fitting or [most]), "cost"
+
+
+def _why_units(
+    units_from: str, units: int | None, counts: tuple[int | None, ...], rates: tuple[InputRate, ...]
+) -> str | None:
+    match units_from:
+        case "the hint":
+            return f"the hint UNITS({units})"
+        case "the setting":
+            return "as set"
+        case "the checkpoint":
+            return "as many as the checkpoint's rows are stored in"
+        case "cost":
+            rows = sum(rate.rows for rate in rates if rate.streaming)
+            least = "one costs" if units == 1 else f"{units} cost"
+            return f"for {rows:,.4g} rows a second {least} least, of at most {counts[-1]} that Spark runs side by side"
+    if units is None:
+        return None
+    why = "" if _known(rates) else ", for nobody declared how many rows come"
+    return f"as many as Spark runs side by side{why}"
+
+
+def _costed(
+    node: JoinNode,
+    settings: Settings,
+    counts: tuple[int | None, ...],
+    written: TreeOf[int] | None,
+    *,
+    from_packs: bool,
+) -> dict[str, _Costed]:
+    """Return each scheme in the units in which it costs least."""
+    best: dict[str, _Costed] = {}
+    for units in counts:
+        model = model_of(node, settings, units)
+        found: dict[str, tuple[Cost, TreeOf[int] | None]] = {
+            scheme: (cost, None) for scheme, cost in _candidates(node, model).items()
+        }
+        if units == counts[-1] and written is not None:
+            found["operator_tree"] = cost_of_tree(model, written), written
+        elif units == counts[-1] and model.count > 3 and (mixed := operator_tree(model, settings.costs)):
+            found["operator_tree"] = mixed
+        results = model.rate(frozenset(range(model.count)))
+        for scheme, (cost, shape) in found.items():
+            number = total(
+                dataclasses.replace(cost, cpu=max(cost.cpu - results, 0.0)),
+                settings.costs,
+                units=model.units,
+                parallel=settings.parallelism,
+                taken=sum(model.rates),
+                listed=results if from_packs and scheme != "semi_symmetric" else 0.0,
+            )
+            if scheme not in best or number < best[scheme].number:
+                best[scheme] = _Costed(cost, units, number, shape)
+    return best
+
+
+def _cheapest(
+    candidates: Mapping[str, _Costed], node: JoinNode, rates: tuple[InputRate, ...], settings: Settings
+) -> tuple[str, str, str | None]:
+    """Return the scheme that costs least, or what the shape suggests if that is about as cheap; why; and advice."""
+    defaults = settings.costs
+    suggested, shape = _by_shape(node)
+    known, guessed = _known(rates), any(rate.rows_from == "assumed" for rate in rates)
+    numbers = {scheme: one.number for scheme, one in candidates.items() if _may_run(scheme, node, settings)}
+    if not known:  # intermediate results are not stored on a guess
+        stored = {scheme: numbers.pop(scheme, None) for scheme in ("tree", "operator_tree")}
+    numbers.setdefault(suggested, candidates[suggested].number)
+    least = min(sorted(numbers), key=numbers.__getitem__)
+    if not known and not guessed:  # but advised on what was observed
+        seen = {**numbers, **{scheme: number for scheme, number in stored.items() if number is not None}}
+        advice = _advice(min(sorted(seen), key=seen.__getitem__), suggested, candidates, node, rates, settings)
+    else:
+        advice = None if known else _advice(least, suggested, candidates, node, rates, settings)
+    if least == suggested:
+        return suggested, f"{shape}, and {suggested} costs least", advice
+    share = numbers[least] / numbers[suggested]
+    if share > _NOTICED:
+        return suggested, f"{shape}, and no other scheme costs noticeably less", advice
+    if share * (defaults.alike if known else defaults.guessed) >= 1:
+        why = "which is about as much" if known else "which estimates cannot tell apart"
+        return suggested, f"{shape}; {least} would cost {share:.0%} of {suggested}, {why}", advice
+    return least, f"{least} costs {share:.1%} of {suggested}, which the shape suggests ({shape})", None
+
+
+def _may_run(scheme: str, node: JoinNode, settings: Settings) -> bool:
+    """Return whether cost may choose a scheme."""
+    if scheme == "iterative":
+        return False  # one unit, however many rows come
+    return not settings.elastic or (scheme in _ELASTIC and not (scheme == "biclique" and _has_common_key(node)))
+
+
+def _advice(
+    least: str,
+    chosen: str,
+    candidates: Mapping[str, _Costed],
+    node: JoinNode,
+    rates: tuple[InputRate, ...],
+    settings: Settings,
+) -> str | None:
+    """Say what to declare, or to hint, where another scheme looks much cheaper; None if none does."""
+    share = candidates[least].number / candidates[chosen].number
+    if share * settings.costs.advised >= 1 or not any(rate.streaming for rate in rates):
+        return None
+    relations = {scan.alias: scan.relation for scan in map(source_scan, node.sources)}
+    setting = {
+        alias: RATE_SETTING + (relation if re.fullmatch(r"[\w.]+", relation) else alias)
+        for alias, relation in relations.items()
+    }
+    or_hint = f"or write the hint SCHEME('{least}')"
+    assumed = [rate for rate in rates if rate.rows_from == "assumed"]
+    if assumed:
+        return (
+            f"nobody declared how many rows come ({', '.join(rate.alias for rate in assumed)}), so the shape chose "
+            f"{chosen}; at {assumed[0].rows:,g} a second each, which is assumed, {least} would cost {share:.0%} of it: "
+            f"declare them (the option {RATE_OPTION} of CREATE STREAM, or {setting[assumed[0].alias]} in the session) "
+            f"and cost chooses, {or_hint}"
+        )
+    seen = ", ".join(f"{setting[rate.alias]} = {rate.rows:g}" for rate in rates if rate.rows_from == "observed")
+    return (
+        f"with the rows that queries of this session read, {least} would cost {share:.0%} of {chosen}: declare them "
+        f"({seen}) and a query on a new checkpoint runs so, {or_hint}"
+    )
 
 
 def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:
@@ -190,7 +373,7 @@ def _rounded(cost: Cost) -> Cost:
     return Cost(keep(cost.network), keep(cost.memory), keep(cost.cpu), cost.stages)
 
 
-def _hinted_tree(hints: Hints, node: JoinNode) -> TreeOf[int]:
+def _hinted_tree(text: str, node: JoinNode) -> TreeOf[int]:
     """Return the tree that a hint writes down, over the relations of a group."""
     names = {name.lower(): index for index, name in enumerate(node.graph.relations)}
 
@@ -199,9 +382,9 @@ def _hinted_tree(hints: Hints, node: JoinNode) -> TreeOf[int]:
             raise ValueError("a node of it has fewer than two parts")
         return tuple(numbered(part) if isinstance(part, tuple) else names[part.lower()] for part in tree)
 
-    hint = f"SCHEME('operator_tree({hints.tree})')"
+    hint = f"SCHEME('operator_tree({text})')"
     try:
-        tree = numbered(read_tree(hints.tree or ""))
+        tree = numbered(read_tree(text))
     except KeyError as error:
         raise InvalidHintError(hint, f"the group has no relation {error}") from None
     except ValueError as error:

@@ -148,7 +148,9 @@ def predicate_text(predicate: Predicate) -> str:
 def _scan(node: Scan) -> tuple[str, list[str]]:
     kind = {True: "stream", False: "table", None: "relation"}[node.streaming]
     columns = f" [{', '.join(column.name for column in node.columns)}]" if node.columns else ""
-    rows = f", {node.rows:g} rows" + ("/s" if node.streaming else "") if node.rows is not None else ""
+    rows = ""
+    if node.rows is not None:
+        rows = f", {node.rows:g} rows{'/s' if node.streaming else ''} {node.rows_from}"
     time = f", event time {node.event_time}" if node.event_time else ""
     ctes = f", with {', '.join(name for name, _ in node.ctes)}" if node.ctes else ""
     return f"Scan {node.alias} ({kind} {node.relation}{time}{rows}{ctes}){columns}", []

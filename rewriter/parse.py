@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from .aggregation import AggregationReader, NotInUnits, aggregates
+from .catalog import TableInfo
 from .dialect import identifier, interval_microseconds, render
 from .functions import AGGREGATES, GENERATORS, VOLATILE
 from .hints import read_hints
@@ -250,24 +251,21 @@ class _Builder:
         return Project(below, items)
 
     def scan(self, source: Source) -> Scan:
-        streaming, event_time, delay, rows = (
-            (source.info.streaming, source.info.event_time, source.info.delay, source.info.rows)
-            if source.info
-            else (None, None, None, None)
-        )
+        info = source.info or TableInfo(())
         fields = source.fields if source.fields is not None else list(source.guessed.values())
         spelled = {field.name.lower(): field.name for field in fields}
-        event_time = spelled.get(event_time.lower(), event_time) if event_time else None
+        event_time = spelled.get(info.event_time.lower(), info.event_time) if info.event_time else None
         return Scan(
             source.plan_alias,
             relation_sql(source),
             tuple(Column(field.name, field.type) for field in fields),
             (),
             tuple(self.plans[number] for number in _blocks_in(source, self.blocks) if number in self.plans),
-            streaming,
+            info.streaming,
             event_time,
-            delay,
-            rows,
+            info.delay,
+            info.rows,
+            info.rows_from if info.rows is not None else "assumed",
         )
 
     # ---------------------------------------------------------------------------------------------------- conditions

@@ -16,6 +16,9 @@ StateFunction = Literal["count", "sum", "min", "max"]
 ComparisonOp = Literal["=", "<=>", "<", "<=", ">", ">=", "<>", "band"]
 JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti"]
 
+#: Who says how many rows there are: a declaration, queries that ran before, Spark's statistics, or nobody.
+RowsFrom = Literal["declared", "observed", "statistics", "assumed"]
+
 #: The comparison with its operands exchanged: ``a < b`` is ``b > a``.
 FLIPPED: dict[str, ComparisonOp] = {
     "=": "=",
@@ -223,6 +226,28 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
+class InputRate:
+    """The rows of one input that costs are estimated for.
+
+    Parameters
+    ----------
+    alias
+        The input.
+    rows
+        Rows a second of a stream, rows of a table.
+    streaming
+        Whether it counts as a stream.
+    rows_from
+        Who says so.
+    """
+
+    alias: str
+    rows: float
+    streaming: bool
+    rows_from: RowsFrom
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """How a group will run, and why.
 
@@ -239,6 +264,17 @@ class Decision:
     expected
         What the chosen scheme should meet, as ``(name, number)``: rows and results a second, rows kept. A running query
         shows its own numbers beside these.
+    units_reason
+        Why so many units.
+    rates
+        The rows of each input that costs were estimated for, and who says so.
+    advice
+        What to declare or to hint so that a scheme that looks much cheaper runs; of a checkpoint that keeps its scheme,
+        which one that is.
+    from_checkpoint
+        Whether scheme and units are those that a checkpoint stores rows by.
+    units_by_cost
+        Whether cost chose the units: then a checkpoint's number goes before.
     """
 
     node: Literal["TriJoin", "MultiJoin", "BiJoin", "none"]
@@ -248,6 +284,11 @@ class Decision:
     alternatives: tuple[Alternative, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     expected: tuple[tuple[str, float], ...] = ()
+    units_reason: str | None = None
+    rates: tuple[InputRate, ...] = ()
+    advice: str | None = None
+    from_checkpoint: bool = False
+    units_by_cost: bool = False
 
 
 @dataclass(frozen=True)

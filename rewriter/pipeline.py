@@ -172,6 +172,10 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
             "options": dict(decision.options),
             "expected": dict(decision.expected),
             "reason": decision.reason,
+            "units_reason": decision.units_reason,
+            "from_checkpoint": decision.from_checkpoint,
+            "rates": [dataclasses.asdict(rate) for rate in decision.rates],
+            "advice": decision.advice,
             "alternatives": [
                 {"scheme": a.scheme, "cost": dataclasses.asdict(a.cost), "chosen": a.chosen}
                 for a in decision.alternatives
@@ -348,6 +352,7 @@ def _rewrite(
             stages.append(Stage("grow_operator_trees", plan_text(final)))
     advice = tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
     advice += tuple(f"{refusal.reason}; {refusal.hint}" for refusal in not_appended)
+    advice += tuple(dict.fromkeys(group.decision.advice for group in found if group.decision.advice))
     return Rewrite(
         sql=sql,
         kind=statement.kind,

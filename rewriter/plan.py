@@ -22,6 +22,7 @@ from .parts import (
     Decision,
     Edge,
     GroupKey,
+    InputRate,
     JoinGraph,
     JoinKind,
     OutputColumn,
@@ -30,6 +31,7 @@ from .parts import (
     PredicateKind,
     Refusal,
     Retention,
+    RowsFrom,
     Shape,
     TimeBound,
 )
@@ -49,6 +51,7 @@ __all__ = [
     "Filter",
     "GroupKey",
     "Hints",
+    "InputRate",
     "Join",
     "JoinGraph",
     "JoinGroup",
@@ -65,6 +68,7 @@ __all__ = [
     "Query",
     "Refusal",
     "Retention",
+    "RowsFrom",
     "Scan",
     "Shape",
     "StaticJoin",
@@ -133,6 +137,8 @@ class Scan(Node):
         The column with the watermark and the watermark's delay in microseconds, where there is one.
     rows
         Rows (batch) or rows a second (stream), if known.
+    rows_from
+        Who says so, ``assumed`` if nobody does.
     """
 
     alias: str
@@ -144,6 +150,7 @@ class Scan(Node):
     event_time: str | None = None
     delay: int | None = None
     rows: float | None = None
+    rows_from: RowsFrom = "assumed"
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -15,6 +15,7 @@ from sqlglot import exp
 from .catalog import Catalog, TableInfo
 from .dialect import render
 from .names import Names, column_of
+from .plan import RowsFrom
 from .scopes import (
     Block,
     Cte,
@@ -121,7 +122,7 @@ class _Resolver(Names):
         streaming = _either(*(source_info(s)[0] for s in block.sources))
         columns = self.projections(select, frame)
         event_time, delay = event_time_of(select, columns)
-        return Output(columns, block, streaming, event_time, delay)
+        return Output(columns, block, streaming, event_time, delay, *_rows_of(select, block.sources))
 
     def fallback(self, select: exp.Select, ctes: Mapping[str, Cte], outer: list[Frame]) -> tuple[Tree, Frame]:
         """Resolve what is inside the FROM of a SELECT that is left alone, and list its relations."""
@@ -236,6 +237,8 @@ class _Resolver(Names):
                 alias = item.this.alias or source.alias
                 info = source.info or TableInfo(())
                 info = replace(marked(info, item.this), streaming=True)
+                if info.rows_from == "statistics":  # the rows that the table has, not those that will come
+                    info = replace(info, rows=None)
                 return self.made_table(item, alias, source.parts, info, source.fields is not None)
             case exp.Table(this=exp.Func()):
                 source = Source(item.alias or item.this.name.lower(), item, None, info=TableInfo((), streaming=False))
@@ -274,7 +277,7 @@ class _Resolver(Names):
 
     def made(self, item: exp.Expr, alias: str, output: Output) -> Source:
         source = Source(alias, item, None, query=output)
-        info = TableInfo((), output.streaming, None, output.event_time, output.delay)
+        info = TableInfo((), output.streaming, output.rows, output.event_time, output.delay, output.rows_from)
         source.info = marked(info, item)
         if output.columns is not None:
             source.fields = [Field(source, f.name, f.type) for f in output.columns]
@@ -370,10 +373,19 @@ class _Resolver(Names):
         column.replace(base)
 
 
-def source_info(source: Source) -> tuple[bool | None, str | None, int | None, float | None]:
-    """Return whether a relation is a stream, its event-time column, its delay and its rows."""
+def source_info(source: Source) -> tuple[bool | None, str | None, int | None]:
+    """Return whether a relation is a stream, its event-time column and its delay."""
     info = source.info
-    return (info.streaming, info.event_time, info.delay, info.rows) if info else (None, None, None, None)
+    return (info.streaming, info.event_time, info.delay) if info else (None, None, None)
+
+
+def _rows_of(select: exp.Select, sources: list[Source]) -> tuple[float | None, RowsFrom]:
+    """Return the rows of a SELECT over one stream, as far as it only projects and filters: those of the stream."""
+    info = sources[0].info if len(sources) == 1 else None
+    changing = ("group", "having", "distinct", "limit", "offset", "laterals")
+    if info is None or not info.streaming or any(select.args.get(clause) for clause in changing):
+        return None, "assumed"
+    return info.rows, info.rows_from
 
 
 def _both(left: Frame, right: Frame) -> Frame:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from .catalog import TableInfo
 from .dialect import interval_microseconds
 from .functions import AGGREGATES
-from .plan import JoinKind
+from .plan import JoinKind, RowsFrom
 from .types import UNKNOWN, type_of
 
 
@@ -110,6 +110,8 @@ class Output:
     streaming: bool | None = None
     event_time: str | None = None
     delay: int | None = None
+    rows: float | None = None
+    rows_from: RowsFrom = "assumed"
 
 
 @dataclass(eq=False)

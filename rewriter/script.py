@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from .catalog import DdlCatalog, TableInfo
+import re
+
+from .catalog import RATE_SETTING, DdlCatalog, TableInfo, positive
 from .dialect import parse_statement, tokenize
 from .plan import Column
 from .resolve import resolve
 
+_SET_RATE = re.compile(rf"\s*SET\s+{re.escape(RATE_SETTING)}(\S+?)\s*=\s*(\S+)\s*", re.IGNORECASE)
 _QUERY = ("SELECT", "WITH", "FROM", "(")
 
 
@@ -18,6 +21,17 @@ def query_start(sql: str) -> int:
     return next((token.start for token in tokens[3:] if token.text.upper() in _QUERY), 0)
 
 
+def with_rate(catalog: DdlCatalog, sql: str) -> DdlCatalog:
+    """Return a catalog that knows the rate that ``SET spark.trijoin.rate.NAME = 200`` declares.
+
+    Any other statement adds nothing, nor does a value that is no rate: Spark takes it, and the query that reads it says
+    what is wrong.
+    """
+    found = _SET_RATE.fullmatch(sql)
+    rows = positive(found[2].strip("'\"")) if found else None
+    return catalog if found is None or rows is None else catalog.with_rate(found[1].replace("`", ""), rows)
+
+
 def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:
     """Return a catalog that knows the view that a ``CREATE TEMPORARY VIEW`` declares; any other statement adds nothing.
 
@@ -26,7 +40,8 @@ def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:
     >>> from trijoin_sql.rewriter.catalog import read_script
     >>> catalog, (view,) = read_script("CREATE STREAM r (a INT); CREATE TEMPORARY VIEW v AS SELECT a + 1 AS b FROM r")
     >>> with_view(catalog, view).table(("v",))
-    TableInfo(columns=(Column(name='b', type='int'),), streaming=True, rows=None, event_time=None, delay=None)
+    TableInfo(columns=(Column(name='b', type='int'),), streaming=True, rows=None, event_time=None, delay=None, \
+rows_from='declared')
     """
     statement = parse_statement(sql)
     if statement.kind != "create_view" or statement.tree is None or statement.view is None:
@@ -36,5 +51,5 @@ def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:
         return catalog
     (name,) = tokenize(statement.view)
     columns = tuple(Column(field.name, field.type) for field in output.columns)
-    info = TableInfo(columns, output.streaming, None, output.event_time, output.delay)
+    info = TableInfo(columns, output.streaming, output.rows, output.event_time, output.delay, output.rows_from)
     return catalog.with_tables([(name.text, info)])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
+from .rates import declared_rate, rate_of, sources_in
 from .rewriter.catalog import TableInfo
-from .rewriter.plan import Column
+from .rewriter.plan import Column, RowsFrom
 
 #: The key under which Spark marks a column that has a watermark, in milliseconds.
 _DELAY = "spark.watermarkDelayMs"
@@ -21,10 +23,13 @@ class SparkCatalog:
     ----------
     spark
         The session, classic or Connect.
+    observed
+        Rows a second that its queries were seen to read, by relation.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, observed: Mapping[str, float] | None = None) -> None:
         self.spark = spark
+        self.observed = observed or {}
         self._known: dict[tuple[str, ...], TableInfo | None] = {}
 
     def table(self, name: tuple[str, ...]) -> TableInfo | None:
@@ -44,13 +49,27 @@ class SparkCatalog:
             if _DELAY in (field.metadata or {}):
                 event_time, delay = field.name, int(field.metadata[_DELAY]) * 1000
         columns = tuple(Column(field.name, field.dataType.simpleString()) for field in fields)
-        return TableInfo(columns, frame.isStreaming, _rows(frame), event_time, delay)
+        rows, rows_from = self._rate(name, frame) if frame.isStreaming else _rows(frame)
+        return TableInfo(columns, frame.isStreaming, rows, event_time, delay, rows_from)
+
+    def _rate(self, name: tuple[str, ...], frame: DataFrame) -> tuple[float | None, RowsFrom]:
+        """Return the rows a second of a stream and who says so: a view over one stream brings that stream's."""
+        names, plan = [name], getattr(frame, "_jdf", None)
+        sources = sources_in(str(plan.queryExecution().analyzed().toString())) if plan is not None else []
+        if len(sources) == 1 and rate_of(dict.fromkeys(sources[0].names, 1.0), name) is not None:
+            names += [tuple(one.split(".")) for one in sources[0].names]
+        for one in names:
+            declared = declared_rate(lambda key: self.spark.conf.get(key, None), one)
+            if declared is not None:
+                return declared, "declared"
+        seen = next((rows for one in names if (rows := rate_of(self.observed, one)) is not None), None)
+        return seen, "assumed" if seen is None else "observed"
 
 
-def _rows(frame: DataFrame) -> float | None:
+def _rows(frame: DataFrame) -> tuple[float | None, RowsFrom]:
     """Return Spark's estimate of a batch table's rows, where the session can tell (classic) and the source knows."""
     plan: Any = getattr(frame, "_jdf", None)
-    if plan is None or frame.isStreaming:
-        return None
+    if plan is None:
+        return None, "assumed"
     count = plan.queryExecution().optimizedPlan().stats().rowCount()
-    return float(str(count.get())) if count.isDefined() else None
+    return (float(str(count.get())), "statistics") if count.isDefined() else (None, "assumed")

@@ -11,20 +11,23 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from .errors import CheckpointMismatchError, CheckpointVersionError
+from .errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 from .jobs.stopping import no_further_batch
 from .metrics import held_by_slot, join_keys
 from .operators.layout import History, obstacle
 from .operators.spec import JoinSpec
 from .operators.state import difference
 from .operators.task import LAYOUTS
+from .rates import ObservedRates
+from .rewriter.dialect import quote
+from .rewriter.settings import Stored
 from .scaling import ENABLED
 
 _log = logging.getLogger("trijoin_sql")
@@ -34,9 +37,15 @@ FOLDER, VERSION = "trijoin", 1
 
 _FILE = re.compile(r"joins-(\d+)\.json")
 
+#: What cost chooses, by the names of a fingerprint's lines.
+_CHOSEN = ("scheme", "units", "subgroups", "option grid", "option routing")
+
 _numbers = itertools.count()
 _specs: dict[str, JoinSpec] = {}
 _listeners: dict[int, LayoutListener] = {}
+
+#: Keys of the joins whose units cost chose: a checkpoint's number goes before.
+_by_cost: set[str] = set()
 
 #: Units that a query is to have from its next start on, by the query's id.
 _wanted: dict[str, dict[str, int]] = {}
@@ -100,7 +109,7 @@ def follow(saved: Sequence[Join], specs: Sequence[JoinSpec], units: Sequence[int
     joins = []
     for join, spec, wanted in zip(saved, specs, units, strict=True):
         if join.fingerprint != spec.fingerprint:
-            raise CheckpointMismatchError("of this query", difference(join.fingerprint, spec.fingerprint))
+            raise CheckpointMismatchError("of this query", _difference(join, spec))
         history = join.history.changed(batch, wanted) if spec.elastic else join.history
         old = join.history.at(batch - 1).units
         why = obstacle(spec, old, wanted) if spec.elastic else None
@@ -110,9 +119,35 @@ def follow(saved: Sequence[Join], specs: Sequence[JoinSpec], units: Sequence[int
     return joins
 
 
-def register(spark: SparkSession, specs: Mapping[str, JoinSpec]) -> None:
-    """Make joins known to the listener of a session, and make sure that there is one. Not on Spark Connect."""
+def _lines(fingerprint: str) -> dict[str, str]:
+    return dict(line.split(": ", 1) for line in fingerprint.splitlines() if ": " in line)
+
+
+def _difference(join: Join, spec: JoinSpec) -> str:
+    """Say what differs between a checkpoint's join and a query's, and how to keep what cost may have chosen anew."""
+    text = difference(join.fingerprint, spec.fingerprint)
+    old, new = _lines(join.fingerprint), _lines(spec.fingerprint)
+    chosen = [name for name in ("scheme", "units") if old.get(name) != new.get(name)]
+    if not chosen or any(old.get(name) != new.get(name) for name in old if name not in _CHOSEN):
+        return text
+    hints = [f"SCHEME('{old['scheme']}')"] + [f"UNITS({old['units']})" for _ in [0] if "units" in old]
+    return f"{text}. If rates were declared since, the hint {', '.join(hints)} keeps what it has, as tj.resuming does"
+
+
+def register(spark: SparkSession, specs: Mapping[str, JoinSpec], by_cost: Set[str] = frozenset()) -> None:
+    """Make joins known to the listener of a session, and make sure that there is one. Not on Spark Connect.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    specs
+        The joins by key.
+    by_cost
+        The keys of those whose units cost chose.
+    """
     _specs.update(specs)
+    _by_cost.update(by_cost)
     java: Any = getattr(spark, "_jsparkSession", None)
     if java is None or java.hashCode() in _listeners:
         return
@@ -122,6 +157,58 @@ def register(spark: SparkSession, specs: Mapping[str, JoinSpec]) -> None:
     listener = _listeners[java.hashCode()] = LayoutListener(spark)
     jvm: Any = spark._jvm
     java.streams().addListener(jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(listener))
+
+
+def observed_rates(spark: SparkSession) -> dict[str, float]:
+    """Return the rows a second that the queries of a session were seen to read, by relation. None on Spark Connect."""
+    java: Any = getattr(spark, "_jsparkSession", None)
+    listener = None if java is None else _listeners.get(java.hashCode())
+    return {} if listener is None else listener.observed.rates()
+
+
+def stored_joins(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
+    """Return how a checkpoint stores the rows of its join groups, nothing if there is none yet.
+
+    Raises
+    ------
+    CheckpointVersionError
+        It was written by a later version.
+    CheckpointDamagedError
+        What it says of its joins cannot be read.
+    """
+    try:
+        return read_stored(CheckpointFile(spark, checkpoint).read())
+    except (ValueError, KeyError) as error:
+        raise CheckpointDamagedError(checkpoint, f"what its folder {FOLDER} says cannot be read: {error}") from None
+
+
+def read_stored(joins: Sequence[Join]) -> tuple[Stored, ...]:
+    """Return how a checkpoint's joins store rows; those of an operator tree as one group.
+
+    A node of a tree reads a stored result under the names of its members, joined by underscores.
+    """
+    parts = [_lines(join.fingerprint) for join in joins]
+    relations = [tuple(part["order of streams"].split(", ")) for part in parts]
+    members = {tuple(sorted("_".join(names).split("_"))): at for at, names in enumerate(relations)}
+    below = [{name: members.get(tuple(sorted(name.split("_")))) for name in names} for names in relations]
+    nested = {at for inside in below for at in inside.values() if at is not None}
+
+    def tree(at: int) -> tuple[str, tuple[str, ...]]:
+        inner = {name: tree(one) for name, one in below[at].items() if one is not None and one != at}
+        text = ", ".join(f"({inner[name][0]})" if name in inner else quote(name) for name in relations[at])
+        leaves = [leaf for name in relations[at] for leaf in (inner[name][1] if name in inner else (name,))]
+        return text, tuple(leaves)
+
+    found = []
+    for at, (join, part) in enumerate(zip(joins, parts, strict=True)):
+        if at not in nested:
+            text, leaves = tree(at)
+            grown = len(leaves) > len(relations[at])
+            units = int(part.get("units", join.history.entries[-1][1]))
+            written = sorted(value for name, value in part.items() if name.startswith("condition between "))
+            scheme = "operator_tree" if grown else part["scheme"]
+            found.append(Stored(leaves, scheme, units, text if grown else None, tuple(written)))
+    return tuple(found)
 
 
 def known_join(key: str) -> JoinSpec | None:
@@ -224,6 +311,7 @@ class LayoutListener:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.running: dict[str, Running] = {}
+        self.observed = ObservedRates()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
         """Compare, write down, tell."""
@@ -233,14 +321,13 @@ class LayoutListener:
             _log.warning("the layouts of a query could not be read or written", exc_info=True)
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Leave out retired slots that are empty."""
-        if not self.running:
-            return
+        """Take in what was read, and leave out retired slots that are empty."""
         try:
             progress = json.loads(event.progress().json())
+            self.observed.progressed(progress)
             self._retire(progress["id"], progress)
         except Exception:
-            _log.warning("the load of retired units could not be read", exc_info=True)
+            _log.warning("a progress report could not be read", exc_info=True)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         """Do nothing."""
@@ -254,9 +341,11 @@ class LayoutListener:
         if found is None:
             return
         execution: Any = found._jsq.streamingQuery()
-        keys = join_keys(str(execution.analyzedPlan().toString()))
+        plan = str(execution.analyzedPlan().toString())
+        keys = join_keys(plan)
         if not keys:
             return
+        self.observed.started(query_id, plan)
         specs = [_specs[key] for key in keys]
         file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
         properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()
@@ -303,6 +392,10 @@ class LayoutListener:
         units = [spec.units for spec in specs]
         if len(saved) == len(specs) and str(self.spark.conf.get(ENABLED, "false")).lower() == "true":
             units = [join.history.entries[-1][1] for join in saved]
+        elif len(saved) == len(specs):  # what cost chose gives way
+            followed = [join.history.entries[-1][1] for join in saved]
+            by_cost = [spec.key in _by_cost for spec in specs]
+            units = [old if yields else own for old, yields, own in zip(followed, by_cost, units, strict=True)]
         return [wanted.get(spec.name, own) for spec, own in zip(specs, units, strict=True)]
 
     def _retire(self, query_id: str, progress: Mapping[str, Any]) -> None:

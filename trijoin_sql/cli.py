@@ -220,7 +220,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
     from .jobs.formats import columns_in_text
     from .rewriter.catalog import read_script
     from .rewriter.pipeline import rewrite
-    from .rewriter.script import query_start, with_view
+    from .rewriter.script import query_start, with_rate, with_view
 
     text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     catalog, statements = read_script(text, columns_in_text)
@@ -238,7 +238,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
             column = error.column + (start - line_start if error.line == 1 else 0)
             raise SqlSyntaxError(detail, text, error.line + text.count("\n", 0, start), column) from None
         start += len(sql)
-        catalog = with_view(catalog, sql)
+        catalog = with_view(with_rate(catalog, sql), sql)
         if rewritten.kind != "other":
             plain_view = rewritten.kind == "create_view" and not rewritten.groups
             (views if plain_view else documents).append(rewritten.to_dict())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .catalog import SparkCatalog
-from .checkpoint import next_number, register
+from .checkpoint import next_number, observed_rates, register, stored_joins
 from .config import STATE_SETTINGS, prepare_workers
 from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnsupportedQueryError
 from .explain import Explanation
@@ -22,12 +24,14 @@ from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
 from .operators.aggregation import SumTypeError
 from .operators.compile import compile_join, run_sql
 from .operators.spec import JoinSpec
+from .rates import cost_defaults
 from .rewriter.arguments import Arguments
 from .rewriter.glance import glance
 from .rewriter.pipeline import Rewrite, rewrite
 from .rewriter.plan import JoinNode, walk
-from .rewriter.settings import Settings
+from .rewriter.settings import Settings, Stored
 from .scaled_query import ScaledQuery, scaling_policy
+from .scaling import ENABLED
 from .zones import largest_shift
 
 #: Name of the Spark setting (``spark.conf.set``) with the units of a stream's group.
@@ -38,6 +42,9 @@ WARM_BYTES = "spark.trijoin.warm.maxBytes"
 _WARM_DEFAULT = "16g"
 #: Name of the Spark setting that says whether units reduce their results where a query aggregates them.
 AGGREGATE = "spark.trijoin.aggregateInUnits"
+
+#: How the checkpoint of `TriJoinSession.resuming` stores rows.
+_stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
 
 _log = logging.getLogger("trijoin_sql")
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -159,6 +166,47 @@ class TriJoinSession:
         except ParseException:
             raise error from None
 
+    @contextmanager
+    def resuming(self, checkpoint: str) -> Iterator[None]:
+        """Plan the queries of a ``with`` block for a checkpoint that they will go on with.
+
+        What the checkpoint stores decides their schemes and units, where no hint and no setting says them: rates may
+        have been declared since, and a query with another scheme would be refused. For a checkpoint that is not there
+        yet they are planned as ever.
+
+        Parameters
+        ----------
+        checkpoint
+            The checkpoint location.
+
+        Returns
+        -------
+        context manager
+            For the block that calls `sql` or `explain`.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            The session is one of Spark Connect.
+        CheckpointVersionError
+            A later version of TriJoin SQL wrote the checkpoint.
+
+        Examples
+        --------
+        >>> with tj.resuming("checkpoints/near"):  # doctest: +SKIP
+        ...     found = tj.sql("SELECT ...")
+        >>> found.writeStream.option("checkpointLocation", "checkpoints/near").start("out")  # doctest: +SKIP
+        """
+        if not hasattr(self.spark, "_jsparkSession"):
+            raise UnsupportedQueryError(
+                "a checkpoint cannot be read through Spark Connect", "write the hints SCHEME and UNITS of its first run"
+            )
+        token = _stored.set(stored_joins(self.spark, checkpoint))
+        try:
+            yield
+        finally:
+            _stored.reset(token)
+
     def start(self, writer: DataStreamWriter, checkpoint: str) -> ScaledQuery:
         """Start a query whose units follow its load, as the settings ``spark.trijoin.scaling.*`` say.
 
@@ -238,14 +286,19 @@ class TriJoinSession:
             case_sensitive=self._is_on("spark.sql.caseSensitive", "false"),
             join_before_comma=self._is_on("spark.sql.ansi.relationPrecedence", "false")
             and self._is_on("spark.sql.ansi.enabled", "true"),
-            units=self.units(),
+            units=self.set_units(),
+            parallelism=self.units(),
+            elastic=self._is_on(ENABLED, "false"),
+            costs=cost_defaults(lambda name: self.spark.conf.get(name, None)),
             aggregate_in_units=self._flag(AGGREGATE, "true"),
             ansi=self._flag("spark.sql.ansi.enabled", "true"),
             zone_shift=largest_shift(str(self.spark.conf.get("spark.sql.session.timeZone", "UTC"))),
         )
         if not aggregate:
             settings = replace(settings, aggregate_in_units=False)
-        return rewrite(text, SparkCatalog(self.spark), settings, args)
+        if _stored.get():
+            settings = replace(settings, stored=_stored.get())
+        return rewrite(text, SparkCatalog(self.spark, observed_rates(self.spark)), settings, args)
 
     def _is_on(self, setting: str, default: str) -> bool:
         return str(self.spark.conf.get(setting, default)).lower() == "true"
@@ -259,6 +312,7 @@ class TriJoinSession:
         self._compiled[number] = rewritten
         frames: dict[str, DataFrame] = {}
         specs: dict[str, JoinSpec] = {}
+        by_cost: set[str] = set()
         try:
             for node in reversed(list(walk(plan))):
                 if isinstance(node, JoinNode) and node.name not in frames:
@@ -272,12 +326,14 @@ class TriJoinSession:
                         warm_bytes=self.warm_bytes(),
                     )
                     frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
+                    if node.decision.units_by_cost:
+                        by_cost.add(compiled.spec.key)
         except SumTypeError as error:
             _log.warning("aggregated by Spark alone: %s", error)
             return self._compile(self._rewrite(rewritten.sql, args, aggregate=False), args)
         result = run_sql(self.spark, plan.sql, frames, named)
         if result.isStreaming:
-            register(self.spark, specs)
+            register(self.spark, specs, by_cost)
             for refusal in rewritten.append_refusals if self.warns_of_modes else ():  # Spark's error names no way out
                 _log.warning("Spark will refuse %s; %s", refusal.reason, refusal.hint)
         # Spark says how the columns are called: its names for expressions are part of what users see.
@@ -291,16 +347,26 @@ class TriJoinSession:
         return text == "true"
 
     def units(self) -> int:
-        """Return the units of a stream's group where no hint says it.
+        """Return the units of a stream's group where neither a hint nor cost says it.
 
         Raises
         ------
         InvalidSettingError
             ``spark.trijoin.units`` is not a whole number from 1 up.
         """
+        return self.set_units() or max(int(str(self.spark.conf.get("spark.sql.shuffle.partitions", "1"))), 1)
+
+    def set_units(self) -> int | None:
+        """Return the units that ``spark.trijoin.units`` sets, None if it is not set.
+
+        Raises
+        ------
+        InvalidSettingError
+            It is not a whole number from 1 up.
+        """
         text = self.spark.conf.get(UNITS, None)
         if text is None:
-            return max(int(str(self.spark.conf.get("spark.sql.shuffle.partitions", "1"))), 1)
+            return None
         if not text.isdigit() or int(text) < 1:
             raise InvalidSettingError(UNITS, text, "it takes a whole number from 1 up")
         return int(text)

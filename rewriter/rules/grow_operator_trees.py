@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from itertools import chain, count
+from math import inf
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -36,11 +37,14 @@ from ..plan import (
     transform,
 )
 from ..predicates import columns_of, flipped, remap
-from ..settings import DEFAULTS
+from ..settings import CostDefaults, Settings
 from ..trees import TreeOf, leaves, read_tree
 from .rule import NotApplicable
 
 Tree: TypeAlias = "TreeOf[str]"
+
+#: Nodes of a tree are as the shape suggests, whatever is known of rows: the tree is what was chosen by cost.
+_BY_SHAPE = Settings(costs=CostDefaults(alike=inf, guessed=inf))
 
 #: The column with the event time of a stored result.
 EVENT_TIME = "__event_time"
@@ -156,7 +160,9 @@ def _inner(
 
 def _decided(node: JoinNode) -> JoinNode:
     """Return a node of the tree with its own decision: by its shape, with the units of the group."""
-    decision = decide(node, Hints(units=node.decision.units), DEFAULTS)
+    decision = decide(node, Hints(units=node.decision.units), _BY_SHAPE)
+    by_cost = node.decision.units_by_cost
+    decision = dataclasses.replace(decision, units_reason="those of the group", advice=None, units_by_cost=by_cost)
     kind: type[JoinNode] = {"BiJoin": BiJoin, "TriJoin": TriJoin}.get(decision.node, MultiJoin)
     return kind(node.name, node.sources, node.graph, decision, node.output, node.retention, node.result_time)
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 from trijoin_sql.rewriter.catalog import TableInfo, read_script
 from trijoin_sql.rewriter.plan import Column
+from trijoin_sql.rewriter.script import with_rate, with_view
 
 from trijoin_sql.errors import SqlSyntaxError
 
 
-def test_a_stream_has_columns_a_watermark_and_its_options_are_passed_over() -> None:
+def test_a_stream_has_columns_a_watermark_and_a_rate() -> None:
     catalog, rest = read_script(
         "CREATE STREAM r (id LONG, `x y` DECIMAL(10, 2) NOT NULL, z STRUCT<a: INT, b: ARRAY<STRING>>)\n"
-        "USING rate OPTIONS (rowsPerSecond '5', path ')') WATERMARK ts DELAY OF INTERVAL '1.5' MINUTES;\n"
+        "USING rate OPTIONS (path ')', sep ',', rowsPerSecond '5') WATERMARK ts DELAY OF INTERVAL '1.5' MINUTES;\n"
         "-- the query\nSELECT ';' FROM r;"
     )
     columns = (Column("id", "bigint"), Column("x y", "decimal(10,2)"), Column("z", "struct<a:int,b:array<string>>"))
-    assert catalog.table(("R",)) == TableInfo(columns, True, None, "ts", 90_000_000)
+    assert catalog.table(("R",)) == TableInfo(columns, True, 5.0, "ts", 90_000_000, "declared")
     assert rest == ("SELECT ';' FROM r",)
 
 
@@ -29,11 +30,45 @@ def test_a_table_is_static_and_unknown_ones_are_not_there() -> None:
 
 
 @pytest.mark.parametrize(
+    ("declaration", "rows"),
+    [
+        ("USING json OPTIONS (path 'in', trijoin.rowsPerSecond 250)", 250.0),
+        ("USING kafka OPTIONS (`trijoin.rowsPerSecond` = '0.5', subscribe 'a,b')", 0.5),
+        ("USING json OPTIONS (path 'in', rowsPerSecond 250)", None),
+        ("USING rate", None),
+        ("USING rate OPTIONS (rowsPerSecond 10)", 10.0),
+        ("USING rate OPTIONS (trijoin.rowsPerSecond 7, rowsPerSecond 10)", 7.0),
+        ("USING rate-micro-batch OPTIONS (rowsPerBatch 10)", None),
+    ],
+)
+def test_a_stream_declares_its_rate(declaration: str, rows: float | None) -> None:
+    """By our option, or as the source `rate` does; a session's setting goes before both."""
+    catalog, (setting,) = read_script(f"CREATE STREAM r (a INT) {declaration}; SET spark.trijoin.rate.R = 3")
+    found = catalog.table(("r",))
+    assert found is not None
+    assert found.rows == rows
+    changed = with_rate(catalog, setting).table(("r",))
+    assert changed is not None
+    assert (changed.rows, changed.rows_from) == (3.0, "declared")
+
+
+def test_views_and_derived_tables_of_one_stream_bring_its_rows() -> None:
+    stream = "CREATE STREAM r (a INT) USING json OPTIONS (trijoin.rowsPerSecond 9);"
+    for query, rows in (("a + 1 AS b FROM r WHERE a > 1", 9), ("a FROM r GROUP BY a", None), ("r.a FROM r, r q", None)):
+        catalog, (view,) = read_script(f"{stream} CREATE TEMPORARY VIEW v AS SELECT {query}")
+        found = with_view(catalog, view).table(("v",))
+        assert found is not None
+        assert found.rows == rows
+
+
+@pytest.mark.parametrize(
     ("sql", "line", "column"),
     [
         ("CREATE STREAM r (a INT", 1, 20),
         ("SELECT 1;\nCREATE STREAM r (a INT) WATERMARK ts DELAY OF 10 SECONDS", 2, 47),
         ("CREATE TABLE t (a)", 1, 18),
+        ("CREATE STREAM r (a INT) USING json OPTIONS (path 'x',\n trijoin.rowsPerSecond 'many')", 2, 2),
+        ("CREATE STREAM r (a INT) USING rate OPTIONS (rowsPerSecond 0)", 1, 45),
     ],
 )
 def test_a_bad_declaration_says_where_in_the_file(sql: str, line: int, column: int) -> None:

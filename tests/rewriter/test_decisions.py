@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 import pytest
-from trijoin_sql.rewriter.catalog import TableInfo, read_script
+from trijoin_sql.rewriter.catalog import DdlCatalog, TableInfo, read_script
 from trijoin_sql.rewriter.cost import (
     Model,
     biclique,
@@ -14,14 +14,15 @@ from trijoin_sql.rewriter.cost import (
     matrix,
     model_of,
     operator_tree,
+    semi_symmetric,
     symmetric,
     total,
     tree,
 )
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan import BiJoin, JoinNode, MultiJoin, Scan, TriJoin, walk
+from trijoin_sql.rewriter.plan import BiJoin, Decision, JoinNode, MultiJoin, Scan, TriJoin, walk
 from trijoin_sql.rewriter.predicates import flipped
-from trijoin_sql.rewriter.settings import CostDefaults, Settings
+from trijoin_sql.rewriter.settings import CostDefaults, Settings, Stored
 from trijoin_sql.rewriter.trees import tree_text
 
 from trijoin_sql.errors import InvalidHintError, InvalidSettingError
@@ -222,7 +223,7 @@ FOUR = (
 
 def test_an_operator_tree_is_nodes_over_nodes() -> None:
     """002: the inner node's result is stored; the root joins it with the rest."""
-    result = rewritten(FOUR)
+    result = rewritten(FOUR.replace("operator_tree'", "operator_tree(((r, s), t), u)'"))
     (group,) = result.groups
     assert isinstance(group, MultiJoin)
     assert group.decision.scheme == "operator_tree"
@@ -339,3 +340,130 @@ def test_intermediates_are_packs_unless_a_hint_asks_for_pairs() -> None:
     for hint in ("INTERMEDIATES('packs')", "INTERMEDIATES()", "SCHEME('tree'), INTERMEDIATES('pair')"):
         with pytest.raises(InvalidHintError, match="INTERMEDIATES"):
             rewritten(CHAIN.format(f"/*+ {hint} */"))
+
+
+def rates(catalog: str, **rows: float) -> DdlCatalog:
+    """A catalog with the streams r, s and t, some of which declare their rates."""
+    return DdlCatalog(read_script(catalog)[0].tables, tuple(rows.items()))
+
+
+STREAMS = "".join(
+    f"CREATE STREAM {name} (id INT, a INT, x INT, ts TIMESTAMP) WATERMARK ts DELAY OF INTERVAL 10 SECONDS;"
+    for name in "rst"
+)
+NEAR = "SELECT {} r.id FROM r JOIN s ON ABS(r.a - s.a) < 2 JOIN t ON ABS(s.x - t.x) < 2 WITHIN 1 MINUTE"
+
+
+def decided(sql: str, settings: Settings = Settings(parallelism=8), **rows: float) -> Decision:  # noqa: B008
+    return rewrite(sql.format(""), rates(STREAMS, **rows), settings).groups[0].decision
+
+
+def test_declared_rates_let_cost_choose_the_scheme() -> None:
+    """A trickle over a chain: a second stage would double the time of every trigger."""
+    assert decided(NEAR).scheme == "semi_symmetric"
+    found = decided(NEAR, r=10, s=10, t=10)
+    assert (found.scheme, found.units) == ("matrix", 1)
+    assert [(rate.rows, rate.rows_from) for rate in found.rates] == [(10.0, "declared")] * 3
+    some = decided(NEAR, r=10, s=10)
+    assert some.scheme == "semi_symmetric", "what is declared of some streams is a guess for the join"
+    assert some.rates[2].rows_from == "assumed"
+
+
+def test_units_follow_the_rates_up_to_what_runs_side_by_side() -> None:
+    """A trickle needs one unit; a flood all there are; unknown rates keep the present number."""
+    units = [decided(NEAR, r=rate, s=rate, t=rate).units for rate in (1, 100, 10_000, 1_000_000)]
+    assert units[0] == 1
+    assert units == sorted(units)  # type: ignore[type-var]
+    assert units[-1] == 8
+    assert decided(NEAR).units == 8
+    assert "nobody declared" in str(decided(NEAR).units_reason)
+    assert "30 rows a second one costs least, of at most 8" in str(decided(NEAR, r=10, s=10, t=10).units_reason)
+    assert decided(NEAR, Settings(parallelism=3), r=1e6, s=1e6, t=1e6).units == 3
+    asked = rewrite(NEAR.format("/*+ UNITS(5) */"), rates(STREAMS, r=1, s=1, t=1), Settings(parallelism=8)).groups[0]
+    assert asked.decision.units == 5
+    assert decided(NEAR, Settings(units=6, parallelism=8), r=1, s=1, t=1).units == 6
+    assert decided(NEAR, Settings(), r=1, s=1, t=1).units is None, "who does not know Spark cannot say it"
+
+
+def test_costs_come_out_as_measured() -> None:
+    """Two cores and units, 50,000 tuples a trigger; measured is how much longer than `matrix` the others take."""
+    measured = {"chain": {"semi_symmetric": 1.54, "tree": 1.27}, "cyclic": {"symmetric": 1.06, "tree": 1.74}}
+    share, count = 3e-5, 16_700.0
+    for shape, expected in measured.items():
+        last = 1.0 if shape == "chain" else share
+        shares = ((1.0, share, last), (share, 1.0, share), (last, share, 1.0))
+        model = Model(("r", "s", "t"), (count,) * 3, (3 * count,) * 3, shares, 2, 2)
+        results = model.rate(frozenset(range(3)))
+        costs = {"matrix": matrix(model, node(NEAR.format(""))), "tree": tree(model)[0], "symmetric": symmetric(model)}
+        if shape == "chain":
+            costs["semi_symmetric"] = semi_symmetric(model, 1)
+        takes = {
+            scheme: total(
+                dataclasses.replace(cost, cpu=cost.cpu - results),
+                CostDefaults(),
+                units=2,
+                taken=3 * count,
+                listed=results,
+            )
+            for scheme, cost in costs.items()
+        }
+        for scheme, factor in expected.items():
+            assert takes[scheme] / takes["matrix"] == pytest.approx(factor, rel=0.25), (shape, scheme)
+
+
+def test_what_was_observed_advises_and_decides_nothing() -> None:
+    """A new session would not know it, and its query would not fit the checkpoint."""
+
+    class Seen:
+        def table(self, name: tuple[str, ...]) -> TableInfo | None:
+            found = read_script(STREAMS)[0].table(name)
+            return found and dataclasses.replace(found, rows=40_000.0, rows_from="observed")
+
+    equal = NEAR.replace("ABS(r.a - s.a) < 2", "r.a = s.a").replace("ABS(s.x - t.x) < 2", "s.a = t.a").format("")
+    result = rewrite(equal, Seen(), Settings(parallelism=16))
+    decision = result.groups[0].decision
+    assert (decision.scheme, decision.units) == ("semi_symmetric", 16)
+    assert "spark.trijoin.rate.r = 40000" in str(decision.advice)
+    assert decision.advice in result.advice
+    assert decided(equal, Settings(parallelism=16), r=40_000, s=40_000, t=40_000).scheme == "matrix"
+
+
+def test_advice_says_what_to_declare_where_another_scheme_looks_much_cheaper() -> None:
+    equal = NEAR.replace("ABS(r.a - s.a) < 2", "r.a = s.a").replace("ABS(s.x - t.x) < 2", "s.a = t.a").format("")
+    settings = Settings(parallelism=64, costs=CostDefaults(rate=50_000.0))
+    advice = str(decided(equal, settings).advice)
+    assert "trijoin.rowsPerSecond" in advice
+    assert "spark.trijoin.rate.r" in advice
+    assert "SCHEME('matrix')" in advice
+    hinted = rewrite(equal.replace("SELECT", "SELECT /*+ SCHEME('tree') */"), rates(STREAMS), settings).groups[0]
+    assert hinted.decision.advice is None
+    pair = "SELECT r.id FROM r JOIN s ON ABS(r.a - s.a) < 2 WITHIN 1 MINUTE"
+    assert decided(pair).advice is None, "nothing is cheaper"
+    assert decided(NEAR, r=10, s=10, t=10).advice is None, "cost has chosen"
+
+
+def test_a_checkpoint_keeps_its_scheme_and_units() -> None:
+    """Rates that are declared anew must not turn a restart into a refusal."""
+    stored = Stored(("t", "r", "S"), "semi_symmetric", 4)
+    settings = Settings(parallelism=8, stored=(stored, Stored(("r", "s"), "biclique", 2)))
+    found = decided(NEAR, settings, r=10, s=10, t=10)
+    assert (found.scheme, found.units, found.from_checkpoint) == ("semi_symmetric", 4, True)
+    assert "on a new one matrix would run" in str(found.advice)
+    assert decided(NEAR, settings).advice is None
+    assert decided(NEAR, dataclasses.replace(settings, units=2)).units == 2
+    hinted = rewrite(NEAR.format("/*+ SCHEME('tree') */"), rates(STREAMS), settings).groups[0].decision
+    assert (hinted.scheme, hinted.units, hinted.from_checkpoint) == ("tree", 8, False)
+
+
+def test_two_groups_of_the_same_relations_are_told_apart_by_their_conditions() -> None:
+    join = rewrite(NEAR.format(""), rates(STREAMS)).groups[0]
+    mine = tuple(sorted(" AND ".join(p.sql for p in edge.predicates) for edge in join.graph.edges))
+    other = Stored(("r", "s", "t"), "matrix", 2, conditions=("r.a < s.a",))
+    for order in ((other, Stored(("r", "s", "t"), "tree", 3, conditions=mine)), (other,)):
+        scheme = decided(NEAR, Settings(stored=order)).scheme
+        assert scheme == ("tree" if len(order) == 2 else "matrix")
+
+
+def test_scaling_takes_only_schemes_whose_units_may_change() -> None:
+    found = decided(NEAR, Settings(parallelism=8, elastic=True), r=10, s=10, t=10)
+    assert found.scheme != "matrix"

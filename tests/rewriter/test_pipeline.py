@@ -43,7 +43,8 @@ def test_the_json_object_is_the_contract() -> None:
         ],
     }
     assert group["graph"]["residuals"] == ["r.x + s.x > t.x"]
-    assert group["decision"].keys() == {"node", "scheme", "units", "options", "expected", "reason", "alternatives"}
+    ours = {"options", "expected", "units_reason", "rates", "advice", "from_checkpoint"}
+    assert group["decision"].keys() == {"node", "scheme", "units", "reason", "alternatives"} | ours
     assert group["decision"]["alternatives"][0].keys() == {"scheme", "cost", "chosen"}
     assert group["decision"]["alternatives"][0]["cost"].keys() == {"network", "memory", "cpu", "stages"}
     assert group["state"] == {

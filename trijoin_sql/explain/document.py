@@ -67,6 +67,16 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
+class InputRate:
+    """The rows of an input that costs are estimated for, and who says so."""
+
+    alias: str
+    rows: float
+    streaming: bool
+    rows_from: str
+
+
+@dataclass(frozen=True, slots=True)
 class StreamState:
     """How long the rows of one stream are kept; None means for ever."""
 
@@ -168,6 +178,9 @@ class Group:
     refusals: tuple[str, ...] = ()
     live: Live | None = None
     aggregation: Aggregation | None = None
+    units_reason: str | None = None
+    rates: tuple[InputRate, ...] = ()
+    from_checkpoint: bool = False
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
@@ -350,7 +363,15 @@ def _group(index: int, group: dict[str, Json]) -> Group:
         refusals=tuple(sentences(group.get("refusals"))),
         live=_live(group.get("live")),
         aggregation=_aggregation(group.get("aggregation")),
+        units_reason=_maybe(decision.get("units_reason")),
+        rates=tuple(_rate(_object(item)) for item in _items(decision.get("rates") or [])),
+        from_checkpoint=bool(decision.get("from_checkpoint")),
     )
+
+
+def _rate(item: dict[str, Json]) -> InputRate:
+    rows = _number(item["rows"]) or 0
+    return InputRate(_text(item["alias"]), rows, bool(item.get("streaming")), _text(item["rows_from"]))
 
 
 def _alternative(item: dict[str, Json]) -> Alternative:

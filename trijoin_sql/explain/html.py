@@ -30,6 +30,7 @@ from .wording import (
     kind_sign,
     measure,
     node_title,
+    rate_sentence,
     ratio,
     refusal_title,
     scaling_sentences,
@@ -219,6 +220,7 @@ def _environment() -> Environment:
     functions: Mapping[str, Any] = {
         "count": count,
         "how_chosen": how_chosen,
+        "rate_sentence": rate_sentence,
         "refusal_title": refusal_title,
         "scaling_sentences": scaling_sentences,
         "is_hint": is_hint,

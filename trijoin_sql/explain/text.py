@@ -16,6 +16,7 @@ from .wording import (
     kind_sign,
     measure,
     node_title,
+    rate_sentence,
     ratio,
     refusal_title,
     scaling_sentences,
@@ -84,6 +85,10 @@ def _group(group: Group, groups: int) -> _Branch:
     branch = _Branch(title + (f" ({group.name})" if group.name else ""))
     branch.below.append(_graph(group))
     branch.below.append(_Branch("why", [_Hanging(group.reason, 0)]))
+    if group.units_reason:
+        branch.below.append(_Branch("units", [_Hanging(group.units_reason, 0)]))
+    if group.rates:
+        branch.below.append(_Branch("rows that costs are estimated for", [_Hanging(rate_sentence(group), 0)]))
     if group.options:
         branch.below.append(_Branch("options", [f"{name} = {measure(name, value)}" for name, value in group.options]))
     if group.aggregation:

@@ -166,11 +166,23 @@ def node_title(group: Group) -> str:
 def how_chosen(group: Group) -> str:
     """Return what the costs of the alternatives are, and what chooses among them."""
     other = next((one.scheme for one in group.alternatives if not one.chosen), None)
-    if other is None or "the hint" in group.reason or "costs least" in group.reason:
+    if other is None or "the hint" in group.reason or _cheapest(group) or group.from_checkpoint:
         return "estimates for a second of stream time"
     return (
         "estimates for a second of stream time; the shape of the join graph chooses, unless a hint says SCHEME('...')"
     )
+
+
+def _cheapest(group: Group) -> bool:
+    return "costs least" in group.reason or "noticeably less" in group.reason
+
+
+def rate_sentence(group: Group) -> str:
+    """Return what rows the costs of a group are estimated for, and who says so; empty if that is not told."""
+    said: dict[str, list[str]] = {}
+    for rate in group.rates:
+        said.setdefault(rate.rows_from, []).append(f"{rate.alias} {rate.rows:,.4g}{'/s' if rate.streaming else ''}")
+    return "; ".join(f"{who}: {', '.join(rows)}" for who, rows in said.items())
 
 
 def shape_sentence(group: Group) -> str:

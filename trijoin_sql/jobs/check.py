@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ..rewriter.catalog import RATE_OPTION, positive
 from ..rewriter.dialect import tokenize
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, TYPES, Format, find_format, fixed_columns
 from .paths import local_path, why_unreadable, why_unwritable
@@ -90,7 +91,7 @@ def _check_names(job: Job) -> None:
 
 def _check_stream(script: Script, stream: CreateStream) -> None:
     name, source = _format(script, stream.format, SOURCES, SINKS, "source", "sink")
-    _check_options(script, stream.format, stream.options, source)
+    _check_options(script, stream.format, stream.options, source, ours=(RATE_OPTION,))
     if stream.columns and source.columns is not None:
         names = ", ".join(column for column, _ in source.columns)
         hint = "convert them in a view: CREATE TEMPORARY VIEW v AS SELECT CAST(value AS STRING) ..."
@@ -200,9 +201,15 @@ def _format(
     return name, formats[name]
 
 
-def _check_options(script: Script, name: Word, options: Options, taken: Format) -> None:
+def _check_options(script: Script, name: Word, options: Options, taken: Format, ours: tuple[str, ...] = ()) -> None:
     for option in options:
         key, value = option.key, option.value
+        if key.text.lower().startswith("trijoin."):
+            if key.text.lower() not in [known.lower() for known in ours]:
+                script.fail(key.start, f"there is no option {key.text} of ours here", did_you_mean(key.text, ours))
+            if positive(value.text) is None:
+                script.fail(value.start, f"{key.text} takes a number of rows a second above 0, not {value.text!r}")
+            continue
         known = next((known for known in taken.options if known.lower() == key.text.lower()), None)
         if known is None and not (taken.open and key.text.lower().startswith("kafka.")):
             best = close(key.text, taken.options, 0.8)

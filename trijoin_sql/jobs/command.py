@@ -156,6 +156,9 @@ def run_job(
                 return None
             for query in prepared if not quiet else ():
                 _warn_of_endless_state(err, job, query)
+                line, _ = job.script.place(query.insert.query.start)
+                for kept in query.kept:
+                    err.print(Text(f"{job.script.path}:{line}: {kept}", style="dim"))
             outcome = run_queries(job, prepared, board, request, once=once, lines=output == "json", live=live)
     except QueryFailedError as failure:
         return str(failure)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import TriJoinError, UnsupportedQueryError
+from ..errors import CheckpointDamagedError, TriJoinError, UnsupportedQueryError
+from ..rewriter.catalog import RATE_OPTION, RATE_SETTING
 from ..rewriter.dialect import quote
-from .formats import FILES, SINKS, SOURCES, find_format
+from .formats import CHECKPOINT, FILES, SINKS, SOURCES, find_format
 from .jars import check_connector
 from .locate import locate, sentence
 from .progress import counted
 from .script import Script, Word
+from .sinks import checkpoint_of
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
 
 if TYPE_CHECKING:
@@ -37,12 +40,15 @@ class PreparedQuery:
         Its rows, counted.
     endless
         The inputs whose rows our joins keep for ever.
+    kept
+        Of joins that store rows as their checkpoint does, although cost would choose otherwise by now: why.
     """
 
     sink: CreateSink
     insert: InsertInto
     frame: DataFrame
     endless: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
@@ -75,7 +81,9 @@ def _create_stream(job: Job, session: TriJoinSession, stream: CreateStream) -> N
         check_connector(job, session.spark)
     reader = session.spark.readStream.format(name)
     for option in stream.options:
-        reader = reader.option(option.key.text, option.value.text)
+        if option.key.text.lower() != RATE_OPTION.lower():
+            reader = reader.option(option.key.text, option.value.text)
+    _declare_rate(session, stream, name)
     if stream.columns:
         reader = reader.schema(_schema(job.script, stream))
     elif name in ("parquet", "orc"):
@@ -97,6 +105,14 @@ def _create_stream(job: Job, session: TriJoinSession, stream: CreateStream) -> N
         except Exception as error:
             raise _refused(error, job.script, column, "the watermark cannot be used") from None
     frame.createOrReplaceTempView(quote(stream.name.text))
+
+
+def _declare_rate(session: TriJoinSession, stream: CreateStream, source: str) -> None:
+    """Let the session know a stream's rate, unless a setting says it."""
+    rate = stream.options.text(RATE_OPTION) or (stream.options.text("rowsPerSecond") if source == "rate" else None)
+    setting = RATE_SETTING + stream.name.text
+    if rate is not None and all(session.spark.conf.get(key, None) is None for key in (setting, setting.lower())):
+        session.spark.conf.set(setting.lower(), rate)
 
 
 def _schema(script: Script, stream: CreateStream) -> Any:
@@ -150,16 +166,35 @@ def _sql(job: Job, session: TriJoinSession, sql: Word) -> DataFrame:
 
 
 def _query(job: Job, session: TriJoinSession, insert: InsertInto, sink: CreateSink) -> PreparedQuery:
-    frame = _sql(job, session, insert.query)
+    with ExitStack() as stack:
+        _resume(job, session, sink, stack)
+        frame = _sql(job, session, insert.query)
+        groups: Any = session.explain(insert.query.text).to_dict()["groups"] if frame.isStreaming else []
     if not frame.isStreaming:
         hint = "declare an input with CREATE STREAM; a batch query belongs into spark-sql or a notebook"
         job.script.fail(insert.query.start, "the query reads no stream", hint)
     _check_columns(job.script, frame, insert, sink)
     _check_mode(job.script, session, frame, insert, sink)
-    groups: Any = session.explain(insert.query.text).to_dict()["groups"]
     streams = [one for group in groups if group["decision"]["node"] != "none" for one in group["state"]["streams"]]
     endless = tuple(str(one["alias"]) for one in streams if one["keep_for"] is None)
-    return PreparedQuery(sink, insert, counted(frame), endless)
+    kept = tuple(group["decision"]["advice"] for group in groups if group["decision"]["from_checkpoint"])
+    return PreparedQuery(sink, insert, counted(frame), endless, tuple(filter(None, kept)))
+
+
+def _resume(job: Job, session: TriJoinSession, sink: CreateSink, stack: ExitStack) -> None:
+    """Plan for the checkpoint of a sink: a rate that is declared anew must not turn a restart into a refusal."""
+    from py4j.protocol import Py4JError
+
+    checkpoint = checkpoint_of(session.spark, sink)
+    if checkpoint is None:
+        return
+    try:
+        stack.enter_context(session.resuming(checkpoint))
+    except (Py4JError, CheckpointDamagedError):  # an unknown file system, say: we hear of it when the query starts
+        return
+    except TriJoinError as error:
+        word = sink.options.find(CHECKPOINT) or sink.name
+        raise job.script.error(word.start, str(error).partition("] ")[2] or str(error)) from None
 
 
 def _check_columns(script: Script, frame: DataFrame, insert: InsertInto, sink: CreateSink) -> None:

@@ -54,12 +54,16 @@ def writer(
 
 def recover(spark: SparkSession, sink: CreateSink) -> None:
     """Let a file sink go on where its checkpoint does, if the last run ended between the two."""
-    path = sink.options.text("path")
-    checkpoint = sink.options.text(CHECKPOINT)
-    if checkpoint is None and (folder := spark.conf.get("spark.sql.streaming.checkpointLocation", None)):
-        checkpoint = f"{folder}/{sink.name.text}"  # as Spark makes it from a query's name
+    path, checkpoint = sink.options.text("path"), checkpoint_of(spark, sink)
     if find_format(SINKS, sink.format.text) in FILES and path is not None and checkpoint is not None:
         recover_file_sink(spark, checkpoint, path)
+
+
+def checkpoint_of(spark: SparkSession, sink: CreateSink) -> str | None:
+    """Return where the checkpoint of the query into a sink is, None if it ends with the run."""
+    folder = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
+    # Below that folder as Spark makes it from a query's name.
+    return sink.options.text(CHECKPOINT) or (f"{folder}/{sink.name.text}" if folder else None)
 
 
 def memory_rows(spark: Any, sink: CreateSink) -> list[str]:
