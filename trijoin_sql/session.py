@@ -167,8 +167,8 @@ class TriJoinSession:
             raise error from None
 
     @contextmanager
-    def resuming(self, checkpoint: str) -> Iterator[None]:
-        """Plan the queries of a ``with`` block for a checkpoint that they will go on with.
+    def resuming(self, *checkpoints: str) -> Iterator[None]:
+        """Plan the queries of a ``with`` block for the checkpoint that they will go on with.
 
         What the checkpoint stores decides their schemes and units, where no hint and no setting says them: rates may
         have been declared since, and a query with another scheme would be refused. For a checkpoint that is not there
@@ -176,8 +176,8 @@ class TriJoinSession:
 
         Parameters
         ----------
-        checkpoint
-            The checkpoint location.
+        checkpoints
+            The checkpoint location; of a view that several queries read, those of all of them.
 
         Returns
         -------
@@ -201,7 +201,7 @@ class TriJoinSession:
             raise UnsupportedQueryError(
                 "a checkpoint cannot be read through Spark Connect", "write the hints SCHEME and UNITS of its first run"
             )
-        token = _stored.set(stored_joins(self.spark, checkpoint))
+        token = _stored.set(tuple(one for place in checkpoints for one in stored_joins(self.spark, place)))
         try:
             yield
         finally:

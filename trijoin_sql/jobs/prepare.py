@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatemen
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from ..explain import Explanation
     from ..session import TriJoinSession
 
 #: Types that a CSV file has no form for.
@@ -59,7 +62,8 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
     JobError
         At the first statement that is refused.
     """
-    queries = []
+    queries: list[PreparedQuery] = []
+    kept: tuple[str, ...] = ()
     session.warns_of_modes = False
     for statement in job.statements:
         match statement:
@@ -68,9 +72,14 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
             case InsertInto():
                 sink = job.sink(statement.sink.text)
                 assert sink is not None  # check_job saw to it
-                queries.append(_query(job, session, statement, sink))
-            case SparkStatement():
-                _sql(job, session, statement.sql)
+                queries.append(_query(job, session, statement, sink, kept))
+                kept = ()
+            case SparkStatement():  # a view that joins may be read by any query
+                with ExitStack() as stack:
+                    _resume(job, session, job.sinks, stack)
+                    _sql(job, session, statement.sql)
+                    if re.match(r"CREATE\b.*\bVIEW\b", statement.sql.text, re.IGNORECASE):
+                        kept += _kept(session.explain(statement.sql.text))
     check_connector(job, session.spark)
     return tuple(queries)
 
@@ -165,36 +174,49 @@ def _sql(job: Job, session: TriJoinSession, sql: Word) -> DataFrame:
     raise locate(refused, job.script, sql, tables)
 
 
-def _query(job: Job, session: TriJoinSession, insert: InsertInto, sink: CreateSink) -> PreparedQuery:
+def _query(
+    job: Job, session: TriJoinSession, insert: InsertInto, sink: CreateSink, kept: tuple[str, ...]
+) -> PreparedQuery:
     with ExitStack() as stack:
-        _resume(job, session, sink, stack)
+        _resume(job, session, [sink], stack)
         frame = _sql(job, session, insert.query)
-        groups: Any = session.explain(insert.query.text).to_dict()["groups"] if frame.isStreaming else []
+        explained = session.explain(insert.query.text)
     if not frame.isStreaming:
         hint = "declare an input with CREATE STREAM; a batch query belongs into spark-sql or a notebook"
         job.script.fail(insert.query.start, "the query reads no stream", hint)
     _check_columns(job.script, frame, insert, sink)
     _check_mode(job.script, session, frame, insert, sink)
+    groups: Any = explained.to_dict()["groups"]
     streams = [one for group in groups if group["decision"]["node"] != "none" for one in group["state"]["streams"]]
     endless = tuple(str(one["alias"]) for one in streams if one["keep_for"] is None)
-    kept = tuple(group["decision"]["advice"] for group in groups if group["decision"]["from_checkpoint"])
-    return PreparedQuery(sink, insert, counted(frame), endless, tuple(filter(None, kept)))
+    return PreparedQuery(sink, insert, counted(frame), endless, kept + _kept(explained))
 
 
-def _resume(job: Job, session: TriJoinSession, sink: CreateSink, stack: ExitStack) -> None:
-    """Plan for the checkpoint of a sink: a rate that is declared anew must not turn a restart into a refusal."""
+def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stack: ExitStack) -> None:
+    """Plan for the checkpoints of sinks: a rate that is declared anew must not turn a restart into a refusal."""
     from py4j.protocol import Py4JError
 
-    checkpoint = checkpoint_of(session.spark, sink)
-    if checkpoint is None:
-        return
-    try:
-        stack.enter_context(session.resuming(checkpoint))
-    except (Py4JError, CheckpointDamagedError):  # an unknown file system, say: we hear of it when the query starts
-        return
-    except TriJoinError as error:
-        word = sink.options.find(CHECKPOINT) or sink.name
-        raise job.script.error(word.start, str(error).partition("] ")[2] or str(error)) from None
+    known = []
+    for sink in sinks:
+        checkpoint = checkpoint_of(session.spark, sink)
+        try:
+            if checkpoint is not None:
+                with session.resuming(checkpoint):
+                    known.append(checkpoint)
+        except (Py4JError, CheckpointDamagedError):  # an unknown file system, say: we hear of it when the query starts
+            continue
+        except TriJoinError as error:
+            word = sink.options.find(CHECKPOINT) or sink.name
+            raise job.script.error(word.start, str(error).partition("] ")[2] or str(error)) from None
+    if known:
+        stack.enter_context(session.resuming(*known))
+
+
+def _kept(explained: Explanation) -> tuple[str, ...]:
+    """Return what is said of joins that store rows as their checkpoint does, although cost would choose otherwise."""
+    groups: Any = explained.to_dict()["groups"]
+    said = [group["decision"]["advice"] for group in groups if group["decision"]["from_checkpoint"]]
+    return tuple(str(sentence) for sentence in said if sentence)
 
 
 def _check_columns(script: Script, frame: DataFrame, insert: InsertInto, sink: CreateSink) -> None:
