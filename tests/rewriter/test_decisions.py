@@ -467,3 +467,10 @@ def test_two_groups_of_the_same_relations_are_told_apart_by_their_conditions() -
 def test_scaling_takes_only_schemes_whose_units_may_change() -> None:
     found = decided(NEAR, Settings(parallelism=8, elastic=True), r=10, s=10, t=10)
     assert found.scheme != "matrix"
+
+
+def test_units_by_cost_fit_the_subgroups_of_a_routing() -> None:
+    """A trickle would get one unit, which cannot be divided into two subgroups."""
+    sql = "SELECT /*+ ROUTING('contrand', 2) */ r.id FROM r JOIN s ON r.a = s.a WITHIN 1 MINUTE"
+    decision = decided(sql, r=5, s=5)
+    assert (decision.units, dict(decision.options)["subgroups"]) == (2, "2")
