@@ -230,7 +230,7 @@ MULTI: dict[str, Any] = {
                 "scheme": "matrix",
                 "units": 8,
                 "reason": "One class of equal columns covers a, b and c.",
-                "options": [["dimensions", "k:4, d:1, e:2"]],
+                "options": [],
                 "alternatives": [
                     {"scheme": "matrix", "cost": _cost(1.2e5, 3e6, 5e6, 1), "chosen": True},
                     {"scheme": "TriJoin(a, b, c) then BiJoin d, e", "cost": _cost(9e4, 6e6, 6e6, 3), "chosen": False},

@@ -240,38 +240,16 @@ def test_labels_of_the_join_graph_do_not_cover_one_another(shape: str, size: int
 
 
 def test_dimensions_follow_from_equalities() -> None:
-    grid, exact = dimensions(read(MULTI).groups[0])
-    assert exact
-    assert [(d.name, d.size, d.streams, d.hashed) for d in grid] == [
-        ("k", 4, ("a", "b", "c"), True), ("d", 1, ("d",), False), ("e", 2, ("e",), False)
+    grid = dimensions(read(MULTI).groups[0])
+    assert [(d.name, d.streams, d.hashed) for d in grid] == [
+        ("k", ("a", "b", "c"), True), ("d", ("d",), False), ("e", ("e",), False)
     ]  # fmt: skip
-    grid, exact = dimensions(read(CYCLIC).groups[0])
-    assert not exact
+    assert [d.size for d in grid] == [4, 1, 2], "eighteen copies; 8 x 1 x 1 would make nineteen"
+    grid = dimensions(read(CYCLIC).groups[0])
     assert [(d.name, d.streams, d.hashed) for d in grid] == [
         ("account = source", ("r", "s"), True), ("t", ("t",), False)
     ]  # fmt: skip
     assert grid[0].size * grid[1].size == 4
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        "k:4, d:1, e:2",
-        "k=4,d=1,e=2",
-        [{"name": "k", "size": 4}, {"name": "d", "size": 1}, {"name": "e", "size": 2}],
-        [
-            {"name": "k", "size": 4, "streams": ["a", "b", "c"]},
-            {"name": "d", "size": 1, "streams": ["d"]},
-            {"name": "e", "size": 2, "streams": ["e"]},
-        ],
-    ],
-)
-def test_ways_to_give_dimensions(option: Any) -> None:
-    document = copy.deepcopy(MULTI)
-    document["groups"][0]["decision"]["options"] = {"dimensions": option}
-    grid, exact = dimensions(read(document).groups[0])
-    assert exact
-    assert [(d.size, d.streams) for d in grid] == [(4, ("a", "b", "c")), (1, ("d",)), (2, ("e",))]
 
 
 def test_equal_expressions_share_a_dimension() -> None:
@@ -279,7 +257,7 @@ def test_equal_expressions_share_a_dimension() -> None:
     edges = document["groups"][0]["graph"]["edges"]
     edges[0]["predicates"] = [{"sql": "lower(s.k) = upper( `r`.K )", "kind": "equi"}]
     edges[2]["predicates"] = [{"sql": "t.x + 1 = LOWER(s.k)", "kind": "equi"}]
-    grid, _ = dimensions(read(document).groups[0])
+    grid = dimensions(read(document).groups[0])
     assert [(d.name, d.size, d.streams) for d in grid] == [("lower(k) = upper(k) = x + 1", 4, ("r", "s", "t"))]
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .document import Group, Json
+from .document import Group
 from .sql_text import equality_sides, mentions
 
 _ALL_FACTORINGS = 256
-_DIMENSION = re.compile(r"\s*(.+?)\s*[:=x×]\s*(\d+)\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,45 +22,18 @@ class Dimension:
     hashed: bool
 
 
-def dimensions(group: Group) -> tuple[tuple[Dimension, ...], bool]:
-    """Return the dimensions of a group's grid, and whether their sizes are those of the decision.
+def dimensions(group: Group) -> tuple[Dimension, ...]:
+    """Return the dimensions of a group's grid as the join graph suggests them.
 
-    The decision's option ``dimensions`` is read where there is one, as ``"k:4, t:2"`` or as a list of objects with
-    ``name``, ``size`` and ``streams``. Otherwise the dimensions follow from the join graph: one for each class of equal
-    columns or expressions, one for each stream that is in no class; of the sizes whose product is the number of cells,
-    those that copy the fewest rows at equal rates.
+    One for each class of equal columns or expressions, one for each stream that is in no class; of the sizes whose
+    product is the number of cells, those that copy the fewest rows at equal rates. (The operators know the columns'
+    types besides: a class whose values they cannot hash has no dimension there.)
     """
     derived = _derived(group)
-    given = _given(group.option("dimensions"))
-    if given and all(streams for _, _, streams in given):
-        hashed = {name for name, _, is_hashed in derived if is_hashed}
-        return tuple(
-            Dimension(name, size, streams, name in hashed or len(streams) > 1) for name, size, streams in given
-        ), True
-    if given and len(given) == len(derived):
-        pairs = zip(given, derived, strict=True)
-        return tuple(Dimension(name, size, streams, hashed) for (name, size, _), (_, streams, hashed) in pairs), True
     have = [{i for i, (_, streams, _) in enumerate(derived) if alias in streams} for alias in group.relations]
     sizes = _sizes(group.units or 4, have, len(derived))
     placed = zip(derived, sizes, strict=True)
-    return tuple(Dimension(name, size, streams, hashed) for (name, streams, hashed), size in placed), False
-
-
-def _given(option: Json) -> list[tuple[str, int, tuple[str, ...]]]:
-    items: list[Json] = (
-        list(option.split(",")) if isinstance(option, str) else option if isinstance(option, list) else []
-    )
-    found: list[tuple[str, int, tuple[str, ...]]] = []
-    for item in items:
-        match item:
-            case {"name": str(name), "size": int(size), **rest}:
-                streams = rest.get("streams")
-                found.append((name, size, tuple(str(s) for s in streams) if isinstance(streams, list) else ()))
-            case str() if dimension := _DIMENSION.match(item):
-                found.append((dimension[1], int(dimension[2]), ()))
-            case _:
-                return []
-    return [(name, max(size, 1), streams) for name, size, streams in found]
+    return tuple(Dimension(name, size, streams, hashed) for (name, streams, hashed), size in placed)
 
 
 def _derived(group: Group) -> list[tuple[str, tuple[str, ...], bool]]:

@@ -279,7 +279,7 @@ def _probe_order(group: Group, first: str) -> list[str]:
 
 def _matrix(group: Group) -> str:
     """The grid of cells, once for each stream, with the cells that one of its rows goes to."""
-    grid, exact = dimensions(group)
+    grid = dimensions(group)
     shown = _shown_sizes(grid)
     rows, columns = shown[0], math.prod(shown[1:])
     cell = 36 if columns <= 4 else 26 if columns <= 8 else 18 if columns <= 16 else 10
@@ -301,9 +301,8 @@ def _matrix(group: Group) -> str:
     bottom = max(box.bottom for box in boxes) + 24
     note = "Filled: the cells one row goes to. Ringed: the one cell where these rows meet."
     parts.append(text(0, bottom, note, class_="caption"))
-    if not exact:
-        bottom += 18
-        parts.append(text(0, bottom, "The dimensions are drawn as the join graph suggests.", class_="caption"))
+    bottom += 18
+    parts.append(text(0, bottom, "The dimensions are drawn as the join graph suggests.", class_="caption"))
     if any(dimension.size > size for dimension, size in zip(grid, shown, strict=True)):
         bottom += 18
         full = ", ".join(f"{dimension.name}: {dimension.size}" for dimension in grid)
