@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from .aggregate import Reducer
 from .bundle import Bundle
@@ -52,6 +53,12 @@ COUNTERS = "__trijoin"
 
 #: Rows of results that are put into one frame, and bytes: a frame is in memory up to three times on its way to Spark.
 FRAME_ROWS, FRAME_BYTES = 1 << 16, PACKED_BYTES
+
+
+#: Types of the state variables. As text, each would go to the JVM to be parsed, in every task.
+_NUMBER = StructType([StructField("number", LongType())])
+_DATA = StructType([StructField("data", BinaryType())])
+_TEXT = StructType([StructField("text", StringType())])
 
 
 class JoinProcessor(StatefulProcessor):
@@ -91,8 +98,8 @@ class JoinProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state variables, and take the layout of the task's micro-batch."""
-        self.chunks = handle.getMapState("chunks", "number bigint", "data binary")
-        self.manifest = handle.getValueState("manifest", "text string")
+        self.chunks = handle.getMapState("chunks", _NUMBER, _DATA)
+        self.manifest = handle.getValueState("manifest", _TEXT)
         self.spec, self.history = for_this_batch(self.spec)
         self.handle = handle
 
