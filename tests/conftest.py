@@ -19,8 +19,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     Tests that use it are marked ``spark`` by themselves.
     """
-    # Half of the JVM's processor time would go to a compiler whose work pays off later than a test run lasts.
-    settings = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    # Half of the JVM's processor time would go to a compiler whose work pays off later than a test run lasts. Without
+    # it the JVM takes 48 MiB for code, which Spark's generated classes fill; then it would stop compiling.
+    java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+    settings = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": java}
     session = local_session(tmp_path_factory.mktemp("spark"), "tests", settings)
     session.sparkContext.setLogLevel("OFF")
     yield session

@@ -1,7 +1,7 @@
 """Where a Python operator goes wrong beside Spark; the numbers are those of the project's list of traps.
 
-Every expectation is Spark batch's own answer to the same SQL. Traps about parsing and names alone are tested with the
-rewriter.
+Every expectation is Spark batch's own answer to the same SQL. Trap 20 is in ``streaming/test_layouts.py`` and
+``streaming/test_restart.py``, 21 in ``streaming/test_checkpoints.py``, 22 to 24 in ``test_traps_restart.py``.
 """
 
 from __future__ import annotations
@@ -175,8 +175,6 @@ BORDER = (
 )
 OVERFLOWS = [
     "ABS(r.a - s.a) < 2",
-    "r.a - s.a < 2",
-    "r.a - s.a > 3 AND r.a - s.a < 10",
     "ABS(r.c - s.c) < 2",
     "ABS(r.ti - s.ti) < 2",
     "r.id = s.id + 2 AND ABS(r.a - s.a) < 2",
@@ -190,34 +188,32 @@ OVERFLOWS = [
     "r.ti + 1 <= s.ti AND r.ti >= s.ti - 50",
     "r.a <= s.a + 1",
     "ABS(r.ti + 1 - s.ti) < 3",
-    "ABS(r.a - s.a) < 2 AND r.id = 3 AND s.id = 4",
     "r.a - s.a < 2 AND r.id = 3 AND s.id = 4",
-    "s.a - r.a < 0 AND r.id = 3 AND s.id = 4",
-    "ABS(s.a - (r.a - 1)) < 2 AND r.id = 4 AND s.id = 1",
     "r.c + 1 - s.c < 3 AND r.id = 3 AND s.id = 5",
     "ABS(r.c + 1 - s.c) < 3 AND r.id = 3 AND s.id = 5",
     "r.a < s.a + 0 AND r.a - s.a > -4 AND r.id = 1 AND s.id = 2",
     "ABS(r.a - s.a) < 9 AND ABS(r.a - 1 - s.a) < 9 AND r.id IN (1, 2) AND s.id IN (4, 5)",
     "ABS(r.a - s.a - 1) < 2 AND r.id IN (1, 4) AND s.id IN (2, 4)",
-    "ABS(r.a - s.a - 1) < 2 AND r.id = 3 AND s.id = 4",
     "2 - r.a + s.a > 1 AND r.id > 3 AND s.id = 1",
     "r.a + s.a < 3 AND r.id = 1 AND s.id = 3",
     "r.a + s.a < 3 AND r.id = 3 AND s.id = 3",
     "r.c - s.c = 9223372036854775807 AND r.id = 1 AND s.id > 3",
-    "r.c - s.c + 1 > 3 AND r.id = 1 AND s.id = 4",
     "ABS(r.a) < s.a",
-    "r.a * 2 < s.c",
 ]
 
 
 def test_trap_07_overflow(spark: SparkSession, view: Any) -> None:
-    """Where Spark's nested loop overflows we do, and where it compares shifted values we do not."""
+    """Where Spark's nested loop overflows we do, and where it compares shifted values we do not.
+
+    A condition a kind: Spark starts a failing task four times, with new Python workers. Hundreds of random conditions
+    over thousands of values at the borders are in ``rewriter/test_differences.py``, without Spark.
+    """
     for name in "rs":
         view(name, "id, a, ti, c", BORDER)
     tj = trijoin_sql.TriJoinSession.create(spark)
     raised = 0
     for condition in OVERFLOWS:
-        sql = f"SELECT r.id, s.id FROM r JOIN s ON {condition}"
+        sql = f"SELECT /*+ UNITS(1) */ r.id, s.id FROM r JOIN s ON {condition}"
         wanted = outcome(spark.sql, sql)
         raised += wanted is None
         assert outcome(tj.sql, sql) == wanted, condition
@@ -261,7 +257,7 @@ def streamed(
     return run_stream(trijoin_sql.TriJoinSession.create(spark).sql(sql), home / "checkpoint"), wanted
 
 
-@pytest.mark.parametrize("pieces", [[ROWS], [[row] for row in ROWS]], ids=["one batch", "one row a batch"])
+@pytest.mark.parametrize("pieces", [[ROWS], [[row] for row in ROWS[:4]]], ids=["one batch", "one row a batch"])
 def test_trap_12_self_join(spark: SparkSession, tmp_path: Path, pieces: list[list[dict[str, Any]]]) -> None:
     """Each alias is an input of its own: every ordered triple once, and each row with itself."""
     sql = "SELECT a.id, b.id, c.id FROM r a JOIN r b ON ABS(a.x - b.x) < 2 JOIN r c ON b.k = c.k AND a.x <= c.x"
@@ -342,13 +338,8 @@ def test_trap_15_16_late_rows(spark: SparkSession, tmp_path: Path, hint: str) ->
 
 def test_trap_17_results_do_not_depend_on_batches(spark: SparkSession, tmp_path: Path) -> None:
     """For rows that are not late: one batch, or as many as rows, with state expiring on the way."""
-    seconds = [0, 4, 3, 21, 20, 40, 80, 79, 120]
-    ways = {
-        "one": [timed(*seconds)],
-        "each": [timed(second) for second in seconds],
-        "some": [timed(*seconds[:5]), timed(*seconds[5:6]), timed(*seconds[6:])],
-    }
-    for way, pieces in ways.items():
+    seconds = [0, 4, 3, 21, 40, 80, 79]
+    for way, pieces in {"one": [timed(*seconds)], "each": [timed(second) for second in seconds]}.items():
         found, wanted, _ = near(spark, tmp_path / way, dict.fromkeys("rst", pieces))
         assert found == wanted, way
         assert found

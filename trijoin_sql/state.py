@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from .errors import InvalidSettingError
+from .errors import CheckpointDamagedError, InvalidSettingError, TriJoinError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ class CheckpointState:
     Parameters
     ----------
     batch, watermark
-        The last micro-batch, and its watermark.
+        The last micro-batch that was committed, and the watermark that the next one has.
     fingerprint
         What a query must be to go on with it, a line each.
     layouts
@@ -86,12 +86,27 @@ def read_state(spark: SparkSession, checkpoint: Path) -> CheckpointState:
     ------
     InvalidSettingError
         It is not a checkpoint, or no join of ours is in it.
+    CheckpointDamagedError
+        Files of it are missing or cannot be read.
     """
+    if not (checkpoint / "state").is_dir():
+        raise InvalidSettingError("CHECKPOINT", checkpoint, "it holds no state of a streaming query")
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        return _read(spark, checkpoint)
+    except (Py4JError, PySparkException, OSError, ValueError, LookupError) as error:
+        if isinstance(error, TriJoinError):
+            raise
+        raise CheckpointDamagedError(str(checkpoint), _sentence(error)) from None
+
+
+def _read(spark: SparkSession, checkpoint: Path) -> CheckpointState:
     from .operators.dispatch import slot_keys
     from .operators.state import Manifest
 
-    if not (checkpoint / "state").is_dir():
-        raise InvalidSettingError("CHECKPOINT", checkpoint, "it holds no state of a streaming query")
+    batch, watermark = _last_commit(checkpoint)
     manifests: list[tuple[int, int, Manifest]] = []
     for operator in _operators(spark, checkpoint):
         reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "manifest")
@@ -100,23 +115,46 @@ def read_state(spark: SparkSession, checkpoint: Path) -> CheckpointState:
     if not manifests:
         raise InvalidSettingError("CHECKPOINT", checkpoint, "no join of TriJoin SQL has kept anything in it")
     keys = slot_keys(max(units for _, _, manifest in manifests for _, units in manifest.layouts.entries))
+    found = sorted((operator, keys.index(slot), manifest) for operator, slot, manifest in manifests)
     stores = [
-        _store(operator, keys.index(slot), name, chunks)
-        for operator, slot, manifest in sorted(manifests, key=lambda found: found[:2])
+        _store(operator, slot, name, chunks)
+        for operator, slot, manifest in found
         for name, chunks in manifest.chunks.items()
     ]
-    newest = max((manifest for _, _, manifest in manifests), key=lambda manifest: manifest.batch)
-    watermark = max(manifest.watermark for _, _, manifest in manifests)
-    lines = tuple(newest.fingerprint.splitlines())
-    layouts = {
-        operator: newest_of.layouts.entries
-        for operator, _, newest_of in sorted(manifests, key=lambda found: (found[0], found[2].batch))
-    }
-    moment = _time(watermark) if watermark else None
-    return CheckpointState(newest.batch, moment, lines, layouts, tuple(stores))
+    # A manifest is written when something changes, so it may be older than the last micro-batch.
+    manifests.sort(key=lambda found: found[2].batch)
+    lines = tuple(manifests[-1][2].fingerprint.splitlines())
+    layouts = {operator: manifest.layouts.entries for operator, _, manifest in manifests}
+    moment = _time(watermark * 1000) if watermark else None
+    return CheckpointState(batch, moment, lines, layouts, tuple(stores))
+
+
+def _last_commit(checkpoint: Path) -> tuple[int, int]:
+    """Return the number of the last micro-batch that was committed, and the watermark after it in milliseconds."""
+    numbers = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*") if path.name.isdigit()]
+    if not numbers:
+        raise InvalidSettingError("CHECKPOINT", checkpoint, "its query has committed no micro-batch")
+    path = checkpoint / "commits" / str(max(numbers))
+    _, _, body = path.read_text(encoding="utf-8").partition("\n")  # the first line is the format's version
+    try:
+        return max(numbers), int(json.loads(body)["nextBatchWatermarkMs"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"commits/{path.name} is not readable: {error}") from None
+
+
+def _sentence(error: Exception) -> str:
+    """Return what went wrong in one line: the last cause that Java names, or what Python says."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    first = next((line for line in lines if line and not line.startswith("An error occurred")), "")
+    told = (causes[-1] if causes else first).removeprefix(": ")
+    return told.rstrip(".") or type(error).__name__
 
 
 def _operators(spark: SparkSession, checkpoint: Path) -> list[int]:
+    bare = [path.name for path in (checkpoint / "state").glob("[0-9]*") if not (path / "_metadata").is_dir()]
+    if bare:
+        raise FileNotFoundError(f"state/{min(bare)}/_metadata is missing")
     found = []
     for row in spark.read.format("state-metadata").load(str(checkpoint)).collect():
         variables = json.loads(row["operatorProperties"] or "{}").get("stateVariables", [])
@@ -157,7 +195,8 @@ def state(
     from .quiet import quiet_jvm, quiet_python
 
     if not checkpoint.is_dir():
-        raise InvalidSettingError("CHECKPOINT", checkpoint, "there is no such folder")
+        why = "it is a file, not a folder" if checkpoint.exists() else "there is no such folder"
+        raise InvalidSettingError("CHECKPOINT", checkpoint, why)
     builder = SparkSession.builder.appName("trijoin-sql state").master("local[2]")
     builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
     with quiet_python(), quiet_jvm():

@@ -47,6 +47,12 @@ MISTAKES = [
     Mistake("drop", f"{STREAM}^DROP STREAM r;\n{REST}", "there is no DROP STREAM"),
     Mistake("streaming table", f"CREATE ^STREAMING TABLE r;\n{REST}", "write CREATE STREAM"),
     Mistake("jars without a name", f"SET spark.jars.packages =^;\n{STREAM}{REST}", "spark.jars.packages has no value"),
+    Mistake("slip in the first word", f"^CRATE STREAM r USING rate;\n{REST}", "did you mean CREATE?"),
+    Mistake("slip in the verb", f"{STREAM}{SINK}^INSRT INTO o SELECT value FROM r;", "did you mean INSERT?"),
+    Mistake("slip in STREAM", f"CREATE ^STREEM r USING rate;\n{REST}", "did you mean STREAM?"),
+    Mistake("slip in SINK", f"{STREAM}CREATE ^SNK o USING noop;\n{INSERT}", "did you mean SINK?"),
+    Mistake("temporary stream", _source("CREATE ^TEMPORARY STREAM r USING rate"), "takes no TEMPORARY"),
+    Mistake("temporary sink", _sink("CREATE ^OR REPLACE TEMP SINK o USING noop"), "takes no OR REPLACE"),
     # streams
     Mistake("stream without a name", _source("CREATE STREAM ^USING rate"), "the stream has no name"),
     Mistake("stream that ends early", _source("CREATE STREAM^"), "the stream has no name"),
@@ -64,7 +70,26 @@ MISTAKES = [
         "two streams of a name", f"{STREAM}CREATE STREAM ^R USING rate;\n{REST}", "already something named R, on line 1"
     ),
     Mistake("stream and sink of a name", f"{STREAM}CREATE SINK ^r USING noop;\n{INSERT}", "already something named r"),
+    Mistake("stream with an empty name", _source("CREATE STREAM ^`` USING rate"), "the name of the stream is empty"),
+    Mistake("stream in double quotes", _source('CREATE STREAM ^"r" USING rate'), "write r or `r`"),
     # columns
+    Mistake("no column in parentheses", _source("CREATE STREAM r (^) USING csv"), "the name of a column"),
+    Mistake("comma after the last column", _source("CREATE STREAM r (a INT,^) USING csv"), "the name of a column"),
+    Mistake(
+        "column with a default",
+        _source("CREATE STREAM r (a INT ^DEFAULT 5) USING csv OPTIONS (path '{data}')"),
+        "a column has a name and a type",
+    ),
+    Mistake(
+        "column that is a key",
+        _source("CREATE STREAM r (a INT, b BIGINT ^PRIMARY KEY) USING csv OPTIONS (path '{data}')"),
+        "a column has a name and a type",
+    ),
+    Mistake(
+        "columns without a comma",
+        _source("CREATE STREAM r (a INT ^b INT) USING csv OPTIONS (path '{data}')"),
+        "a column has a name and a type",
+    ),
     Mistake("column without a type", _source("CREATE STREAM r (a^, b INT) USING csv"), "the column a has no type"),
     Mistake("columns without an end", _source("CREATE STREAM r (a INT USING csv^"), "a ) is missing"),
     Mistake("column twice", _source("CREATE STREAM r (a INT, ^A INT) USING csv"), "two columns named A"),
@@ -185,6 +210,11 @@ MISTAKES = [
         "watermark on a number",
         _source("CREATE STREAM r USING rate WATERMARK ^value DELAY OF INTERVAL 1 SECOND"),
         "is of type BIGINT",
+    ),
+    Mistake(
+        "watermark of a relation",
+        _source("CREATE STREAM r USING rate WATERMARK r^.timestamp DELAY OF INTERVAL 1 SECOND"),
+        "a column of the stream, without a dot",
     ),
     # sinks
     Mistake("sink without a name", _sink("CREATE SINK ^USING noop"), "the sink has no name"),

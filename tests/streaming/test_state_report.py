@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from trijoin_sql import TriJoinSession
-from trijoin_sql.errors import InvalidSettingError
+from trijoin_sql.errors import CheckpointDamagedError, InvalidSettingError
 from trijoin_sql.state import read_state
+
+#: What is cut to two bytes, and what the message names.
+DAMAGES = {
+    "commits/0": "commits/0 is not readable",
+    "state/0/_metadata/*/*": "MismatchedInputException|Malformed",
+    "state/0/*/1_*": "1_|checksum|EOF|header|zip|version",
+}
 
 
 def snapshot(folder: Path) -> dict[str, int]:
@@ -30,14 +39,37 @@ def test_report_lists_what_each_unit_stores(spark: SparkSession, tmp_path: Path)
     live = tj.explain(query).to_dict()["groups"][0]["live"]  # type: ignore[index,call-overload]
     assert live["counters"]["stored"] == 60  # type: ignore[index,call-overload]
     assert sum(unit["rows"] for unit in live["units"]) == 60  # type: ignore[index,call-overload,union-attr]
+    # The commit says how far the query is, not what the units wrote down: a micro-batch may store nothing.
+    commit = checkpoint / "commits" / "0"
+    commit.with_name(".0.crc").unlink()
+    commit.write_text(commit.read_text().replace('"nextBatchWatermarkMs":0', '"nextBatchWatermarkMs":1704067489000'))
     before = snapshot(checkpoint)
     found = read_state(spark, checkpoint)
+    assert (found.batch, found.watermark) == (0, "2024-01-01T00:04:49+00:00")
     assert {store.slot for store in found.stores} == {0, 1, 2}
     assert {name: sum(s.rows for s in found.stores if s.store == name) for name in ("r", "s")} == {"r": 30, "s": 30}
     assert all(store.size > 0 for store in found.stores if store.chunks)
     assert any("ABS(r.a - s.a) < 2" in line for line in found.fingerprint)
     assert found.layouts == {0: ((0, 3),)}
+    assert [store.slot for store in found.stores] == [0, 0, 1, 1, 2, 2]
     assert snapshot(checkpoint) == before
+
+    for number, (damage, words) in enumerate(DAMAGES.items()):
+        copy = tmp_path / f"damaged-{number}"
+        shutil.copytree(checkpoint, copy)
+        for path in sorted(copy.rglob("*"), reverse=True):
+            if fnmatch(str(path.relative_to(copy)), damage) and path.is_file():
+                path.write_bytes(path.read_bytes()[:2])
+                path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        with pytest.raises(CheckpointDamagedError, match=words) as caught:
+            read_state(spark, copy)
+        assert "\n" not in caught.value.getMessageParameters()["detail"], damage
+    shutil.rmtree(checkpoint / "state" / "0" / "_metadata")
+    with pytest.raises(CheckpointDamagedError, match="state/0/_metadata is missing"):
+        read_state(spark, checkpoint)
+    shutil.rmtree(checkpoint / "commits")
+    with pytest.raises(InvalidSettingError, match="has committed no micro-batch"):
+        read_state(spark, checkpoint)
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -39,8 +39,9 @@ SETTINGS = {
     # Four attempts a task: with one, a Python worker that dies takes the query with it.
     "spark.master": os.environ.get("MASTER", "local[*,4]"),
     "spark.driver.memory": "2g",
-    # In two minutes a JVM gets nothing back for what its second compiler takes: half of its processor time.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    # In two minutes a JVM gets nothing back for what its second compiler takes: half of its processor time. Without
+    # it there are 48 MiB for compiled code, which the demo fills; then the JVM warns, and goes on without a compiler.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",

@@ -29,6 +29,11 @@ from .statements import (
 
 _QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEREDOC_STRING, TokenType.IDENTIFIER)
 _TEXT = (TokenType.STRING, TokenType.RAW_STRING)
+#: Types whose name is one word always; of others Spark may know longer forms.
+_ONE_WORD = {
+    *("BOOLEAN", "BYTE", "TINYINT", "SHORT", "SMALLINT", "INT", "INTEGER", "LONG", "BIGINT", "FLOAT", "REAL"),
+    *("DECIMAL", "DEC", "NUMERIC", "DATE", "STRING", "CHAR", "VARCHAR", "BINARY", "ARRAY", "MAP", "STRUCT", "VARIANT"),
+}
 _OPENING, _CLOSING = ("(", "<", "["), (")", ">", "]")
 
 STREAM_CLAUSES = ("USING", "OPTIONS", "WATERMARK")
@@ -54,6 +59,10 @@ def _statement(script: Script, tokens: list[Token]) -> JobStatement:
     match words:
         case ["CREATE", "OR", "REPLACE", "STREAM" | "SINK" as kind, *_]:
             reader.fail_at(1, f"CREATE {kind} takes no OR REPLACE: a job starts from nothing")
+        case ["CREATE", "OR", "REPLACE", "TEMP" | "TEMPORARY", "STREAM" | "SINK" as kind, *_]:
+            reader.fail_at(1, f"CREATE {kind} takes no OR REPLACE: a job starts from nothing")
+        case ["CREATE", "TEMP" | "TEMPORARY" as word, "STREAM" | "SINK" as kind, *_]:
+            reader.fail_at(1, f"CREATE {kind} takes no {word}: it lasts as long as the job anyway")
         case ["CREATE", "STREAM", *_]:
             return _stream(reader)
         case ["CREATE", "SINK", *_]:
@@ -75,6 +84,10 @@ def _statement(script: Script, tokens: list[Token]) -> JobStatement:
             reader.fail_at(0, "EXPLAIN runs nothing", "ask for plans with: trijoin-sql explain")
         case ["SET", "SPARK", ".", "JARS", *_]:
             return _start_setting(reader)
+    for at, known in enumerate((("CREATE", "INSERT"), ("STREAM", "SINK") if words[:1] == ["CREATE"] else ())):
+        meant = close(words[at], known, 0.75) if words[at : at + 1] == [tokens[at].text.upper()] else None
+        if meant not in (None, words[at]):
+            reader.fail_at(at, f"no statement begins with {' '.join(words[: at + 1])}", f"did you mean {meant}?")
     sql = reader.rest()
     if words[:1] == ["CREATE"] and "VIEW" in words:
         _check_sql(script, sql)
@@ -171,6 +184,7 @@ def _columns(reader: _Reader) -> tuple[ColumnDefinition, ...]:
         if reader.word() in (",", ")"):
             reader.fail(f"the column {name.text} has no type")
         columns.append(ColumnDefinition(name, reader.until_comma("the list of columns")))
+        reader.check_type(columns[-1])
         if reader.take().text == ")":
             return tuple(columns)
 
@@ -225,6 +239,8 @@ def _value(reader: _Reader, key: Word) -> Word:
 
 def _watermark(reader: _Reader) -> WatermarkClause:
     column = reader.name(f"the column of {_WATERMARK}")
+    if reader.word() == ".":
+        reader.fail("WATERMARK takes a column of the stream, without a dot", f"write {_WATERMARK}")
     for word in ("DELAY", "OF"):
         reader.expect(word, _WATERMARK)
     if reader.word() != "INTERVAL":
@@ -307,7 +323,10 @@ class _Reader:
         token = self.take(what)
         quoted = token.token_type == TokenType.IDENTIFIER
         if token.token_type in _TEXT or not (quoted or re.fullmatch(r"[^\W\d][\w-]*", token.text)):
-            self.script.fail(token.start, f"{what} is expected here, not {self._shown(token)}")
+            hint = f"write {token.text} or `{token.text}`" if re.fullmatch(r"[^\W\d]\w*", token.text) else None
+            self.script.fail(token.start, f"{what} is expected here, not {self._shown(token)}", hint)
+        if not token.text:
+            self.script.fail(token.start, f"{what} is empty")
         text, end = token.text, token.end
         # Formats such as rate-micro-batch are several tokens in one word.
         while not quoted and self.word() == "-" and self.tokens[self.position].start == end + 1:
@@ -356,6 +375,20 @@ class _Reader:
             self.position += 1
         start, end = self.tokens[first].start, self.tokens[self.position - 1].end
         return Word(self.script.text[start : end + 1], start)
+
+    def check_type(self, column: ColumnDefinition) -> None:
+        """Fail at what follows a column's type, which was read just now, and is no part of it."""
+        first = next(at for at in range(self.position) if self.tokens[at].start == column.type.start)
+        depth = 0
+        for at in range(first, self.position):
+            text = self.word(at - self.position)
+            if at > first and not depth and text in ("NOT", "COMMENT", "COLLATE"):
+                return
+            if at > first and not depth and text not in _OPENING and self.tokens[first].text.upper() in _ONE_WORD:
+                shown = self._shown(self.tokens[at])
+                detail = f"a column has a name and a type, and perhaps NOT NULL or a COMMENT; {shown} was not expected"
+                self.fail_at(at, detail)
+            depth += (text in _OPENING) - sum(text.count(char) for char in _CLOSING)
 
     def starts_statement(self) -> bool:
         return self.word() in ("CREATE", "INSERT", "SET")
