@@ -8,14 +8,17 @@ of ``j`` only while ``t(j) <= t(i) + d(i, j)``; so it is kept until the watermar
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable
 
 from sqlglot import exp
 
-from .dialect import interval_microseconds, parse_expression
+from .catalog import TYPE_NAMES
+from .dialect import interval_microseconds, parse_expression, render
 from .plan import Join, JoinNode, Node, Predicate, Retention, Scan, TimeBound, scans, transform, walk
 from .rules.rule import NotApplicable
 from .settings import DEFAULTS, Settings
+from .types import UNKNOWN
 
 #: Shifts from this length on are on the calendar: a day is not always 24 hours.
 DAY = 86_400_000_000
@@ -76,30 +79,54 @@ def _bounded(node: JoinNode, slack: int) -> JoinNode:
     return dataclasses.replace(node, graph=graph, retention=retentions(below, closed))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Time:
+    """One side of a predicate that is an event time, shifted by a constant, and perhaps cut off.
+
+    Its value is between ``t + shift - cut - slack`` and ``t + shift + slack``. `unit` is how long a whole number is of
+    it, None if it is no number; `number` tells whether it only compares with numbers.
+    """
+
+    alias: str
+    shift: int = 0
+    slack: int = 0
+    cut: int = 0
+    unit: int | None = None
+    number: bool = False
+
+
+#: Numbers that are made of times, by function: what one of them is, and what is cut off.
+_NUMBERS = {"unix_timestamp": 1_000_000, "unix_seconds": 1_000_000, "unix_millis": 1_000, "unix_micros": 1}
+
+
 def constraints(predicates: Iterable[Predicate], below: Iterable[Scan], zone_shift: int) -> list[Constraint]:
     """Read the difference constraints off the kernel predicates that compare event times."""
-    times = {scan.alias: scan.event_time.lower() for scan in below if scan.event_time is not None}
+    times = {
+        scan.alias: (time, next((c.type for c in scan.columns if c.name.lower() == time), UNKNOWN))
+        for scan in below
+        if scan.event_time is not None
+        for time in [scan.event_time.lower()]
+    }
     found = []
     for predicate in predicates:
         if predicate.left is None or predicate.right is None:
             continue
-        one, other = (_event_time(side, times, zone_shift) for side in (predicate.left, predicate.right))
-        if one is None or other is None:
+        left, right = (_event_time(side, times, zone_shift) for side in (predicate.left, predicate.right))
+        if left is None or right is None or left.number != right.number or (left.number and left.unit != right.unit):
             continue
-        (left, left_shift, left_slack), (right, right_shift, right_slack) = one, other
-        slack, shift = max(left_slack, right_slack), right_shift - left_shift
-        low, high = _range(predicate)
+        slack, shift = max(left.slack, right.slack), right.shift - left.shift
+        low, high = _range(predicate, left.unit if left.unit == right.unit else None)
         if high is not None:  # t(left) - t(right) <= high + shift
-            found.append(Constraint(right, left, high + shift + slack))
+            found.append(Constraint(right.alias, left.alias, high + shift + left.cut + slack))
         if low is not None:
-            found.append(Constraint(left, right, -(low + shift) + slack))
+            found.append(Constraint(left.alias, right.alias, -(low + shift) + right.cut + slack))
     return found
 
 
-def _range(predicate: Predicate) -> tuple[int | None, int | None]:
+def _range(predicate: Predicate, unit: int | None) -> tuple[int | None, int | None]:
     match predicate.op:
         case "band":
-            return _micros(predicate.lower), _micros(predicate.upper)
+            return _micros(predicate.lower, unit), _micros(predicate.upper, unit)
         case "=":
             return 0, 0
         case "<" | "<=":
@@ -109,31 +136,55 @@ def _range(predicate: Predicate) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _micros(text: str | None) -> int | None:
-    return None if text is None else interval_microseconds(parse_expression(text))
+def _micros(text: str | None, unit: int | None) -> int | None:
+    if text is None:
+        return None
+    if unit is not None and re.fullmatch(r"-?\d+", text):
+        return int(text) * unit
+    return interval_microseconds(parse_expression(text))
 
 
-def _event_time(text: str, times: dict[str, str], zone_shift: int) -> tuple[str, int, int] | None:
-    """Read ``alias.time``, shifted by a constant or cast, as ``(alias, shift, slack)``."""
+def _event_time(text: str, times: dict[str, tuple[str, str]], zone_shift: int) -> _Time | None:
+    """Read ``alias.time``, shifted by a constant or cast; None if it is anything else."""
     tree = parse_expression(text)
-    shift = slack = 0
-    while True:
-        if isinstance(tree, exp.Paren):
-            tree = tree.this
-        elif isinstance(tree, exp.Add | exp.Sub):
-            length = interval_microseconds(tree.expression)
-            if length is None:
+    shift = slack = number = 0
+    while isinstance(tree, exp.Paren | exp.Add | exp.Sub):
+        if not isinstance(tree, exp.Paren):
+            length, constant = interval_microseconds(tree.expression), tree.expression
+            sign = 1 if isinstance(tree, exp.Add) else -1
+            if length is not None:
+                shift += sign * length
+                slack = zone_shift if abs(length) >= DAY else slack
+            elif isinstance(constant, exp.Literal) and constant.name.isdigit() and not constant.is_string:
+                number += sign * int(constant.name)
+            else:
                 return None
-            shift += length if isinstance(tree, exp.Add) else -length
-            slack = zone_shift if abs(length) >= DAY else slack
-            tree = tree.this
-        elif isinstance(tree, exp.Cast) and isinstance(tree.this, exp.Column):
-            slack, tree = zone_shift, tree.this
-        else:
-            break
-    if isinstance(tree, exp.Column) and times.get(tree.table) == tree.name.lower():
-        return tree.table, shift, slack
-    return None
+        tree = tree.this
+    column, unit, cut, is_number = tree, None, 0, False
+    if isinstance(tree, exp.Cast):
+        column, kind = tree.this, render(tree.args["to"]).lower()
+        slack = zone_shift
+        match TYPE_NAMES.get(kind, kind):
+            case "date":
+                unit = cut = DAY
+            case "int" | "bigint":
+                unit, cut, is_number = 1_000_000, 1_000_000, True
+            case "timestamp" | "timestamp_ntz":
+                pass
+            case _:
+                return None
+    elif isinstance(tree, exp.Anonymous) and str(tree.this).lower() in _NUMBERS and len(tree.expressions) == 1:
+        (column,) = tree.expressions
+        unit = _NUMBERS[str(tree.this).lower()]
+        cut, is_number = unit if unit > 1 else 0, True
+    if not isinstance(column, exp.Column) or (number and unit is None):
+        return None
+    name, kind = times.get(column.table, ("", ""))
+    if name != column.name.lower():
+        return None
+    if is_number:  # a number of an instant, not of a wall clock
+        slack = 0 if kind == "timestamp" else zone_shift
+    return _Time(column.table, shift + number * (unit or 0), slack, cut, unit, is_number)
 
 
 def close(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[str, str], int]:

@@ -18,7 +18,12 @@ UNKNOWN = "unknown"
 #: The type of a constant interval of days or less.
 INTERVAL = "interval"
 
-_FUNCTIONS = {"count": "bigint", "row_number": "int", "rank": "int", "dense_rank": "int", "year": "int"}
+_FUNCTIONS = {
+    **dict.fromkeys(("row_number", "rank", "dense_rank", "length", "char_length", "size", "unix_date"), "int"),
+    **dict.fromkeys(("year", "quarter", "month", "day", "dayofmonth", "dayofweek", "dayofyear", "weekofyear"), "int"),
+    **dict.fromkeys(("hour", "minute", "second"), "int"),
+    **dict.fromkeys(("count", "unix_timestamp", "unix_seconds", "unix_millis", "unix_micros"), "bigint"),
+}
 
 
 def integer_limits(name: str) -> tuple[int, int] | None:

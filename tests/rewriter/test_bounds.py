@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trijoin_sql.rewriter.bounds import Constraint, close
 from trijoin_sql.rewriter.plan import source_scan
+from trijoin_sql.rewriter.settings import Settings
 
 from trijoin_sql.errors import UnsupportedQueryError
 
@@ -112,3 +113,27 @@ def test_what_comes_out_of_a_join_of_streams_has_no_event_time(kind: str) -> Non
     assert [kept.keep_for for kept in joined.retention] == [None, None]
     table = node(sql.replace(" s ON r.id = s.id", " c AS s ON r.id = s.id"))
     assert [source_scan(source).event_time for source in table.sources] == [None if "RIGHT" in kind else "ts", "ts"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "seconds"),
+    [
+        # a date is a midnight: rows of one day are up to a day apart, not at one instant
+        ("CAST(r.ts AS DATE) = CAST(s.ts AS DATE)", {"r": 86_400, "s": 86_400}),
+        ("CAST(r.ts AS DATE) = s.ts", {"r": 0, "s": 86_400}),
+        ("s.ts BETWEEN CAST(r.ts AS DATE) AND r.ts", {"r": 0, "s": 86_400}),
+        ("datediff(CAST(s.ts AS DATE), CAST(r.ts AS DATE)) BETWEEN 0 AND 2", {"r": 3 * 86_400, "s": 86_400}),
+        # seconds are cut off
+        ("CAST(r.ts AS BIGINT) = CAST(s.ts AS BIGINT)", {"r": 1, "s": 1}),
+        ("unix_timestamp(s.ts) - unix_timestamp(r.ts) BETWEEN 0 AND 10", {"r": 11, "s": 1}),
+        ("unix_timestamp(s.ts) <= unix_timestamp(r.ts) + 10 AND s.ts >= r.ts", {"r": 11, "s": 0}),
+        ("unix_millis(s.ts) - unix_millis(r.ts) BETWEEN -2000 AND 5000", {"r": 5.001, "s": 2.001}),
+        # nothing is known of these
+        ("CAST(r.ts AS STRING) <= CAST(s.ts AS STRING)", {"r": None, "s": None}),
+        ("unix_seconds(r.ts) = unix_millis(s.ts)", {"r": None, "s": None}),
+    ],
+)
+def test_times_that_were_cut_off_bound_by_what_they_lost_too(condition: str, seconds: dict[str, float | None]) -> None:
+    """As if they were exact, rows of one day or second that join would have been dropped before they meet."""
+    join = node(f"SELECT 1 AS o FROM r JOIN s ON {condition}", Settings(zone_shift=0))
+    assert {r.alias: None if r.keep_for is None else r.keep_for / 1e6 for r in join.retention} == seconds
