@@ -69,7 +69,8 @@ def finish(process: subprocess.Popen[str]) -> tuple[list[Any], str]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_job_drains_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_a_job_drains_and_goes_on_after_a_restart(session: TriJoinSession, tmp_path: Path) -> None:
+    """In a process of its own, then in this one."""
     import pyarrow.parquet as pq
 
     (tmp_path / "job.sql").write_text(JOB)
@@ -88,10 +89,11 @@ def test_a_job_drains_and_goes_on_after_a_restart(tmp_path: Path) -> None:
     for name in (str(last), f".{last}.crc"):
         (commits / name).unlink()
     write(tmp_path / "s", "2.json", "b", range(2, 6))
-    process = start(tmp_path, "job.sql", "--once", "--format", "json", "--quiet")
-    found, err = finish(process)
-    assert err == ""
-    assert found[-1]["queries"][0]["input_rows"] == 4
+    text = JOB
+    for path in ("r", "s", "out", "checkpoints/files"):
+        text = text.replace(f"'{path}'", f"'{tmp_path}/{path}'")
+    outcome = carry_out(session, text, tmp_path)
+    assert outcome.tallies[0].input_rows == 4
     table = pq.read_table([str(path) for path in (tmp_path / "out").glob("*.parquet")])
     expected = [(a, b, a + b) for a in range(5) for b in range(6) if abs(a - b) <= 1]
     assert sorted(zip(*table.to_pydict().values(), strict=True)) == expected
@@ -104,11 +106,12 @@ def test_sigterm_to_the_whole_group_stops_after_the_running_batch(tmp_path: Path
         "CREATE STREAM r USING rate OPTIONS (rowsPerSecond 10);\nCREATE SINK o USING console;\n"
         "INSERT INTO o SELECT value FROM r;\n"
     )
-    process = start(tmp_path, "job.sql", "--format", "json")
+    process = start(tmp_path, "job.sql", "--format", "json", "--quiet")
     assert process.stdout is not None
     first = process.stdout.readline()
     os.killpg(process.pid, signal.SIGTERM)
-    rows, _ = finish(process)
+    rows, err = finish(process)
+    assert err == ""
     *values, summary = [json.loads(first), *rows]
     assert summary["ended"] == "SIGTERM"
     assert sorted(row["value"] for row in values) == list(range(len(values)))  # no batch was cut
