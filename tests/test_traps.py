@@ -229,6 +229,17 @@ def test_trap_08_guards_against_errors(view: Any, same: Same) -> None:
     assert same("SELECT r.id, s.id FROM r JOIN s ON r.a = s.a AND s.b > 0 AND 10 / s.b > r.b")
 
 
+def test_trap_09_identifier_case(spark: SparkSession, view: Any, same: Same) -> None:
+    """Names resolve without case and keep their spelling; quoted ones may have any character."""
+    view("R", "Id, `1-_./Ü`, Aa", "(1, 5, 1), (2, 6, 2)")
+    view("s", "ID, `1-_./Ü`", "(1, 5), (3, 6)")
+    sql = "SELECT r.iD, a.`1-_./ü` AS `x y`, AA FROM r JOIN S AS a ON R.`1-_./ü` <= A.`1-_./Ü` AND R.id <= a.id"
+    assert same(sql)
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    assert tj.sql(sql).columns == spark.sql(sql).columns
+    assert tj.sql("SELECT * FROM r JOIN s ON r.id < s.id").columns == ["Id", "1-_./Ü", "Aa", "ID", "1-_./Ü"]
+
+
 def test_trap_10_duplicate_output_names(spark: SparkSession, view: Any, same: Same) -> None:
     """Two columns of one name are two columns; a dict keyed by name would lose one."""
     for name, shift in (("r", 0), ("s", 1), ("t", 2)):
@@ -237,6 +248,20 @@ def test_trap_10_duplicate_output_names(spark: SparkSession, view: Any, same: Sa
     assert same(sql)
     tj = trijoin_sql.TriJoinSession.create(spark)
     assert tj.sql(sql).columns == spark.sql(sql).columns == ["c", "c", "id", "c", "id", "c", "id", "c", "c"]
+
+
+def test_trap_11_using_and_natural(spark: SparkSession, view: Any, same: Same) -> None:
+    """The merged column comes first and once; each relation's own is still there under its name."""
+    for name, shift in (("r", 0), ("s", 1), ("t", 2)):
+        view(name, f"k, id, {name}x", f"(1, {shift}, 1), (1, {shift + 1}, 3), (2, {shift}, 2), (NULL, 0, 0)")
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    for sql in (
+        "SELECT * FROM r JOIN s USING (k) JOIN t USING (k) WHERE r.id <= s.id AND s.id < t.id",
+        "SELECT k, s.k, t.*, r.* FROM r JOIN s USING (k) JOIN t USING (k) WHERE rx < sx AND sx <= tx",
+        "SELECT * FROM r NATURAL JOIN s",
+    ):
+        assert same(sql), sql
+        assert tj.sql(sql).columns == spark.sql(sql).columns, sql
 
 
 ROWS = [{"id": number, "k": number % 3, "x": number} for number in range(7)]
@@ -453,3 +478,17 @@ def test_trap_28_constant_and_one_sided_conditions(view: Any, same: Same) -> Non
     assert not same("SELECT r.id, s.id, t.id FROM r JOIN s ON r.a < s.a JOIN t ON s.a < t.a WHERE FALSE", ours=False)
     assert same("SELECT r.id, s.id, t.id FROM r JOIN s ON r.a < s.a AND r.a = 1 JOIN t ON t.id > 1", ours=False)
     assert same("SELECT r.id, s.id, t.id FROM r JOIN s ON r.a <= s.a AND 1 = 1 JOIN t ON s.a <= t.a OR t.a IS NULL")
+
+
+def test_trap_29_plain_spark_refuses_pure_theta_joins(spark: SparkSession, tmp_path: Path) -> None:
+    """So Spark batch is the reference, never Spark's own stream of the same SQL; ours runs where that one does not."""
+    made = Tables(spark, tmp_path / "tables")
+    for name in "rs":
+        made.create(name, [ROWS[:3]], SCHEMA, ARROW)
+    sql = "SELECT r.id, s.id FROM r JOIN s ON r.x < s.x"
+    made.use(streaming=True)
+    with pytest.raises(PySparkException, match="without equality predicate is not supported"):
+        run_stream(spark.sql(sql), tmp_path / "plain")
+    found = run_stream(trijoin_sql.TriJoinSession.create(spark).sql(sql), tmp_path / "checkpoint")
+    made.use(streaming=False)
+    assert found == bag(spark.sql(sql).collect()) == bag([(0, 1), (0, 2), (1, 2)])
