@@ -63,10 +63,10 @@ soak: java  ## long runs: what has to stay flat does, and 5 GiB of state in 512 
 fixtures: java  ## write the checkpoints of tests/streaming/checkpoints anew (only when the state's format changes)
 	@TRIJOIN_FIXTURES=write $(BIN)/python -m pytest tests/streaming/test_checkpoints.py
 
-SEEDS ?= 8
+SEEDS ?= 9
 FIRST ?= 0
 crash: java  ## kill, freeze and damage running queries: SEEDS=n scenarios, from number FIRST=m on (a minute or two each)
-	@$(BIN)/python tests/crash/scenarios.py --seeds $(SEEDS) --first $(FIRST)
+	@$(BIN)/python -m tests.crash.scenarios --seeds $(SEEDS) --first $(FIRST)
 
 bench: java  ## the benchmarks
 	@$(BIN)/trijoin-sql bench

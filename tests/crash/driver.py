@@ -1,9 +1,9 @@
 """The program that is killed: runs one streaming query to its end, then compares its sink with Spark batch.
 
-``python driver.py CONFIG`` starts or goes on from the checkpoint, like any driver that is started again. It ends with
-exit code 0 once all rows are through, and prints a JSON object: rows wanted, rows lost, rows too many. It ends with
-exit code 3 and the error on stderr if the query fails. Only `foreachBatch` kills the program from within; every other
-fault comes from outside (``faults.py``).
+``python -m tests.crash.driver CONFIG`` starts or goes on from the checkpoint, like any driver that is started again.
+It ends with exit code 0 once all rows are through, and prints a JSON object: rows wanted, rows lost, rows too many. It
+ends with exit code 3 and the error on stderr if the query fails. Only `foreachBatch` kills the program from within;
+every other fault comes from outside (``harness.py``).
 """
 
 from __future__ import annotations
@@ -20,33 +20,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from workload import CASES, make_views
 
 import trijoin_sql
+
+from ..sessions import local_session
+from .workload import CASES, make_views, with_units
 
 FAILED = 3
 
 
 def session(home: Path, config: dict[str, Any]) -> SparkSession:
-    """Return a session as a user makes one."""
-    builder = SparkSession.builder.master(config["master"]).appName("trijoin-sql crash tests")
-    settings = {
+    """Return a session like those of other tests, with the settings of a scenario."""
+    java = "-XX:TieredStopAtLevel=1"
+    ours = {
+        "spark.master": config["master"],
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(home / "local"),
-        "spark.sql.warehouse.dir": str(home / "warehouse"),
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        **config["conf"],
+        "spark.driver.extraJavaOptions": java,
+        "spark.executor.extraJavaOptions": java,
     }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return trijoin_sql.configure(builder).getOrCreate()
+    return local_session(home, "crash tests", {**ours, **config["conf"]})
 
 
 def die(spark: SparkSession) -> None:
@@ -105,7 +97,7 @@ def main() -> int:
     home, case = Path(config["home"]), CASES[config["case"]]
     spark = session(home, config)
     make_views(spark, home / "in", case, streaming=True)
-    writer = trijoin_sql.TriJoinSession.create(spark).sql(case.sql).writeStream
+    writer = trijoin_sql.TriJoinSession.create(spark).sql(with_units(case.sql, config["units"])).writeStream
     writer = writer.option("checkpointLocation", str(home / "checkpoint")).trigger(availableNow=True)
     keyed = KeyedSink(spark, home, config["death"]) if config["sink"] == "foreach" else None
     if keyed is not None:

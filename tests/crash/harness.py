@@ -19,7 +19,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-PROGRAM = Path(__file__).with_name("driver.py")
+PROGRAM = f"{__package__}.driver"
+_ROOT = Path(__file__).parents[2]
 _MARK = "TRIJOIN_CRASH"
 _POLL = 0.002
 
@@ -71,13 +72,13 @@ class Program:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def launch(self, death: Moment | None = None) -> None:
-        """Start the program; with a moment inside the sink at which it ends itself."""
+    def launch(self, death: Moment | None = None, units: int | None = None) -> None:
+        """Start the program; with a moment inside the sink at which it ends itself, with another number of units."""
         self.starts += 1
         started = self.home / f"started-{self.starts}"
         dies = None if death is None else {"point": death.point, "batch": death.batch}
         file = self.home / f"config-{self.starts}.json"
-        file.write_text(json.dumps({**self.config, "death": dies, "started": str(started)}))
+        file.write_text(json.dumps({**self.config, "death": dies, "started": str(started), "units": units}))
         environment = {
             **os.environ,
             _MARK: self.mark,
@@ -87,7 +88,8 @@ class Program:
         }
         with (self.home / f"out-{self.starts}.log").open("wb") as out, self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(file)],
+                [sys.executable, "-m", PROGRAM, str(file)],
+                cwd=_ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -149,7 +151,7 @@ class Program:
                 found.append((pid, parent, "daemon"))
             elif "CoarseGrainedExecutorBackend" in words:
                 found.append((pid, parent, "executor"))
-            elif "SparkSubmit" in words or str(PROGRAM) in words:
+            elif "SparkSubmit" in words or PROGRAM in words:
                 found.append((pid, parent, "driver"))
             else:
                 found.append((pid, parent, "other"))
@@ -170,6 +172,13 @@ class Program:
                 continue
             if words:
                 yield int(entry.name), parent, words
+
+    def layouts(self) -> list[list[int]]:
+        """Return the layouts of the first join's units as the checkpoint has them: first micro-batch, units."""
+        files = (self.checkpoint / "trijoin").glob("joins-*.json")
+        file = max(files, key=lambda path: int(path.stem.removeprefix("joins-")))
+        found: list[list[int]] = json.loads(file.read_text())["joins"][0]["layouts"]
+        return found
 
     def kill(self, kind: str, random: Random, how: signal.Signals = signal.SIGKILL) -> int | None:
         """Send a signal to one process of a kind, or to all of the driver; return its id, None if there is none."""

@@ -15,12 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-if __package__:
-    from .harness import INSIDE, POINTS, Moment, Program
-    from .workload import CASES, write_streams
-else:  # run as a program
-    from harness import INSIDE, POINTS, Moment, Program
-    from workload import CASES, write_streams
+from .harness import INSIDE, POINTS, Moment, Program
+from .workload import CASES, write_streams
 
 FILES, ROWS = 11, 50
 
@@ -62,10 +58,10 @@ class Scenario:
     """
 
     def __init__(self, seed: int, home: Path, *, case: str | None = None, sink: str | None = None) -> None:
-        self.random = Random(seed)
+        self.seed, self.random = seed, Random(seed)
         self.home = home
         cases = list(CASES)
-        self.case = case or cases[seed % len(cases)]
+        self.case = case or cases[(seed + seed // len(KINDS)) % len(cases)]  # every kind sees every case
         self.sink = sink or self.random.choice(("files", "foreach"))
         self.story: list[str] = [f"{self.case}, {self.sink}"]
         write_streams(home / "in", seed, range(FILES), ROWS)
@@ -80,13 +76,13 @@ class Scenario:
         point = self.random.choice([point for point in POINTS if point not in other])
         return Moment(point, self.random.randrange(1, FILES - 2))
 
-    def kill_driver(self, program: Program, moment: Moment) -> None:
-        """Start the program and kill its driver at a moment."""
+    def kill_driver(self, program: Program, moment: Moment, units: int | None = None) -> None:
+        """Start the program, perhaps with another number of units, and kill its driver at a moment."""
         if moment.point in INSIDE:
-            program.launch(moment)
+            program.launch(moment, units)
             program.finish()
         else:
-            program.launch()
+            program.launch(units=units)
             if program.wait_for(moment):
                 time.sleep(self.random.choice((0, 0, 0.01, 0.05)))
                 program.kill("driver", self.random)
@@ -95,10 +91,10 @@ class Scenario:
         if not died and program.finish() is None:
             raise InexactError(f"the query failed by itself: {program.error()[-2000:]}")
 
-    def demand_exact(self, program: Program, *, launched: bool = False) -> None:
+    def demand_exact(self, program: Program, *, launched: bool = False, units: int | None = None) -> None:
         """Run to the end and compare."""
         if not launched:
-            program.launch()
+            program.launch(units=units)
         outcome = program.finish()
         if outcome is None:
             raise InexactError(f"the query failed: {program.error()[-3000:]}")
@@ -250,6 +246,29 @@ def truncated_warm(it: Scenario) -> None:
         it.demand_exact(program)
 
 
+#: Each row meets all units, so their number may change. Without a window rows stay for ever, and units with them.
+ELASTIC = ("symmetric window", "semi_symmetric window", "pair window", "symmetric", "semi_symmetric")
+
+
+def other_units(it: Scenario) -> None:
+    """Kill the driver and start it with other units, several times; a batch that was planned keeps its layout."""
+    it.case = ELASTIC[it.seed // len(KINDS) % len(ELASTIC)]
+    bounded = CASES[it.case].watermarks
+    counts = it.random.sample(range(1, 7), 4)
+    if not bounded:
+        counts.sort()
+    batches = sorted(it.random.sample(range(1, FILES - 2), 3))
+    it.story = [f"{it.case}, {it.sink}, units {counts}"]
+    with it.program() as program:
+        for batch, units in zip(batches, counts, strict=False):
+            it.kill_driver(program, Moment(it.point().point, batch), units)
+        it.demand_exact(program, units=counts[-1])
+        layouts = [entry[1] for entry in program.layouts()]
+        if layouts[-1] != counts[-1] or len(layouts) < 2:
+            raise InexactError(f"units {counts} were asked for, the checkpoint has {layouts}")
+        it.story.append(f"layouts {layouts}")
+
+
 KINDS: dict[str, Callable[[Scenario], None]] = {
     kind.__name__: kind
     for kind in (
@@ -261,6 +280,7 @@ KINDS: dict[str, Callable[[Scenario], None]] = {
         full_disk,
         truncated_warm,
         zombies,
+        other_units,
     )
 }
 

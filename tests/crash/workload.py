@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,11 @@ CASES: dict[str, Case] = {
         True,
     ),
 }
+
+
+def with_units(sql: str, units: int | None) -> str:
+    """Return a case's query with another number of units, None for its own."""
+    return sql if units is None else re.sub(r"UNITS\(\d+\)", f"UNITS({units})", sql)
 
 
 def write_streams(home: Path, seed: int, files: Iterable[int], rows: int) -> None:
