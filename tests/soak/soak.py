@@ -294,16 +294,17 @@ def soak_memory(home: Path, arguments: argparse.Namespace) -> bool:
     spark.stop()
     wanted = {"results": count, "keys": count * (count - 1) // 2, "bytes": count * 2 * payload}
     complete = found == wanted
+    fullest = max(batches, key=lambda batch: batch.state_rows)  # micro-batches after the last row have no slots to ask
     figures = {
         "soak": "memory",
         "complete": complete,
         "results": found["results"],
         "wanted": wanted["results"],
         "micro-batches": len(batches),
-        "state rows": batches[-1].state_rows,
-        "state GiB": round(batches[-1].state_rows * (payload + 16) / (1 << 30), 2),
-        "durable chunks": batches[-1].chunks,
-        "durable GiB": round(batches[-1].size / (1 << 30), 2),
+        "state rows": fullest.state_rows,
+        "state GiB": round(fullest.state_rows * (payload + 16) / (1 << 30), 2),
+        "durable chunks": fullest.chunks,
+        "durable GiB": round(fullest.size / (1 << 30), 2),
         "warm limit MiB": warm // MIB,
         "warm copy MiB": most // MIB,
         "peak Python MiB": round(sampler.peak / MIB, 1),
