@@ -433,6 +433,13 @@ def relation_sql(source: Source) -> str:
     return render(item)
 
 
+def tables_of(source: Source) -> list[exp.Table]:
+    """Return the tables that a FROM item reads, without those of a parenthesised join that it is the first of."""
+    inner = source.item.this if isinstance(source.item, exp.Stream) else source.item
+    joined = {id(table) for join in inner.args.get("joins") or [] for table in join.find_all(exp.Table)}
+    return [table for table in source.item.find_all(exp.Table) if id(table) not in joined]
+
+
 def _blocks_in(source: Source, blocks: list[Block]) -> list[int]:
     """Return the numbers of the blocks inside a derived table or in the CTEs that a relation reads."""
     numbers: dict[int, None] = {}

@@ -14,7 +14,7 @@ from .bounds import input_scan
 from .dialect import DIALECT, identifier, parse_expression, quote, render
 from .hints import is_our_hint
 from .names import star_fields
-from .parse import Binding, MergedTree, Parsed, base_fields, expand, plan_text, relation_sql
+from .parse import Binding, MergedTree, Parsed, base_fields, expand, plan_text, relation_sql, tables_of
 from .plan import (
     Block,
     Column,
@@ -55,7 +55,7 @@ def render_query(plan: Node, parsed: Parsed, case_sensitive: bool = False) -> Qu
         _BlockRenderer(blocks[number], parsed.bindings[number], nodes, parsed.resolution.reads, case_sensitive).run()
     tree = parsed.resolution.tree
     drop_unused_ctes(tree)
-    return Query(render(without_our_clauses(tree)), _mentioned([tree], nodes))
+    return Query(render(without_our_clauses(tree)), _mentioned(tree.find_all(exp.Table), nodes))
 
 
 def without_our_clauses(tree: exp.Expr) -> exp.Expr:
@@ -82,8 +82,8 @@ def drop_unused_ctes(tree: exp.Expr) -> None:
             with_.parent.set("with_", None)
 
 
-def _mentioned(trees: Iterable[exp.Expr], nodes: Mapping[str, JoinNode]) -> tuple[Node, ...]:
-    names = {table.name for tree in trees for table in tree.find_all(exp.Table)}
+def _mentioned(tables: Iterable[exp.Table], nodes: Mapping[str, JoinNode]) -> tuple[Node, ...]:
+    names = {table.name for table in tables}
     return tuple(node for name, node in nodes.items() if name in names)
 
 
@@ -190,6 +190,7 @@ class _BlockRenderer:
     def derived_scan(self, source: Node, node: JoinNode, moved: dict[tuple[str, str], tuple[str, str]]) -> Node:
         """Return a join below a group (an outer join, a stream with its static relations) as a scan."""
         inside = [self.final_scan(scan) for scan in scans(source)]
+        read = [self.final_scan(scan) for scan in _read_here(source)]  # the others come as the output of a join node
         first, stands = inside[0], input_scan(source)
         aliases = {scan.alias for scan in inside}
         wanted = [pair for pair in sorted(read_by_node(node)) if pair[0] in aliases]
@@ -216,8 +217,8 @@ class _BlockRenderer:
             streaming=stands.streaming,
             relation=f"(SELECT {', '.join(items) or '1'} FROM {text}{conditions})",
             columns=tuple(columns),
-            ctes=tuple(dict(pair for scan in inside for pair in scan.ctes).items()),
-            below=(*_outermost(source, self.nodes), *dict.fromkeys(one for scan in inside for one in scan.below)),
+            ctes=tuple(dict(pair for scan in read for pair in scan.ctes).items()),
+            below=(*_outermost(source, self.nodes), *dict.fromkeys(one for scan in read for one in scan.below)),
         )
 
     def final_source(self, node: Node) -> Node:
@@ -230,12 +231,12 @@ class _BlockRenderer:
         if source is None:
             return scan
         ctes = _ctes_of(source, self.reads)
-        trees = [source.item, *(cte.node for cte in ctes)]
+        tables = [*tables_of(source), *(table for cte in ctes for table in cte.node.find_all(exp.Table))]
         return dataclasses.replace(
             scan,
             relation=relation_sql(source),
             ctes=tuple((cte.name, cte_sql(cte)) for cte in ctes),
-            below=_mentioned(trees, self.nodes),
+            below=_mentioned(tables, self.nodes),
         )
 
     # -------------------------------------------------------------------------------------------------------- SELECT
@@ -451,6 +452,15 @@ def _outermost(node: Node, nodes: Mapping[str, JoinNode]) -> tuple[Node, ...]:
     return tuple(found for below in node.inputs for found in _outermost(below, nodes))
 
 
+def _read_here(node: Node) -> tuple[Scan, ...]:
+    """Return the relations of a tree that its FROM names: those outside join nodes."""
+    if isinstance(node, Scan):
+        return (node,)
+    if isinstance(node, JoinNode):
+        return ()
+    return tuple(scan for below in node.inputs for scan in _read_here(below))
+
+
 def _is_join(node: Node) -> bool:
     while not isinstance(node, Join | JoinNode | Scan | Filter):
         node = node.inputs[0]
@@ -468,15 +478,15 @@ def _ctes_of(source: Source, reads: Mapping[int, Cte]) -> list[Cte]:
     found: dict[int, Cte] = {}
     inside = {id(node) for node in source.item.find_all(exp.CTE)}
 
-    def visit(tree: exp.Expr) -> None:
-        for table in tree.find_all(exp.Table):
+    def visit(tables: Iterable[exp.Table]) -> None:
+        for table in tables:
             cte = reads.get(id(table))
             if cte is not None and id(cte) not in found:
-                visit(cte.node.this)
+                visit(cte.node.this.find_all(exp.Table))
                 if id(cte.node) not in inside:
                     found[id(cte)] = cte
 
-    visit(source.item)
+    visit(tables_of(source))
     return list(found.values())
 
 

@@ -144,6 +144,9 @@ def _inner(
         types.update({(alias, column.name): column.type for column in scan.columns})
         if scan.event_time is not None:
             wanted += [(alias, column.name) for column in scan.columns if column.name == scan.event_time]
+    if not needed and not any(alias in members for alias, _ in wanted):
+        # Nothing above reads a column of it, only how many rows there are: rows without columns are none.
+        wanted = [*wanted, next(iter([*types, *(at for p in within for at in columns_of(p.left or ""))]))]
     for alias, column_name in wanted:
         if alias in members and (alias, column_name) not in needed:
             unique = _fresh(f"{alias}__{column_name}", tuple(taken))

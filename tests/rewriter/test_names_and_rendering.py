@@ -248,3 +248,18 @@ def test_a_comma_joins_from_left_to_right_like_join() -> None:
     using = "SELECT r.id FROM r, s JOIN t USING (id)"
     assert [(edge.left, edge.right) for edge in node(using).graph.edges] == [("r", "t")]
     assert [(e.left, e.right) for e in node(using, Settings(join_before_comma=True)).graph.edges] == [("s", "t")]
+
+
+def test_a_relation_brings_the_ctes_that_it_reads_and_no_others() -> None:
+    # Spark's optimizer fails on some that nothing reads: INTERNAL_ERROR, no CTERelationDef found.
+    body = "WITH q AS (SELECT a AS y FROM u) SELECT v.y FROM r JOIN "
+    (join, *_) = nodes(body + "(t JOIN q v ON t.a < v.y) ON r.id = t.id")
+    found = {source_scan(source).alias: [name for name, _ in source_scan(source).ctes] for source in join.sources}
+    assert found == {"r": [], "t": [], "v": ["q"]}
+    sql = body + "q w ON r.a < w.y LEFT SEMI JOIN c ON c.id = w.y JOIN q v ON v.y <=> r.id"
+    found = {
+        source_scan(source).alias: [name for name, _ in source_scan(source).ctes]
+        for join in nodes(sql)
+        for source in join.sources
+    }
+    assert found == {"r": [], "w": ["q"], "v": ["q"]}, "r stands for the join below it, whose w has its own"

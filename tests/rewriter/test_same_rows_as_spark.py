@@ -103,6 +103,8 @@ SELECT /*+ SCHEME('operator_tree') */ r.id, u.val FROM r, s, t, u WHERE r.id = s
 SELECT /*+ SCHEME('operator_tree') */ a.id, d.x FROM r a, s b, t c, r d WHERE a.ts <= b.ts AND b.ts <= a.ts + INTERVAL 5 MINUTES AND d.a - a.a < 2 AND c.id = a.id AND c.id >= d.id - 1
 SELECT /*+ SCHEME('operator_tree((a, b), (c, d))') */ a.id, d.x, b.n FROM r a, s b, t c, r d WHERE a.id = b.id AND b.a < c.a AND c.n = d.n AND ABS(d.a - a.a) < 2
 SELECT /*+ SCHEME('operator_tree(((a, b), c), d)') */ a.id, d.x, b.n FROM r a, s b, t c, r d WHERE a.ts = b.ts AND b.a < c.a AND c.n = d.n AND a.d <= d.d + 1 AND a.a + c.a > d.a
+WITH q AS (SELECT r.a + s.id AS y FROM r JOIN s ON r.id = s.id) SELECT v.y, z.y AS w FROM q z JOIN q x ON ABS(z.y - x.y) < 2 RIGHT JOIN (t JOIN q v ON t.a - v.y BETWEEN -1 AND 2) ON x.y <= t.id
+SELECT /*+ SCHEME('operator_tree((a, b), c)') */ c.id FROM r a JOIN s b ON a.id = b.id CROSS JOIN t c
 """.strip().splitlines()  # noqa: E501
 
 

@@ -38,6 +38,15 @@ def test_streams_through_three_stages(spark: SparkSession, tables: Tables, tmp_p
     assert run_stream(tj.sql(sql), tmp_path / "checkpoint") == expected
 
 
+def test_an_inner_node_of_which_nothing_is_read_but_how_many_rows_it_has(spark: SparkSession, tables: Tables) -> None:
+    """Rows without columns are none: those of the inner node were lost."""
+    sql = "SELECT /*+ SCHEME('operator_tree((r, s), t)') */ t.id FROM r JOIN s ON r.ti = s.ti CROSS JOIN t"
+    tables.use(streaming=False)
+    found = bag(trijoin_sql.TriJoinSession.create(spark).sql(sql).collect())
+    assert found == bag(spark.sql(sql).collect())
+    assert found
+
+
 def test_trees_forget_what_event_time_lets_them_forget(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
