@@ -230,6 +230,7 @@ class _BlockRenderer:
         source = self.sources.get(scan.alias)
         if source is None:
             return scan
+        drop_unused_ctes(source.item)
         ctes = _ctes_of(source, self.reads)
         tables = [*tables_of(source), *(table for cte in ctes for table in cte.node.find_all(exp.Table))]
         return dataclasses.replace(

@@ -263,3 +263,9 @@ def test_a_relation_brings_the_ctes_that_it_reads_and_no_others() -> None:
         for source in join.sources
     }
     assert found == {"r": [], "w": ["q"], "v": ["q"]}, "r stands for the join below it, whose w has its own"
+    unread = (
+        "WITH q AS (SELECT a AS y FROM u) SELECT d.k FROM r JOIN (WITH w AS (SELECT y FROM q) SELECT id AS k FROM t) d"
+    )
+    (join,) = nodes(unread + " ON r.id < d.k")
+    assert [source_scan(source).ctes for source in join.sources] == [(), ()]
+    assert "WITH" not in source_scan(join.sources[1]).relation
