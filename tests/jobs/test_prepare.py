@@ -50,7 +50,11 @@ MISTAKES = {
     "condition that is none": (NOOP + "INSERT INTO o SELECT a FROM s WHERE ^a", "DATATYPE_MISMATCH"),
     "grouping missing": (NOOP + "INSERT INTO o ^SELECT a, COUNT(*) FROM s", "MISSING_GROUP_BY"),
     "ambiguous column": (NOOP + "INSERT INTO o SELECT ^a FROM s JOIN s AS t ON s.a < t.a", "AMBIGUOUS_REFERENCE"),
-    "unknown statement": ("^CRATE SINK p USING noop;\n" + NOOP + "INSERT INTO o SELECT a FROM s", "PARSE_SYNTAX_ERROR"),
+    "misspelt statement": (
+        "^CRATE SINK p USING noop;\n" + NOOP + "INSERT INTO o SELECT a FROM s",
+        "did you mean CREATE",
+    ),
+    "unknown statement": ("^FROBNICATE p USING noop;\n" + NOOP + "INSERT INTO o SELECT a FROM s", "PARSE_SYNTAX_ERROR"),
     "setting that cannot change": (
         "^SET spark.executor.memory = 3g;\n" + NOOP + "INSERT INTO o SELECT a FROM s",
         "give it with --conf KEY=VALUE",
