@@ -28,7 +28,7 @@ PACKED = 0.1
 EXHAUSTIVE = 7
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # sizes are cached by model: to hash all its numbers each time costs more
 class Model:
     """The numbers of one group: per relation its rate and its kept rows, per pair the share of pairs that match."""
 
