@@ -292,6 +292,21 @@ def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view",
     return Statement(kind, trees[0], positional=len(markers), **rest)
 
 
+def why_unreadable(sql: str) -> SqlSyntaxError | None:
+    """Return what is wrong with a statement that sqlglot read, but as something that is no SQL; None if nothing is."""
+    tree = parse_statement(sql).tree
+    if tree is None:
+        return None
+    if any(i.args.get("unit") is None and not isinstance(i.this, exp.Literal) for i in tree.find_all(exp.Interval)):
+        return SqlSyntaxError("an INTERVAL has no unit", sql, 1, 1)
+    text = render(tree)
+    try:
+        parse_statement(text)
+    except SqlSyntaxError:
+        return SqlSyntaxError("it can only be read as what is no SQL", sql, 1, 1)
+    return None
+
+
 def _retag(tokens: list[Token], index: int) -> Token:
     """Return a token, with another type where a word means something else in Spark than in sqlglot."""
     token = tokens[index]

@@ -16,7 +16,7 @@ from .arguments import Arguments, put_into_conditions
 from .bounds import bound_event_time
 from .catalog import Catalog
 from .decide import decide
-from .dialect import Statement, parse_statement, positional_name, render
+from .dialect import Statement, parse_statement, positional_name, render, why_unreadable
 from .display import duration_text, plan_text
 from .parse import build_plan
 from .plan import (
@@ -315,6 +315,9 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments
     except TriJoinError:
         raise
     except (SqlglotError, RecursionError, LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
+        unreadable = why_unreadable(sql) if isinstance(error, SqlglotError) else None
+        if unreadable is not None:
+            raise unreadable from None
         raise PlanError(f"{type(error).__name__} while rewriting: {error}") from error
 
 

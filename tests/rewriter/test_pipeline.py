@@ -16,7 +16,7 @@ from trijoin_sql.rewriter.pipeline import OPTIONAL, STAGES, check_schema, rewrit
 from trijoin_sql.rewriter.plan import Block, Query, Scan
 from trijoin_sql.rewriter.settings import Settings
 
-from trijoin_sql.errors import PlanError
+from trijoin_sql.errors import PlanError, SqlSyntaxError
 
 from .goldens import PLANS, ROOT, generated, golden, golden_path, queries
 from .mutate import mutated, outcome
@@ -240,3 +240,15 @@ def test_damaged_queries_bring_nothing_but_our_errors(start: int) -> None:
             outcome(catalog, sql)
         except Exception as error:
             pytest.fail(f"seed {seed}: {error!r} for {sql}")
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "SELECT r.id FROM r JOIN s ON r.a < s.a JOIN t ON t.ts BETWEEN s.ts AND s.ts + INTERVAL t.a <> s.a",
+        "SELECT * FROM r, s WHERE ABS(r.id - s.id) <= 1 . (r.n = 'x' AND s.n = 'y') AND r.a > 48",
+    ],
+)
+def test_what_can_be_read_but_is_no_sql_is_a_syntax_error(damaged: str) -> None:
+    with pytest.raises(SqlSyntaxError):
+        rewritten(damaged)
