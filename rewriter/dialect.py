@@ -299,6 +299,8 @@ def why_unreadable(sql: str) -> SqlSyntaxError | None:
         return None
     if any(i.args.get("unit") is None and not isinstance(i.this, exp.Literal) for i in tree.find_all(exp.Interval)):
         return SqlSyntaxError("an INTERVAL has no unit", sql, 1, 1)
+    if any(isinstance(dot.this, exp.Literal) for dot in tree.find_all(exp.Dot)):
+        return SqlSyntaxError("a literal has no fields", sql, 1, 1)
     text = render(tree)
     try:
         parse_statement(text)

@@ -315,7 +315,7 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments
     except TriJoinError:
         raise
     except (SqlglotError, RecursionError, LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
-        unreadable = why_unreadable(sql) if isinstance(error, SqlglotError) else None
+        unreadable = why_unreadable(sql)
         if unreadable is not None:
             raise unreadable from None
         raise PlanError(f"{type(error).__name__} while rewriting: {error}") from error

@@ -246,6 +246,7 @@ def test_damaged_queries_bring_nothing_but_our_errors(start: int) -> None:
     "damaged",
     [
         "SELECT r.id FROM r JOIN s ON r.a < s.a JOIN t ON t.ts BETWEEN s.ts AND s.ts + INTERVAL t.a <> s.a",
+        "SELECT q.c FROM (SELECT r.id, r.a + s.a AS c FROM r JOIN s USING (id)) q JOIN t ON q.c > 1 .a AND q.id <> t.a",
         "SELECT * FROM r, s WHERE ABS(r.id - s.id) <= 1 . (r.n = 'x' AND s.n = 'y') AND r.a > 48",
     ],
 )
