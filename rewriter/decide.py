@@ -126,11 +126,11 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         alternatives,
         options,
         _expected(model, _rounded(found.cost)),
-        _why_units(units_from, found.units, counts, rates),
-        rates,
-        advice,
-        resumed,
-        units_from == "cost",
+        units_reason=_why_units(units_from, found.units, counts, rates),
+        rates=rates,
+        advice=advice,
+        from_checkpoint=resumed,
+        units_by_cost=units_from == "cost",
     )
 
 

@@ -76,7 +76,13 @@ def test_a_checkpoint_tells_how_its_groups_are_stored() -> None:
         join("biclique", "t, u v", 2),
         join("matrix", "r_s, t_u v, w", 2, "units: 5"),
     ]
-    assert read_stored([chain, *tree]) == (
-        Stored(("a", "b", "c"), "semi_symmetric", 3, None, ("a.x < b.x",)),
-        Stored(("r", "s", "t", "u v", "w"), "operator_tree", 5, "(r, s), (t, `u v`), w"),
-    )
+    found = read_stored([chain, *tree])
+    assert found[0] == Stored(("a", "b", "c"), "semi_symmetric", 3, None, ("a.x < b.x",))
+    assert found[-1] == Stored(("r", "s", "t", "u v", "w"), "operator_tree", 5, "(r, s), (t, `u v`), w")
+
+
+def test_a_join_over_a_relation_with_the_name_of_a_trees_node_is_found_too() -> None:
+    # WITH r_s AS (SELECT ... FROM r JOIN s ...) SELECT ... FROM r_s JOIN t: two groups, and no operator tree.
+    found = read_stored([join("biclique", "r_s, t", 2), join("matrix", "r, s", 4, "units: 4")])
+    assert Stored(("r", "s"), "matrix", 4) in found
+    assert Stored(("r_s", "t"), "biclique", 2) in found

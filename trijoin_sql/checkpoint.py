@@ -183,9 +183,10 @@ def stored_joins(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
 
 
 def read_stored(joins: Sequence[Join]) -> tuple[Stored, ...]:
-    """Return how a checkpoint's joins store rows; those of an operator tree as one group.
+    """Return how a checkpoint's joins store rows: each by itself, and those of an operator tree as one group besides.
 
-    A node of a tree reads a stored result under the names of its members, joined by underscores.
+    A node of a tree reads a stored result under the names of its members, joined by underscores. So does a query that
+    calls a common table expression that: which of the two it is, the query that goes on with the checkpoint knows.
     """
     parts = [_lines(join.fingerprint) for join in joins]
     relations = [tuple(part["order of streams"].split(", ")) for part in parts]
@@ -199,16 +200,15 @@ def read_stored(joins: Sequence[Join]) -> tuple[Stored, ...]:
         leaves = [leaf for name in relations[at] for leaf in (inner[name][1] if name in inner else (name,))]
         return text, tuple(leaves)
 
-    found = []
+    found, trees = [], []
     for at, (join, part) in enumerate(zip(joins, parts, strict=True)):
-        if at not in nested:
-            text, leaves = tree(at)
-            grown = len(leaves) > len(relations[at])
-            units = int(part.get("units", join.history.entries[-1][1]))
-            written = sorted(value for name, value in part.items() if name.startswith("condition between "))
-            scheme = "operator_tree" if grown else part["scheme"]
-            found.append(Stored(leaves, scheme, units, text if grown else None, tuple(written)))
-    return tuple(found)
+        units = int(part.get("units", join.history.entries[-1][1]))
+        written = tuple(sorted(value for name, value in part.items() if name.startswith("condition between ")))
+        found.append(Stored(relations[at], part["scheme"], units, None, written))
+        text, leaves = tree(at)
+        if at not in nested and len(leaves) > len(relations[at]):
+            trees.append(Stored(leaves, "operator_tree", units, text, written))
+    return (*found, *trees)
 
 
 def known_join(key: str) -> JoinSpec | None:

@@ -16,6 +16,10 @@ from ..errors import PlanError
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
+#: A unit with so many times the mean of all has too much to do.
+_SKEWED = 1.5
+
+
 @dataclass(frozen=True, slots=True)
 class RuleReason:
     """Why a rule did or did not apply in a stage; ``applied`` is None where the document does not say."""
@@ -115,10 +119,14 @@ class Live:
             return None
         return max(unit.rows for unit in self.units) * len(self.units) / total
 
+    def is_skewed(self) -> bool:
+        """Tell whether a unit holds far more than the others."""
+        return (self.skew() or 0) >= _SKEWED
+
     def skew_advice(self, group: Group) -> str | None:
         """Return what helps against units that hold far more than others, None where nothing is known to."""
-        skew, units = self.skew(), len(self.units)
-        if skew is None or skew < 1.5 or group.option("routing") not in ("hash", "contrand"):
+        units = len(self.units)
+        if not self.is_skewed() or group.option("routing") not in ("hash", "contrand"):
             return None
         divisors = [n for n in range(1, units) if units % n == 0]
         fewer = int(str(group.option("subgroups") or units))
