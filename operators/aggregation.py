@@ -9,10 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..errors import PlanError
+from ..rewriter.comparison import decimal_precision, decimal_scale
 from ..rewriter.plan import Aggregation, JoinNode, PartialState
 from .inputs import Input, quoted
 from .spec import AggregateSpec, KeySpec, StateSpec, StreamSpec
-from .types import decimal_precision, decimal_scale
 
 _EXTREMES = re.compile(
     r"(tinyint|smallint|int|bigint|float|double|boolean|date|timestamp|timestamp_ntz|string|binary|decimal.*)"

@@ -12,10 +12,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..errors import PlanError
+from ..rewriter.comparison import common_type, decimal_scale
 from ..rewriter.plan import Edge, JoinNode, Predicate
 from .inputs import Input, run_sql
 from .spec import Band, Check, Compare, EdgeSpec, Op
-from .types import common_type, decimal_scale, type_names
+from .types import type_names
 
 _Equal = tuple[Column, Column, bool]
 

@@ -1,13 +1,11 @@
-"""Types: how Spark compares two of them, and how a column travels through Arrow.
+"""Types: how a column travels through Spark, Arrow and pandas.
 
-Spark evaluates every key expression. To compare two keys it first casts both to a common type; where that cast is not a
-plain widening that we know to be Spark's own (or the order is not one of order keys), the predicate is left to Spark.
+`rewriter.comparison` says how two of them are compared.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -15,91 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-_INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _YEAR_MONTH = re.compile(r"interval (year|month)( to month)?")
-
-
-@dataclass(frozen=True, slots=True)
-class Comparable:
-    """A common type for a comparison.
-
-    Parameters
-    ----------
-    type
-        Spark's DDL name of it.
-    exact
-        Whether order keys decide comparisons of it.
-    """
-
-    type: str
-    exact: bool
-
-
-def common_type(left: str, right: str) -> Comparable | None:
-    """Return the type to which Spark (ANSI mode) casts both sides of a comparison, or None if the kernel must not.
-
-    Parameters
-    ----------
-    left, right
-        DDL names.
-    """
-    if left == right:
-        return _comparable(left)
-    if left in _INTEGERS and right in _INTEGERS:
-        return _comparable(left if _INTEGERS[left] > _INTEGERS[right] else right)
-    pair = {left, right}
-    if pair == {"float", "double"}:
-        return _comparable("double")
-    if "double" in pair and pair - {"double"} <= _INTEGERS.keys():
-        return _comparable("double")
-    if "date" in pair and pair & {"timestamp", "timestamp_ntz"}:
-        (other,) = pair - {"date"}
-        return _comparable(other)
-    return _decimal_type(left, right)
-
-
-def _decimal_type(left: str, right: str) -> Comparable | None:
-    """Return the decimal type that holds all values of both (Spark widens and compares by value)."""
-    sizes = []
-    for name in (left, right):
-        found = _DECIMAL.fullmatch(name)
-        if found:
-            sizes.append((int(found[1]) - int(found[2]), int(found[2])))
-        elif name in _DIGITS:
-            sizes.append((_DIGITS[name], 0))
-        else:
-            return None
-    whole, scale = max(size[0] for size in sizes), max(size[1] for size in sizes)
-    if whole + scale > 38:
-        return None
-    return _comparable(f"decimal({whole + scale},{scale})")
-
-
-def _comparable(name: str) -> Comparable | None:
-    if name in _INTEGERS or name in {"float", "double", "boolean", "date", "timestamp", "timestamp_ntz"}:
-        return Comparable(name, True)
-    if name in {"string", "binary"}:
-        return Comparable(name, False)
-    found = _DECIMAL.fullmatch(name)
-    if found:
-        return Comparable(name, int(found[1]) <= 18)
-    if re.fullmatch(r"interval (day|hour|minute|second)( to (hour|minute|second))?", name):
-        return Comparable(name, True)
-    return None
-
-
-def decimal_scale(name: str) -> int | None:
-    """Return the scale of a decimal type, None for other types."""
-    found = _DECIMAL.fullmatch(name)
-    return int(found[2]) if found else None
-
-
-def decimal_precision(name: str) -> int | None:
-    """Return the precision of a decimal type, None for other types."""
-    found = _DECIMAL.fullmatch(name)
-    return int(found[1]) if found else None
 
 
 def to_wire(column: Column, type_name: str) -> Column:

@@ -9,12 +9,16 @@ come from the catalog and the graph; `CostDefaults` fills in.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, permutations
 
+from .comparison import common_type, widest
+from .dialect import parse_expression
+from .grid import KeyClass, lay_out
 from .plan import Cost, Edge, JoinNode, Scan, source_scan
+from .predicates import Scope
 from .settings import CostDefaults, Settings
 from .trees import TreeOf, leaves
 
@@ -153,25 +157,33 @@ def iterative(model: Model) -> Cost:
 
 
 def matrix(model: Model, node: JoinNode) -> Cost:
-    """Return the cost of the join matrix with the shares that send least."""
-    axes = dimensions(node)
-    lacking = [[index for index, held in enumerate(axes) if one not in held] for one in range(model.count)]
-
-    def copies_of(shares: tuple[int, ...]) -> list[int]:
-        return [math.prod(shares[index] for index in lacked) for lacked in lacking]
-
-    def sent(copies: list[int]) -> tuple[float, float]:
-        network = sum(rate * copy for rate, copy in zip(model.rates, copies, strict=True))
-        return network, sum(kept * copy for kept, copy in zip(model.kept, copies, strict=True))
-
-    copies = min(map(copies_of, _factorisations(model.cells, len(axes))), key=sent)
-    network, memory = sent(copies)
+    """Return the cost of the join matrix in the grid that the operators lay out."""
+    grid = lay_out(node.graph, model.cells, can_hash(node))
+    copies = [
+        math.prod(dimension.shares for dimension in grid if alias not in dimension.relations)
+        for alias in model.relations
+    ]
+    network, memory = (
+        sum(rows * copy for rows, copy in zip(some, copies, strict=True)) for some in (model.rates, model.kept)
+    )
     inside = tuple(kept * copy / model.cells for kept, copy in zip(model.kept, copies, strict=True))
     searches = (
         _search(inside[other]) * model.rates[one] * (copies[one] - 1)
         for one, other in permutations(range(model.count), 2)
     )
     return Cost(network, memory, _probing(model, 1, model.kept) + sum(searches), 1)
+
+
+def can_hash(node: JoinNode) -> Callable[[KeyClass], bool]:
+    """Return what tells whether rows can be hashed by a class of equal expressions, as far as schemas tell types."""
+    scope = Scope.of(node)
+
+    def has_common_type(members: KeyClass) -> bool:
+        types = [scope.type_of(parse_expression(text)) for _, text in members]
+        known = [name for name in types if common_type(name, name) is not None]
+        return not known or widest(known) is not None
+
+    return has_common_type
 
 
 def tree(model: Model) -> tuple[Cost, tuple[int, ...]]:
@@ -314,36 +326,6 @@ def _orders(model: Model) -> list[tuple[int, ...]]:
             rest.remove(nearest)
         found.append(tuple(order))
     return found
-
-
-def dimensions(node: JoinNode) -> list[frozenset[int]]:
-    """Return the dimensions of a matrix: a hashed one a class of equal columns, a spread one a relation in no class."""
-    names = node.graph.relations
-    classes: list[set[tuple[str, str]]] = []
-    for edge in node.graph.edges:
-        for predicate in edge.predicates:
-            if predicate.kind != "equi" or predicate.left is None or predicate.right is None:
-                continue
-            new = {(edge.left, predicate.left), (edge.right, predicate.right)}
-            touching = [known for known in classes if known & new]
-            classes = [known for known in classes if not known & new] + [new.union(*touching)]
-    hashed = [frozenset(names.index(alias) for alias, _ in sorted(members)) for members in classes]
-    covered = frozenset(one for members in hashed for one in members)
-    return hashed + [frozenset((one,)) for one in range(len(names)) if one not in covered]
-
-
-def _factorisations(cells: int, count: int) -> Iterator[tuple[int, ...]]:
-    """Yield every way to spread cells over some dimensions; beyond six dimensions, only one of them is split."""
-    if count > 6:
-        for chosen in range(count):
-            yield tuple(cells if index == chosen else 1 for index in range(count))
-    elif count == 1:
-        yield (cells,)
-    else:
-        for share in range(1, cells + 1):
-            if cells % share == 0:
-                for rest in _factorisations(cells // share, count - 1):
-                    yield (share, *rest)
 
 
 def total(

@@ -27,8 +27,8 @@ from .cost import (
     EXHAUSTIVE,
     Model,
     biclique,
+    can_hash,
     cost_of_tree,
-    dimensions,
     iterative,
     matrix,
     model_of,
@@ -39,6 +39,7 @@ from .cost import (
     total,
     tree,
 )
+from .grid import common_key
 from .join_graph import is_connected
 from .plan import Alternative, Cost, Decision, Hints, InputRate, JoinNode, source_scan
 from .settings import CostDefaults, Settings, Stored
@@ -348,7 +349,7 @@ def _unfit(scheme: str, node: JoinNode) -> str:
 
 def _has_common_key(node: JoinNode) -> bool:
     """Tell whether equalities give all relations one key that rows can be hashed by."""
-    return any(len(members) == len(node.graph.relations) for members in dimensions(node))
+    return common_key(node.graph, can_hash(node)) is not None
 
 
 def _routing(hints: Hints, node: JoinNode, scheme: str, units: int | None) -> tuple[tuple[str, str], ...]:

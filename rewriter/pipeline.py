@@ -17,7 +17,8 @@ from .bounds import bound_event_time
 from .catalog import Catalog
 from .decide import decide
 from .dialect import Statement, parse_statement, positional_name, render, why_unreadable
-from .display import duration_text, plan_text
+from .display import plan_text
+from .document import group_dict
 from .parse import build_plan
 from .plan import (
     BiJoin,
@@ -27,7 +28,6 @@ from .plan import (
     LeftAlone,
     MultiJoin,
     Node,
-    Predicate,
     Query,
     Refusal,
     Scan,
@@ -135,86 +135,6 @@ class Rewrite:
             "refusals": [dataclasses.asdict(refusal) for refusal in self.refusals],
             "append_refusals": [dataclasses.asdict(refusal) for refusal in self.append_refusals],
         }
-
-
-def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
-    """Return one join group as plain data."""
-    graph, decision = group.graph, group.decision
-    pairs: dict[tuple[str, ...], list[Predicate]] = {(e.left, e.right): list(e.predicates) for e in graph.edges}
-    for predicate in graph.residuals:
-        if len(predicate.relations) == 2:
-            pairs.setdefault(predicate.relations, []).append(predicate)
-    rank = {name: index for index, name in enumerate(graph.relations)}
-    keep = {r.alias: r for r in group.retention}
-    return {
-        **({"name": group.name} if isinstance(group, JoinNode) else {}),
-        "graph": {
-            "shape": graph.shape,
-            "hub": graph.hub,
-            "relations": list(graph.relations),
-            "edges": [
-                {
-                    "left": pair[0],
-                    "right": pair[1],
-                    "derived": all(p.derived for p in predicates),
-                    "predicates": [
-                        {"sql": p.sql, "kind": p.kind, **({"derived": True} if p.derived else {})} for p in predicates
-                    ],
-                }
-                for pair, predicates in sorted(pairs.items(), key=lambda item: tuple(rank[a] for a in item[0]))
-            ],
-            "residuals": [p.sql for p in graph.residuals if len(p.relations) != 2],
-        },
-        "decision": {
-            "node": decision.node,
-            "scheme": decision.scheme,
-            "units": decision.units,
-            "options": dict(decision.options),
-            "expected": dict(decision.expected),
-            "reason": decision.reason,
-            "units_reason": decision.units_reason,
-            "from_checkpoint": decision.from_checkpoint,
-            "rates": [dataclasses.asdict(rate) for rate in decision.rates],
-            "advice": decision.advice,
-            "alternatives": [
-                {"scheme": a.scheme, "cost": dataclasses.asdict(a.cost), "chosen": a.chosen}
-                for a in decision.alternatives
-            ],
-        },
-        **aggregation_dict(group),
-        "state": {
-            "bounded": all(kept.keep_for is not None for kept in keep.values()),
-            "streams": [
-                {
-                    "alias": alias,
-                    "keep_for": None if kept.keep_for is None else duration_text(kept.keep_for),
-                    **({"advice": kept.advice} if kept.advice else {}),
-                }
-                for alias, kept in keep.items()
-            ],
-        },
-    }
-
-
-def aggregation_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
-    """Return what becomes of the aggregation above a group, nothing if there is none."""
-    if not isinstance(group, JoinNode):
-        return {}
-    if group.aggregation is not None:
-        found = group.aggregation
-        keys = [key.sql for key in found.keys]
-        return {
-            "aggregation": {
-                "in_units": True,
-                "aggregates": list(found.shown),
-                "keys": keys,
-                "from_packs": found.from_packs,
-                "listed": list(found.listed),
-            }
-        }
-    if group.not_aggregated is not None:
-        return {"aggregation": {"in_units": False, "reason": group.not_aggregated}}
-    return {}
 
 
 StageFunction = Callable[[Node, Settings], Node | NotApplicable]

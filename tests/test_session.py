@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from trijoin_sql.operators.compile import Compiled, compile_join
+from trijoin_sql.operators.spec import JoinSpec
 
 import trijoin_sql
 from trijoin_sql import SqlSyntaxError, TriJoinSession, UnsupportedQueryError
@@ -59,6 +62,23 @@ def test_what_is_not_ours_goes_to_spark(tj: TriJoinSession, spark: SparkSession,
     frame = tj.sql(sql)
     assert not uses_us(frame)
     assert bag(frame) == bag(spark.sql(sql.replace("/*+ NO_TRIJOIN */", "")))
+
+
+def test_explain_shows_the_grid_that_runs(tj: TriJoinSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class of equal columns that Spark compares in no common type has no dimension in either."""
+    specs: list[JoinSpec] = []
+
+    def noted(*args: Any, **options: Any) -> Compiled:
+        specs.append((compiled := compile_join(*args, **options)).spec)
+        return compiled
+
+    monkeypatch.setattr("trijoin_sql.session.compile_join", noted)
+    for condition in ("r.b = s.b", "r.b = CAST(s.b AS STRING)"):
+        sql = f"SELECT /*+ SCHEME('matrix'), UNITS(8) */ r.id FROM r JOIN s ON {condition} JOIN t ON s.id < t.a"
+        tj.sql(sql)
+        grid = tj.explain(sql).to_dict()["groups"][0]["decision"]["grid"]
+        assert "x".join(str(dimension["shares"]) for dimension in grid) == specs[-1].option("grid", "")
+    assert [spec.option("grid", "") for spec in specs] == ["4x2", "2x2x2"]
 
 
 def test_arguments_pass_through_by_name_and_by_position(tj: TriJoinSession, spark: SparkSession) -> None:

@@ -230,6 +230,11 @@ MULTI: dict[str, Any] = {
                 "scheme": "matrix",
                 "units": 8,
                 "reason": "One class of equal columns covers a, b and c.",
+                "grid": [
+                    {"relations": ["a", "b", "c"], "key": ["a.k", "b.k", "c.k"], "shares": 4},
+                    {"relations": ["d"], "key": None, "shares": 1},
+                    {"relations": ["e"], "key": None, "shares": 2},
+                ],
                 "options": [],
                 "alternatives": [
                     {"scheme": "matrix", "cost": _cost(1.2e5, 3e6, 5e6, 1), "chosen": True},

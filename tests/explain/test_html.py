@@ -14,9 +14,8 @@ from xml.etree import ElementTree
 import pytest
 
 from trijoin_sql.explain import Explanation
-from trijoin_sql.explain.dimensions import dimensions
-from trijoin_sql.explain.document import read
 from trijoin_sql.explain.graph_svg import graph_svg
+from trijoin_sql.explain.reading import read
 from trijoin_sql.explain.scheme_svg import scheme_svg
 from trijoin_sql.explain.stage_diff import stage_changes
 
@@ -239,26 +238,24 @@ def test_labels_of_the_join_graph_do_not_cover_one_another(shape: str, size: int
     assert covered == 0
 
 
-def test_dimensions_follow_from_equalities() -> None:
-    grid = dimensions(read(MULTI).groups[0])
-    assert [(d.name, d.streams, d.hashed) for d in grid] == [
-        ("k", ("a", "b", "c"), True), ("d", ("d",), False), ("e", ("e",), False)
+def test_a_dimension_is_called_by_what_rows_are_hashed_by() -> None:
+    (grid,) = (group.grid for group in read(MULTI).groups)
+    assert [(d.name, d.size, d.streams, d.hashed) for d in grid] == [
+        ("k", 4, ("a", "b", "c"), True), ("d", 1, ("d",), False), ("e", 2, ("e",), False)
     ]  # fmt: skip
-    assert [d.size for d in grid] == [4, 1, 2], "eighteen copies; 8 x 1 x 1 would make nineteen"
-    grid = dimensions(read(CYCLIC).groups[0])
-    assert [(d.name, d.streams, d.hashed) for d in grid] == [
-        ("account = source", ("r", "s"), True), ("t", ("t",), False)
-    ]  # fmt: skip
-    assert grid[0].size * grid[1].size == 4
+    document = copy.deepcopy(MULTI)
+    keys = ["lower(a.k)", "`b`.`K` + 1", "bb.k + c.c"]
+    document["groups"][0]["decision"]["grid"][0]["key"] = keys
+    assert read(document).groups[0].grid[0].name == "K + 1 = bb.k + c = lower(k)"
 
 
-def test_equal_expressions_share_a_dimension() -> None:
-    document = copy.deepcopy(CYCLIC)
-    edges = document["groups"][0]["graph"]["edges"]
-    edges[0]["predicates"] = [{"sql": "lower(s.k) = upper( `r`.K )", "kind": "equi"}]
-    edges[2]["predicates"] = [{"sql": "t.x + 1 = LOWER(s.k)", "kind": "equi"}]
-    grid = dimensions(read(document).groups[0])
-    assert [(d.name, d.size, d.streams) for d in grid] == [("lower(k) = upper(k) = x + 1", 4, ("r", "s", "t"))]
+def test_an_explanation_without_a_grid_is_drawn_without_cells() -> None:
+    """One that was saved before grids were part of it."""
+    document = copy.deepcopy(MULTI)
+    drawn = scheme_svg(read(document).groups[0])
+    del document["groups"][0]["decision"]["grid"]
+    assert "the one cell" not in scheme_svg(read(document).groups[0])
+    assert "the one cell" in drawn
 
 
 def test_one_condition_may_be_several_conjuncts() -> None:

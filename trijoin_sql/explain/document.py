@@ -1,16 +1,9 @@
-"""The explanation document, read into frozen records.
-
-The document is the JSON object that ``explain --format json`` prints. Renderers work from the records here, so that
-the keys that may be absent are dealt with in one place. Unknown keys are kept in the document and ignored here.
-"""
+"""The explanation document as frozen records: what renderers work from. `reading` makes them of the JSON object."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from ..errors import PlanError
 
 #: A value of a JSON document.
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -78,6 +71,16 @@ class InputRate:
     rows: float
     streaming: bool
     rows_from: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A dimension of a grid of cells; rows of the ``streams`` have a place along it, all others are copied along it."""
+
+    name: str
+    size: int
+    streams: tuple[str, ...]
+    hashed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,7 @@ class Group:
     units_reason: str | None = None
     rates: tuple[InputRate, ...] = ()
     from_checkpoint: bool = False
+    grid: tuple[Dimension, ...] = ()
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
@@ -239,260 +243,3 @@ class Document:
     def refused(self) -> bool:
         """Whether the query cannot run on streams in any output mode."""
         return any(not refusal.append for refusal in self.refusals)
-
-
-def plain(value: object) -> Json:
-    """Return a copy of a value that JSON can hold: mappings, sequences, text, finite numbers, booleans, None.
-
-    Numbers that are not finite become None, as JSON has no word for them.
-
-    Raises
-    ------
-    PlanError
-        If the value has no JSON form.
-    """
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
-        case Sequence() if not isinstance(value, bytes | bytearray):
-            return [plain(item) for item in value]
-    item = getattr(value, "item", None)  # a NumPy scalar
-    if callable(item):
-        return plain(item())
-    raise PlanError(f"an explanation cannot hold a {type(value).__name__}")
-
-
-def read(document: Mapping[str, Json]) -> Document:
-    """Read an explanation document.
-
-    Parameters
-    ----------
-    document
-        The object of ``explain --format json``.
-
-    Raises
-    ------
-    PlanError
-        If a key that every explanation has is missing or of the wrong type.
-    """
-    try:
-        return Document(
-            version=_whole(document["version"]) or 1,
-            sql=_text(document["sql"]),
-            stages=tuple(_stage(_object(stage)) for stage in _items(document["stages"])),
-            groups=tuple(_group(i, _object(group)) for i, group in enumerate(_items(document["groups"]), 1)),
-            advice=tuple(sentences(document["advice"])),
-            refusals=tuple(
-                Refusal(_text(item["reason"]), _maybe(item.get("hint")), key == "append_refusals")
-                for key in ("refusals", "append_refusals")
-                for item in map(_object, _items(document.get(key) or []))
-            ),
-        )
-    except KeyError as error:
-        raise PlanError(f"an explanation lacks the key {error}") from error
-    except TypeError as error:
-        raise PlanError(f"an explanation is not well formed: {error}") from error
-
-
-def sentences(value: Json) -> list[str]:
-    """Return a value of unknown form as a list of sentences."""
-    match value:
-        case None | "" | False:
-            return []
-        case list():
-            return [sentence for item in value for sentence in sentences(item)]
-        case {"reason": str(reason), **rest}:
-            subject = ", ".join(_scalar(item) for item in rest.values() if isinstance(item, str | int | float))
-            return [f"{subject}: {reason}" if subject else reason]
-        case dict():
-            return [f"{key}: {', '.join(sentences(item)) or '-'}" for key, item in value.items()]
-    return [_scalar(value)]
-
-
-def _stage(stage: dict[str, Json]) -> Stage:
-    skipped = [RuleReason(None, False, sentence) for sentence in sentences(stage.get("skipped"))]
-    return Stage(_text(stage["name"]), _text(stage["plan"]), (*skipped, *_reasons(stage.get("reasons"))))
-
-
-def _reasons(value: Json) -> list[RuleReason]:
-    if isinstance(value, dict) and not value.keys() & {"rule", "reason"}:
-        return [RuleReason(rule, None, "; ".join(sentences(text))) for rule, text in value.items()]
-    if isinstance(value, dict):
-        applied = value.get("applied")
-        text = "; ".join(sentences(value.get("reason")))
-        return [RuleReason(_maybe(value.get("rule")), applied if isinstance(applied, bool) else None, text)]
-    if isinstance(value, list):
-        return [reason for item in value for reason in _reasons(item)]
-    return [RuleReason(None, None, sentence) for sentence in sentences(value)]
-
-
-def _group(index: int, group: dict[str, Json]) -> Group:
-    graph, decision, state = (_object(group[key]) for key in ("graph", "decision", "state"))
-    edges: list[Edge] = []
-    number = 0
-    for item in _items(graph["edges"]):
-        edge = _object(item)
-        derived = bool(edge.get("derived"))
-        predicates: list[Predicate] = []
-        for predicate in map(_object, _items(edge["predicates"])):
-            sql, kind = _text(predicate["sql"]), _text(predicate["kind"])
-            if any((known.sql, known.kind) == (sql, kind) for known in predicates):
-                continue  # a condition with two sides, such as ABS(x) < y, has become two conjuncts
-            number += 1
-            predicates.append(Predicate(number, sql, kind, derived or bool(predicate.get("derived"))))
-        edges.append(Edge(_text(edge["left"]), _text(edge["right"]), derived, tuple(predicates)))
-    residuals = [
-        Predicate(number + i, sql, "residual", False) for i, sql in enumerate(sentences(graph.get("residuals")), 1)
-    ]
-    return Group(
-        index=index,
-        name=_maybe(group.get("name")),
-        shape=_text(graph["shape"]),
-        hub=_maybe(graph.get("hub")),
-        relations=tuple(_text(relation) for relation in _items(graph["relations"])),
-        edges=tuple(edges),
-        residuals=tuple(residuals),
-        node=_text(decision["node"]),
-        scheme=_maybe(decision.get("scheme")),
-        units=_whole(decision.get("units")),
-        reason=_text(decision["reason"]),
-        options=tuple(_options(decision.get("options"))),
-        alternatives=tuple(_alternative(_object(item)) for item in _items(decision.get("alternatives") or [])),
-        bounded=bool(state["bounded"]),
-        streams=tuple(
-            StreamState(_text(stream["alias"]), _maybe(stream["keep_for"]), _maybe(stream.get("advice")))
-            for stream in map(_object, _items(state["streams"]))
-        ),
-        columns=tuple(_columns(group.get("columns"))),
-        refusals=tuple(sentences(group.get("refusals"))),
-        live=_live(group.get("live")),
-        aggregation=_aggregation(group.get("aggregation")),
-        units_reason=_maybe(decision.get("units_reason")),
-        rates=tuple(_rate(_object(item)) for item in _items(decision.get("rates") or [])),
-        from_checkpoint=bool(decision.get("from_checkpoint")),
-    )
-
-
-def _rate(item: dict[str, Json]) -> InputRate:
-    rows = _number(item["rows"]) or 0
-    return InputRate(_text(item["alias"]), rows, bool(item.get("streaming")), _text(item["rows_from"]))
-
-
-def _alternative(item: dict[str, Json]) -> Alternative:
-    cost = _object(item["cost"])
-    return Alternative(
-        scheme=_text(item["scheme"]),
-        network=_number(cost.get("network")),
-        memory=_number(cost.get("memory")),
-        cpu=_number(cost.get("cpu")),
-        stages=_whole(cost.get("stages")),
-        chosen=bool(item.get("chosen")),
-    )
-
-
-def _aggregation(value: Json) -> Aggregation | None:
-    if value is None:
-        return None
-    found = _object(value)
-    return Aggregation(
-        bool(found.get("in_units")),
-        tuple(sentences(found.get("aggregates"))),
-        tuple(sentences(found.get("keys"))),
-        bool(found.get("from_packs")),
-        tuple(sentences(found.get("listed"))),
-        _maybe(found.get("reason")),
-    )
-
-
-def _options(value: Json) -> list[tuple[str, Json]]:
-    match value:
-        case dict():
-            return list(value.items())
-        case list():
-            return [(_text(pair[0]), pair[1]) for pair in value if isinstance(pair, list) and len(pair) == 2]
-    return []
-
-
-def _columns(value: Json) -> list[str]:
-    match value:
-        case {"name": str(name), **rest}:
-            detail = " ".join(item for item in rest.values() if isinstance(item, str))
-            return [f"{name} {detail}".rstrip()]
-        case dict():
-            return [f"{alias}: {', '.join(_columns(item))}" for alias, item in value.items()]
-        case list():
-            return [column for item in value for column in _columns(item)]
-    return sentences(value)
-
-
-def _live(value: Json) -> Live | None:
-    if not isinstance(value, dict):
-        return None
-
-    def part(key: str) -> dict[str, Json]:
-        inner = value.get(key)
-        return inner if isinstance(inner, dict) else {}
-
-    units = [_object(unit) for unit in _items(value.get("units") or [])]
-    return Live(
-        batch=_whole(value.get("batch")),
-        counters=tuple(part("counters").items()),
-        units=tuple(
-            UnitLoad(_scalar(unit["unit"]), _number(unit.get("rows")) or 0, _number(unit.get("bytes")) or 0)
-            for unit in units
-        ),
-        idle=tuple(sentences(value.get("idle"))),
-        estimates=part("estimates"),
-        actual=part("actual"),
-        layout=part("layout"),
-        policy=part("policy"),
-        decisions=tuple(_object(one) for one in _items(value.get("scaling") or [])),
-    )
-
-
-def _object(value: Json) -> dict[str, Json]:
-    if not isinstance(value, dict):
-        raise TypeError(f"expected an object, found {type(value).__name__}")
-    return value
-
-
-def _items(value: Json) -> list[Json]:
-    if not isinstance(value, list):
-        raise TypeError(f"expected an array, found {type(value).__name__}")
-    return value
-
-
-def _text(value: Json) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected text, found {type(value).__name__}")
-    return value
-
-
-def _maybe(value: Json) -> str | None:
-    return None if value is None else _scalar(value)
-
-
-def _number(value: Json) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _whole(value: Json) -> int | None:
-    number = _number(value)
-    return None if number is None else int(number)
-
-
-def _scalar(value: Json) -> str:
-    match value:
-        case str():
-            return value
-        case bool():
-            return "yes" if value else "no"
-        case float() if value.is_integer() and abs(value) < 1e15:
-            return str(int(value))
-        case list() | dict():
-            return "; ".join(sentences(value))
-    return str(value)

@@ -9,9 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..errors import InvalidSettingError
-from .document import Document, Json, plain, read
+from .document import Document, Json
 from .dot import render_dot
 from .mermaid import render_mermaid
+from .reading import plain, read
 from .text import render_text
 
 

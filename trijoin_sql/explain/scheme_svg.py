@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from .dimensions import Dimension, dimensions
-from .document import Group
+from .document import Dimension, Group
 from .svg import Box, around, arrow, element, path, picture, rect, text, text_width, title
 from .wording import count, node_title, shorten
 
@@ -279,7 +278,9 @@ def _probe_order(group: Group, first: str) -> list[str]:
 
 def _matrix(group: Group) -> str:
     """The grid of cells, once for each stream, with the cells that one of its rows goes to."""
-    grid = dimensions(group)
+    grid = group.grid
+    if not grid:
+        return _plain_node(group)
     shown = _shown_sizes(grid)
     rows, columns = shown[0], math.prod(shown[1:])
     cell = 36 if columns <= 4 else 26 if columns <= 8 else 18 if columns <= 16 else 10
@@ -301,8 +302,11 @@ def _matrix(group: Group) -> str:
     bottom = max(box.bottom for box in boxes) + 24
     note = "Filled: the cells one row goes to. Ringed: the one cell where these rows meet."
     parts.append(text(0, bottom, note, class_="caption"))
-    bottom += 18
-    parts.append(text(0, bottom, "The dimensions are drawn as the join graph suggests.", class_="caption"))
+    if group.units is None:
+        bottom += 18
+        cells = count(math.prod(dimension.size for dimension in grid), "cell")
+        note = f"Drawn with {cells}; there will be as many as Spark runs tasks side by side."
+        parts.append(text(0, bottom, note, class_="caption"))
     if any(dimension.size > size for dimension, size in zip(grid, shown, strict=True)):
         bottom += 18
         full = ", ".join(f"{dimension.name}: {dimension.size}" for dimension in grid)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 TokenKind = Literal["comment", "string", "quoted", "number", "keyword", "word", "operator", "space"]
@@ -132,30 +131,6 @@ def pieces(sql: str, spans: Sequence[Span]) -> Iterator[Piece]:
 def is_hint(token: Token) -> bool:
     """Return whether a comment is a hint."""
     return token.kind == "comment" and _HINT.match(token.text) is not None
-
-
-def equality_sides(predicate: str) -> tuple[str, str] | None:
-    """Return both sides of an equality in a normal spelling, None if the predicate is no plain equality."""
-    words = [text for text, _ in _words(tokens(predicate))]
-    depth, places = 0, []
-    for i, text in enumerate(words):
-        depth += (text == "(") - (text == ")")
-        if depth == 0 and text in (*_MIRRORED, "and", "or", "not"):
-            places.append((i, text))
-    match places:
-        case [(at, "=")]:
-            return _joined(words[:at]), _joined(words[at + 1 :])
-    return None
-
-
-def mentions(expression: str, alias: str) -> bool:
-    """Return whether an expression has a column that is qualified with an alias."""
-    words = [text for text, _ in _words(tokens(expression))]
-    return any(text == alias.lower() and following == "." for text, following in pairwise(words))
-
-
-def _joined(words: Sequence[str]) -> str:
-    return re.sub(r" ?([(.]) | (?=\))", r"\1", " ".join(words))
 
 
 def _words(found: Sequence[Token]) -> list[tuple[str, Token]]:

@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from .document import Group, Json, Live, Refusal, sentences
+from .document import Group, Json, Live, Refusal
+from .reading import sentences
 
 #: For each kind of predicate: a sign that stands for it without colour, and what it means.
 KINDS: Mapping[str, tuple[str, str]] = MappingProxyType(

@@ -1,0 +1,106 @@
+"""The type in which Spark compares two keys.
+
+To compare two keys Spark first casts both to a common type. Where that cast is not a plain widening that we know to be
+Spark's own, or where order keys do not decide the order, the comparison is left to Spark. Types are Spark's DDL names.
+Standard library only: the operators import it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparable:
+    """A common type for a comparison.
+
+    Parameters
+    ----------
+    type
+        Spark's DDL name of it.
+    exact
+        Whether order keys decide comparisons of it.
+    """
+
+    type: str
+    exact: bool
+
+
+def common_type(left: str, right: str) -> Comparable | None:
+    """Return the type to which Spark (ANSI mode) casts both sides of a comparison, or None if the kernel must not.
+
+    Parameters
+    ----------
+    left, right
+        DDL names.
+    """
+    if left == right:
+        return _comparable(left)
+    if left in _INTEGERS and right in _INTEGERS:
+        return _comparable(left if _INTEGERS[left] > _INTEGERS[right] else right)
+    pair = {left, right}
+    if pair == {"float", "double"}:
+        return _comparable("double")
+    if "double" in pair and pair - {"double"} <= _INTEGERS.keys():
+        return _comparable("double")
+    if "date" in pair and pair & {"timestamp", "timestamp_ntz"}:
+        (other,) = pair - {"date"}
+        return _comparable(other)
+    return _decimal_type(left, right)
+
+
+def widest(types: Iterable[str]) -> str | None:
+    """Return the common type of several, as which equal values are the same, or None if there is none."""
+    first, *others = types
+    found = common_type(first, first)
+    for other in others:
+        found = None if found is None else common_type(found.type, other)
+    return None if found is None else found.type
+
+
+def _decimal_type(left: str, right: str) -> Comparable | None:
+    """Return the decimal type that holds all values of both (Spark widens and compares by value)."""
+    sizes = []
+    for name in (left, right):
+        found = _DECIMAL.fullmatch(name)
+        if found:
+            sizes.append((int(found[1]) - int(found[2]), int(found[2])))
+        elif name in _DIGITS:
+            sizes.append((_DIGITS[name], 0))
+        else:
+            return None
+    whole, scale = max(size[0] for size in sizes), max(size[1] for size in sizes)
+    if whole + scale > 38:
+        return None
+    return _comparable(f"decimal({whole + scale},{scale})")
+
+
+def _comparable(name: str) -> Comparable | None:
+    if name in _INTEGERS or name in {"float", "double", "boolean", "date", "timestamp", "timestamp_ntz"}:
+        return Comparable(name, True)
+    if name in {"string", "binary"}:
+        return Comparable(name, False)
+    found = _DECIMAL.fullmatch(name)
+    if found:
+        return Comparable(name, int(found[1]) <= 18)
+    if re.fullmatch(r"interval (day|hour|minute|second)( to (hour|minute|second))?", name):
+        return Comparable(name, True)
+    return None
+
+
+def decimal_scale(name: str) -> int | None:
+    """Return the scale of a decimal type, None for other types."""
+    found = _DECIMAL.fullmatch(name)
+    return int(found[2]) if found else None
+
+
+def decimal_precision(name: str) -> int | None:
+    """Return the precision of a decimal type, None for other types."""
+    found = _DECIMAL.fullmatch(name)
+    return int(found[1]) if found else None

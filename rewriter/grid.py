@@ -1,0 +1,147 @@
+"""The grid of a `matrix` join: its dimensions, and how many shares each has (Shares, n-dimensional join-matrix).
+
+One derivation for three readers: the cost model estimates this grid, the operators run it, EXPLAIN shows it. Whether a
+class of equal expressions can be hashed depends on types that not all of them know, so that is a parameter. Rates are
+none: the grid is part of what a checkpoint stores rows by, and rates may be declared anew.
+
+Standard library only, as `plan`: the operators import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from math import comb, prod
+
+from .parts import JoinGraph
+
+#: Up to so many ways to share out the cells all are tried, which takes a third of a second.
+_TRIED = 50_000
+
+#: A class of equal expressions: ``(alias, expression)`` for each relation that has one, in plan order.
+KeyClass = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A dimension of a grid of cells.
+
+    Parameters
+    ----------
+    relations
+        The aliases whose rows have a place along it, in plan order; all other rows are copied along it.
+    key
+        What they are hashed by; None where the rows of one relation are spread evenly.
+    shares
+        Cells along it.
+    """
+
+    relations: tuple[str, ...]
+    key: KeyClass | None
+    shares: int
+
+
+def lay_out(graph: JoinGraph, cells: int, can_hash: Callable[[KeyClass], bool]) -> tuple[Dimension, ...]:
+    """Return a hashed dimension for every class of equal expressions, a spread one for every relation in no class.
+
+    Parameters
+    ----------
+    graph
+        The join graph of the group.
+    cells
+        How many cells there are.
+    can_hash
+        Whether values of a class that are equal have equal hashes.
+
+    Returns
+    -------
+    The dimensions, whose shares multiply to ``cells``. Among the grids that store the fewest copies it is one whose
+    cells find the fewest pairs twice: a chain is cut at its hub.
+    """
+    classes = [members for members in key_classes(graph) if can_hash(members)]
+    axes: list[tuple[tuple[str, ...], KeyClass | None]] = [(tuple(dict(members)), members) for members in classes]
+    hashed = {alias for relations, _ in axes for alias in relations}
+    axes += [((alias,), None) for alias in graph.relations if alias not in hashed]
+    places = {
+        alias: frozenset(axis for axis, (relations, _) in enumerate(axes) if alias in relations)
+        for alias in graph.relations
+    }
+    pairs = [places[edge.left] | places[edge.right] for edge in graph.edges]
+    shares = _shares(cells, len(axes), [*places.values()], pairs)
+    return tuple(Dimension(*axis, share) for axis, share in zip(axes, shares, strict=True))
+
+
+def key_classes(graph: JoinGraph) -> list[KeyClass]:
+    """Return the classes of expressions that equalities make equal, one expression a relation."""
+    classes: list[set[tuple[str, str]]] = []
+    for edge in graph.edges:
+        for predicate in edge.predicates:
+            if predicate.op == "=" and predicate.left is not None and predicate.right is not None:
+                equal = {(edge.left, predicate.left), (edge.right, predicate.right)}
+                touching = [known for known in classes if known & equal]
+                classes = [known for known in classes if not known & equal] + [equal.union(*touching)]
+    found = []
+    for members in sorted(map(sorted, classes)):
+        first = dict(reversed(members))
+        found.append(tuple((alias, first[alias]) for alias in graph.relations if alias in first))
+    return found
+
+
+def common_key(graph: JoinGraph, can_hash: Callable[[KeyClass], bool]) -> KeyClass | None:
+    """Return the first class that has an expression of every relation, None if there is none."""
+    keys = (members for members in key_classes(graph) if len(members) == len(graph.relations) and can_hash(members))
+    return next(keys, None)
+
+
+def _shares(cells: int, count: int, rows: list[frozenset[int]], pairs: list[frozenset[int]]) -> tuple[int, ...]:
+    """Return how many shares each of some dimensions has; ``rows`` and ``pairs`` are the dimensions each has."""
+    factors = _prime_factors(cells)
+    if prod(comb(factors.count(prime) + count - 1, count - 1) for prime in set(factors)) <= _TRIED:
+        return _best(_factorings(cells, count), rows, pairs)
+    shares = (1,) * count  # factor by factor, each where it costs least
+    for factor in reversed(factors):
+        split = [(*shares[:axis], shares[axis] * factor, *shares[axis + 1 :]) for axis in range(count)]
+        shares = _best(split, rows, pairs)
+    return shares
+
+
+def _best(
+    candidates: Iterable[tuple[int, ...]], rows: list[frozenset[int]], pairs: list[frozenset[int]]
+) -> tuple[int, ...]:
+    """Return the shares with the fewest copies of rows, of those the one with the fewest of pairs."""
+    return min(_fewest(_fewest(candidates, rows), pairs))
+
+
+def _fewest(candidates: Iterable[tuple[int, ...]], placed: list[frozenset[int]]) -> list[tuple[int, ...]]:
+    """Return the shares under which things that have a place along some dimensions stand in the fewest cells."""
+    found: list[tuple[int, ...]] = []
+    fewest = None
+    for shares in candidates:
+        cells = prod(shares)
+        copies = sum(cells // prod(shares[axis] for axis in axes) for axes in placed)
+        if fewest is None or copies < fewest:
+            fewest, found = copies, []
+        if copies == fewest:
+            found.append(shares)
+    return found
+
+
+def _prime_factors(number: int) -> list[int]:
+    factors, factor = [], 2
+    while number > 1:
+        if number % factor:
+            factor += 1
+            continue
+        factors.append(factor)
+        number //= factor
+    return factors
+
+
+def _factorings(cells: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Yield all ways to write a number of cells as a product of ``count`` factors."""
+    if count == 1:
+        yield (cells,)
+        return
+    for share in (share for share in range(1, cells + 1) if cells % share == 0):
+        for rest in _factorings(cells // share, count - 1):
+            yield (share, *rest)

@@ -1,0 +1,102 @@
+"""The grid of a matrix: cost, operators and EXPLAIN share one derivation of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import time
+
+from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.grid import Dimension, common_key, lay_out
+from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.plan import Edge, JoinGraph, Predicate
+
+
+def graph(relations: str, *conditions: str) -> JoinGraph:
+    """Return a graph with conditions such as ``a.k = b.k`` or ``a.x < b.x``, in plan order."""
+    edges = []
+    for condition in conditions:
+        left, op, right = condition.split()
+        kind, pair = ("equi" if op == "=" else "range"), (left[0], right[0])
+        edges.append(Edge(*pair, (Predicate(condition, kind, pair, op, left, right),)))  # type: ignore[arg-type]
+    return JoinGraph(tuple(relations), tuple(edges))
+
+
+def anything(_: object) -> bool:
+    return True
+
+
+def test_dimensions_follow_from_equalities() -> None:
+    found = lay_out(graph("abcde", "a.k = b.k", "b.k = c.k", "c.x < d.x", "d.x < e.x"), 8, anything)
+    assert found == (
+        Dimension(("a", "b", "c"), (("a", "a.k"), ("b", "b.k"), ("c", "c.k")), 4),
+        Dimension(("d",), None, 2),
+        Dimension(("e",), None, 1),
+    )
+
+
+def test_a_relation_is_hashed_by_one_expression_of_a_class() -> None:
+    found = lay_out(graph("abc", "a.k = b.k", "a.l = b.k", "a.l = c.l"), 4, anything)
+    assert found == (Dimension(("a", "b", "c"), (("a", "a.k"), ("b", "b.k"), ("c", "c.l")), 4),)
+
+
+def test_a_class_that_cannot_be_hashed_has_no_dimension() -> None:
+    one = graph("abc", "a.k = b.k", "b.l = c.l")
+    assert [dimension.key for dimension in lay_out(one, 4, lambda members: ("a", "a.k") not in members)] == [
+        (("b", "b.l"), ("c", "c.l")),
+        None,
+    ]
+    assert common_key(graph("ab", "a.k = b.k"), anything) == (("a", "a.k"), ("b", "b.k"))
+    assert common_key(graph("ab", "a.k = b.k"), lambda _: False) is None
+
+
+def test_a_chain_is_cut_at_its_hub() -> None:
+    """Every stream is copied as often wherever it is cut, but only there each pair is found in one cell."""
+    for hub, conditions in (("b", ("a.x < b.x", "b.x < c.x")), ("a", ("a.x < b.x", "a.x < c.x"))):
+        split = [d.relations for d in lay_out(graph("abc", *conditions), 2, anything) if d.shares == 2]
+        assert split == [(hub,)]
+
+
+def test_no_grid_stores_fewer_copies() -> None:
+    chance = random.Random(7)
+    for _ in range(60):
+        names = "abcde"[: chance.randint(2, 5)]
+        pairs = chance.sample([*itertools.combinations(names, 2)], chance.randint(1, len(names) - 1))
+        found = graph(names, *(f"{one}.k {chance.choice('=<')} {other}.k" for one, other in sorted(pairs)))
+        cells = chance.choice([1, 2, 6, 8, 12])
+        grid = lay_out(found, cells, anything)
+
+        def copies(shares: tuple[int, ...], names: str = names, grid: tuple[Dimension, ...] = grid) -> int:
+            return sum(
+                math.prod(share for share, along in zip(shares, grid, strict=True) if alias not in along.relations)
+                for alias in names
+            )
+
+        all_shares = itertools.product(range(1, cells + 1), repeat=len(grid))
+        least = min(copies(shares) for shares in all_shares if math.prod(shares) == cells)
+        assert copies(tuple(dimension.shares for dimension in grid)) == least
+
+
+def test_many_cells_of_many_relations_are_laid_out_quickly() -> None:
+    """There are 24 million ways to share 5040 cells out over ten relations."""
+    names = "abcdefghij"
+    begun = time.monotonic()
+    found = lay_out(graph(names, *(f"{one}.x < {other}.x" for one, other in itertools.pairwise(names))), 5040, anything)
+    assert time.monotonic() - begun < 2
+    assert math.prod(dimension.shares for dimension in found) == 5040
+    assert max(dimension.shares for dimension in found) <= 7
+
+
+def test_explain_shows_only_keys_that_spark_compares_in_one_type() -> None:
+    """``r.k = s.k`` is a number beside a string, which the operators leave to Spark."""
+    tables = "CREATE STREAM {} (k {}, x INT) USING rate;"
+    for kind, key in (("STRING", None), ("DECIMAL(9,2)", ["r.k", "s.k"])):
+        text = "".join(tables.format(name, kind if name == "s" else "INT") for name in "rst")
+        text += "SELECT /*+ SCHEME('matrix'), UNITS(4) */ r.x FROM r JOIN s ON r.k = s.k JOIN t ON s.x < t.x"
+        catalog, (query,) = read_script(text)
+        (group,) = rewrite(query, catalog).to_dict()["groups"]
+        assert [dimension["key"] for dimension in group["decision"]["grid"] if dimension["key"]] == (
+            [key] if key else []
+        )
+        assert math.prod(dimension["shares"] for dimension in group["decision"]["grid"]) == 4
