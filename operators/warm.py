@@ -7,12 +7,14 @@ be used if its nonce is the manifest's or that of a version that the manifest's 
 end, so then the rows behind it are all that is missing. A copy written by a failed attempt is never seen.
 
 A limit bounds the files of all slots on the machine. Files that were not used for longest are deleted; their segments
-are brought back from the state store when they are probed (`SlotState`).
+are brought back from the state store when they are probed (`SlotState`). There may be tens of thousands of files, which
+take a good part of a second to look at, so a slot looks at all of them twice a micro-batch at most.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
 import shutil
@@ -21,7 +23,7 @@ import tempfile
 import time
 import uuid
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,11 @@ _ALIGN = 64
 _TAIL = struct.Struct("<QQQ")  # length of the text before it, of the whole file, check sum of the text
 _KEPT_VIEWS = 3
 _STALE_SECONDS = 24 * 3600
+_SWEPT_SECONDS = 3600
 _TOUCH_SECONDS = 60
+
+#: When this worker process looked for copies of queries that are gone.
+_swept = -math.inf
 
 
 def root() -> Path:
@@ -68,6 +74,7 @@ class WarmCopy:
         self.directory = root() / uid
         self.limit = limit
         self._written = 0
+        self._used: int | None = None
         self._touched = time.monotonic()
 
     def load(self, nonces: Sequence[str], stores: Mapping[str, Store]) -> bool:
@@ -137,6 +144,7 @@ class WarmCopy:
         A full disk costs the warm copy, not the query, and not the memory that the copy saves either: what has no file
         then comes back from the state store.
         """
+        self._used = None
         try:
             self._save(nonce, stores)
         except (OSError, ValueError, KeyError, TypeError):
@@ -163,14 +171,24 @@ class WarmCopy:
         assert segment.body is not None
         file = f"{uuid.uuid4().hex}.seg"
         temporary = self.directory / f"{file}.tmp"
-        self._written += _write(temporary, *segment.body)
+        size = _write(temporary, *segment.body)
+        self._written += size
+        if self._used is not None:
+            self._used += size
         temporary.replace(self.directory / file)
         segment.file = file
         self.map(segment, store)
 
     def has_room(self, size: int) -> bool:
-        """Return whether that many bytes may be added without evicting anything."""
-        return self.limit is None or sum(size for _, size, _ in _files()) + size <= self.limit
+        """Return whether that many bytes may be added without evicting anything.
+
+        What other slots write in this micro-batch after it was first asked does not count: eviction sees it.
+        """
+        if self.limit is None:
+            return True
+        if self._used is None:
+            self._used = sum(size for _, size, _ in _files())
+        return self._used + size <= self.limit
 
     def _evict(self, stores: Mapping[str, Store]) -> None:
         """Delete the files that were not used for longest, of whichever slot, until the rest is within the limit."""
@@ -180,9 +198,10 @@ class WarmCopy:
         files = _files()
         over = sum(size for _, size, _ in files) - self.limit
         gone: set[str] = set()
-        for _, size, path in sorted(files) if over > 0 else ():
+        for _, size, name in sorted(files) if over > 0 else ():
             if over <= 0:
                 break
+            path = Path(name)
             path.unlink(missing_ok=True)
             over -= size
             if path.parent == self.directory:
@@ -193,7 +212,9 @@ class WarmCopy:
                     segment.file = segment.body = None
 
     def _clean(self) -> None:
-        """Delete old views, and the segments that only they name."""
+        """Delete old views, and the segments that only they name, once some have gathered."""
+        if sum(entry.name.endswith(".view") for entry in _entries(self.directory)) < 2 * _KEPT_VIEWS:
+            return
         views = sorted(self.directory.glob("*.view"), key=lambda path: path.stat().st_mtime_ns)
         named: set[str] = set()
         for path in views[-_KEPT_VIEWS:]:
@@ -228,27 +249,35 @@ def _description(segment: Segment) -> dict[str, Any]:
     return {name: getattr(segment, name) for name in names}
 
 
-def _files() -> list[tuple[float, int, Path]]:
+def _files() -> list[tuple[float, int, str]]:
     """Return time of last use, size and path of all segments on this machine."""
     found = []
-    for path in root().glob("*/*.seg"):
-        try:
-            status = path.stat()
-        except OSError:  # evicted this moment
-            continue
-        found.append((status.st_mtime, status.st_size, path))
+    for directory in _entries(root()):
+        for entry in _entries(directory.path):
+            if entry.name.endswith(".seg"):
+                with suppress(OSError):  # evicted this moment
+                    status = entry.stat()
+                    found.append((status.st_mtime, status.st_size, entry.path))
     return found
 
 
 def sweep() -> None:
-    """Delete copies that no worker has touched for a day (their queries are gone)."""
+    """Delete copies that no worker has touched for a day (their queries are gone), once an hour at most."""
+    global _swept
+    if time.monotonic() - _swept < _SWEPT_SECONDS:
+        return
+    _swept = time.monotonic()
     limit = time.time() - _STALE_SECONDS
-    for directory in root().glob("*"):
-        try:
+    for directory in _entries(root()):
+        with suppress(OSError):
             if directory.stat().st_mtime < limit:
-                shutil.rmtree(directory, ignore_errors=True)
-        except OSError:
-            continue
+                shutil.rmtree(directory.path, ignore_errors=True)
+
+
+def _entries(path: str | Path) -> Iterator[os.DirEntry[str]]:
+    """Yield what is in a directory, nothing if it has gone."""
+    with suppress(OSError), os.scandir(path) as entries:
+        yield from entries
 
 
 def _write(path: Path, rows: pa.RecordBatch, indexes: Mapping[str, SortedIndex]) -> int:
