@@ -138,6 +138,8 @@ class TriJoinSql(Databricks):
             join = super()._parse_join(*args, **kwargs)
             if join is not None and comma:
                 join.meta["comma"] = True
+            if join is not None and join.this.args.get("joins"):  # ``r JOIN s JOIN t ON ... ON ...``
+                self.raise_error("a join inside a join stands in parentheses")
             return join
 
     class Generator(DatabricksGenerator):

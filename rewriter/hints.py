@@ -85,3 +85,15 @@ def is_our_hint(item: object) -> bool:
 
 #: The schemes that SCHEME('...') knows.
 SCHEMES = ("symmetric", "semi_symmetric", "biclique", "tree", "matrix", "iterative", "operator_tree")
+
+
+def without_our_clauses(tree: exp.Expr) -> exp.Expr:
+    """Return a query without our hints and without WITHIN, for Spark."""
+    copy = tree.copy()
+    for select in copy.find_all(exp.Select):
+        select.set("within", None)
+        hint = select.args.get("hint")
+        if isinstance(hint, exp.Hint):
+            kept = [item for item in hint.expressions if not is_our_hint(item)]
+            select.set("hint", exp.Hint(expressions=kept) if kept else None)
+    return copy

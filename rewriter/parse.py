@@ -257,7 +257,7 @@ class _Builder:
         event_time = spelled.get(info.event_time.lower(), info.event_time) if info.event_time else None
         return Scan(
             source.plan_alias,
-            relation_sql(source),
+            render(relation_of(source)),
             tuple(Column(field.name, field.type) for field in fields),
             (),
             tuple(self.plans[number] for number in _blocks_in(source, self.blocks) if number in self.plans),
@@ -417,20 +417,20 @@ def split_and(tree: exp.Expr) -> list[exp.Expr]:
     return [tree]
 
 
-def relation_sql(source: Source) -> str:
-    """Return a FROM item without its alias, as Spark SQL."""
+def relation_of(source: Source, name: str | None = None) -> exp.Expr:
+    """Return a copy of a FROM item under another alias, or under none."""
     item = source.item.copy()
     inner = item.this if isinstance(item, exp.Stream) else item
     inner.set("joins", None)
     alias = inner.args.get("alias")
-    if not isinstance(alias, exp.TableAlias):
-        return render(item)
-    watermark = alias.args.get("watermark")
-    if alias.columns:
+    watermark = alias.args.get("watermark") if isinstance(alias, exp.TableAlias) else None
+    if isinstance(alias, exp.TableAlias) and alias.columns:
         alias.set("this", alias.this or identifier(source.alias))
-        return f"(SELECT * FROM {render(item)})"
-    inner.set("alias", exp.TableAlias(watermark=watermark) if watermark else None)
-    return render(item)
+        inner = item = exp.Subquery(this=exp.Select(expressions=[exp.Star()], from_=exp.From(this=item)))
+        watermark = None
+    named = exp.TableAlias(this=identifier(name) if name else None, watermark=watermark)
+    inner.set("alias", named if name or watermark else None)
+    return item
 
 
 def tables_of(source: Source) -> list[exp.Table]:

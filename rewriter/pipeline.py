@@ -19,6 +19,7 @@ from .decide import decide
 from .dialect import Statement, parse_statement, positional_name, render, why_unreadable
 from .display import plan_text
 from .document import group_dict
+from .hints import without_our_clauses
 from .parse import build_plan
 from .plan import (
     BiJoin,
@@ -37,7 +38,7 @@ from .plan import (
     walk,
 )
 from .predicates import columns_of, is_equality
-from .render import render_query, without_our_clauses
+from .render import render_query
 from .resolve import resolve
 from .result_time import append_refusals
 from .rules.apply_within import apply_within

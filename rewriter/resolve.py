@@ -40,7 +40,7 @@ def resolve(tree: exp.Expr, catalog: Catalog, settings: Settings = DEFAULTS) -> 
     """Resolve every name of a query. The tree is annotated in place; give a copy."""
     resolver = _Resolver(catalog, settings)
     output = resolver.query(tree, {}, [])
-    return Resolution(tree, resolver.blocks, output, resolver.reads)
+    return Resolution(tree, resolver.blocks, output)
 
 
 class _Resolver(Names):
@@ -49,7 +49,6 @@ class _Resolver(Names):
         self.catalog = catalog
         self.join_before_comma = settings.join_before_comma
         self.blocks: list[Block] = []
-        self.reads: dict[int, Cte] = {}
 
     # ------------------------------------------------------------------------------------------------------- queries
 
@@ -77,11 +76,11 @@ class _Resolver(Names):
         for node in with_.expressions:
             name = node.alias
             if with_.args.get("recursive"):
-                scope[self.key(name)] = Cte(name, node, Output(None), recursive=True)
+                scope[self.key(name)] = node.meta["cte"] = Cte(name, node, Output(None), recursive=True)
                 self.query(node.this, scope, outer)
                 continue
-            output = self.query(node.this, scope, outer)
-            scope[self.key(name)] = Cte(name, node, self.renamed(output, node.args["alias"].columns))
+            output = self.renamed(self.query(node.this, scope, outer), node.args["alias"].columns)
+            scope[self.key(name)] = node.meta["cte"] = Cte(name, node, output)
         return scope
 
     def renamed(self, output: Output, names: list[exp.Identifier]) -> Output:
@@ -251,7 +250,7 @@ class _Resolver(Names):
                 if cte:
                     cte.uses += 1
                     source = self.made(item, item.alias or parts[0], cte.output)
-                    source.definition = self.reads[id(item)] = cte
+                    source.definition = item.meta["cte"] = cte
                     source.problem = f"{cte.name} is a recursive common table expression" if cte.recursive else None
                     return source
                 known = self.catalog.table(parts)

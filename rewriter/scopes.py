@@ -130,12 +130,11 @@ class Cte:
 
 @dataclass
 class Resolution:
-    """The blocks of a statement in plan order (a block comes after those in its FROM), and which tables are CTEs."""
+    """The blocks of a statement in plan order: a block comes after those in its FROM."""
 
     tree: exp.Expr
     blocks: list[Block]
     output: Output
-    reads: dict[int, Cte]
 
 
 def leaves(tree: Tree) -> Iterator[Source]:
@@ -151,6 +150,12 @@ def field_of(column: exp.Expr) -> Field | None:
     """Return the field that a column was resolved to."""
     found = column.meta.get("field")
     return found if isinstance(found, Field) else None
+
+
+def cte_of(node: exp.Expr) -> Cte | None:
+    """Return the common table expression that a table reads, or that a node defines; a copy of the node has it too."""
+    found = node.meta.get("cte")
+    return found if isinstance(found, Cte) else None
 
 
 def own_nodes(tree: exp.Expr) -> Iterator[exp.Expr]:

@@ -76,6 +76,9 @@ def test_a_right_join_after_a_comma_knows_only_its_own_side() -> None:
         ("SELECT a,\n  `b FROM t", 2, 3),
         ("SELECT a /* no end", 1, 10),
         ("SELECT 1; SELECT 2", 1, 9),
+        # sqlglot takes them for r JOIN (s JOIN t); Spark refuses them
+        ("SELECT 1 FROM r JOIN s JOIN t ON s.a < t.a ON r.a < s.a", 1, 55),
+        ("SELECT 1 FROM r JOIN STREAM s JOIN t ON s.a < t.a ON r.a < s.a", 1, 62),
         ("", 1, 1),
     ],
 )

@@ -1,0 +1,322 @@
+"""FROM over join nodes: the clause as a syntax tree, and the final text of what the nodes read.
+
+The items of a FROM are copies of the user's own, so that their tables still say which common table expressions they
+read (`scopes.cte_of`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from typing import TypeVar
+
+from sqlglot import exp
+
+from ..errors import PlanError
+from .bounds import input_scan
+from .dialect import identifier, parse_expression, quote, render
+from .hints import without_our_clauses
+from .parse import MergedTree, relation_of, tables_of
+from .plan import (
+    Column,
+    Filter,
+    GroupKey,
+    Join,
+    JoinNode,
+    Node,
+    PartialState,
+    Predicate,
+    Scan,
+    StaticJoin,
+    Where,
+    scans,
+)
+from .predicates import columns_of, remap
+from .rules.prune_columns import read_by_node
+from .scopes import Cte, JoinTree, Source, Tree, cte_of
+
+_Computed = TypeVar("_Computed", GroupKey, PartialState)
+
+#: Side and kind of a join.
+_JOINS = {
+    "inner": (None, None),
+    "cross": (None, "CROSS"),
+    "left": ("LEFT", None),
+    "right": ("RIGHT", None),
+    "full": ("FULL", None),
+    "semi": ("LEFT", "SEMI"),
+    "anti": ("LEFT", "ANTI"),
+}
+
+
+class FromClause:
+    """The FROM of one SELECT.
+
+    Parameters
+    ----------
+    tree
+        Its relations.
+    nodes
+        The join nodes in their final form, by name: those of the SELECTs inside, to which `finish` adds its own.
+    """
+
+    def __init__(self, tree: Tree, nodes: dict[str, JoinNode]) -> None:
+        self.nodes = nodes
+        self.sources = {source.plan_alias: source for source in _sources(tree)}
+        #: By column of a relation, as ``(alias, name)``: the join node and the column of it that have its values.
+        self.columns: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def remap(self, text: str) -> str:
+        """Return a condition over the columns of relations and of the join nodes that stand in their place."""
+        return remap(text, lambda alias, name: _column(self.columns.get((alias, name))))
+
+    # ---------------------------------------------------------------------------------------------------- join nodes
+
+    def finish(self, node: JoinNode) -> None:
+        """Give a join node the final text of its inputs; an input that is a join itself becomes a derived table."""
+        moved = _Moved()
+        sources = tuple(
+            self._finished(source) if isinstance(_unfiltered(source), Scan) else self._derived(source, node, moved)
+            for source in node.sources
+        )
+        edges = tuple(
+            dataclasses.replace(edge, predicates=tuple(map(moved.predicate, edge.predicates)))
+            for edge in node.graph.edges
+        )
+        output = []
+        for item in node.output:
+            alias, name = moved.get((item.relation, item.column), (item.relation, item.column))
+            output.append(dataclasses.replace(item, relation=alias, column=name))
+        aggregation = node.aggregation
+        if aggregation is not None:
+            keys, states = (
+                tuple(map(moved.expression, aggregation.keys)),
+                tuple(map(moved.expression, aggregation.states)),
+            )
+            aggregation = dataclasses.replace(aggregation, keys=keys, states=states)
+        final = dataclasses.replace(
+            node,
+            sources=sources,
+            graph=dataclasses.replace(node.graph, edges=edges),
+            output=tuple(output),
+            aggregation=aggregation,
+        )
+        self.nodes[node.name] = final
+        self.columns.update({(one.relation, one.column): (node.name, one.name) for one in node.output})
+
+    def _derived(self, source: Node, node: JoinNode, moved: _Moved) -> Scan:
+        """Return a join below a group (an outer join, a stream with its static relations) as a scan."""
+        inside = [self._scan(scan) for scan in scans(source)]
+        read = [self._scan(scan) for scan in _read_here(source)]  # the others come as the output of a join node
+        first, stands = inside[0], input_scan(source)
+        aliases = {scan.alias for scan in inside}
+        wanted = [pair for pair in sorted(read_by_node(node)) if pair[0] in aliases]
+        if stands.event_time is not None and (first.alias, stands.event_time) not in wanted:
+            wanted += [(first.alias, c.name) for c in first.columns if c.name == stands.event_time]
+        types = {(scan.alias, column.name): column.type for scan in inside for column in scan.columns}
+        taken = {name.lower() for alias, name in wanted if alias == first.alias}
+        items: list[exp.Expr] = []
+        columns = []
+        for alias, name in wanted:
+            unique = base = name if alias == first.alias else f"{alias}__{name}"
+            number = 2
+            while alias != first.alias and unique.lower() in taken:
+                unique, number = f"{base}_{number}", number + 1
+            taken.add(unique.lower())
+            moved[alias, name] = (first.alias, unique)
+            value = parse_expression(self.remap(f"{quote(alias)}.{quote(name)}")).copy()
+            items.append(exp.alias_(value, identifier(unique), copy=False))
+            columns.append(Column(unique, types.get((alias, name), "unknown")))
+        select = exp.Select(expressions=items or [exp.Literal.number(1)])
+        self.put(source, select)
+        if isinstance(source, StaticJoin) and source.predicates:
+            select.set("where", exp.Where(this=self._conjunction(source.predicates)))
+        return dataclasses.replace(
+            first,
+            event_time=stands.event_time,
+            streaming=stands.streaming,
+            relation=render(exp.Subquery(this=select)),
+            columns=tuple(columns),
+            ctes=tuple(dict(pair for scan in read for pair in scan.ctes).items()),
+            below=(*_outermost(source, self.nodes), *dict.fromkeys(one for scan in read for one in scan.below)),
+        )
+
+    def _finished(self, node: Node) -> Node:
+        if isinstance(node, Scan):
+            return self._scan(node)
+        return node.with_inputs(tuple(self._finished(below) for below in node.inputs))
+
+    def _scan(self, scan: Scan) -> Scan:
+        source = self.sources.get(scan.alias)
+        if source is None:
+            return scan
+        drop_unused_ctes(source.item)
+        ctes = _ctes_of(source)
+        tables = [*tables_of(source), *(table for cte in ctes for table in cte.node.find_all(exp.Table))]
+        return dataclasses.replace(
+            scan,
+            relation=render(relation_of(source)),
+            ctes=tuple((cte.name, cte_sql(cte)) for cte in ctes),
+            below=mentioned(tables, self.nodes),
+        )
+
+    # ---------------------------------------------------------------------------------------------------- the clause
+
+    def put(self, node: Node, select: exp.Select) -> None:
+        """Write FROM of a SELECT anew."""
+        first, joins = self._items(node)
+        select.set("from_", exp.From(this=first))
+        select.set("joins", joins)
+
+    def _items(self, node: Node) -> tuple[exp.Expr, list[exp.Join]]:
+        match node:
+            case JoinNode():
+                return exp.Table(this=identifier(node.name)), []
+            case Scan():
+                return relation_of(self.sources[node.alias], node.alias), []
+            case Filter():
+                select = exp.Select(expressions=[exp.Star()])
+                self.put(node.input, select)
+                conditions = (exp.Paren(this=parse_expression(text).copy()) for text in node.conditions)
+                select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
+                return exp.Subquery(this=select, alias=exp.TableAlias(this=identifier(_scan(node).alias))), []
+            case Join():
+                first, joins = self._items(node.left)
+                side, kind = _JOINS[node.kind]
+                on = self._conjunction(node.predicates) if node.predicates else None if kind == "CROSS" else exp.true()
+                return first, [*joins, exp.Join(this=self._item(node.right), side=side, kind=kind, on=on)]
+            case StaticJoin():
+                first, joins = self._items(node.inputs[0])
+                return first, [*joins, *(exp.Join(this=self._item(one), kind="CROSS") for one in node.inputs[1:])]
+            case Where():
+                raise PlanError("a condition is in the middle of a FROM")
+        return self._items(node.inputs[0])
+
+    def _item(self, node: Node) -> exp.Expr:
+        """Return what stands on the right of a join; a join stands in parentheses."""
+        first, joins = self._items(node)
+        if not joins:
+            return first
+        first.set("joins", joins)
+        return exp.Subquery(this=first)
+
+    def _conjunction(self, predicates: Iterable[Predicate]) -> exp.Expr:
+        trees = (parse_expression(self.remap(predicate.rendered or predicate.sql)).copy() for predicate in predicates)
+        conjuncts = (exp.Paren(this=tree) if isinstance(tree, exp.Or) else tree for tree in trees)
+        return reduce(lambda one, other: exp.And(this=one, expression=other), conjuncts)
+
+
+class _Moved(dict[tuple[str, str], tuple[str, str]]):
+    """What became of the columns of inputs that are derived tables now: by ``(alias, name)`` what they are there."""
+
+    def predicate(self, predicate: Predicate) -> Predicate:
+        if predicate.left is None or predicate.right is None or not self:
+            return predicate
+        guards = tuple((self._alias(alias, sql), self._text(sql)) for alias, sql in predicate.guards)
+        left, right = self._text(predicate.left), self._text(predicate.right)
+        return dataclasses.replace(predicate, left=left, right=right, guards=guards)
+
+    def expression(self, one: _Computed) -> _Computed:
+        if one.sql is None or not self:
+            return one
+        relations = tuple(dict.fromkeys(self._alias(alias, one.sql) for alias in one.relations))
+        return dataclasses.replace(one, sql=self._text(one.sql), relations=relations[:1])
+
+    def _text(self, sql: str) -> str:
+        return remap(sql, lambda alias, name: _column(self.get((alias, name))))
+
+    def _alias(self, alias: str, sql: str) -> str:
+        return next((self[pair][0] for pair in columns_of(sql) if pair in self), alias)
+
+
+def _column(found: tuple[str, str] | None) -> exp.Column | None:
+    return exp.column(identifier(found[1]), identifier(found[0])) if found else None
+
+
+def _sources(tree: Tree) -> Iterator[Source]:
+    """Yield the relations of a FROM, those of derived tables that were opened among them."""
+    match tree:
+        case JoinTree():
+            yield from _sources(tree.left)
+            yield from _sources(tree.right)
+        case MergedTree():
+            yield from _sources(tree.inner.tree)
+        case _:
+            yield tree
+
+
+def mentioned(tables: Iterable[exp.Table], nodes: Mapping[str, JoinNode]) -> tuple[Node, ...]:
+    """Return the join nodes that some tables are."""
+    names = {table.name for table in tables}
+    return tuple(node for name, node in nodes.items() if name in names)
+
+
+def _unfiltered(node: Node) -> Node:
+    while isinstance(node, Filter):
+        node = node.input
+    return node
+
+
+def _scan(node: Node) -> Scan:
+    while not isinstance(node, Scan):
+        node = node.inputs[0]
+    return node
+
+
+def _outermost(node: Node, nodes: Mapping[str, JoinNode]) -> tuple[Node, ...]:
+    """Return the final form of the join nodes that a tree reads."""
+    if isinstance(node, JoinNode):
+        return (nodes[node.name],)
+    if isinstance(node, Scan):
+        return ()
+    return tuple(found for below in node.inputs for found in _outermost(below, nodes))
+
+
+def _read_here(node: Node) -> tuple[Scan, ...]:
+    """Return the relations of a tree that its FROM names: those outside join nodes."""
+    if isinstance(node, Scan):
+        return (node,)
+    if isinstance(node, JoinNode):
+        return ()
+    return tuple(scan for below in node.inputs for scan in _read_here(below))
+
+
+# -------------------------------------------------------------------------------------------- common table expressions
+
+
+def drop_unused_ctes(tree: exp.Expr) -> None:
+    """Remove, in place, the common table expressions that nothing reads any more."""
+    for with_ in list(tree.find_all(exp.With)):
+        for cte in reversed(list(with_.expressions)):
+            own = {id(table) for table in cte.find_all(exp.Table)}
+            name = cte.alias.lower()
+            if not any(t.name.lower() == name and id(t) not in own for t in tree.find_all(exp.Table)):
+                with_.set("expressions", [other for other in with_.expressions if other is not cte])
+        if not with_.expressions and with_.parent is not None:
+            with_.parent.set("with_", None)
+
+
+def _ctes_of(source: Source) -> list[Cte]:
+    """Return the common table expressions that a relation reads, in the order of their definition."""
+    found: dict[Cte, None] = {}
+    inside = {cte_of(node) for node in source.item.find_all(exp.CTE)}
+
+    def visit(tables: Iterable[exp.Table]) -> None:
+        for cte in map(cte_of, tables):
+            if cte is not None and cte not in found:
+                visit(cte.node.this.find_all(exp.Table))
+                if cte not in inside:
+                    found[cte] = None
+
+    visit(tables_of(source))
+    return list(found)
+
+
+def cte_sql(cte: Cte) -> str:
+    """Return a common table expression's query, its column list applied."""
+    columns = cte.node.args["alias"].columns
+    body = render(without_our_clauses(cte.node.this))
+    if not columns:
+        return body
+    return f"SELECT * FROM ({body}) AS {quote(cte.name)}({', '.join(render(column) for column in columns)})"
