@@ -2,14 +2,13 @@
 
 ``ABS(r.a - s.a - 5) <= 1`` is ``4 <= r.a - s.a <= 6``. Only where that is exact: over integers, dates and timestamps
 constants move to the other side, and what Spark computes on the way is kept as guards (of one relation) and limits (of
-the difference). Over fractions they do not: there the kernel gets a slightly wider range and Spark the conjunct.
+the difference). `fractional` has what is done over fractions.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, Protocol
@@ -19,15 +18,12 @@ from sqlglot import exp
 from .bands import DAY, Difference, bound_difference, intersect
 from .dialect import interval_microseconds, parse_expression, render
 from .plan import FLIPPED, ComparisonOp, Predicate
-from .types import FRACTIONS, INTEGERS, TIMES, integer_limits, is_decimal
+from .types import INTEGERS, TIMES, integer_limits, is_decimal
 
 _DATE_DIFFERENCES = ("datediff", "date_diff")
 
 #: Constants beside a number of days stay far below where an INT overflows.
 _DAYS = 10**9
-
-#: What rounding can add to a bound between fractions, as a share of the numbers that were added.
-_ROUNDING = 1e-6
 
 
 class Types(Protocol):
@@ -101,7 +97,7 @@ def exact_difference(
         return None  # keys are equal
     if not ones:
         left, right, op = right, left, FLIPPED[op]
-    inner = _absolute(left)
+    inner = absolute(left)
     if inner is not None:
         form, bound = _form(inner, scope), _form(right, scope)
         if form is None or bound is None or bound.terms or op not in ("<", "<="):
@@ -110,13 +106,13 @@ def exact_difference(
             form = dataclasses.replace(
                 form, steps=(*form.steps, dataclasses.replace(form.steps[-1], absolute=True, kind=form.kind))
             )
-        ends = [_sum(form, bound.negated(), scope), _sum(form, bound, scope)]
+        ends = [_sum(form, bound.negated()), _sum(form, bound)]
         found = [_band(predicate, one, end, scope) for one, end in zip((op, FLIPPED[op]), ends, strict=True)]
         return intersect(found[0], found[1]) if found[0] is not None and found[1] is not None else None
     one, other = _form(left, scope), _form(right, scope)
     if one is None or other is None:
         return None
-    total = _sum(one, other.negated(), scope)
+    total = _sum(one, other.negated())
     if op != "=":
         return _band(predicate, op, total, scope)
     ends_of = [_band(predicate, end, total, scope) for end in ("<=", ">=")]
@@ -128,7 +124,8 @@ def _is_whole(form: _Form | None) -> bool:
     return form is not None and form.constant.denominator == 1
 
 
-def _absolute(tree: exp.Expr) -> exp.Expr | None:
+def absolute(tree: exp.Expr) -> exp.Expr | None:
+    """Return ``x`` of ``ABS(x)``, None of anything else."""
     tree = bare(tree)
     if isinstance(tree, exp.Anonymous) and str(tree.this).lower() == "abs" and len(tree.expressions) == 1:
         return bare(tree.expressions[0])
@@ -190,7 +187,7 @@ def _form(tree: exp.Expr, scope: Types) -> _Form | None:
         sides = [_form(side, scope) for side in tree.expressions]
         if any(side is None or side.unit != "date" or side.measure != "point" for side in sides):
             return None
-        days = _sum(sides[0], sides[1].negated() if sides[1] else None, scope, "number")
+        days = _sum(sides[0], sides[1].negated() if sides[1] else None, "number")
         return days and dataclasses.replace(days, kind="days")
     if not isinstance(tree, exp.Add | exp.Sub):
         return None
@@ -201,8 +198,8 @@ def _form(tree: exp.Expr, scope: Types) -> _Form | None:
         if isinstance(tree, exp.Add) or left.unit != right.unit:
             return None
         left, right = _on_the_wall_clock(left, tree.left), _on_the_wall_clock(right, tree.right)
-        return _sum(left, right.negated(), scope, "duration")
-    return _stepped(_sum(left, right.negated() if isinstance(tree, exp.Sub) else right, scope), scope)
+        return _sum(left, right.negated(), "duration")
+    return _stepped(_sum(left, right.negated() if isinstance(tree, exp.Sub) else right), scope)
 
 
 def _on_the_wall_clock(form: _Form, side: exp.Expr) -> _Form:
@@ -215,9 +212,7 @@ def _on_the_wall_clock(form: _Form, side: exp.Expr) -> _Form:
     return dataclasses.replace(form, terms=(term,), constant=Fraction(0), unit="timestamp_ntz")
 
 
-def _sum(
-    one: _Form | None, other: _Form | None, scope: Types, measure: Literal["number", "duration"] | None = None
-) -> _Form | None:
+def _sum(one: _Form | None, other: _Form | None, measure: Literal["number", "duration"] | None = None) -> _Form | None:
     """Return the sum of two forms; that of points in time is a difference, for one of them is negated."""
     if one is None or other is None or one.measure != other.measure:
         return None
@@ -278,7 +273,7 @@ def _constant_form(tree: exp.Expr, scope: Types) -> _Form | None:
 def _value(tree: exp.Expr) -> Fraction | None:
     """Return a constant's value; sums and products of small numbers are what Spark makes of them, too."""
     tree = bare(tree)
-    number = number_of(tree)
+    number = _number(tree)
     if number is not None:
         return number
     if isinstance(tree, exp.Cast) and type(tree) is exp.Cast:
@@ -325,7 +320,7 @@ def _turned(tree: exp.Expr) -> tuple[exp.Expr | None, Fraction]:
         return tree.this, Fraction(0)
     if not isinstance(tree, exp.Sub):
         return None, Fraction(0)
-    constant = number_of(tree.left)
+    constant = _number(tree.left)
     if constant is None or constant.denominator != 1:
         return None, Fraction(0)
     return tree.right, constant
@@ -362,7 +357,7 @@ def _unit(kind: str) -> str | None:
 
 def _constant(tree: exp.Expr, beside: str) -> int | None:
     """Return a constant beside a value of some type, in that type's units."""
-    number = number_of(tree)
+    number = _number(tree)
     if number is not None and number.denominator == 1 and beside in (*INTEGERS, "date"):
         return int(number)
     micros = interval_microseconds(tree)
@@ -373,116 +368,12 @@ def _constant(tree: exp.Expr, beside: str) -> int | None:
     return micros // DAY if beside == "date" and micros % DAY == 0 else None
 
 
-def number_of(tree: exp.Expr) -> Fraction | None:
+def _number(tree: exp.Expr) -> Fraction | None:
     """Return the value of a number without an exponent."""
     tree = bare(tree)
     if isinstance(tree, exp.Neg):
-        inner = number_of(tree.this)
+        inner = _number(tree.this)
         return None if inner is None else -inner
     if isinstance(tree, exp.Literal) and not tree.is_string and re.fullmatch(r"\d+(\.\d*)?|\.\d+", tree.name):
         return Fraction(tree.name.rstrip("."))
     return None
-
-
-# ----------------------------------------------------------------------------------------------------------- fractions
-
-
-def fractional_difference(
-    predicate: Predicate,
-    op: ComparisonOp,
-    left: exp.Expr,
-    right: exp.Expr,
-    scope: Types,
-    plain: Callable[[ComparisonOp, exp.Expr, exp.Expr], Predicate],
-) -> list[Predicate] | None:
-    """Over fractions: a slightly wider range for the kernel, and the conjunct itself for Spark.
-
-    Rounding is monotonic, so a bound that is wider by more than all rounding errors loses no pair. Only upper bounds of
-    the difference the user wrote: NaN is greater than all numbers, so a lower bound lets it pass.
-    """
-    if not scope.relations(left):
-        left, right, op = right, left, FLIPPED[op]
-    inner = _absolute(left)
-    sides = _without_constants(bare(left) if inner is None else inner, scope)
-    bound = _fraction(right)
-    if sides is None or bound is None or op not in (("<", "<=") if inner is not None else ("<", "<=", ">", ">=")):
-        return None
-    one, other, shifts = sides
-    kinds = {scope.type_of(side) for side in (one, other)}
-    if kinds <= set(FRACTIONS) or kinds <= {"double", *INTEGERS}:
-        is_double = True
-    elif all(is_decimal(kind) and int(kind[8:].split(",")[0]) <= 30 for kind in kinds):
-        is_double = False
-        if any("e" in one.name.lower() for tree in (left, right) for one in tree.find_all(exp.Literal)):
-            return None
-    else:
-        return None
-    if op in (">", ">=") and inner is None:
-        return None
-    numbers = (*shifts, bound)
-
-    def limit(value: Fraction) -> str:
-        if not is_double:
-            return _decimal_text(value)
-        added = float(sum(map(abs, numbers)))
-        wide = float(value) + _ROUNDING * added
-        if not shifts:
-            wide = float(value) * (1.000001 if value >= 0 else 0.999999)
-        return f"{wide:.17E}"
-
-    upper = limit(bound - sum(shifts))
-    lower = limit(bound + sum(shifts))
-    found = [("<=", one, _plus(other, upper))]
-    if inner is not None:
-        found.append((">=", _plus(one, lower), other))
-    if scope.order.index(scope.relations(one)[0]) > scope.order.index(scope.relations(other)[0]):
-        found = [(FLIPPED[end], b, a) for end, a, b in found]
-    return [*(plain(end, a, b) for end, a, b in found), predicate]  # type: ignore[arg-type]
-
-
-def _without_constants(tree: exp.Expr, scope: Types) -> tuple[exp.Expr, exp.Expr, list[Fraction]] | None:
-    """Return ``x``, ``y`` and the constants of ``x - y + c``; ``x`` and ``y`` read one relation each."""
-    shifts: list[Fraction] = []
-    while isinstance(tree, exp.Add | exp.Sub):
-        left, right = bare(tree.left), bare(tree.right)
-        constant, rest = _fraction(right), left
-        if constant is not None and isinstance(tree, exp.Sub):
-            constant = -constant
-        elif constant is None and isinstance(tree, exp.Add):
-            constant, rest = _fraction(left), right
-        if constant is None:
-            break
-        shifts.append(constant)
-        tree = rest
-    if not isinstance(tree, exp.Sub):
-        return None
-    sides = bare(tree.left), bare(tree.right)
-    if any(len(scope.relations(side)) != 1 for side in sides):
-        return None
-    return (*sides, shifts)
-
-
-def _fraction(tree: exp.Expr) -> Fraction | None:
-    tree = bare(tree)
-    if isinstance(tree, exp.Neg):
-        inner = _fraction(tree.this)
-        return None if inner is None else -inner
-    if isinstance(tree, exp.Literal) and not tree.is_string:
-        found = re.fullmatch(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,2})?", tree.name)
-        return Fraction(tree.name) if found and len(tree.name) < 40 else None
-    return None
-
-
-def _decimal_text(value: Fraction) -> str:
-    """Return a sum of decimal literals exactly, as one."""
-    scale = 0
-    while value.denominator != 1:
-        value, scale = value * 10, scale + 1
-    digits = f"{abs(int(value)):0{scale + 1}d}"
-    text = f"{digits[: len(digits) - scale]}.{digits[len(digits) - scale :]}" if scale else digits
-    return f"-{text}" if value < 0 else text
-
-
-def _plus(side: exp.Expr, text: str) -> exp.Expr:
-    base = f"({render(side)})" if isinstance(side, exp.Binary) else render(side)
-    return parse_expression(f"{base} + {text}")

@@ -51,7 +51,7 @@ from .rules.place_exchanges import place_exchanges
 from .rules.pre_aggregate import may_count_packs, pre_aggregate
 from .rules.prune_columns import prune_columns
 from .rules.push_down_conditions import push_down_conditions
-from .rules.rule import NotApplicable
+from .rules.rule import NotApplicable, Rule
 from .rules.separate_static_relations import separate_static_relations
 from .rules.simplify_conditions import simplify_conditions
 from .settings import DEFAULTS, Settings
@@ -141,7 +141,7 @@ class Rewrite:
 StageFunction = Callable[[Node, Settings], Node | NotApplicable]
 
 
-def _rule(rule: Callable[[Node], Node | NotApplicable]) -> StageFunction:
+def _rule(rule: Rule) -> StageFunction:
     return lambda plan, _settings: rule(plan)
 
 

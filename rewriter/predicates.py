@@ -16,7 +16,8 @@ from sqlglot import exp
 
 from .bands import Difference, constant_sql, intersect, same_difference
 from .dialect import identifier, interval_microseconds, parse_expression, render
-from .differences import bare, exact_difference, fractional_difference
+from .differences import bare, exact_difference
+from .fractional import fractional_difference
 from .plan import FLIPPED, ComparisonOp, Node, Predicate, PredicateKind, scans
 from .types import UNKNOWN, is_comparable, type_of
 

@@ -61,16 +61,6 @@ def expand(begin: Int64s, end: Int64s, block: int = BLOCK) -> Iterator[tuple[Int
             return
 
 
-def cross(probes: int, rows: int, block: int = BLOCK) -> Iterator[tuple[Int64s, Int64s]]:
-    """Yield all pairs of ``range(probes)`` and ``range(rows)``, a block at a time."""
-    step = max(block // max(rows, 1), 1)
-    if rows == 0:
-        return
-    for first in range(0, probes, step):
-        some = np.arange(first, min(first + step, probes))
-        yield np.repeat(some, rows), np.tile(np.arange(rows), len(some))
-
-
 def evaluate(check: Check, left: pa.Array, right: pa.Array, among: Mask | None = None) -> Mask:
     """Evaluate one predicate on aligned values, with Spark's semantics; NULL counts as false.
 

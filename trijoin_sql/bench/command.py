@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-#: Engines to compare with.
-OTHERS = ("spark", "duckdb", "flink", "pathway")
+from .outcome import OTHERS
 
 HELP = """Measure schemes, side by side in one run: throughput, latency, intermediates, bytes shuffled.
 

@@ -30,7 +30,7 @@ def frame_of(spark: SparkSession, workload: Workload, engine: str) -> tuple[Any,
     return session.sql(query(workload, engine)), session.metrics
 
 
-def run_stream(spark: SparkSession, workload: Workload, folder: Path, rows: int, engine: str) -> Outcome:
+def run_stream(spark: SparkSession, workload: Workload, folder: Path, engine: str) -> Outcome:
     """Run a workload as streams, a file a micro-batch, as fast as it goes."""
     from pyspark.errors import PySparkException
 

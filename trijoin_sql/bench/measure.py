@@ -17,10 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..errors import InvalidSettingError
 from ..operators.schemes import SCHEMES
 from . import overhead
-from .command import OTHERS
 from .engines import run_stream
 from .live import Arrivals, Live, run_live
-from .outcome import Outcome, median
+from .outcome import OTHERS, Outcome, median
 from .outside import PACKAGES, environment, run_outside
 from .report import as_document, as_table, idle_table, latency_table, plot, write_json
 from .workloads import WORKLOADS, write_files
@@ -227,4 +226,4 @@ def _run(spark: SparkSession, engine: str, name: str, folder: Path, options: Opt
     workload = WORKLOADS[name]
     if engine in PACKAGES:
         return run_outside(engine, workload, folder, options.rows, options.units, options.limit)
-    return run_stream(spark, workload, folder, options.rows, engine)
+    return run_stream(spark, workload, folder, engine)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass, field
 
+#: Engines to compare with.
+OTHERS = ("spark", "duckdb", "flink", "pathway")
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -85,7 +85,7 @@ def run_outside(engine: str, workload: Workload, folder: Path, rows: int, units:
         "streams": workload.streams,
         "columns": [column.split() for column in SCHEMA.split(", ")],
         "sql": query(workload),
-        "joins": steps(workload, rows),
+        "joins": steps(workload),
         "parallelism": units,
     }
     try:
@@ -160,7 +160,7 @@ def _message(line: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def steps(workload: Workload, rows: int) -> list[tuple[str, list[dict[str, Any]]]]:
+def steps(workload: Workload) -> list[tuple[str, list[dict[str, Any]]]]:
     """Return a query as one step a stream but the first: the stream, and its conditions on those before it.
 
     A condition is ``{"op": "=", "left": "r_i", "right": "s_i"}``, or a ``band`` with closed whole bounds ``lower`` and
