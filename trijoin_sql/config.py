@@ -59,6 +59,10 @@ LOCAL_CHECKPOINT_SETTINGS: Mapping[str, str] = {
 }
 
 
+#: Whether Hadoop writes a ``.crc`` file beside each file on a local disk.
+CRC_FILES = "spark.trijoin.crcFiles"
+
+
 class SessionBuilder(Protocol):
     """What `configure` needs of a builder: classic and Spark Connect builders have it."""
 
@@ -139,6 +143,27 @@ def prepare_workers(context: Any, partitions: str) -> None:
     late = [key for key, value in CONTEXT_SETTINGS.items() if settings.get(key) != value]
     if late:
         _log.info("triggers take longer without %s: make the session with trijoin_sql.configure", ", ".join(late))
+
+
+def prepare_disk(spark: Any) -> None:
+    """Have Hadoop write no ``.crc`` file beside each file on a local disk, where checkpoints are on one.
+
+    Hadoop starts a ``chmod`` process for every file that it creates there, and a micro-batch creates two files and two
+    more for each partition, each with a ``.crc`` file that needs another one: a sixth of a small micro-batch. Spark's
+    own checksums of state files stay. The setting is Hadoop's, of the whole process; ``spark.trijoin.crcFiles=true``
+    leaves it alone.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    """
+    local = str(spark.sparkContext.master).startswith("local")
+    chosen = spark.conf.get(_FILE_MANAGER, "") == LOCAL_CHECKPOINT_SETTINGS[_FILE_MANAGER]
+    if not local or not chosen or (spark.conf.get(CRC_FILES, "false") or "").lower() == "true":
+        return
+    context = spark.sparkContext
+    context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str, str]:

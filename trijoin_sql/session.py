@@ -17,7 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .catalog import SparkCatalog
 from .checkpoint import next_number, observed_rates, register, stored_joins
-from .config import STATE_SETTINGS, prepare_workers
+from .config import STATE_SETTINGS, prepare_disk, prepare_workers
 from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnsupportedQueryError
 from .explain import Explanation
 from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
@@ -81,6 +81,7 @@ class TriJoinSession:
         context = getattr(spark, "_sc", None)  # of a classic session
         if context is not None:
             prepare_workers(context, str(spark.conf.get("spark.sql.shuffle.partitions")))
+            prepare_disk(spark)
 
     @classmethod
     def create(cls, spark: SparkSession, settings: Settings | None = None) -> TriJoinSession:
