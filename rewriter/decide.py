@@ -107,17 +107,6 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
     alternatives = tuple(
         Alternative(scheme, _rounded(one.cost), scheme == chosen) for scheme, one in sorted(candidates.items())
     )
-    options: tuple[tuple[str, str], ...] = ()
-    if hints.intermediates and chosen not in ("symmetric", "semi_symmetric"):
-        raise InvalidHintError(f"INTERMEDIATES('{hints.intermediates}')", f"the scheme {chosen} stores no packs")
-    if hints.intermediates == "pair":
-        options = (("intermediates", "pair"),)
-    if hints.routing:
-        options = (*options, *_routing(hints, node, chosen, found.units))
-    elif chosen == "biclique":
-        options = (("routing", "hash" if _has_common_key(node) else "random"),)
-    elif chosen == "operator_tree":
-        options = (("tree", tree_text(found.tree)),) if found.tree else ()
     model = model_of(node, settings, found.units)
     return Decision(
         _node_name(model.count),
@@ -125,7 +114,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         found.units,
         reason,
         alternatives,
-        options,
+        _options(hints, node, chosen, found),
         _expected(model, _rounded(found.cost)),
         units_reason=_why_units(units_from, found.units, counts, rates),
         rates=rates,
@@ -350,6 +339,22 @@ def _unfit(scheme: str, node: JoinNode) -> str:
 def _has_common_key(node: JoinNode) -> bool:
     """Tell whether equalities give all relations one key that rows can be hashed by."""
     return common_key(node.graph, can_hash(node)) is not None
+
+
+def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> tuple[tuple[str, str], ...]:
+    """Return the further settings of the chosen scheme."""
+    options: tuple[tuple[str, str], ...] = ()
+    if hints.intermediates and chosen not in ("symmetric", "semi_symmetric"):
+        raise InvalidHintError(f"INTERMEDIATES('{hints.intermediates}')", f"the scheme {chosen} stores no packs")
+    if hints.intermediates == "pair":
+        options = (("intermediates", "pair"),)
+    if hints.routing:
+        return (*options, *_routing(hints, node, chosen, found.units))
+    if chosen == "biclique":
+        return (("routing", "hash" if _has_common_key(node) else "random"),)
+    if chosen == "operator_tree" and found.tree:
+        return (("tree", tree_text(found.tree)),)
+    return options
 
 
 def _routing(hints: Hints, node: JoinNode, scheme: str, units: int | None) -> tuple[tuple[str, str], ...]:

@@ -9,34 +9,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
-from typing import TypeVar
 
 from sqlglot import exp
 
 from ..errors import PlanError
 from .bounds import input_scan
+from .derived_tables import MergedTree
 from .dialect import identifier, parse_expression, quote, render
 from .hints import without_our_clauses
-from .parse import MergedTree, relation_of, tables_of
+from .parse import relation_of, tables_of
 from .plan import (
     Column,
     Filter,
-    GroupKey,
     Join,
     JoinNode,
     Node,
-    PartialState,
     Predicate,
     Scan,
     StaticJoin,
     Where,
     scans,
 )
-from .predicates import columns_of, remap
+from .predicates import MovedColumns
 from .rules.prune_columns import read_by_node
 from .scopes import Cte, JoinTree, Source, Tree, cte_of
-
-_Computed = TypeVar("_Computed", GroupKey, PartialState)
 
 #: Side and kind of a join.
 _JOINS = {
@@ -65,17 +61,17 @@ class FromClause:
         self.nodes = nodes
         self.sources = {source.plan_alias: source for source in _sources(tree)}
         #: By column of a relation, as ``(alias, name)``: the join node and the column of it that have its values.
-        self.columns: dict[tuple[str, str], tuple[str, str]] = {}
+        self.columns = MovedColumns()
 
     def remap(self, text: str) -> str:
         """Return a condition over the columns of relations and of the join nodes that stand in their place."""
-        return remap(text, lambda alias, name: _column(self.columns.get((alias, name))))
+        return self.columns.text(text)
 
     # ---------------------------------------------------------------------------------------------------- join nodes
 
     def finish(self, node: JoinNode) -> None:
         """Give a join node the final text of its inputs; an input that is a join itself becomes a derived table."""
-        moved = _Moved()
+        moved = MovedColumns()
         sources = tuple(
             self._finished(source) if isinstance(_unfiltered(source), Scan) else self._derived(source, node, moved)
             for source in node.sources
@@ -84,28 +80,24 @@ class FromClause:
             dataclasses.replace(edge, predicates=tuple(map(moved.predicate, edge.predicates)))
             for edge in node.graph.edges
         )
-        output = []
-        for item in node.output:
-            alias, name = moved.get((item.relation, item.column), (item.relation, item.column))
-            output.append(dataclasses.replace(item, relation=alias, column=name))
         aggregation = node.aggregation
         if aggregation is not None:
             keys, states = (
-                tuple(map(moved.expression, aggregation.keys)),
-                tuple(map(moved.expression, aggregation.states)),
+                tuple(map(moved.computed, aggregation.keys)),
+                tuple(map(moved.computed, aggregation.states)),
             )
             aggregation = dataclasses.replace(aggregation, keys=keys, states=states)
         final = dataclasses.replace(
             node,
             sources=sources,
             graph=dataclasses.replace(node.graph, edges=edges),
-            output=tuple(output),
+            output=tuple(map(moved.output, node.output)),
             aggregation=aggregation,
         )
         self.nodes[node.name] = final
         self.columns.update({(one.relation, one.column): (node.name, one.name) for one in node.output})
 
-    def _derived(self, source: Node, node: JoinNode, moved: _Moved) -> Scan:
+    def _derived(self, source: Node, node: JoinNode, moved: MovedColumns) -> Scan:
         """Return a join below a group (an outer join, a stream with its static relations) as a scan."""
         inside = [self._scan(scan) for scan in scans(source)]
         read = [self._scan(scan) for scan in _read_here(source)]  # the others come as the output of a join node
@@ -205,33 +197,6 @@ class FromClause:
         trees = (parse_expression(self.remap(predicate.rendered or predicate.sql)).copy() for predicate in predicates)
         conjuncts = (exp.Paren(this=tree) if isinstance(tree, exp.Or) else tree for tree in trees)
         return reduce(lambda one, other: exp.And(this=one, expression=other), conjuncts)
-
-
-class _Moved(dict[tuple[str, str], tuple[str, str]]):
-    """What became of the columns of inputs that are derived tables now: by ``(alias, name)`` what they are there."""
-
-    def predicate(self, predicate: Predicate) -> Predicate:
-        if predicate.left is None or predicate.right is None or not self:
-            return predicate
-        guards = tuple((self._alias(alias, sql), self._text(sql)) for alias, sql in predicate.guards)
-        left, right = self._text(predicate.left), self._text(predicate.right)
-        return dataclasses.replace(predicate, left=left, right=right, guards=guards)
-
-    def expression(self, one: _Computed) -> _Computed:
-        if one.sql is None or not self:
-            return one
-        relations = tuple(dict.fromkeys(self._alias(alias, one.sql) for alias in one.relations))
-        return dataclasses.replace(one, sql=self._text(one.sql), relations=relations[:1])
-
-    def _text(self, sql: str) -> str:
-        return remap(sql, lambda alias, name: _column(self.get((alias, name))))
-
-    def _alias(self, alias: str, sql: str) -> str:
-        return next((self[pair][0] for pair in columns_of(sql) if pair in self), alias)
-
-
-def _column(found: tuple[str, str] | None) -> exp.Column | None:
-    return exp.column(identifier(found[1]), identifier(found[0])) if found else None
 
 
 def _sources(tree: Tree) -> Iterator[Source]:

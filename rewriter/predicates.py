@@ -11,6 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -18,8 +19,20 @@ from .bands import Difference, constant_sql, intersect, same_difference
 from .dialect import identifier, interval_microseconds, parse_expression, render
 from .differences import bare, exact_difference
 from .fractional import fractional_difference
-from .plan import FLIPPED, ComparisonOp, Node, Predicate, PredicateKind, scans
+from .plan import (
+    FLIPPED,
+    ComparisonOp,
+    GroupKey,
+    Node,
+    OutputColumn,
+    PartialState,
+    Predicate,
+    PredicateKind,
+    scans,
+)
 from .types import UNKNOWN, is_comparable, type_of
+
+_Computed = TypeVar("_Computed", GroupKey, PartialState)
 
 _OPS: dict[type[exp.Expr], ComparisonOp] = {
     exp.EQ: "=",
@@ -90,6 +103,43 @@ def remap(text: str, column: Callable[[str, str], exp.Expr | None]) -> str:
         else:
             node.replace(other)
     return render(tree)
+
+
+class MovedColumns(dict[tuple[str, str], tuple[str, str]]):
+    """Columns that come from another relation now: by ``(alias, name)`` the alias and the name that they have there."""
+
+    def text(self, sql: str) -> str:
+        """Return a condition with the columns written anew."""
+
+        def column(alias: str, name: str) -> exp.Expr | None:
+            found = self.get((alias, name))
+            return exp.column(identifier(found[1]), identifier(found[0])) if found else None
+
+        return remap(sql, column) if self else sql
+
+    def predicate(self, predicate: Predicate) -> Predicate:
+        """Return a kernel predicate with its expressions and guards written anew; its relations stay."""
+        if predicate.left is None or predicate.right is None or not self:
+            return predicate
+        guards = tuple((self.alias(alias, sql), self.text(sql)) for alias, sql in predicate.guards)
+        left, right = self.text(predicate.left), self.text(predicate.right)
+        return dataclasses.replace(predicate, left=left, right=right, guards=guards)
+
+    def computed(self, one: _Computed) -> _Computed:
+        """Return a key or an argument, which is over one input, written anew."""
+        if one.sql is None or not self:
+            return one
+        relations = tuple(dict.fromkeys(self.alias(alias, one.sql) for alias in one.relations))
+        return dataclasses.replace(one, sql=self.text(one.sql), relations=relations[:1])
+
+    def output(self, column: OutputColumn) -> OutputColumn:
+        """Return an output column with the place it comes from now."""
+        alias, name = self.get((column.relation, column.column), (column.relation, column.column))
+        return dataclasses.replace(column, relation=alias, column=name)
+
+    def alias(self, alias: str, sql: str) -> str:
+        """Return the alias that an expression over one relation is over now."""
+        return next((self[pair][0] for pair in columns_of(sql) if pair in self), alias)
 
 
 def over_output(predicate: Predicate, names: Mapping[tuple[str, str], str]) -> Predicate:

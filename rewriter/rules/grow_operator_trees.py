@@ -15,10 +15,8 @@ from itertools import chain, count
 from math import inf
 from typing import TypeAlias
 
-from sqlglot import exp
-
 from ..decide import decide
-from ..dialect import identifier, quote
+from ..dialect import quote
 from ..join_graph import build_graph
 from ..plan import (
     BiJoin,
@@ -36,7 +34,7 @@ from ..plan import (
     source_scan,
     transform,
 )
-from ..predicates import columns_of, flipped, remap
+from ..predicates import MovedColumns, columns_of, flipped
 from ..settings import CostDefaults, Settings
 from ..trees import TreeOf, leaves, read_tree
 from .rule import NotApplicable
@@ -84,33 +82,15 @@ def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
     inner = _inner(node, name, members, within, across)
     alias = _fresh("_".join(members), relations)
     columns = {(column.relation, column.column): column.name for column in inner.output}
-
-    def moved(one: str, name: str) -> exp.Expr | None:
-        if one not in members:
-            return None
-        return exp.column(identifier(columns[one, name]), identifier(alias))
-
+    moved = MovedColumns({pair: (alias, column) for pair, column in columns.items()})
     rank = {name: index for index, name in enumerate(relations)}
     order = [alias if one == members[0] else one for one in relations if one == members[0] or one not in members]
     root_predicates = []
-    for predicate in across:
-        assert predicate.left is not None
-        assert predicate.right is not None
-        changed = dataclasses.replace(
-            predicate,
-            relations=tuple(alias if one in members else one for one in predicate.relations),
-            left=remap(predicate.left, moved),
-            right=remap(predicate.right, moved),
-            guards=tuple((alias if one in members else one, remap(sql, moved)) for one, sql in predicate.guards),
-        )
-        in_order = order.index(changed.relations[0]) < order.index(changed.relations[1])
-        root_predicates.append(changed if in_order else flipped(changed))
-    output = tuple(
-        dataclasses.replace(column, relation=alias, column=columns[column.relation, column.column])
-        if column.relation in members
-        else column
-        for column in node.output
-    )
+    for predicate in map(moved.predicate, across):
+        pair = tuple(alias if one in members else one for one in predicate.relations)
+        changed = dataclasses.replace(predicate, relations=pair)
+        root_predicates.append(changed if order.index(pair[0]) < order.index(pair[1]) else flipped(changed))
+    output = tuple(map(moved.output, node.output))
     graph = build_graph(order, [*root_predicates, *node.graph.residuals])
     stored_scan = _scan_of(inner, _split(inner, nested, names), alias, columns)
     bounds = [b for b in node.graph.time_bounds if not {b.left, b.right} & set(members)]
