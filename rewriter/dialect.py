@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, ClassVar, Literal
 
 from sqlglot import exp
@@ -29,6 +30,8 @@ UNIT_FUNCTIONS = ("TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATE_ADD", "DATED
 # WITHIN is no keyword of sqlglot; where it starts our clause its token takes the type of a clause Spark does not have.
 _WITHIN = TokenType.PREWHERE
 
+_WITHIN_TAKES = "WITHIN takes a length of time such as 10 MINUTES"
+
 _AFTER_WITHIN = (TokenType.NUMBER, TokenType.INTERVAL, TokenType.STRING)
 
 _SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
@@ -42,6 +45,10 @@ MICROSECONDS = {
     "DAY": 86_400_000_000,
     "WEEK": 604_800_000_000,
 }
+
+
+#: What follows the number of an INTERVAL.
+_UNITS = (*MICROSECONDS, "MONTH", "YEAR", "QUARTER")
 
 
 class Watermark(exp.Expression):
@@ -99,6 +106,7 @@ class TriJoinSql(Databricks):
 
         def _parse_within(self) -> Any:
             self._advance()
+            at = self._curr
             if self._curr.token_type == TokenType.INTERVAL:
                 length: Any = self._parse_interval()
             else:
@@ -108,8 +116,9 @@ class TriJoinSql(Databricks):
                 if unit:
                     self._advance()
                 length = exp.Interval(this=exp.Literal.string(number), unit=exp.Var(this=unit))
-            if interval_microseconds(length) is None:
-                self.raise_error("WITHIN takes a length of time such as 10 MINUTES")
+            micros = interval_microseconds(length)
+            if micros is None or micros < 0:
+                self.raise_error(_WITHIN_TAKES, at)
             return length
 
         def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
@@ -181,6 +190,28 @@ DIALECT = TriJoinSql()
 
 
 @dataclass(frozen=True)
+class View:
+    """What a ``CREATE [OR REPLACE] [GLOBAL] TEMPORARY VIEW name [(columns)] AS`` declares.
+
+    Parameters
+    ----------
+    name
+        As SQL, quoted where needed.
+    replace
+        Whether it says OR REPLACE.
+    everywhere
+        Whether it says GLOBAL: sessions of one application share it, in the schema ``global_temp``.
+    columns
+        The names of its columns; empty if they are the query's.
+    """
+
+    name: str
+    replace: bool = False
+    everywhere: bool = False
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Statement:
     """One parsed statement.
 
@@ -190,8 +221,8 @@ class Statement:
         ``select``, ``create_view``, ``explain`` or ``other`` (not parsed any further).
     tree
         The query, None for ``other``.
-    view, replace
-        For ``create_view``: its name as written, and whether it says OR REPLACE.
+    view
+        For ``create_view``: what it declares.
     explain_format
         For ``explain``: one of `EXPLAIN_FORMATS`, or None for a plain EXPLAIN.
     positional
@@ -200,8 +231,7 @@ class Statement:
 
     kind: Literal["select", "create_view", "explain", "other"]
     tree: exp.Expr | None = None
-    view: str | None = None
-    replace: bool = False
+    view: View | None = None
     explain_format: str | None = None
     positional: int = 0
 
@@ -253,16 +283,22 @@ def _create(sql: str, tokens: list[Token], words: list[str]) -> Statement:
     position = 1
     replace = words[position : position + 2] == ["OR", "REPLACE"]
     position += 2 * replace
-    if words[position : position + 1] not in (["TEMP"], ["TEMPORARY"]) or words[position + 1 : position + 2] != [
-        "VIEW"
-    ]:
+    everywhere = words[position : position + 1] == ["GLOBAL"]
+    position += everywhere
+    if words[position : position + 2] not in (["TEMP", "VIEW"], ["TEMPORARY", "VIEW"]):
         return Statement("other")
-    name = tokens[position + 2 : position + 3]
-    if not name or words[position + 3 : position + 4] != ["AS"]:
+    name, rest = tokens[position + 2 : position + 3], tokens[position + 3 :]
+    columns: tuple[str, ...] = ()
+    if rest and rest[0].token_type == TokenType.L_PAREN:
+        listed = list(takewhile(lambda token: token.token_type != TokenType.R_PAREN, rest[1:]))
+        if not listed or any(comma.token_type != TokenType.COMMA for comma in listed[1::2]) or not len(listed) % 2:
+            return Statement("other")  # with comments, say: Spark may know
+        columns, rest = tuple(token.text for token in listed[::2]), rest[len(listed) + 2 :]
+    if not name or not rest or rest[0].text.upper() != "AS":
         return Statement("other")
     quoted = name[0].token_type == TokenType.IDENTIFIER
-    view = exp.to_identifier(name[0].text, quoted=quoted).sql(DIALECT)
-    return _query(sql, tokens[position + 4 :], "create_view", view=view, replace=replace)
+    view = View(exp.to_identifier(name[0].text, quoted=quoted).sql(DIALECT), replace, everywhere, columns)
+    return _query(sql, rest[1:], "create_view", view=view)
 
 
 def positional_name(number: int) -> str:
@@ -270,8 +306,21 @@ def positional_name(number: int) -> str:
     return f"__p{number}"
 
 
+def _check_intervals(sql: str, tokens: list[Token]) -> None:
+    """Refuse ``INTERVAL 5`` and ``INTERVAL 5 MINUTS``, which sqlglot takes for an interval and an alias."""
+    for word, number, unit in zip(tokens, tokens[1:], [*tokens[2:], None], strict=False):
+        plain = re.fullmatch(r"\s*[+-]?[\d.]+\s*", number.text) is not None
+        if word.token_type != TokenType.INTERVAL or not plain or number.token_type == TokenType.IDENTIFIER:
+            continue
+        if unit is None or unit.text.upper().removesuffix("S") not in _UNITS:
+            has = "has no unit" if unit is None or not unit.text.isalpha() else f"has no unit {unit.text}"
+            place = _place(sql, number.end + 1 if unit is None else unit.start)
+            raise SqlSyntaxError(f"INTERVAL {has}; write INTERVAL {number.text.strip()} MINUTES, say", sql, *place)
+
+
 def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view", "explain"], **rest: Any) -> Statement:
     tokens = [_retag(tokens, index) for index in range(len(tokens))]
+    _check_intervals(sql, tokens)
     try:
         trees = DIALECT.parser().parse(tokens, sql)
     except ParseError as error:
@@ -280,10 +329,11 @@ def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view",
         raise SqlSyntaxError(str(error).splitlines()[0], sql, 1, 1) from None
     except RecursionError:
         raise SqlSyntaxError("the statement is nested too deeply", sql, 1, 1) from None
-    if len(trees) != 1 or trees[0] is None:
-        start = next((t for t in tokens if t.token_type == TokenType.SEMICOLON), tokens[0] if tokens else None)
-        line, column = _place(sql, start.start) if start else (1, 1)
-        raise SqlSyntaxError("there is more than one statement" if trees else "a query is missing", sql, line, column)
+    if not any(trees):
+        raise SqlSyntaxError("a query is missing", sql, *_place(sql, len(sql.rstrip("; \t\r\n"))))
+    if len(trees) != 1:
+        start = next((t for t in tokens if t.token_type == TokenType.SEMICOLON), tokens[0])
+        raise SqlSyntaxError("there is more than one statement", sql, *_place(sql, start.start))
     if not isinstance(trees[0], exp.Query):
         return Statement("other")
     markers = sorted(
@@ -335,7 +385,11 @@ def _syntax_error(error: ParseError, sql: str) -> SqlSyntaxError:
     elif "<Token" in detail:
         detail = detail.split(" but got")[0].lower()
     elif detail.startswith("Invalid expression"):
-        detail = f"{highlight.strip() or 'this'} was not expected here"
+        before = (first.get("start_context") or "").split()[-1:]
+        if "WITHIN" in (highlight.strip().upper(), *map(str.upper, before)):  # nothing that could begin a length
+            detail = _WITHIN_TAKES
+        else:
+            detail = f"{highlight.strip() or 'this'} was not expected here"
     return SqlSyntaxError(detail, sql, line, max(1, column - len(highlight) + 1))
 
 

@@ -78,7 +78,7 @@ def _describe(node: Node) -> tuple[str, list[str]]:
             owner = " (Spark's)" if node.by_spark else ""
             return f"Join {node.kind}{owner}", [predicate_text(p) for p in node.predicates]
         case JoinGroup():
-            return f"JoinGroup of {node.members} members", []
+            return f"JoinGroup of {node.members} member{'s' if node.members != 1 else ''}", []
         case LeftAlone():
             return f"LeftAlone: {node.decision.reason}", []
         case JoinNode():
@@ -99,9 +99,9 @@ def _describe(node: Node) -> tuple[str, list[str]]:
 def _join_node(node: JoinNode) -> tuple[str, list[str]]:
     graph, decision = node.graph, node.decision
     scheme = f" {decision.scheme}" if decision.scheme else ""
-    units = f", {decision.units} units" if decision.units else ""
+    scheme += f", {decision.units} units;" if decision.units else ";" if scheme else ""
     hub = f" with hub {graph.hub}" if graph.hub else ""
-    title = f"{type(node).__name__} {node.name}:{scheme}{units}; {graph.shape}{hub} of {', '.join(graph.relations)}"
+    title = f"{type(node).__name__} {node.name}:{scheme} {graph.shape}{hub} of {', '.join(graph.relations)}"
     details = [predicate_text(p) for edge in graph.edges for p in edge.predicates]
     details += [f"residual: {p.sql}" for p in graph.residuals]
     details += [f"time: {_bound(b.lower)} <= {b.right} - {b.left} <= {_bound(b.upper)}" for b in graph.time_bounds]

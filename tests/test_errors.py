@@ -16,6 +16,7 @@ README = Path(__file__).parent.parent / "README.md"
 EXAMPLES = [
     errors.SqlSyntaxError("unexpected FROM", "SELECT\n  FROM r", line=2, column=3),
     errors.UnsupportedQueryError("a theta outer join on streams", hint="use an inner join"),
+    errors.UnavailableError("resuming", "a checkpoint cannot be read through Spark Connect", hint="write its hints"),
     errors.InvalidHintError("UNITS(0)", "units start at 1"),
     errors.InvalidSettingError("trijoin.units", "many", "an integer is needed"),
     errors.JobError("there is no format named parket", "job.sql", "CREATE STREAM r USING parket", 1, 23, "try parquet"),

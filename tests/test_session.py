@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from trijoin_sql.operators.compile import Compiled, compile_join
 from trijoin_sql.operators.spec import JoinSpec
 
 import trijoin_sql
-from trijoin_sql import SqlSyntaxError, TriJoinSession, UnsupportedQueryError
+from trijoin_sql import SqlSyntaxError, TriJoinSession, UnavailableError, UnsupportedQueryError
 from trijoin_sql.catalog import SparkCatalog
 from trijoin_sql.zones import largest_shift
 
@@ -119,6 +120,39 @@ def test_a_view_that_is_not_ours_is_made_too(tj: TriJoinSession, spark: SparkSes
     assert bag(found) == bag(spark.sql(query.replace("/*+ NO_TRIJOIN */", "")))
 
 
+def test_a_view_may_be_global_and_name_its_columns(tj: TriJoinSession, spark: SparkSession) -> None:
+    """Left to Spark, it would keep the join as it stands, and streams over it would be refused when they start."""
+    tj.sql(f"CREATE OR REPLACE GLOBAL TEMPORARY VIEW everywhere (p, `q q`, t) AS {CHAIN}")
+    found = spark.table("global_temp.everywhere")
+    assert found.columns == ["p", "q q", "t"]
+    assert uses_us(found)
+    with pytest.raises(UnsupportedQueryError, match="names 1 columns, and its query has 3"):
+        tj.sql(f"CREATE TEMPORARY VIEW short (p) AS {CHAIN}")
+
+
+def test_a_wrong_argument_is_said(tj: TriJoinSession, spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    wrong: Any = tj
+    for call, says in [
+        (lambda: wrong.sql(5), r"sql\(\) takes the text of a statement, not int"),
+        (lambda: wrong.sql(CHAIN, args=5), "args"),
+        (lambda: wrong.explain(spark.table("r")), r"explain\(\) takes the text of a query"),
+        (lambda: trijoin_sql.enable(wrong), "a SparkSession is needed, not TriJoinSession"),
+        (lambda: trijoin_sql.disable(None), "a SparkSession is needed, not NoneType"),  # type: ignore[arg-type]
+        (lambda: trijoin_sql.enable(SparkSession), "not the class SparkSession"),  # type: ignore[arg-type]
+    ]:
+        with pytest.raises(TypeError, match=says):
+            call()
+    assert "TRIJOIN_INTERNAL" not in caplog.text
+
+
+def test_a_stopped_session_is_said() -> None:
+    stopped: Any = object.__new__(TriJoinSession)
+    stopped.spark = SimpleNamespace(_sc=SimpleNamespace(_jsc=None))
+    for call in (stopped.sql, stopped.explain):
+        with pytest.raises(UnavailableError, match="it has been stopped"):
+            call(CHAIN)
+
+
 def test_a_query_that_cannot_be_ours_asks_spark_nothing_more(
     tj: TriJoinSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +193,34 @@ def test_spark_reports_what_only_spark_can_know(tj: TriJoinSession) -> None:
         tj.sql("SELECT no_such_column FROM r JOIN s ON r.a < s.a JOIN t ON s.a < t.a")
     with pytest.raises(AnalysisException, match="no_such_table"):
         tj.sql("SELECT * FROM no_such_table JOIN r ON no_such_table.a < r.a")
+
+
+def test_spark_is_asked_about_names_beside_our_clause(tj: TriJoinSession) -> None:
+    """Without that, WITHIN would miss the event time of a table that does not exist."""
+    for sql, name in [
+        ("SELECT r.a FROM stream_r r JOIN no_such_table n ON r.a < n.a WITHIN 5 MINUTES", "no_such_table"),
+        ("SELECT r.nope FROM stream_r r JOIN stream_s s ON r.a < s.a WITHIN 5 MINUTES", "nope"),
+        ("CREATE TEMPORARY VIEW v AS SELECT r.nope FROM stream_r r JOIN stream_s s ON r.a < s.a WITHIN 1 DAY", "nope"),
+    ]:
+        with pytest.raises(AnalysisException, match=name):
+            tj.sql(sql)
+
+
+def test_names_of_ours_are_in_no_message_of_sparks(tj: TriJoinSession) -> None:
+    with pytest.raises(AnalysisException, match='"\\(a < x\\)"') as caught:
+        tj.sql("SELECT r.a FROM r JOIN (SELECT array(1) AS x) s ON r.a < s.x")
+    assert "__" not in str(caught.value)
+
+
+def test_no_false_alarm_when_a_query_starts(tj: TriJoinSession, spark: SparkSession) -> None:
+    """For every query of ours that starts, Spark would log an error of a hundred lines: a socket it never opened."""
+    jvm: Any = spark
+    name = "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkPythonPreInitRunner"
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        assert jvm._jvm.org.apache.logging.log4j.LogManager.getLogger(name).getLevel().toString() == "OFF"
+    finally:
+        spark.sparkContext.setLogLevel("OFF")
 
 
 def test_theta_outer_join_of_streams_is_refused_with_a_way_out(tj: TriJoinSession) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .errors import PlanError as PlanError
     from .errors import SqlSyntaxError as SqlSyntaxError
     from .errors import TriJoinError as TriJoinError
+    from .errors import UnavailableError as UnavailableError
     from .errors import UnsupportedQueryError as UnsupportedQueryError
     from .file_sink import recover_file_sink as recover_file_sink
     from .session import TriJoinSession as TriJoinSession
@@ -37,6 +38,7 @@ _HOME = {
     "TriJoinError": ".errors",
     "SqlSyntaxError": ".errors",
     "UnsupportedQueryError": ".errors",
+    "UnavailableError": ".errors",
     "InvalidHintError": ".errors",
     "InvalidSettingError": ".errors",
     "PlanError": ".errors",

@@ -122,14 +122,32 @@ def explain_error(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, UnicodeDecodeError):
         return f"not a text in UTF-8: {error.reason} at byte {error.start}", REFUSED
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
-        return f"{error.name} is not installed: pip install 'trijoin-sql[{EXTRAS[error.name]}]'", REFUSED
+        return f"{error.name} is not installed: pip install {_pin(EXTRAS[error.name], error.name)}", REFUSED
     spark = sys.modules.get("pyspark.errors")  # an error of Spark's can only come where Spark is loaded
     if spark is None or not isinstance(error, spark.PySparkException):
         return None
+    if "JAVA_GATEWAY_EXITED" in str(error):
+        from .doctor import check_java
+
+        java = check_java()
+        why = java.text if java.level == "problem" else "Java ends at once; trijoin-sql doctor says what is there"
+        return f"Spark does not start: {why}", REFUSED
     if not isinstance(error, spark.AnalysisException | spark.ParseException | spark.IllegalArgumentException):
         return reason(error), FAILED
     # Spark appends the plan, or the whole JVM stack, to the sentence that a user can read.
     return str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip(), REFUSED
+
+
+def _pin(extra: str, package: str) -> str:
+    """Return what to install for an extra of ours: the package in its pinned version, wherever we came from."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        pins = [pin.partition(";") for pin in requires("trijoin-sql") or []]
+    except PackageNotFoundError:
+        pins = []
+    found = [pin.strip() for pin, _, condition in pins if f'extra == "{extra}"' in condition.replace("'", '"')]
+    return f"'{found[0]}'" if found else package
 
 
 def stderr() -> Console:
@@ -179,19 +197,32 @@ app.command(cls=Command, name="state", help=STATE_HELP)(state)
 def explain(
     file: Annotated[
         str,
-        typer.Argument(help="An SQL file or a job file, - for stdin. CREATE TABLE and CREATE STREAM declare inputs."),
+        typer.Argument(
+            metavar="FILE",
+            help="An SQL file or a job file, - for stdin. CREATE TABLE and CREATE STREAM declare inputs.",
+        ),
     ],
     form: Annotated[
-        Format, typer.Option("--format", "-f", help="text (fits 100 columns), json, mermaid, dot or one html page.")
+        Format,
+        typer.Option(
+            "--format", "-f", metavar="FORMAT", help="text (fits 100 columns), json, mermaid, dot or html (one page)."
+        ),
     ] = Format.text,
     statement: Annotated[
         int, typer.Option(min=0, metavar="N", help="Only the N-th query of the file.", show_default="all")
     ] = 0,
 ) -> None:
-    """Show the join graph, the plan after every stage, the chosen scheme and how long state is kept.
+    r"""Show the join graph, the plan after every stage, the chosen scheme and how long state is kept.
 
     Needs neither Java nor Spark. Of a job file, the queries of its INSERTs are shown, and its views that join.
     Several queries: one after the other; json makes a list of them.
+
+    \b
+    trijoin-sql explain query.sql
+    trijoin-sql explain query.sql --format html > plan.html
+    echo 'SELECT ... FROM r JOIN s ON r.a < s.a' | trijoin-sql explain -
+
+    Exit codes: 0 done, 2 wrong usage or refused SQL.
     """
     from .explain import Explanation
 

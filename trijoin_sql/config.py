@@ -16,6 +16,14 @@ from urllib.parse import urlsplit
 
 _log = logging.getLogger("trijoin_sql")
 
+#: Name of the Spark setting (``spark.conf.set``) with the units of a stream's group.
+UNITS = "spark.trijoin.units"
+#: Name of the Spark setting with the bytes that the warm copies of a machine may take (``512m``, ``8g``).
+WARM_BYTES = "spark.trijoin.warm.maxBytes"
+#: Name of the Spark setting that says whether units reduce their results where a query aggregates them.
+AGGREGATE = "spark.trijoin.aggregateInUnits"
+
+_STREAMING = "org.apache.spark.sql.execution.python.streaming"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
@@ -125,6 +133,7 @@ def prepare_workers(context: Any, partitions: str) -> None:
         The session's shuffle partitions.
     """
     settings = dict(context.getConf().getAll())
+    _hush_false_alarm(context)
     if not str(context.master).startswith("local"):
         return
     chosen = "PYSPARK_PYTHON" in os.environ or "spark.pyspark.python" in settings
@@ -164,6 +173,20 @@ def prepare_disk(spark: Any) -> None:
         return
     context = spark.sparkContext
     context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)
+
+
+def _hush_false_alarm(context: Any) -> None:
+    """Switch off a logger that reports an error, with a stack of a hundred lines, whenever a query of ours starts.
+
+    Over Unix domain sockets Spark 4.3 closes a server socket that it never opened; nothing is wrong with the query, and
+    the class logs nothing else that is not raised too.
+    """
+    log4j = context._jvm.org.apache.logging.log4j
+    name = f"{_STREAMING}.TransformWithStateInPySparkPythonPreInitRunner"
+    try:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+    except (AttributeError, TypeError):  # another logging library behind Spark's: its user has chosen what it shows
+        return
 
 
 def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str, str]:

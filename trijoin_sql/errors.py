@@ -42,6 +42,11 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
             "This query cannot run on streams: {reason}.",
             "Follow the hint, or run it on batch tables.",
         ),
+        "TRIJOIN_UNAVAILABLE": Condition(
+            "0A000",
+            "{what} is not available: {reason}.",
+            "Follow the hint.",
+        ),
         "TRIJOIN_INVALID_HINT": Condition(
             "42602",
             "The hint {hint} is not usable here: {reason}.",
@@ -166,6 +171,23 @@ class UnsupportedQueryError(TriJoinError):
     def __init__(self, reason: str, hint: str | None = None) -> None:
         self.reason = reason
         super().__init__("TRIJOIN_UNSUPPORTED_QUERY", {"reason": reason}, hint)
+
+
+class UnavailableError(TriJoinError):
+    """Something cannot be had of this session, or of this query, whatever its SQL.
+
+    Parameters
+    ----------
+    what
+        What was asked for.
+    reason
+        Why not, a clause without a full stop.
+    hint
+        A way out, in one sentence.
+    """
+
+    def __init__(self, what: str, reason: str, hint: str | None = None) -> None:
+        super().__init__("TRIJOIN_UNAVAILABLE", {"what": what, "reason": reason}, hint)
 
 
 class InvalidHintError(TriJoinError):

@@ -13,7 +13,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from .errors import InvalidSettingError, UnsupportedQueryError
+from .errors import InvalidSettingError, UnavailableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,8 +75,8 @@ class _Files:
     def __init__(self, spark: SparkSession) -> None:
         self.jvm: Any = getattr(spark, "_jvm", None)
         if self.jvm is None:
-            raise UnsupportedQueryError(
-                "a file sink cannot be recovered through Spark Connect", "Use a classic session."
+            raise UnavailableError(
+                "the recovery of a file sink", "files cannot be reached through Spark Connect", "use a classic session"
             )
         self.conf = spark._jsparkSession.sessionState().newHadoopConf()
 

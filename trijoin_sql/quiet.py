@@ -17,6 +17,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+#: Loggers of py4j's and PySpark's. The latter write the whole stack of every error that names a place in SQL, as JSON.
+_NOISY = ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
 #: Lines of the JVM's stderr that are kept.
 KEPT = 400
 
@@ -91,13 +94,14 @@ def quiet_jvm(show: Callable[[str], None] | None = None) -> Iterator[JvmLog]:
 
 @contextlib.contextmanager
 def quiet_python() -> Iterator[None]:
-    """Leave out PySpark's warnings and py4j's log of connections that end, for the time of a block."""
-    gateway = logging.getLogger("py4j")
-    level = gateway.level
-    gateway.setLevel(logging.CRITICAL + 1)
+    """Leave out PySpark's warnings, its log of what it raises, and py4j's of connections that end, for a block."""
+    levels = {name: logging.getLogger(name).level for name in _NOISY}
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             yield
         finally:
-            gateway.setLevel(level)
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)

@@ -75,7 +75,10 @@ class ScalingPolicy:
         InvalidSettingError
             A value is not of the kind that its setting takes.
         """
-        if str(get(ENABLED) or "false").strip().lower() != "true":
+        on = str(get(ENABLED) or "false").strip().lower()
+        if on not in ("true", "false"):
+            raise InvalidSettingError(ENABLED, on, "it takes true or false")
+        if on == "false":
             return None
         values: dict[str, Any] = {}
         for known in fields(cls):

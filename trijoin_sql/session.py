@@ -10,15 +10,15 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from pyspark.errors import ParseException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .catalog import SparkCatalog
 from .checkpoint import next_number, observed_rates, register, stored_joins
-from .config import STATE_SETTINGS, prepare_disk, prepare_workers
-from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnsupportedQueryError
+from .config import AGGREGATE, STATE_SETTINGS, UNITS, WARM_BYTES, prepare_disk, prepare_workers
+from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import Explanation
 from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
 from .operators.aggregation import SumTypeError
@@ -26,22 +26,17 @@ from .operators.compile import compile_join, run_sql
 from .operators.spec import JoinSpec
 from .rates import cost_defaults
 from .rewriter.arguments import Arguments
+from .rewriter.dialect import parse_statement
 from .rewriter.glance import glance
-from .rewriter.pipeline import Rewrite, rewrite
+from .rewriter.pipeline import Rewrite, for_spark, rewrite
 from .rewriter.plan import JoinNode, walk
 from .rewriter.settings import Settings, Stored
 from .scaled_query import ScaledQuery, scaling_policy
 from .scaling import ENABLED
 from .zones import largest_shift
 
-#: Name of the Spark setting (``spark.conf.set``) with the units of a stream's group.
-UNITS = "spark.trijoin.units"
-
-#: Name of the Spark setting with the bytes that the warm copies of a machine may take (``512m``, ``8g``).
-WARM_BYTES = "spark.trijoin.warm.maxBytes"
+#: The default of `WARM_BYTES`.
 _WARM_DEFAULT = "16g"
-#: Name of the Spark setting that says whether units reduce their results where a query aggregates them.
-AGGREGATE = "spark.trijoin.aggregateInUnits"
 
 #: How the checkpoint of `TriJoinSession.resuming` stores rows.
 _stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
@@ -70,6 +65,8 @@ class TriJoinSession:
     """
 
     def __init__(self, spark: SparkSession, settings: Settings | None = None) -> None:
+        if isinstance(spark, type) or not hasattr(type(spark), "readStream"):
+            raise TypeError(f"a SparkSession is needed, not {_kind(spark)}")
         self.spark = spark
         #: Whether to say that a query cannot run in append mode; a job knows its modes and says so itself.
         self.warns_of_modes = True
@@ -122,14 +119,26 @@ class TriJoinSession:
             The text does not parse.
         UnsupportedQueryError
             Neither we nor Spark can run it on streams.
+        InvalidHintError
+            A hint cannot be followed.
+        InvalidSettingError
+            A setting ``spark.trijoin.*`` has a value that it cannot have.
+        UnavailableError
+            The Spark session has been stopped.
         """
-        if kwargs:
+        self._check_alive()
+        if not isinstance(text, str):
+            raise TypeError(f"sql() takes the text of a statement, not {type(text).__name__}")
+        if kwargs or not (args is None or isinstance(args, Mapping | list)):  # Spark says what is wrong with others
             return _spark_sql(self.spark, text, args, kwargs)
         try:
             seen = glance(text)
             rewritten = self._rewrite(text, args) if seen.joins == "inner" else None
         except SqlSyntaxError as error:
             return self._spark_or(error, text, args)
+        except UnsupportedQueryError:
+            self._let_spark_refuse(text, args)
+            raise
         except PlanError as error:  # a bug of ours must not stand between a user and Spark
             _log.warning("left to Spark: %s", error)
             return _spark_sql(self.spark, text, args, {})
@@ -143,9 +152,9 @@ class TriJoinSession:
                 plan = _rendered(Explanation(rewritten.to_dict()), rewritten.explain_format)
                 return self.spark.createDataFrame([(plan,)], "plan string")
             case "create_view" if rewritten.converted:
-                return self._create_view(rewritten, self._compile(rewritten, args))
+                return self._create_view(rewritten, self._compiled_or_refused(rewritten, args))
             case "select" if rewritten.converted:
-                return self._compile(rewritten, args)
+                return self._compiled_or_refused(rewritten, args)
             case "other" | "explain":
                 return _spark_sql(self.spark, text, args, {})
             case _:
@@ -154,10 +163,33 @@ class TriJoinSession:
                     _refuse(rewritten)
                 return frame if rewritten.view is None else self._create_view(rewritten, frame)
 
+    def _compiled_or_refused(self, rewritten: Rewrite, args: Any) -> DataFrame:
+        """Compile; what Spark refuses is asked for again in the user's own words, which are in its message then."""
+        try:
+            return self._compile(rewritten, args)
+        except AnalysisException:
+            self._let_spark_refuse(rewritten.sql, args)
+            raise
+
+    def _let_spark_refuse(self, text: str, args: Any) -> None:
+        """Raise what Spark has to say against a query without our clauses: a table or a column that is nowhere."""
+        statement = parse_statement(text)
+        if statement.tree is not None:
+            _ = _spark_sql(self.spark, for_spark(text, statement, statement.tree), args, {}).schema
+
     def _create_view(self, rewritten: Rewrite, frame: DataFrame) -> DataFrame:
-        assert rewritten.view is not None
-        create = frame.createOrReplaceTempView if rewritten.replace else frame.createTempView
-        create(rewritten.view)
+        view = rewritten.view
+        assert view is not None
+        if view.columns:
+            if len(view.columns) != len(frame.columns):
+                counts = f"{len(view.columns)} columns, and its query has {len(frame.columns)}"
+                raise UnsupportedQueryError(f"the view {view.name} names {counts}", "name each, or none")
+            frame = frame.toDF(*view.columns)
+        match view.everywhere, view.replace:
+            case False, replace:
+                (frame.createOrReplaceTempView if replace else frame.createTempView)(view.name)
+            case True, replace:
+                (frame.createOrReplaceGlobalTempView if replace else frame.createGlobalTempView)(view.name)
         return self.spark.createDataFrame([], "result string")
 
     def _spark_or(self, error: SqlSyntaxError, text: str, args: Any) -> DataFrame:
@@ -187,7 +219,7 @@ class TriJoinSession:
 
         Raises
         ------
-        UnsupportedQueryError
+        UnavailableError
             The session is one of Spark Connect.
         CheckpointVersionError
             A later version of TriJoin SQL wrote the checkpoint.
@@ -199,8 +231,10 @@ class TriJoinSession:
         >>> found.writeStream.option("checkpointLocation", "checkpoints/near").start("out")  # doctest: +SKIP
         """
         if not hasattr(self.spark, "_jsparkSession"):
-            raise UnsupportedQueryError(
-                "a checkpoint cannot be read through Spark Connect", "write the hints SCHEME and UNITS of its first run"
+            raise UnavailableError(
+                "resuming",
+                "a checkpoint cannot be read through Spark Connect",
+                "write the first run's SCHEME and UNITS",
             )
         token = _stored.set(tuple(one for place in checkpoints for one in stored_joins(self.spark, place)))
         try:
@@ -250,18 +284,22 @@ class TriJoinSession:
 
         Raises
         ------
-        UnsupportedQueryError
+        UnavailableError
             The streaming query is none of this session's, or has not finished a micro-batch.
         """
         if isinstance(query, str):
+            self._check_alive()
             return Explanation(self._rewrite(query, args).to_dict())
+        if not isinstance(query, ScaledQuery) and not hasattr(query, "recentProgress"):
+            raise TypeError(f"explain() takes the text of a query, or a streaming query, not {type(query).__name__}")
         decisions, policy = {}, {}
         if isinstance(query, ScaledQuery):
             decisions, policy, query = query.to_dict(), query.settings(), query.query
         number = compiled_number(query)
         if number is None or number not in self._compiled:
-            raise UnsupportedQueryError(
-                "the streaming query was not made by this session, or has not reported yet",
+            raise UnavailableError(
+                "an explanation of this streaming query",
+                "it was not made by this session, or has not reported yet",
                 "explain a query whose DataFrame came from sql() of this session, after its first micro-batch",
             )
         document = self._compiled[number].to_dict()
@@ -289,7 +327,7 @@ class TriJoinSession:
             and self._is_on("spark.sql.ansi.enabled", "true"),
             units=self.set_units(),
             parallelism=self.units(),
-            elastic=self._is_on(ENABLED, "false"),
+            elastic=self._flag(ENABLED, "false"),
             costs=cost_defaults(lambda name: self.spark.conf.get(name, None)),
             aggregate_in_units=self._flag(AGGREGATE, "true"),
             ansi=self._flag("spark.sql.ansi.enabled", "true"),
@@ -300,6 +338,11 @@ class TriJoinSession:
         if _stored.get():
             settings = replace(settings, stored=_stored.get())
         return rewrite(text, SparkCatalog(self.spark, observed_rates(self.spark)), settings, args)
+
+    def _check_alive(self) -> None:
+        context = getattr(self.spark, "_sc", None)
+        if context is not None and context._jsc is None:  # PySpark would fail with an empty AssertionError
+            raise UnavailableError("the Spark session", "it has been stopped", "make another one, and its views")
 
     def _is_on(self, setting: str, default: str) -> bool:
         return str(self.spark.conf.get(setting, default)).lower() == "true"
@@ -413,7 +456,13 @@ def disable(spark: SparkSession) -> None:
     spark
         The session.
     """
+    if isinstance(spark, type) or not hasattr(type(spark), "readStream"):
+        raise TypeError(f"a SparkSession is needed, not {_kind(spark)}")
     vars(spark).pop("sql", None)
+
+
+def _kind(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def _spark_sql(spark: SparkSession, text: str, args: Any, kwargs: Mapping[str, Any]) -> DataFrame:

@@ -26,7 +26,12 @@ _VARIABLES = {"chunks", "manifest"}
 
 HELP = """Show what a stopped query keeps: streams, units, chunks, rows, bytes, event times, hubs.
 
-Reads the checkpoint and changes nothing. Exit code 2 if there is no checkpoint of ours at the place.
+Reads the checkpoint and changes nothing; stop the query first.
+
+\b
+trijoin-sql state checkpoints/near
+
+Exit codes: 0 done, 2 no checkpoint of ours at the place.
 """
 
 

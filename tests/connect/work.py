@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import trijoin_sql
-from trijoin_sql import UnsupportedQueryError
+from trijoin_sql import TriJoinError
 
 CHAIN = (
     "SELECT r.id AS r, s.id AS s, t.id AS t FROM {0}r r JOIN {0}s s ON ABS(r.a - s.a) < 2 "
@@ -50,7 +50,7 @@ def run_stream(frame: DataFrame, spark: SparkSession, folder: Path) -> tuple[Any
 def said(action: Callable[[], object]) -> str:
     try:
         action()
-    except UnsupportedQueryError as error:
+    except TriJoinError as error:
         return str(error)
     return "nothing was refused"
 

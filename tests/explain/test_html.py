@@ -155,7 +155,7 @@ def test_predicates_are_marked_in_the_sql() -> None:
 def test_unbounded_is_loud() -> None:
     text = page(CHAIN_UNBOUNDED).all_text()
     assert text.count("UNBOUNDED") == 3
-    assert "it grows for as long as the query runs" in text
+    assert "the state grows for as long as the query runs" in text
     assert "bound o.ts by v.ts, or add WITHIN" in text
     assert "UNBOUNDED" not in page(SPARK).all_text()
 

@@ -46,6 +46,12 @@ MISTAKES = [
     Mistake("comment with slashes", f"^// my job\n{STREAM}{REST}", "a comment begins with --"),
     Mistake("drop", f"{STREAM}^DROP STREAM r;\n{REST}", "there is no DROP STREAM"),
     Mistake("streaming table", f"CREATE ^STREAMING TABLE r;\n{REST}", "write CREATE STREAM"),
+    Mistake(
+        "semicolon missing after a setting",
+        f"{STREAM}SET spark.sql.shuffle.partitions = 4\n ^{SINK}{INSERT}",
+        "a semicolon is missing before CREATE",
+    ),
+    Mistake("slip in a setting of ours", f"{STREAM}SET ^spark.trijoin.unit = 4;\n{REST}", "mean spark.trijoin.units?"),
     Mistake("jars without a name", f"SET spark.jars.packages =^;\n{STREAM}{REST}", "spark.jars.packages has no value"),
     Mistake("slip in the first word", f"^CRATE STREAM r USING rate;\n{REST}", "did you mean CREATE?"),
     Mistake("slip in the verb", f"{STREAM}{SINK}^INSRT INTO o SELECT value FROM r;", "did you mean INSERT?"),
@@ -276,6 +282,7 @@ MISTAKES = [
             ("function in no module", "no_such_module:save", "there is no module named no_such_module"),
             ("function that is not there", "json:dumb", "json has no function dumb"),
             ("function that is none", "json:__name__", "is no function"),
+            ("function of one argument", "builtins:len", "does not take two arguments"),
         ]
     ),
     # queries
@@ -302,6 +309,15 @@ MISTAKES = [
         f"{STREAM}{SINK}INSERT INTO o SELECT value FROM r\n  ^CREATE SINK p USING noop;\n",
         "a semicolon is missing before CREATE",
     ),
+    Mistake("view without a query", f"{STREAM}CREATE TEMPORARY VIEW v AS^ ;\n{REST}", "a query is missing"),
+    Mistake(
+        "negative within",
+        f"{STREAM}{SINK}INSERT INTO o SELECT a.value FROM r a JOIN r b ON a.value < b.value ^WITHIN -5 MINUTES",
+        "a length of time such as 10 MINUTES",
+    ),
+    Mistake("interval without a unit", f"{STREAM}{SINK}INSERT INTO o SELECT INTERVAL 5 ^FROM r", "has no unit"),
+    Mistake("parameter", f"{STREAM}{SINK}INSERT INTO o SELECT value FROM r WHERE value < ^:most", "no parameters"),
+    Mistake("marker", f"{STREAM}{SINK}INSERT INTO o SELECT value FROM r WHERE value < ^?", "no parameters"),
     Mistake("bad SQL in a view", f"{STREAM}CREATE TEMPORARY VIEW v AS SELECT (value ^FROM r;\n{REST}", "Expecting )"),
     Mistake("no query at all", f"{STREAM}{SINK}-- the end^\n", "the job has no INSERT INTO"),
 ]

@@ -145,12 +145,23 @@ def test_the_command_prints_one_message_and_exits_with_2(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.slow
+def test_no_java_is_one_message_that_says_how_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "job.sql").write_text(STREAM + REST)
+    said = run("job.sql", "--quiet", folder=tmp_path)
+    assert (said.returncode, said.stdout) == (2, "")
+    first, hint = said.stderr.splitlines()
+    assert first.startswith(f"Spark does not start: JAVA_HOME={tmp_path} has no bin/java; Java 17 or 21 is needed: ")
+    assert hint == "Hint: trijoin-sql doctor says what this machine lacks"
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["no.sql"], "no.sql: No such file or directory"),
         (["."], ".: Is a directory"),
         (["good.sql", "--conf", "nonsense"], "'nonsense' is not of the form KEY=VALUE"),
+        (["good.sql", "--conf", "spark.trijoin.unit=4"], "did you mean spark.trijoin.units?"),
         (["good.sql", "--units", "0"], "--units"),
         (["good.sql", "--format", "xml"], "--format"),
         (["latin.sql"], "latin.sql:2:8: the file is not UTF-8 text from here on"),

@@ -32,7 +32,23 @@ MISTAKES = {
     ),
     "unknown column beside our clause": (
         NOOP + "INSERT INTO o SELECT ^nope FROM r JOIN r AS q ON r.value < q.value WITHIN 5 SECONDS",
-        "the column nope cannot be resolved",
+        "`nope` cannot be resolved",
+    ),
+    "unknown table beside our clause": (
+        NOOP + "INSERT INTO o SELECT r.value FROM r JOIN ^ss ON r.value < ss.a WITHIN 5 SECONDS",
+        "there is no stream or table named ss",
+    ),
+    "wrong type in a condition of ours": (
+        NOOP + "INSERT INTO o SELECT r.value FROM r JOIN s ON ^r.value < s.c WITHIN 5 SECONDS",
+        '"(value < c)"',
+    ),
+    "view that outlives the job": (
+        "^CREATE VIEW v AS SELECT a FROM s;\n" + NOOP + "INSERT INTO o SELECT a FROM v",
+        "write CREATE TEMPORARY VIEW",
+    ),
+    "a file that is no Parquet": (
+        f"CREATE STREAM ^t USING parquet OPTIONS (path '{{data}}/bad');\n{NOOP}INSERT INTO o SELECT a FROM t",
+        "is not a Parquet file",
     ),
     "unknown table": (NOOP + "INSERT INTO o SELECT a FROM ^nowhere", "there is no stream or table named nowhere"),
     "cyclic views": (
@@ -60,7 +76,7 @@ MISTAKES = {
         "give it with --conf KEY=VALUE",
     ),
     "bad units": (
-        NOOP + "SET spark.trijoin.units = many;\nINSERT INTO o ^SELECT s.a FROM r JOIN s ON r.value < s.a",
+        NOOP + "SET ^spark.trijoin.units = many;\nINSERT INTO o SELECT s.a FROM r JOIN s ON r.value < s.a",
         "spark.trijoin.units",
     ),
     "bad hint": (
@@ -147,6 +163,8 @@ def prepared(text: str, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
 def test_what_spark_refuses_is_found_at_its_place(name: str, session: TriJoinSession, tmp_path: Path) -> None:
     body, says = MISTAKES[name]
     before, _, after = (STREAMS + body).replace("{data}", str(tmp_path)).partition("^")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "a.parquet").write_text("this is text\n")
     with pytest.raises(JobError) as caught:
         prepared(before + after, session)
     error = caught.value

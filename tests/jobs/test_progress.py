@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 from rich.console import Console
+from trijoin_sql.operators.compile import OBSERVED
 
 from trijoin_sql.jobs.failures import reason
 from trijoin_sql.jobs.parse import parse_job
@@ -19,10 +22,15 @@ FOLDER = "FileStreamSource[file:/data/r]"
 
 def report(batch: int, rows: tuple[int, int], **more: Any) -> SimpleNamespace:
     state = SimpleNamespace(
-        numRowsTotal=7, memoryUsedBytes=2048, numRowsDroppedByWatermark=1, customMetrics={"rocksdbSstFileSize": 1024}
+        operatorName="stateStoreSave",
+        numRowsTotal=7,
+        memoryUsedBytes=2048,
+        numRowsDroppedByWatermark=1,
+        customMetrics={"rocksdbSstFileSize": 1024},
     )
     values = {
         "batchId": batch,
+        "timestamp": f"2024-01-01T10:00:{batch * 2:02}.000Z",
         "batchDuration": 100,
         "durationMs": {"addBatch": 90},
         "numInputRows": sum(rows),
@@ -52,12 +60,41 @@ def test_a_tally_adds_up_and_names_idle_inputs() -> None:
         tally.add(report(batch, (0, 10)), streams())
         tally.add(report(batch, (0, 10)), streams())  # seen twice, counted once
     assert (tally.batches, tally.input_rows, tally.results, tally.late_rows) == (3, 30, 60, 3)
-    assert (tally.rate, tally.latency, tally.state_rows, tally.state_bytes) == (100, 100, 7, 3072)
+    assert (tally.rate, tally.latency, tally.state_rows, tally.state_bytes) == (5, 100, 7, 3072)
     assert tally.idle == ("orders",)
     tally.add(report(IDLE, (1, 0)), streams())
     assert tally.idle == ()
     assert tally.to_dict()["watermark"] == "2024-01-01T10:00:00.000Z"
-    assert str(tally).startswith("o: batch 3 · 31 rows in · 62 results · 10 rows/s · 100 ms a batch · state 7 entries")
+    assert str(tally).startswith("o: batch 3 · 31 rows in · 62 results · 0 rows/s · 100 ms a batch · state 7 rows")
+
+
+def test_rates_are_those_of_the_input() -> None:
+    """Not those of the work on it: ten rows a second are ten, however fast they are joined."""
+    tally = Tally("o")
+    tally.add(report(0, (0, 10)), {})
+    assert tally.rate == 100  # nobody knows since when they were waiting
+    tally.add(report(1, (0, 20)), {})
+    assert tally.rate == 10
+    tally.add(report(2, (0, 20), batchDuration=4000), {})
+    assert tally.rate == 5
+
+
+def test_rows_kept_are_rows_and_not_chunks_of_them() -> None:
+    """An entry in a join's store is a chunk; a unit that no rows reached reports nothing, and keeps what it has."""
+
+    def slots(**rows: int) -> dict[str, Any]:
+        listed = [json.dumps({"slot": int(name[1:]), "state_rows": count}) for name, count in rows.items()]
+        return {"__trijoin_1@1": Row(**{OBSERVED: listed}), "__trijoin_1@2": Row(**{OBSERVED: []})}
+
+    tally = Tally("o")
+    ours = SimpleNamespace(
+        **{**vars(report(0, (0, 1)).stateOperators[0]), "operatorName": "transformWithStateInPandas"}
+    )
+    tally.add(report(0, (1, 1), observedMetrics=slots(s0=300, s1=200), stateOperators=[ours]), {})
+    assert tally.state_rows == 500
+    spark = report(1, (1, 1)).stateOperators
+    tally.add(report(1, (1, 1), observedMetrics=slots(s0=350), stateOperators=[ours, *spark]), {})
+    assert tally.state_rows == 550 + 7
 
 
 def test_a_report_without_a_batch_and_the_epoch_count_for_nothing() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trijoin_sql.rewriter.dialect import interval_microseconds, parse_expression, parse_statement, quote, render
+from trijoin_sql.rewriter.dialect import View, interval_microseconds, parse_expression, parse_statement, quote, render
 
 from trijoin_sql.errors import SqlSyntaxError
 
@@ -80,6 +80,9 @@ def test_a_right_join_after_a_comma_knows_only_its_own_side() -> None:
         ("SELECT 1 FROM r JOIN s JOIN t ON s.a < t.a ON r.a < s.a", 1, 55),
         ("SELECT 1 FROM r JOIN STREAM s JOIN t ON s.a < t.a ON r.a < s.a", 1, 62),
         ("", 1, 1),
+        ("CREATE TEMPORARY VIEW v AS", 1, 27),
+        ("CREATE TEMPORARY VIEW v\nAS ;", 2, 3),
+        ("EXPLAIN JSON ;", 1, 13),
     ],
 )
 def test_a_syntax_error_says_where(sql: str, line: int, column: int) -> None:
@@ -88,6 +91,33 @@ def test_a_syntax_error_says_where(sql: str, line: int, column: int) -> None:
     assert (caught.value.line, caught.value.column) == (line, column)
     assert "class '" not in str(caught.value)
     assert "Token" not in str(caught.value)
+
+
+@pytest.mark.parametrize("length", ["-5 MINUTES", "5 MINUTS", "", "INTERVAL -5 MINUTES", "x MINUTES", "10"])
+@pytest.mark.parametrize("join", ["r JOIN s ON r.a < s.a", "r, s"])
+def test_what_is_no_length_of_time_for_within_is_said(join: str, length: str) -> None:
+    if join == "r, s" and not length:
+        return  # an alias
+    with pytest.raises(SqlSyntaxError, match="WITHIN takes a length of time such as 10 MINUTES") as caught:
+        parse_statement(f"SELECT 1 FROM {join} WITHIN {length}")
+    assert caught.value.column - len(f"SELECT 1 FROM {join} ") in range(1, 20)
+
+
+@pytest.mark.parametrize(
+    ("interval", "says"),
+    [("5", "INTERVAL has no unit"), ("'5'", "INTERVAL has no unit"), ("5 MINUTS", "INTERVAL has no unit MINUTS")],
+)
+def test_an_interval_without_a_unit_is_said(interval: str, says: str) -> None:
+    with pytest.raises(SqlSyntaxError, match=says) as caught:
+        parse_statement(f"SELECT r.a FROM r JOIN s ON r.ts < s.ts + INTERVAL {interval}")
+    assert caught.value.column in range(53, 62)
+    for fine in ("'5' MINUTE", "5 MINUTES", "'1 day 2 hours'", "'1 02' DAY TO HOUR", "-5 DAYS", "'-5' YEAR"):
+        parse_statement(f"SELECT r.a FROM r JOIN s ON r.ts < s.ts + INTERVAL {fine}")
+
+
+def test_a_view_without_a_query_is_not_two_statements() -> None:
+    with pytest.raises(SqlSyntaxError, match="a query is missing"):
+        parse_statement("CREATE TEMPORARY VIEW v AS ;")
 
 
 @pytest.mark.parametrize(
@@ -99,6 +129,8 @@ def test_a_syntax_error_says_where(sql: str, line: int, column: int) -> None:
         ("EXPLAIN MERMAID SELECT 1", "explain"),
         ("explain select 1", "explain"),
         ("CREATE OR REPLACE TEMP VIEW v AS SELECT 1", "create_view"),
+        ("CREATE GLOBAL TEMPORARY VIEW v (a, `b c`) AS SELECT 1, 2", "create_view"),
+        ("CREATE TEMPORARY VIEW v (a COMMENT 'first') AS SELECT 1", "other"),
         ("EXPLAIN EXTENDED SELECT 1", "other"),
         ("CREATE TABLE t AS SELECT 1", "other"),
         ("INSERT INTO t SELECT 1", "other"),
@@ -108,6 +140,12 @@ def test_a_syntax_error_says_where(sql: str, line: int, column: int) -> None:
 )
 def test_statements_that_are_not_ours_are_not_looked_into(sql: str, kind: str) -> None:
     assert parse_statement(sql).kind == kind
+
+
+def test_a_view_is_what_it_declares() -> None:
+    statement = parse_statement("CREATE OR REPLACE GLOBAL TEMP VIEW `my view` (a, `b c`) AS SELECT 1, 2")
+    assert statement.view == View("`my view`", replace=True, everywhere=True, columns=("a", "b c"))
+    assert parse_statement("CREATE TEMP VIEW v AS SELECT 1").view == View("v")
 
 
 def test_names_are_quoted_where_they_must_be() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.dialect import View
 from trijoin_sql.rewriter.display import folded
 from trijoin_sql.rewriter.pipeline import OPTIONAL, STAGES, check_schema, rewrite
 from trijoin_sql.rewriter.plan import Block, Query, Scan
@@ -93,7 +94,7 @@ def test_what_changes_the_relations_of_a_from_is_left_to_spark(sql: str, reason:
 
 def test_views_and_explain_carry_the_query_inside() -> None:
     view = rewritten("CREATE OR REPLACE TEMP VIEW `my view` AS SELECT r.id FROM r JOIN s ON r.a < s.a")
-    assert (view.kind, view.view, view.replace, view.converted) == ("create_view", "`my view`", True, True)
+    assert (view.kind, view.view, view.converted) == ("create_view", View("`my view`", replace=True), True)
     explain = rewritten("EXPLAIN DOT SELECT r.id FROM r")
     assert (explain.kind, explain.explain_format, explain.spark_sql) == ("explain", "DOT", "SELECT r.id FROM r")
 

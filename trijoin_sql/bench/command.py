@@ -24,12 +24,29 @@ Absolute figures are worth little on a shared machine: compare within a run.
 
 Latency is measured apart, since it says nothing at full load: rows arrive at one rate for all, and each result is \
 timed from the arrival of its last tuple to the end of the micro-batch that emits it.
+
+\b
+trijoin-sql bench                                    # our schemes, minutes
+trijoin-sql bench chain_band --against duckdb --rows 20000
 """
+
+
+def _workloads() -> list[str]:
+    from .overhead import NAME
+    from .workloads import WORKLOADS
+
+    return [*WORKLOADS, NAME]
 
 
 def bench(
     workload: Annotated[
-        list[str] | None, typer.Argument(metavar="WORKLOAD", help="See above; as many as wanted.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="WORKLOAD",
+            help="See above; as many as wanted.",
+            show_default=False,
+            autocompletion=_workloads,
+        ),
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows of each stream.")] = 100_000,
     batches: Annotated[int, typer.Option(min=2, help="Micro-batches.")] = 6,
@@ -39,7 +56,12 @@ def bench(
     ] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(metavar="|".join(OTHERS), help="Another engine on the same data.", show_default=False),
+        typer.Option(
+            metavar="|".join(OTHERS),
+            help="Another engine on the same data.",
+            show_default=False,
+            autocompletion=lambda: list(OTHERS),
+        ),
     ] = None,
     limit: Annotated[
         float, typer.Option(min=1, help="Seconds for a run of another engine; then its rate is an upper bound.")

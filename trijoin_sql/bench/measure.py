@@ -204,8 +204,7 @@ def _overhead(options: Options, out: Console, *, show: bool) -> dict[str, Any]:
 def _session(name: str, units: int) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    from ..config import configure
-    from ..session import UNITS
+    from ..config import UNITS, configure
 
     builder = SparkSession.builder.appName(f"trijoin-sql bench {name}").master(f"local[{units},4]")
     for key, value in {

@@ -37,6 +37,7 @@ from .wording import (
     seconds,
     shape_sentence,
     strongest,
+    why_endless,
 )
 
 if TYPE_CHECKING:
@@ -231,6 +232,7 @@ def _environment() -> Environment:
         "schemes": SCHEMES,
         "cost_rows": _cost_rows,
         "state_rows": _state_rows,
+        "why_endless": why_endless,
         "unit_rows": _unit_rows,
         "comparisons": _comparisons,
     }

@@ -127,7 +127,14 @@ def _unit_groups(group: Group) -> str:
     routes, ports, bodies = [], [], []
     for i, alias in rows:
         others = [other for other in group.relations if other != alias]
-        bodies.append(_panel(panels[i], f"units of {shorten(alias, 18)}", f"{_list(others)} probe here", i))
+        bodies.append(
+            _panel(
+                panels[i],
+                f"units of {shorten(alias, 18)}",
+                f"{_list(others)} probe{'s' if len(others) == 1 else ''} here",
+                i,
+            )
+        )
         bodies.append(_unit_boxes(group, panels[i], alias))
         for j, _ in rows:
             y = panels[i].y + _PANEL * (j + 1) / (len(rows) + 1)

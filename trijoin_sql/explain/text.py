@@ -22,6 +22,7 @@ from .wording import (
     scaling_sentences,
     seconds,
     shape_sentence,
+    why_endless,
 )
 
 #: Terminal columns that no line exceeds.
@@ -143,7 +144,7 @@ def _state(group: Group) -> _Branch:
     rows = []
     for stream in group.streams:
         if stream.keep_for is None:
-            advice = f": {stream.advice}" if stream.advice else ""
+            advice = f": {why_endless(stream)}" if stream.advice else ""
             rows.append((stream.alias, "!! UNBOUNDED", "rows are kept for ever" + advice))
         else:
             length = seconds(stream.keep_for) or 0

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from .document import Group, Json, Live, Refusal
+from .document import Group, Json, Live, Refusal, StreamState
 from .reading import sentences
 
 #: For each kind of predicate: a sign that stands for it without colour, and what it means.
@@ -184,6 +184,11 @@ def rate_sentence(group: Group) -> str:
     for rate in group.rates:
         said.setdefault(rate.rows_from, []).append(f"{rate.alias} {rate.rows:,.4g}{'/s' if rate.streaming else ''}")
     return "; ".join(f"{who}: {', '.join(rows)}" for who, rows in said.items())
+
+
+def why_endless(stream: StreamState) -> str:
+    """Return why a stream's rows are kept for ever and what would bound them; that they are is said beside it."""
+    return (stream.advice or "").removeprefix(f"{stream.alias} is kept for ever (UNBOUNDED): ")
 
 
 def shape_sentence(group: Group) -> str:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..rewriter.dialect import tokenize
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, TYPES, Format, find_format, fixed_columns
 from .paths import local_path, why_unreadable, why_unwritable
 from .script import Script, Word, close, did_you_mean
+from .settings import hint_if_unknown, set_key
 from .statements import CreateSink, CreateStream, InsertInto, Job, Options, SparkStatement
 
 
@@ -39,6 +41,8 @@ def check_job(job: Job) -> list[str]:
                 _check_sink(job.script, statement)
             case InsertInto():
                 _check_insert(job, statement)
+            case SparkStatement():
+                _check_setting(job.script, statement.sql)
     _check_sharing(job)
     if not job.inserts:
         end = len(job.script.text.rstrip())
@@ -75,8 +79,20 @@ def load_function(script: Script, word: Word) -> Callable[[Any, int], None]:
         script.fail(word.start, f"{module_name} has no function {name}", did_you_mean(name, names))
     if not callable(function):
         script.fail(word.start, f"{word.text} is no function: a function of a DataFrame and a batch's number is needed")
+    if not _takes_two(function):
+        script.fail(word.start, f"{word.text} does not take two arguments, a DataFrame and a batch's number")
     called: Callable[[Any, int], None] = function
     return called
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        signature(function).bind(None, 0)
+    except TypeError:
+        return False
+    except ValueError:  # a function of C's that does not say what it takes
+        return True
+    return True
 
 
 def _check_names(job: Job) -> None:
@@ -87,6 +103,12 @@ def _check_names(job: Job) -> None:
             first, name = sorted((first, name), key=lambda word: word.start)
             line, _ = job.script.place(first.start)
             job.script.fail(name.start, f"there is already something named {name.text}, on line {line}")
+
+
+def _check_setting(script: Script, sql: Word) -> None:
+    found = set_key(sql.text)
+    if found is not None and (hint := hint_if_unknown(found[0])) is not None:
+        script.fail(sql.start + found[1], f"there is no setting {found[0]}", hint)
 
 
 def _check_stream(script: Script, stream: CreateStream) -> None:

@@ -21,7 +21,8 @@ HELP = """Run an SQL job: streams, sinks, and queries from streams into sinks.
 A job file has these statements, with any Spark SQL (SET, CREATE TEMPORARY VIEW ...) between them:
 
 \b
-CREATE STREAM name [(column TYPE, ...)] USING format [OPTIONS (key 'value', ...)]
+CREATE STREAM name [(column TYPE, ...)] USING format
+  [OPTIONS (key 'value', ...)]
   [WATERMARK column DELAY OF INTERVAL 10 SECONDS];
 CREATE SINK name USING format [OPTIONS (key 'value', ...)]
   [MODE append|update|complete] [TRIGGER trigger];
@@ -39,6 +40,11 @@ file SET spark.jars.packages = ... and SET spark.jars = ... say the same.
 
 Files, Kafka and foreachBatch need the option checkpointLocation; from there a job goes on where it was. Everything is \
 checked before anything starts. SIGINT and SIGTERM stop the job after the running batch, a second one stops it at once.
+
+\b
+trijoin-sql run job.sql                  # until Ctrl-C, with live progress
+trijoin-sql run job.sql --once           # take what is there, then end
+trijoin-sql run job.sql --format json    # a summary that programs read
 
 Exit codes: 0 done or stopped, 1 a query failed, 2 wrong usage, a mistake in the file, no Spark.
 """
@@ -199,9 +205,13 @@ def _jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
 
 
 def _setting(text: str) -> tuple[str, str]:
+    from .settings import hint_if_unknown
+
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise typer.BadParameter(f"{text!r} is not of the form KEY=VALUE", param_hint="'--conf'")
+    if (hint := hint_if_unknown(key.strip())) is not None:
+        raise typer.BadParameter(f"there is no setting {key.strip()}; {hint}", param_hint="'--conf'")
     return key.strip(), value
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot.tokenizer_core import TokenType
 
-from ..errors import InvalidHintError, JobError, SqlSyntaxError, TriJoinError
+from ..errors import InvalidHintError, InvalidSettingError, JobError, SqlSyntaxError, TriJoinError
 from ..rewriter.dialect import tokenize
 from .script import Script, Word, did_you_mean
 
@@ -47,6 +47,8 @@ def locate(error: Exception, script: Script, sql: Word, tables: Callable[[], lis
         name = error.parameters["hint"].partition("(")[0].strip().lower()
         at = sql.text.lower().find(name) if name else -1
         return script.error(sql.start + max(at, 0), _without_condition(str(error)))
+    if isinstance(error, InvalidSettingError) and (set_at := _set_at(script.text[: sql.start], error)) is not None:
+        return script.error(set_at, _without_condition(str(error)))
     if isinstance(error, TriJoinError):
         text = _without_condition(str(error)).partition("\nHint: ")[0]
         column = re.search(r"the column (\S+) (?:cannot be resolved|is ambiguous)", text)
@@ -55,8 +57,11 @@ def locate(error: Exception, script: Script, sql: Word, tables: Callable[[], lis
     if (unknown := _unknown_table(error)) is not None:
         detail = f"there is no stream or table named {unknown}"
         return script.error(sql.start + _offset(error, sql.text), detail, did_you_mean(unknown, tables()))
-    late = "CANNOT_MODIFY" in str(error)
-    hint = "this setting counts when Spark starts: give it with --conf KEY=VALUE" if late else None
+    hint = None
+    if "CANNOT_MODIFY" in str(error):
+        hint = "this setting counts when Spark starts: give it with --conf KEY=VALUE"
+    elif "INVALID_TEMP_OBJ_REFERENCE" in str(error):
+        hint = "streams last as long as the job, and so do views over them: write CREATE TEMPORARY VIEW"
     return script.error(sql.start + _offset(error, sql.text), sentence(error), hint)
 
 
@@ -69,12 +74,33 @@ def sentence(error: Exception) -> str:
     return f"{plain.rstrip('.')} [{condition[1]}]" if condition else plain
 
 
+def in_jvm(error: object) -> str:
+    r"""Return the most telling line of an exception of the JVM's that PySpark has no class for: that of its last cause.
+
+    Examples
+    --------
+    >>> in_jvm("An error occurred.\n: a.b.Outer: it failed\n\tat x\nCaused by: java.lang.Inner: no file\n\tat y")
+    'no file'
+    """
+    text = str(error)
+    lines = [text.partition("\n: ")[2].partition("\n")[0], *re.findall(r"^Caused by: (.*)", text, re.MULTILINE)]
+    told = [line for line in lines if line] or [text.partition("\n")[0]]
+    return re.sub(r"^(?:[\w$]+\.)+[\w$]+: ", "", told[-1]).strip()
+
+
 def _unknown_table(error: Any) -> str | None:
     """Return the name of a table that Spark did not find; its own message is about catalogs and search paths."""
     if not str(error).startswith("[TABLE_OR_VIEW_NOT_FOUND]"):
         return None
     name = (error.getMessageParameters() or {}).get("relationName")
-    return name.replace("`", "") if name else None
+    return name.replace("`", "").removeprefix("spark_catalog.default.") if name else None
+
+
+def _set_at(text: str, error: InvalidSettingError) -> int | None:
+    """Return where the job file has last set what a setting's error is about, None if it has not."""
+    name = re.escape(error.parameters["setting"])
+    found = list(re.finditer(rf"\bSET\s+`?({name})`?\s*=", text, re.IGNORECASE))
+    return found[-1].start(1) if found else None
 
 
 def _without_condition(text: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NoReturn
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ..errors import SqlSyntaxError
@@ -82,8 +83,10 @@ def _statement(script: Script, tokens: list[Token]) -> JobStatement:
             reader.fail_at(0, "a query on its own has nowhere to put its rows", hint)
         case ["EXPLAIN", *_]:
             reader.fail_at(0, "EXPLAIN runs nothing", "ask for plans with: trijoin-sql explain")
-        case ["SET", "SPARK", ".", "JARS", *_]:
-            return _start_setting(reader)
+        case ["SET", *rest]:
+            _check_one_line(reader)
+            if rest[:3] == ["SPARK", ".", "JARS"]:
+                return _start_setting(reader)
     for at, known in enumerate((("CREATE", "INSERT"), ("STREAM", "SINK") if words[:1] == ["CREATE"] else ())):
         meant = close(words[at], known, 0.75) if words[at : at + 1] == [tokens[at].text.upper()] else None
         if meant not in (None, words[at]):
@@ -167,11 +170,24 @@ def _start_setting(reader: _Reader) -> StartSetting:
     return StartSetting(Word(name.strip(), key.start), Word(listed, start))
 
 
+def _check_one_line(reader: _Reader) -> None:
+    """Fail where a statement begins on a line of its own: the value of a SET would swallow it."""
+    for at, token in enumerate(reader.tokens[1:], 1):
+        line_before = reader.script.text[: token.start].rpartition("\n")[2]
+        if token.text.upper() in ("CREATE", "INSERT", "SET") and not line_before.strip():
+            reader.fail_at(at, f"a semicolon is missing before {token.text}")
+
+
 def _check_sql(script: Script, sql: Word) -> None:
     try:
-        parse_statement(sql.text)
+        statement = parse_statement(sql.text)
     except SqlSyntaxError as error:
         raise script.syntax_error(error, sql.start) from None
+    marker = next(iter(statement.tree.find_all(exp.Placeholder)), None) if statement.tree else None
+    if marker is not None:
+        text = "?" if "start" in marker.meta else f":{marker.name}"
+        at = marker.meta.get("start") or sql.text.find(text)
+        script.fail(sql.start + max(at, 0), f"a job has no parameters, and {text} is one", "write the value")
 
 
 def _columns(reader: _Reader) -> tuple[ColumnDefinition, ...]:

@@ -13,7 +13,7 @@ from ..rewriter.catalog import RATE_OPTION, RATE_SETTING
 from ..rewriter.dialect import quote
 from .formats import CHECKPOINT, FILES, SINKS, SOURCES, find_format
 from .jars import check_connector
-from .locate import locate, sentence
+from .locate import in_jvm, locate, sentence
 from .progress import counted
 from .script import Script, Word
 from .sinks import checkpoint_of
@@ -140,15 +140,18 @@ def _schema(script: Script, stream: CreateStream) -> Any:
 
 def _found_schema(script: Script, session: TriJoinSession, stream: CreateStream, name: str) -> Any:
     """Return the columns of the files that are there."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     path = stream.options.text("path")
     try:
         return session.spark.read.format(name).load(path).schema
     except PySparkException as error:
-        hint = f"write CREATE STREAM {stream.name} (a BIGINT, ts TIMESTAMP) USING {name}"
-        detail = f"the columns of {stream.name} cannot be read from {path}: {sentence(error)}"
-        raise script.error(stream.name.start, detail, hint) from None
+        why = sentence(error)
+    except Py4JError as error:  # a file that is none of this format
+        why = in_jvm(error)
+    hint = f"write CREATE STREAM {stream.name} (a BIGINT, ts TIMESTAMP) USING {name}"
+    raise script.error(stream.name.start, f"the columns of {stream.name} cannot be read from {path}: {why}", hint)
 
 
 def _sql(job: Job, session: TriJoinSession, sql: Word) -> DataFrame:
@@ -278,6 +281,5 @@ def _refused(error: Exception, script: Script, at: Word, what: str) -> Exception
     if isinstance(error, PySparkException):
         return script.error(at.start, f"{what}: {sentence(error)}")
     if isinstance(error, Py4JError):
-        line = str(error).partition("\n: ")[2].partition("\n")[0] or str(error).partition("\n")[0]
-        return script.error(at.start, f"{what}: {line}")
+        return script.error(at.start, f"{what}: {in_jvm(error)}")
     return error

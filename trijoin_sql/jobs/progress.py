@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 RESULTS = "trijoin_job_results"
 #: Seconds between two lines where nothing can be redrawn.
 LINE = 5.0
+#: What Spark calls the operator of our joins: an entry in its store is a chunk of rows.
+_OURS = "transformWithState"
 _HELD = " (the watermark waits for it)"
 
 
@@ -45,11 +48,12 @@ class Tally:
     batches, input_rows, results, late_rows
         Micro-batches with input, and rows over all of them.
     rate
-        Input rows a second while the last batch with input was worked on.
+        Input rows a second that the last batch with input brought: since the one before it began, or, if that lasted
+        longer, while it was worked on.
     latency
         Milliseconds that the last batch with input took.
     state_rows, state_bytes
-        What is kept: entries in the state stores (an entry of a join's is a chunk of rows), and their size.
+        What is kept: rows (in a join's units each copy of a row, and what it found), and the size of the state stores.
     watermark
         As Spark writes it, empty as long as there is none.
     idle
@@ -70,6 +74,8 @@ class Tally:
     idle: tuple[str, ...] = ()
     _quiet: dict[str, int] = field(default_factory=dict, repr=False)
     _waiting: int = field(default=0, repr=False)
+    _kept: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
+    _begun: float | None = field(default=None, repr=False)
 
     def look(self, query: StreamingQuery, names: dict[str, str]) -> None:
         """Take in what a query reported since the last look; `names` are those of its inputs (see `input_names`)."""
@@ -90,7 +96,7 @@ class Tally:
         watermark = _watermark(progress) or self.watermark
         self._waiting = self._waiting + 1 if watermark == self.watermark and progress.numInputRows else 0
         self.watermark = watermark
-        self.state_rows = sum(operator.numRowsTotal for operator in progress.stateOperators)
+        self.state_rows = self._state_rows(progress)
         self.state_bytes = sum(_bytes(operator) for operator in progress.stateOperators)
         self.late_rows += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
         self.late_rows += sum(counters.total().get("late", 0) for counters in batch_counters(progress))
@@ -98,8 +104,17 @@ class Tally:
             self.batches += 1
             self.input_rows += progress.numInputRows
             self.latency = progress.batchDuration
-            self.rate = progress.numInputRows / max(progress.batchDuration, 1) * 1000
+            begun = datetime.fromisoformat(progress.timestamp).timestamp() * 1000
+            since = max(begun - self._begun if self._begun else 0, progress.batchDuration, 1)
+            self.rate, self._begun = progress.numInputRows / since * 1000, begun
             self._look_at_inputs(progress, names)
+
+    def _state_rows(self, progress: Any) -> int:
+        """Return the rows that joins keep, as their units last said, and the entries of Spark's own operators."""
+        for join, counters in enumerate(batch_counters(progress)):  # names of joins in views may be alike
+            self._kept.update(((join, slot["slot"]), slot["state_rows"]) for slot in counters.slots)
+        spark = (int(one.numRowsTotal) for one in progress.stateOperators if not one.operatorName.startswith(_OURS))
+        return sum(self._kept.values()) + sum(spark)
 
     def _look_at_inputs(self, progress: Any, names: dict[str, str]) -> None:
         brought: dict[str, int] = {}
@@ -136,7 +151,7 @@ class Tally:
         if self.rate:
             parts += [f"{self.rate:,.0f} rows/s", f"{self.latency:,} ms a batch"]
         if self.state_rows:
-            parts.append(f"state {self.state_rows:,} entries, {size(self.state_bytes)}")
+            parts.append(f"state {self.state_rows:,} rows, {size(self.state_bytes)}")
         if self.watermark:
             parts.append(f"watermark {short_time(self.watermark)}")
         if self.late_rows:

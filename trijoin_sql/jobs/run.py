@@ -13,7 +13,7 @@ from ..errors import JobError
 from ..scaled_query import ScaledQuery, scaling_policy
 from .failures import reason
 from .formats import CHECKPOINT
-from .locate import sentence
+from .locate import in_jvm, sentence
 from .prepare import PreparedQuery
 from .progress import Board, Tally, input_names
 from .sinks import memory_rows, recover, writer
@@ -138,7 +138,7 @@ def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, 
     except PySparkException as error:
         detail = sentence(error)
     except Py4JError as error:
-        detail = str(error).partition("\n: ")[2].partition("\n")[0] or str(error).partition("\n")[0]
+        detail = in_jvm(error)
     raise job.script.error(query.insert.sink.start, f"Spark does not start this query: {detail}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config import configure, submitted_settings
+from ..doctor import check_java
 from ..errors import InvalidSettingError
 from ..quiet import JvmLog, quiet_jvm, quiet_python
 from .formats import CHECKPOINT
@@ -65,7 +66,8 @@ def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    from ..session import UNITS, TriJoinSession
+    from ..config import UNITS
+    from ..session import TriJoinSession
 
     user = {**submitted_settings(), **start_settings(job), **options.settings}
     if options.master is not None:
@@ -135,6 +137,8 @@ def _start_error(error: Exception, log: JvmLog, job: Job, user: Mapping[str, str
     while (cause := getattr(error, "cause", None)) is not None:  # Spark's outer exceptions say little
         error, text = cause, str(cause)
     if "JAVA_GATEWAY_EXITED" in text:
+        if (java := check_java()).level == "problem":
+            return SparkStartError(f"Spark does not start: {java.text}")
         telling = [line for line in log.lines if line.strip() and not re.search(r"WARN|log4j|\bat |Picked up", line)]
         text = "; ".join(telling[:2]) or "Java ends at once"
     return SparkStartError(f"Spark does not start: {text.partition(chr(10))[0].strip()}")
