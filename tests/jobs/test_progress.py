@@ -12,7 +12,7 @@ from pyspark.sql import Row
 from rich.console import Console
 from trijoin_sql.operators.compile import OBSERVED
 
-from trijoin_sql.jobs.failures import reason
+from trijoin_sql.jobs.failures import reason, with_socket
 from trijoin_sql.jobs.parse import parse_job
 from trijoin_sql.jobs.progress import IDLE, RESULTS, Board, Tally, input_names, size
 from trijoin_sql.jobs.script import Script
@@ -117,6 +117,23 @@ def test_a_terminal_gets_a_table_and_a_pipe_gets_none() -> None:
         assert ("\x1b" in said) is live
 
 
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_all_of_it_fits_the_terminal(width: int) -> None:
+    """No heading and no figure is cut, at the width of an old terminal either; only a long name may be."""
+    tally = Tally(
+        "matches_of_orders_and_payments", 123_456, 9, 29_600_000, 739_400, 31, 39_000.4, 11_599, 987_654, 5 << 30
+    )
+    tally.watermark, tally.idle, tally._waiting = "2026-11-22T01:03:11.123Z", ("refunds",), IDLE
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(Board(console, [Tally("near"), tally], live=True)._table())
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert max(map(len, said.splitlines())) <= width
+    words = ["batch", "rows/s", "rows in", "results", "latency", "rows kept", "state", "late", "watermark", "idle"]
+    words += ["123,456", "29.60 M", "739,400", "39,000", "11.6 s", "987,654", "5.0 GiB", "31", "2026-11-22 01:03:11"]
+    words += ["refunds", "matches_of_"]
+    assert [word for word in words if word not in said] == []
+
+
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (20 << 30, "20 GiB")])
 def test_sizes(count: int, text: str) -> None:
     assert size(count) == text
@@ -148,3 +165,13 @@ def test_sizes(count: int, text: str) -> None:
 )
 def test_a_failure_is_one_sentence(text: str, said: str) -> None:
     assert reason(text) == said
+
+
+def test_a_socket_that_nobody_serves_is_named() -> None:
+    text = "CREATE STREAM a USING socket OPTIONS (host 'nowhere', port 9999); CREATE STREAM b USING rate;"
+    listed = parse_job(Script("job.sql", text)).streams
+    assert with_socket("Connection refused", listed) == (
+        "Connection refused: nowhere:9999 (a server must listen first)"
+    )
+    assert with_socket("nowhere", listed) == "there is no host named nowhere"
+    assert with_socket("Connection refused", listed[1:]) == "Connection refused"

@@ -229,7 +229,10 @@ def _summary(outcome: Any, path: Path, output: str) -> None:
         for row in outcome.rows.get(tally.sink, []):
             print(row)
         print(tally)
-    print(f"{outcome.ended} after {outcome.seconds:.1f} s", flush=True)
+    print(
+        f"{outcome.ended if outcome.ended == 'done' else f'stopped by {outcome.ended}'} after {outcome.seconds:.1f} s",
+        flush=True,
+    )
 
 
 def _refuse(err: Console, message: str) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+from .statements import CreateStream
 
 #: Conditions of Spark's that only say that something below failed.
 _WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
@@ -27,6 +30,28 @@ def reason(error: object) -> str:
     if spark:
         return f"{_plain(spark[0][2])} [{spark[0][1]}]"
     return _plain(text.partition("terminated with exception: ")[2].partition("\n")[0] or text.partition("\n")[0])
+
+
+def with_socket(why: str, streams: Iterable[CreateStream]) -> str:
+    """Return why a query failed, with the address if it was that of a socket: Java says neither host nor port.
+
+    Parameters
+    ----------
+    why
+        What `reason` said.
+    streams
+        The job's streams.
+    """
+    places = [
+        (stream.options.text("host") or "", stream.options.text("port"))
+        for stream in streams
+        if stream.format.text.lower() == "socket"
+    ]
+    if any(why == host for host, _ in places):
+        return f"there is no host named {why}"
+    if places and re.match(r"Connection (?:refused|timed out|reset)|No route to host|Network is unreachable", why):
+        return f"{why}: {', '.join(sorted({f'{host}:{port}' for host, port in places}))} (a server must listen first)"
+    return why
 
 
 def _python_exception(text: str) -> str | None:

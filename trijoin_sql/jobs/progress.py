@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from ..metrics import IDLE, batch_counters
 from .paths import local_path
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 RESULTS = "trijoin_job_results"
 #: Seconds between two lines where nothing can be redrawn.
 LINE = 5.0
+#: Columns of a terminal from which on all that is told of a query stands on one line.
+WIDE = 105
 #: What Spark calls the operator of our joins: an entry in its store is a chunk of rows.
 _OURS = "transformWithState"
 _HELD = " (the watermark waits for it)"
@@ -195,7 +199,8 @@ class Board:
 
     def __init__(self, console: Console, tallies: list[Tally], *, live: bool) -> None:
         self.console, self.tallies = console, tallies
-        self.status = "starting"
+        #: Says what is going on, as a heading.
+        self.status: Callable[[], str] = lambda: "starting"
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4) if live else None
         self._told = time.monotonic()
         self._shown: dict[str, int] = {}
@@ -222,28 +227,43 @@ class Board:
         """Show a line that stays."""
         self.console.print(text, markup=False)
 
-    def _table(self) -> Table:
-        table = Table(box=None, pad_edge=False, title=self.status, title_justify="left", title_style="dim")
-        table.add_column("sink")
-        for heading in ("batch", "rows/s", "rows in", "results", "ms", "state", "", "late"):
-            table.add_column(heading, justify="right")
-        table.add_column("watermark")
-        table.add_column("idle inputs", style="yellow")
+    def _table(self) -> Group:
+        """Return the table; idle inputs, and what has no room in a narrow terminal, stand below it."""
+        wide = self.console.width >= WIDE
+        table = Table(box=None, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0))
+        table.add_column("sink", overflow="ellipsis")
+        for heading in ("batch", "rows/s", "rows in", "results", "latency", "rows kept", "state", "late"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        if wide:
+            table.add_column("watermark", no_wrap=True)
+        below = []
         for tally in self.tallies:
+            idle = ", ".join(tally.idle) + (_HELD if tally.held_back else "")
             table.add_row(
                 tally.sink,
                 "" if tally.batch < 0 else f"{tally.batch:,}",
-                f"{tally.rate:,.0f}",
-                f"{tally.input_rows:,}",
-                f"{tally.results:,}",
-                f"{tally.latency:,}",
-                f"{tally.state_rows:,}",
+                number(tally.rate),
+                number(tally.input_rows),
+                number(tally.results),
+                f"{tally.latency:,} ms" if tally.latency < 10_000 else f"{tally.latency / 1000:,.1f} s",
+                number(tally.state_rows),
                 size(tally.state_bytes),
-                f"{tally.late_rows:,}",
-                short_time(tally.watermark),
-                ", ".join(tally.idle) + (_HELD if tally.held_back else ""),
+                number(tally.late_rows),
+                *([short_time(tally.watermark)] if wide else ()),
             )
-        return table
+            told = [f"watermark {short_time(tally.watermark)}"] if tally.watermark and not wide else []
+            told += [f"idle inputs: {idle}"] if idle else []
+            if told:
+                below.append(Text.assemble(f"{tally.sink}: ", (" · ".join(told), "yellow" if idle else "")))
+        return Group(Text(self.status(), style="dim"), table, *below)
+
+
+def number(count: float) -> str:
+    """Return a count for people: all digits below a million, as they are read one by one."""
+    for power, letter in ((9, "G"), (6, "M")):
+        if count >= 10**power:
+            return f"{count / 10**power:,.2f} {letter}"
+    return f"{count:,.0f}"
 
 
 def size(count: int) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ..errors import JobError
 from ..scaled_query import ScaledQuery, scaling_policy
-from .failures import reason
+from .failures import reason, with_socket
 from .formats import CHECKPOINT
 from .locate import in_jvm, sentence
 from .prepare import PreparedQuery
@@ -102,7 +102,7 @@ def run_queries(
                 # Without a checkpoint of its own a query would begin again from its first row.
                 resumes = one.sink.options.find(CHECKPOINT) is not None
                 running.append(ScaledQuery(spark, start, policy if resumes else None))
-            board.status = "running; Ctrl-C stops after the running batch"
+            board.status = lambda: _status(request)
             while not request.count and any(query.active for query in running):
                 if any(failure(query.query) is not None for query in running):
                     break
@@ -111,8 +111,6 @@ def run_queries(
                     if query.look():
                         board.say(f"{tally.sink}: started again with other units, for the load; {query}")
                 time.sleep(POLL)
-            if request.count:
-                board.status = f"{request.by}: stopping after the running batch"
         finally:
             while not all(query.settle() for query in running) and request.count < 2:
                 time.sleep(POLL)
@@ -126,6 +124,15 @@ def run_queries(
         time.monotonic() - begun,
         {sink.name.text: memory_rows(spark, sink) for sink in memory},
     )
+
+
+def _status(request: StopRequest) -> str:
+    match request.count:
+        case 0:
+            return "running; Ctrl-C stops after the running batch"
+        case 1:
+            return f"{request.by}: stopping after the running batch; Ctrl-C again stops at once"
+    return f"{request.by}: stopping at once; the next run repeats what the running batch has begun"
 
 
 def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, lines: bool) -> StreamingQuery:
@@ -153,7 +160,7 @@ def _raise_failure(job: Job, prepared: tuple[PreparedQuery, ...], running: list[
         error = failure(started.query)
         if error is None:
             continue
-        why = reason(error)
+        why = with_socket(reason(error), job.streams)
         if "[TRIJOIN_CHECKPOINT_MISMATCH]" in why or "[TRIJOIN_CHECKPOINT_VERSION]" in why:
             raise _mismatch(job, query, why)
         line, _ = job.script.place(query.insert.sink.start)
