@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from trijoin_sql.errors import JobError
 from trijoin_sql.jobs.check import check_job
 from trijoin_sql.jobs.parse import parse_job
 from trijoin_sql.jobs.script import Script
+from trijoin_sql.jobs.settings import NAMES
 from trijoin_sql.jobs.statements import CreateSink, CreateStream
 
 from .mistakes import INSERT, MISTAKES, REST, SINK, STREAM, Mistake
@@ -143,6 +145,22 @@ def test_the_command_prints_one_message_and_exits_with_2(tmp_path: Path) -> None
         "                      ^\n"
         "Hint: did you mean rate?\n"
     )
+
+
+def test_every_setting_of_ours_is_known_to_jobs() -> None:
+    """A setting that is missing in the list would be refused as a slip."""
+    root = Path(__file__).parents[2]
+    files = [path for folder in ("trijoin_sql", "rewriter", "operators") for path in (root / folder).rglob("*.py")]
+    written = {
+        name
+        for path in (*files, root / "README.md")
+        for name in re.findall(r"spark\.trijoin\.[a-z]\w*(?:\.\w+)*", path.read_text("utf-8"))
+    }
+    prefixes = {name.rpartition(".")[0] for name in NAMES} | {"spark.trijoin.rate"}
+    assert {name for name in written - prefixes if not name.startswith("spark.trijoin.rate.")} <= {
+        *NAMES,
+        *("spark.trijoin.selectivity.KIND", "spark.trijoin.unit"),
+    }
 
 
 @pytest.mark.slow
