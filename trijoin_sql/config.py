@@ -181,9 +181,9 @@ def _hush_false_alarm(context: Any) -> None:
     Over Unix domain sockets Spark 4.3 closes a server socket that it never opened; nothing is wrong with the query, and
     the class logs nothing else that is not raised too.
     """
-    log4j = context._jvm.org.apache.logging.log4j
     name = f"{_STREAMING}.TransformWithStateInPySparkPythonPreInitRunner"
     try:
+        log4j = context._jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
     except (AttributeError, TypeError):  # another logging library behind Spark's: its user has chosen what it shows
         return
