@@ -78,7 +78,7 @@ class Part:
         return Part(self.source, rows if self.ids is None else self.ids[rows])
 
     def encoded(self, names: Sequence[str], length: int) -> tuple[Int64s, int]:
-        """Return a number for each row, the same for rows with equal columns, and how many numbers there are."""
+        """Return a number for each row, shape (k,), the same where columns are equal, and how many numbers there are."""
         if self.ids is not None and isinstance(self.source, pa.RecordBatch) and self.source.num_rows < length:
             codes, size = encoded([self.source.column(name) for name in names], self.source.num_rows)
             return codes[self.ids], size
@@ -88,7 +88,8 @@ class Part:
 def encoded(columns: Sequence[pa.Array], length: int) -> tuple[Int64s, int]:
     """Return a number for each row, the same for rows with equal columns, and how many numbers there are.
 
-    Rows of a type that cannot be compared (arrays, structs) are all different.
+    Columns and numbers have the shape (length,). Rows of a type that cannot be compared (arrays, structs) are all
+    different.
     """
     codes, size = np.zeros(length, np.int64), 1
     for column in columns:
@@ -103,7 +104,7 @@ def encoded(columns: Sequence[pa.Array], length: int) -> tuple[Int64s, int]:
 
 
 def compressed(codes: Int64s) -> tuple[Int64s, int]:
-    """Return numbers from 0 up without gaps for numbers, and how many there are."""
+    """Return numbers, shape (n,), as others from 0 up without gaps, and how many different ones there are."""
     different, codes = np.unique(codes, return_inverse=True)
     return codes, len(different)
 
@@ -144,7 +145,7 @@ class Bundle:
         offsets: Int64s,
         of: Numbers,
     ) -> Bundle:
-        """Return results whose rows have the list ``of`` each."""
+        """Return results whose k rows have the list ``of`` each, shape (k,): list i is ``offsets[i:i + 2]``."""
         return cls(parts, rank, members, positions, offsets[of], offsets[of + 1], (offsets, of))
 
     @property

@@ -230,7 +230,7 @@ class Store:
         return gone
 
     def present(self, ids: Int64s) -> npt.NDArray[np.bool_] | None:
-        """Return which ids are still stored, or None if all ever given out are."""
+        """Return which ids, shape (k,), are still stored, or None if all ever given out are."""
         if self.segments and self.segments[0].start == 0 and self.segments[-1].stop == self.next_id:
             stops = [segment.stop for segment in self.segments]
             starts = [segment.start for segment in self.segments]
@@ -298,7 +298,7 @@ class Store:
         return concat(pieces)
 
     def take(self, ids: Int64s, columns: Sequence[str]) -> pa.RecordBatch:
-        """Return rows by id, in the order of ``ids``, with some of their columns."""
+        """Return rows by id, in the order of ``ids``, shape (k,), with some of their columns."""
         if len(self.segments) == 1:
             segment = self.segments[0]
             return segment.rows.select(list(columns)).take(pa.array(ids - segment.start))

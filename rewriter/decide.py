@@ -94,6 +94,8 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         chosen, reason, advice = hints.scheme, f"the hint SCHEME('{hints.scheme}')", None
         if chosen not in candidates:
             raise InvalidHintError(f"SCHEME('{chosen}')", _unfit(chosen, node))
+        if chosen == "iterative" and (hints.units or 1) > 1:
+            raise InvalidHintError(f"UNITS({hints.units})", "the scheme iterative joins in one unit; matrix has cells")
     elif stored is not None and stored.scheme in candidates:
         chosen, resumed, advice = stored.scheme, True, None
         if by_cost == chosen:
@@ -116,7 +118,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         alternatives,
         _options(hints, node, chosen, found),
         _expected(model, _rounded(found.cost)),
-        units_reason=_why_units(units_from, found.units, counts, rates),
+        units_reason=_why_units("iterative" if chosen == "iterative" else units_from, found.units, counts, rates),
         rates=rates,
         advice=advice,
         from_checkpoint=resumed,
@@ -165,6 +167,8 @@ def _why_units(
     units_from: str, units: int | None, counts: tuple[int | None, ...], rates: tuple[InputRate, ...]
 ) -> str | None:
     match units_from:
+        case "iterative":
+            return "the scheme iterative joins in one"
         case "the hint":
             return f"the hint UNITS({units})"
         case "the setting":
@@ -205,13 +209,13 @@ def _costed(
             number = total(
                 dataclasses.replace(cost, cpu=max(cost.cpu - results, 0.0)),
                 settings.costs,
-                units=model.units,
+                units=1 if scheme == "iterative" else model.units,
                 parallel=settings.parallelism,
                 taken=sum(model.rates),
                 listed=results if from_packs and scheme != "semi_symmetric" else 0.0,
             )
             if scheme not in best or number < best[scheme].number:
-                best[scheme] = _Costed(cost, units, number, shape)
+                best[scheme] = _Costed(cost, 1 if scheme == "iterative" else units, number, shape)
     return best
 
 

@@ -80,6 +80,8 @@ def test_explain_shows_the_grid_that_runs(tj: TriJoinSession, monkeypatch: pytes
         grid = tj.explain(sql).to_dict()["groups"][0]["decision"]["grid"]
         assert "x".join(str(dimension["shares"]) for dimension in grid) == specs[-1].option("grid", "")
     assert [spec.option("grid", "") for spec in specs] == ["4x2", "2x2x2"]
+    tj.sql("SELECT /*+ SCHEME('iterative') */ r.id FROM r JOIN s ON r.a < s.a JOIN t ON s.id < t.a")
+    assert specs[-1].option("grid", "") == "1x1x1"
 
 
 def test_arguments_pass_through_by_name_and_by_position(tj: TriJoinSession, spark: SparkSession) -> None:

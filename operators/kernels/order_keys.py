@@ -111,7 +111,7 @@ def values(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def float_key(numbers: npt.NDArray[Any]) -> Int64s:
-    """Return order keys of floats: -0.0 as 0.0, all NaN alike and above infinity, as Spark compares them."""
+    """Return order keys of floats, shape (n,): -0.0 as 0.0, all NaN alike and above infinity, as in Spark."""
     with np.errstate(invalid="ignore"):  # a signalling NaN
         doubles = numbers.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
     doubles = np.where(np.isnan(doubles), np.nan, doubles)

@@ -187,7 +187,19 @@ def _decimals(low: Int64s, high: Int64s, nothing: npt.NDArray[np.bool_], precisi
 
 
 def extreme_by(groups: Int64s, size: int, column: pa.Array, *, greatest: bool) -> Int64s:
-    """Return for each group the row with its least or greatest value in Spark's order, -1 where it has no value."""
+    """Return for each group the row with its least or greatest value in Spark's order, -1 where it has no value.
+
+    Parameters
+    ----------
+    groups
+        The group of each row, shape (n,), from 0 up.
+    size
+        How many groups there are, the length of the result.
+    column
+        The values, shape (n,).
+    greatest
+        Whether the greatest is wanted.
+    """
     valid = valid_rows(column)
     rows = np.arange(len(groups)) if valid is None else np.flatnonzero(valid)
     keys = (order_key(column) if is_exact(column.type) else _ranks(column))[rows]

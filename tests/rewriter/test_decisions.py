@@ -326,6 +326,17 @@ def test_many_cells_are_decided_quickly() -> None:
     assert chosen.cost.network > 6000
 
 
+def test_iterative_joins_in_one_unit() -> None:
+    """In several it would be a matrix, which is another scheme."""
+    sql = CHAIN.format("/*+ SCHEME('iterative') */")
+    for settings in (Settings(parallelism=8), Settings(units=4)):
+        decision = node(sql, settings).decision
+        assert (decision.scheme, decision.units) == ("iterative", 1)
+        assert decision.units_reason == "the scheme iterative joins in one"
+    with pytest.raises(InvalidHintError, match="joins in one unit"):
+        node(CHAIN.format("/*+ SCHEME('iterative'), UNITS(4) */"))
+
+
 def test_settings_are_checked() -> None:
     with pytest.raises(InvalidSettingError):
         Settings(min_relations=1)
