@@ -78,7 +78,7 @@ class Part:
         return Part(self.source, rows if self.ids is None else self.ids[rows])
 
     def encoded(self, names: Sequence[str], length: int) -> tuple[Int64s, int]:
-        """Return a number for each row, shape (k,), the same where columns are equal, and how many numbers there are."""
+        """Return a number for each row, shape (k,), the same where columns are equal, and how many there are."""
         if self.ids is not None and isinstance(self.source, pa.RecordBatch) and self.source.num_rows < length:
             codes, size = encoded([self.source.column(name) for name in names], self.source.num_rows)
             return codes[self.ids], size

@@ -1,36 +1,24 @@
 """What TriJoin SQL keeps in a query's checkpoint beside Spark's own files: what the query is, and its units' layouts.
 
-A listener hears of a query before its first micro-batch, in the query's own thread. There it compares the query with
-the checkpoint, writes down the layout that the micro-batches from now on have, and only then tells it to the tasks, in
-a local property that Spark hands on to every job of that thread. So a layout is durable before a micro-batch has it.
+`listener` compares a query with it before its first micro-batch, and writes down the layouts that come.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
-import logging
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from .errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
-from .jobs.stopping import no_further_batch
-from .metrics import held_by_slot, join_keys
 from .operators.layout import History, obstacle
 from .operators.spec import JoinSpec
 from .operators.state import difference
-from .operators.task import LAYOUTS
-from .rates import ObservedRates
 from .rewriter.dialect import quote
 from .rewriter.settings import Stored
-from .scaling import ENABLED
-
-_log = logging.getLogger("trijoin_sql")
 
 #: The folder in the checkpoint's, and the version of what its files say.
 FOLDER, VERSION = "trijoin", 1
@@ -39,21 +27,6 @@ _FILE = re.compile(r"joins-(\d+)\.json")
 
 #: What cost chooses, by the names of a fingerprint's lines.
 _CHOSEN = ("scheme", "units", "subgroups", "option grid", "option routing")
-
-_numbers = itertools.count()
-_specs: dict[str, JoinSpec] = {}
-_listeners: dict[int, LayoutListener] = {}
-
-#: Keys of the joins whose units cost chose: a checkpoint's number goes before.
-_by_cost: set[str] = set()
-
-#: Units that a query is to have from its next start on, by the query's id.
-_wanted: dict[str, dict[str, int]] = {}
-
-
-def next_number() -> int:
-    """Return a number for a compiled statement that no other statement of this process has."""
-    return next(_numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,38 +107,6 @@ def _difference(join: Join, spec: JoinSpec) -> str:
     return f"{text}. If rates were declared since, the hint {', '.join(hints)} keeps what it has, as tj.resuming does"
 
 
-def register(spark: SparkSession, specs: Mapping[str, JoinSpec], by_cost: Set[str] = frozenset()) -> None:
-    """Make joins known to the listener of a session, and make sure that there is one. Not on Spark Connect.
-
-    Parameters
-    ----------
-    spark
-        The session.
-    specs
-        The joins by key.
-    by_cost
-        The keys of those whose units cost chose.
-    """
-    _specs.update(specs)
-    _by_cost.update(by_cost)
-    java: Any = getattr(spark, "_jsparkSession", None)
-    if java is None or java.hashCode() in _listeners:
-        return
-    from pyspark.java_gateway import ensure_callback_server_started
-
-    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-    listener = _listeners[java.hashCode()] = LayoutListener(spark)
-    jvm: Any = spark._jvm
-    java.streams().addListener(jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(listener))
-
-
-def observed_rates(spark: SparkSession) -> dict[str, float]:
-    """Return the rows a second that the queries of a session were seen to read, by relation. None on Spark Connect."""
-    java: Any = getattr(spark, "_jsparkSession", None)
-    listener = None if java is None else _listeners.get(java.hashCode())
-    return {} if listener is None else listener.observed.rates()
-
-
 def stored_joins(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
     """Return how a checkpoint stores the rows of its join groups, nothing if there is none yet.
 
@@ -209,16 +150,6 @@ def read_stored(joins: Sequence[Join]) -> tuple[Stored, ...]:
         if at not in nested and len(leaves) > len(relations[at]):
             trees.append(Stored(leaves, "operator_tree", units, text, written))
     return (*found, *trees)
-
-
-def known_join(key: str) -> JoinSpec | None:
-    """Return a registered join."""
-    return _specs.get(key)
-
-
-def want_units(query: StreamingQuery, units: Mapping[str, int]) -> None:
-    """Set the units that the joins of a query (by name) have from its next start on."""
-    _wanted[query.id] = dict(units)
 
 
 class CheckpointFile:
@@ -289,130 +220,3 @@ class CheckpointFile:
         stream.close()
         for version in versions:
             self._manager.delete(self._path(version))
-
-
-@dataclass(slots=True)
-class Running:
-    """A query that runs, by its id: the file of its checkpoint, its joins by key, and what its tasks are told."""
-
-    file: CheckpointFile
-    joins: dict[str, Join]
-    properties: Any
-
-    def tell(self) -> None:
-        """Tell the tasks of jobs from now on."""
-        told = {key: join.history.to_dict() for key, join in self.joins.items()}
-        self.properties.setProperty(LAYOUTS, json.dumps(told))
-
-
-class LayoutListener:
-    """Spark's listener; it runs in the JVM's thread that calls it."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
-        self.running: dict[str, Running] = {}
-        self.observed = ObservedRates()
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
-        """Compare, write down, tell."""
-        try:
-            self._start(str(event.id().toString()))
-        except Exception:  # a query must not fail for a feature that it may not need; its tasks see what is missing
-            _log.warning("the layouts of a query could not be read or written", exc_info=True)
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Take in what was read, and leave out retired slots that are empty."""
-        try:
-            progress = json.loads(event.progress().json())
-            self.observed.progressed(progress)
-            self._retire(progress["id"], progress)
-        except Exception:
-            _log.warning("a progress report could not be read", exc_info=True)
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Do nothing."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Forget the query."""
-        self.running.pop(str(event.id().toString()), None)
-
-    def _start(self, query_id: str) -> None:
-        found = next((query for query in self.spark.streams.active if query.id == query_id), None)
-        if found is None:
-            return
-        execution: Any = found._jsq.streamingQuery()
-        plan = str(execution.analyzedPlan().toString())
-        keys = join_keys(plan)
-        if not keys:
-            return
-        self.observed.started(query_id, plan)
-        specs = [_specs[key] for key in keys]
-        file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
-        properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()
-        planned = execution.offsetLog().getLatestBatchId()
-        batch = int(planned.get()) + 1 if planned.isDefined() else 0
-        try:
-            saved = file.read()
-            joins = follow(saved, specs, self._units(query_id, specs, saved), batch)
-        except CheckpointMismatchError as error:
-            difference_ = error.getMessageParameters()["difference"]
-            told = {"checkpoint": file.root, "refused": difference_, "later": isinstance(error, CheckpointVersionError)}
-            properties.setProperty(LAYOUTS, json.dumps(dict.fromkeys(keys, told)))
-            self._refuse(found, str(type(error)(file.root, difference_)))
-            return
-        if joins != saved:
-            file.write(joins)
-        running = Running(file, dict(zip(keys, joins, strict=True)), properties)
-        running.tell()
-        if any(join.history.at(batch).slots > join.history.at(batch).units for join in joins):
-            self.running[query_id] = running
-
-    def _refuse(self, query: StreamingQuery, why: str) -> None:
-        """End a query before its first micro-batch; Spark might fail on its changed sources for reasons of its own.
-
-        Spark has no way for a listener to do so. Where its inside is not as we know it the tasks refuse to run.
-        """
-        from py4j.protocol import Py4JError
-
-        jvm: Any = self.spark._jvm
-        execution: Any = query._jsq.streamingQuery()
-        parameters = {"id": query.id, "runId": query.runId, "message": why}
-        try:
-            cause = jvm.java.lang.IllegalStateException(why)
-            scala = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(parameters)
-            failed = jvm.org.apache.spark.sql.streaming.StreamingQueryException
-            getattr(execution, "streamDeathCause_$eq")(failed("", cause, "", "", "STREAM_FAILED", scala))
-        except (Py4JError, AttributeError, TypeError):
-            return
-        no_further_batch(self.spark, query)
-
-    def _units(self, query_id: str, specs: Sequence[JoinSpec], saved: Sequence[Join]) -> list[int]:
-        """Return the units that joins are to have: what was asked for, else the query's own, where it begins."""
-        wanted = _wanted.pop(query_id, {})
-        units = [spec.units for spec in specs]
-        if len(saved) == len(specs) and str(self.spark.conf.get(ENABLED, "false")).lower() == "true":
-            units = [join.history.entries[-1][1] for join in saved]
-        elif len(saved) == len(specs):  # what cost chose gives way
-            followed = [join.history.entries[-1][1] for join in saved]
-            by_cost = [spec.key in _by_cost for spec in specs]
-            units = [old if yields else own for old, yields, own in zip(followed, by_cost, units, strict=True)]
-        return [wanted.get(spec.name, own) for spec, own in zip(specs, units, strict=True)]
-
-    def _retire(self, query_id: str, progress: Mapping[str, Any]) -> None:
-        running = self.running.get(query_id)
-        if running is None:
-            return
-        batch = int(progress["batchId"])
-        joins = dict(running.joins)
-        for key, held in held_by_slot(progress.get("observedMetrics", {})).items():
-            if key in joins:
-                joins[key] = Join(joins[key].fingerprint, joins[key].history.retire(batch, held))
-        if joins != running.joins:
-            running.joins = joins
-            running.file.write(list(joins.values()))
-            running.tell()
-
-    class Java:
-        """What py4j looks for."""
-
-        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)

@@ -12,9 +12,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from .checkpoint import known_join, want_units
 from .errors import InvalidSettingError
 from .jobs.stopping import failure, no_further_batch
+from .listener import known_join, want_units
 from .operators.compile import OBSERVED
 from .scaling import ENABLED, Decision, Scaler, ScalingPolicy
 

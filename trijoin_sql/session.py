@@ -16,10 +16,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .catalog import SparkCatalog
-from .checkpoint import next_number, observed_rates, register, stored_joins
+from .checkpoint import stored_joins
 from .config import AGGREGATE, STATE_SETTINGS, UNITS, WARM_BYTES, prepare_disk, prepare_workers
 from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import Explanation
+from .listener import next_number, observed_rates, register
 from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
 from .operators.aggregation import SumTypeError
 from .operators.compile import compile_join, run_sql
