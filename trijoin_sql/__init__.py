@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from .errors import TriJoinError as TriJoinError
     from .errors import UnavailableError as UnavailableError
     from .errors import UnsupportedQueryError as UnsupportedQueryError
+    from .extension import disable as disable
+    from .extension import enable as enable
     from .file_sink import recover_file_sink as recover_file_sink
     from .session import TriJoinSession as TriJoinSession
-    from .session import disable as disable
-    from .session import enable as enable
 
     __version__: str
 
 _HOME = {
     "configure": ".config",
     "TriJoinSession": ".session",
-    "enable": ".session",
-    "disable": ".session",
+    "enable": ".extension",
+    "disable": ".extension",
     "recover_file_sink": ".file_sink",
     "TriJoinError": ".errors",
     "SqlSyntaxError": ".errors",

@@ -66,8 +66,7 @@ class TriJoinSession:
     """
 
     def __init__(self, spark: SparkSession, settings: Settings | None = None) -> None:
-        if isinstance(spark, type) or not hasattr(type(spark), "readStream"):
-            raise TypeError(f"a SparkSession is needed, not {_kind(spark)}")
+        check_is_session(spark)
         self.spark = spark
         #: Whether to say that a query cannot run in append mode; a job knows its modes and says so itself.
         self.warns_of_modes = True
@@ -96,6 +95,11 @@ class TriJoinSession:
         -------
         TriJoinSession
             It wraps ``spark`` and leaves ``spark.sql`` as it is; see `enable`.
+
+        Raises
+        ------
+        TypeError
+            It is no Spark session.
         """
         return cls(spark, settings)
 
@@ -431,39 +435,11 @@ class TriJoinSession:
         return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
 
 
-def enable(spark: SparkSession) -> TriJoinSession:
-    """Extend ``spark.sql`` of this session, and of no other, with our SQL.
-
-    Parameters
-    ----------
-    spark
-        A classic or Spark Connect session.
-
-    Returns
-    -------
-    TriJoinSession
-        The session that now answers ``spark.sql``.
-    """
-    session = TriJoinSession.create(spark)
-    vars(spark)["sql"] = session.sql
-    return session
-
-
-def disable(spark: SparkSession) -> None:
-    """Undo `enable`; nothing happens to a session that is not extended.
-
-    Parameters
-    ----------
-    spark
-        The session.
-    """
-    if isinstance(spark, type) or not hasattr(type(spark), "readStream"):
-        raise TypeError(f"a SparkSession is needed, not {_kind(spark)}")
-    vars(spark).pop("sql", None)
-
-
-def _kind(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+def check_is_session(value: object) -> None:
+    """Raise a TypeError for what is no Spark session."""
+    if isinstance(value, type) or not hasattr(type(value), "readStream"):
+        what = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise TypeError(f"a SparkSession is needed, not {what}")
 
 
 def _spark_sql(spark: SparkSession, text: str, args: Any, kwargs: Mapping[str, Any]) -> DataFrame:

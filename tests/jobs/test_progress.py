@@ -65,7 +65,7 @@ def test_a_tally_adds_up_and_names_idle_inputs() -> None:
     tally.add(report(IDLE, (1, 0)), streams())
     assert tally.idle == ()
     assert tally.to_dict()["watermark"] == "2024-01-01T10:00:00.000Z"
-    assert str(tally).startswith("o: batch 3 · 31 rows in · 62 results · 0 rows/s · 100 ms a batch · state 7 rows")
+    assert str(tally).startswith("o: batch 3 · 31 rows in · 62 results · 0.5 rows/s · 100 ms a batch · state 7 rows")
 
 
 def test_rates_are_those_of_the_input() -> None:

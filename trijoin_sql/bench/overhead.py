@@ -73,7 +73,7 @@ def measure_overhead(spark: SparkSession, turns: int = TURNS, warm: int = WARM) 
     turns, warm
         How often each query is analysed both ways, and how often before that.
     """
-    from ..session import disable, enable
+    from ..extension import disable, enable
 
     for name in "abc":
         spark.sql("SELECT id AS x, id * 2 AS y, CAST(id AS STRING) AS z FROM range(9)").createOrReplaceTempView(name)

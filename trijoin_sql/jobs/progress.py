@@ -134,6 +134,11 @@ class Tally:
         """Whether the watermark waits, and the expiry of state with it, while inputs are idle."""
         return bool(self.idle) and self._waiting >= IDLE
 
+    @property
+    def shown_rate(self) -> str:
+        """The rate for people: a trickle is not nothing."""
+        return f"{self.rate:.1f}" if 0 < self.rate < 10 else number(self.rate)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the tally as plain data."""
         return {
@@ -153,7 +158,7 @@ class Tally:
     def __str__(self) -> str:
         parts = [f"batch {max(self.batch, 0)}", f"{self.input_rows:,} rows in", f"{self.results:,} results"]
         if self.rate:
-            parts += [f"{self.rate:,.0f} rows/s", f"{self.latency:,} ms a batch"]
+            parts += [f"{self.shown_rate} rows/s", f"{self.latency:,} ms a batch"]
         if self.state_rows:
             parts.append(f"state {self.state_rows:,} rows, {size(self.state_bytes)}")
         if self.watermark:
@@ -242,7 +247,7 @@ class Board:
             table.add_row(
                 tally.sink,
                 "" if tally.batch < 0 else f"{tally.batch:,}",
-                number(tally.rate),
+                tally.shown_rate,
                 number(tally.input_rows),
                 number(tally.results),
                 f"{tally.latency:,} ms" if tally.latency < 10_000 else f"{tally.latency / 1000:,.1f} s",
