@@ -11,7 +11,7 @@ from typing import Any, Literal
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from ..errors import InvalidSettingError, PlanError, TriJoinError, UnsupportedQueryError
+from ..errors import PlanError, TriJoinError, UnsupportedQueryError
 from .arguments import Arguments, put_into_conditions
 from .bounds import bound_event_time
 from .catalog import Catalog
@@ -184,7 +184,7 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
     ("place_exchanges", _rule(place_exchanges)),
     # the Two-Step Convert of 004 section 3.2
     ("create_multi_join_groups", _rule(create_multi_join_groups)),
-    ("create_multi_join_nodes", create_multi_join_nodes),
+    ("create_multi_join_nodes", _rule(create_multi_join_nodes)),
     # retention before schemes: memory depends on it
     ("bound_event_time", bound_event_time),
     ("choose_schemes", choose_schemes),
@@ -192,9 +192,6 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
     ("pre_aggregate", pre_aggregate),
     ("prune_columns", _rule(prune_columns)),
 )
-
-#: The stages that can be left out with `Settings.disabled_rules`.
-OPTIONAL = ("simplify_conditions", "derive_conditions", "place_exchanges", "bound_event_time", "prune_columns")
 
 
 def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments: Arguments = None) -> Rewrite:
@@ -219,14 +216,9 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments
         WITHIN stands where it cannot be applied.
     InvalidHintError
         One of our hints cannot be followed.
-    InvalidSettingError
-        ``disabled_rules`` names a stage that does not exist or that cannot be left out.
     PlanError
         A stage broke an invariant: a bug of ours.
     """
-    for name in settings.disabled_rules:
-        if name not in OPTIONAL:
-            raise InvalidSettingError("disabled_rules", name, f"the rules are {', '.join(OPTIONAL)}")
     statement = parse_statement(sql)
     if statement.tree is None:
         return Rewrite(sql, "other", sql)
@@ -253,7 +245,7 @@ def _rewrite(
     plan: Node = parsed.plan
     stages = [Stage("parse", plan_text(plan))]
     for name, stage in STAGES:
-        changed = NotApplicable("switched off") if name in settings.disabled_rules else stage(plan, settings)
+        changed = stage(plan, settings)
         if isinstance(changed, NotApplicable):
             stages.append(Stage(name, stages[-1].plan_text, changed.reason))
             continue

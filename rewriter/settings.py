@@ -94,12 +94,6 @@ class Settings:
         are not known, and the most that cost chooses where they are.
     join_before_comma
         ``spark.sql.ansi.relationPrecedence``: whether JOIN goes before the comma. To Spark they are alike by default.
-    min_relations
-        Groups of fewer relations are left alone.
-    convert_batch
-        Whether groups without any stream are converted too.
-    disabled_rules
-        Names of stages to leave out.
     aggregate_in_units
         Whether units reduce their results where the SELECT aggregates.
     ansi
@@ -118,9 +112,6 @@ class Settings:
     join_before_comma: bool = False
     units: int | None = None
     parallelism: int | None = None
-    min_relations: int = 2
-    convert_batch: bool = True
-    disabled_rules: tuple[str, ...] = ()
     aggregate_in_units: bool = True
     ansi: bool = True
     zone_shift: int = 86_400_000_000
@@ -129,8 +120,6 @@ class Settings:
     stored: tuple[Stored, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.min_relations < 2:
-            raise InvalidSettingError("min_relations", self.min_relations, "it takes a whole number from 2 up")
         if self.units is not None and self.units < 1:
             raise InvalidSettingError("units", self.units, "it takes a whole number from 1 up")
 

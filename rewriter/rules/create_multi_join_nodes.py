@@ -31,19 +31,16 @@ from ..plan import (
     source_scan,
 )
 from ..predicates import columns_of, flipped, over_output
-from ..settings import DEFAULTS, Settings
 from .create_multi_join_groups import Membership, can_be_member
 from .rule import NotApplicable
 
 UNDECIDED = Decision("none", None, None, "not decided yet")
 
 
-def create_multi_join_nodes(
-    plan: Node, settings: Settings = DEFAULTS, member: Membership = can_be_member
-) -> Node | NotApplicable:
+def create_multi_join_nodes(plan: Node, member: Membership = can_be_member) -> Node | NotApplicable:
     """Convert the groups that step 1 has marked; those that must stay with Spark become `LeftAlone`."""
     names = _Names()
-    changed = _multi_join_node(plan, member, names, {}, None, settings)
+    changed = _multi_join_node(plan, member, names, {}, None)
     return NotApplicable("step 1 has marked no group") if changed == plan else changed
 
 
@@ -62,23 +59,20 @@ def _multi_join_node(
     names: _Names,
     done: dict[int, Node],
     block: Block | None,
-    settings: Settings,
 ) -> Node:
     """Algorithm 3's getMultiJoinNode."""
     if id(node) in done:
         return done[id(node)]
     block = node if isinstance(node, Block) else block
-    inputs = tuple(_multi_join_node(below, member, names, done, block, settings) for below in node.inputs)
+    inputs = tuple(_multi_join_node(below, member, names, done, block) for below in node.inputs)
     result = node.with_inputs(inputs) if inputs else node
     if isinstance(result, JoinGroup):
-        result = _node_of_group(result, member, names, block, settings)
+        result = _node_of_group(result, member, names, block)
     done[id(node)] = result
     return result
 
 
-def _node_of_group(
-    group: JoinGroup, member: Membership, names: _Names, block: Block | None, settings: Settings
-) -> Node:
+def _node_of_group(group: JoinGroup, member: Membership, names: _Names, block: Block | None) -> Node:
     """Algorithm 3's createMultiJoinNodeByGroup."""
     sources: list[Node] = []
     predicates: list[Predicate] = []
@@ -104,7 +98,7 @@ def _node_of_group(
     owner = {scan.alias: source_scan(source).alias for source in sources for scan in scans(source)}
     own = [_between_inputs(predicate, owner, relations) for predicate in predicates]
     graph = build_graph(relations, [over_output(predicate, mapping) for predicate in own])
-    reason = why_left_alone(below, relations, block, settings)
+    reason = why_left_alone(relations, block)
     if reason:
         return LeftAlone(group.input, graph, Decision("none", None, None, reason))
     kind: type[JoinNode] = {2: BiJoin, 3: TriJoin}.get(len(sources), MultiJoin)
@@ -124,7 +118,7 @@ def _between_inputs(predicate: Predicate, owner: dict[str, str], order: list[str
     return Predicate(predicate.sql, "residual", relations, rendered=text, derived=predicate.derived)
 
 
-def why_left_alone(below: list[Scan], relations: list[str], block: Block | None, settings: Settings) -> str | None:
+def why_left_alone(relations: list[str], block: Block | None) -> str | None:
     """Return the reason for which a group stays with Spark, None if it is converted."""
     if block is not None and block.problem:
         return block.problem
@@ -133,10 +127,6 @@ def why_left_alone(below: list[Scan], relations: list[str], block: Block | None,
     named = {name.lower() for name in block.hints.relations} if block is not None else set()
     if named and not {name.lower() for name in relations} <= named:
         return "the hint TRIJOIN names other relations"
-    if len(relations) < settings.min_relations:
-        return f"it has {len(relations)} relations, fewer than the setting min_relations = {settings.min_relations}"
-    if not settings.convert_batch and all(scan.streaming is False for scan in below):
-        return "it has no stream, and the setting convert_batch is off"
     return None
 
 

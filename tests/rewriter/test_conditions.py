@@ -9,7 +9,6 @@ from trijoin_sql.rewriter.dialect import parse_expression, render
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan import JoinNode, source_conditions, source_scan
 from trijoin_sql.rewriter.rules.simplify_conditions import simplify
-from trijoin_sql.rewriter.settings import Settings
 
 from .tables import CATALOG, final_sql, node, nodes
 
@@ -116,12 +115,6 @@ def test_arguments_in_conditions_are_planned_as_literals() -> None:
     assert "SELECT :n AS o" in result.plan.sql
     assert ":text" in result.plan.sql
     assert result.spark_sql == sql
-
-
-def test_rules_can_be_switched_off() -> None:
-    sql = "SELECT 1 AS o FROM r JOIN s ON r.id = s.id JOIN t ON s.id = t.id"
-    plain = node(sql, Settings(disabled_rules=("derive_conditions",)))
-    assert [e.derived for e in plain.graph.edges] == [False, False]
 
 
 def test_a_static_table_is_applied_to_its_only_stream() -> None:

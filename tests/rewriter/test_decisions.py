@@ -27,7 +27,7 @@ from trijoin_sql.rewriter.trees import tree_text
 
 from trijoin_sql.errors import InvalidHintError, InvalidSettingError
 
-from .tables import node, nodes, reasons, rewritten
+from .tables import node, nodes, rewritten
 
 CHAIN = "SELECT {} r.id FROM r JOIN s ON r.a < s.a JOIN t ON s.a < t.a"
 CYCLE = CHAIN + " AND r.x < t.x"
@@ -127,14 +127,6 @@ def test_a_chain_scheme_needs_a_chain() -> None:
 def test_trijoin_names_the_relations_of_the_group() -> None:
     (join,) = nodes(CHAIN.format("/*+ TRIJOIN(s, T) */"))
     assert join.graph.relations == ("s", "t")
-
-
-def test_small_groups_and_batch_groups_can_be_left_alone() -> None:
-    pair = "SELECT r.id FROM r JOIN s ON r.a < s.a"
-    assert "min_relations" in reasons(pair, Settings(min_relations=3))[0]
-    batch = "SELECT c.id FROM c JOIN c AS e ON c.id < e.id"
-    assert len(nodes(batch)) == 1
-    assert "convert_batch" in reasons(batch, Settings(convert_batch=False))[0]
 
 
 KNOWN = read_script("".join(f"CREATE TABLE {name} (id INT, a INT, x DOUBLE);" for name in ("few", "some", "many")))[0]
@@ -338,10 +330,8 @@ def test_iterative_joins_in_one_unit() -> None:
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(InvalidSettingError):
-        Settings(min_relations=1)
-    with pytest.raises(InvalidSettingError):
-        rewritten("SELECT 1", Settings(disabled_rules=("render",)))
+    with pytest.raises(InvalidSettingError, match="units"):
+        Settings(units=0)
 
 
 def test_intermediates_are_packs_unless_a_hint_asks_for_pairs() -> None:

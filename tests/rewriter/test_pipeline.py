@@ -13,9 +13,8 @@ import pytest
 from trijoin_sql.rewriter.catalog import read_script
 from trijoin_sql.rewriter.dialect import View
 from trijoin_sql.rewriter.display import folded
-from trijoin_sql.rewriter.pipeline import OPTIONAL, STAGES, check_schema, rewrite
+from trijoin_sql.rewriter.pipeline import STAGES, check_schema, rewrite
 from trijoin_sql.rewriter.plan import Block, Query, Scan
-from trijoin_sql.rewriter.settings import Settings
 
 from trijoin_sql.errors import PlanError, SqlSyntaxError
 
@@ -134,15 +133,7 @@ def test_refusals_name_joins_that_spark_cannot_run_either() -> None:
 def test_every_stage_is_named_once_and_shown() -> None:
     names = [stage.name for stage in rewritten(CHAIN).stages]
     assert names == ["parse", *(name for name, _ in STAGES), "render"]
-    assert set(OPTIONAL) <= set(names)
     assert all(len(line) <= 100 for stage in rewritten(CHAIN).stages for line in folded(stage.plan_text).splitlines())
-
-
-@pytest.mark.parametrize("name", OPTIONAL)
-def test_optional_stages_can_be_left_out(name: str) -> None:
-    result = rewritten(CHAIN, Settings(disabled_rules=(name,)))
-    assert result.converted
-    assert next(stage for stage in result.stages if stage.name == name).skipped == "switched off"
 
 
 def test_a_stage_that_loses_a_column_is_caught() -> None:
