@@ -56,8 +56,6 @@ class TriJoinSession:
     ----------
     spark
         A classic or Spark Connect session.
-    settings
-        Settings of the rewriter; by default from the session.
 
     Examples
     --------
@@ -65,12 +63,11 @@ class TriJoinSession:
     >>> tj.sql("SELECT r.id, s.id FROM r JOIN s ON ABS(r.x - s.x) < 5")  # doctest: +SKIP
     """
 
-    def __init__(self, spark: SparkSession, settings: Settings | None = None) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         check_is_session(spark)
         self.spark = spark
         #: Whether to say that a query cannot run in append mode; a job knows its modes and says so itself.
         self.warns_of_modes = True
-        self._settings = settings
         self._compiled: dict[int, Rewrite] = {}
         if (spark.conf.get(_STATE_PROVIDER, "") or "").endswith("HDFSBackedStateStoreProvider"):
             for key, value in STATE_SETTINGS.items():
@@ -81,15 +78,13 @@ class TriJoinSession:
             prepare_disk(spark)
 
     @classmethod
-    def create(cls, spark: SparkSession, settings: Settings | None = None) -> TriJoinSession:
+    def create(cls, spark: SparkSession) -> TriJoinSession:
         """Return a session over a Spark session.
 
         Parameters
         ----------
         spark
             A classic or Spark Connect session.
-        settings
-            Settings of the rewriter; by default from the session.
 
         Returns
         -------
@@ -101,7 +96,7 @@ class TriJoinSession:
         TypeError
             It is no Spark session.
         """
-        return cls(spark, settings)
+        return cls(spark)
 
     def sql(self, text: str, args: Mapping[str, Any] | list[Any] | None = None, **kwargs: Any) -> DataFrame:
         """Run a statement: parse, rewrite, compile. What is not ours goes to Spark unchanged.
@@ -326,7 +321,7 @@ class TriJoinSession:
         return read_metrics(query)
 
     def _rewrite(self, text: str, args: Arguments = None, *, aggregate: bool = True) -> Rewrite:
-        settings = self._settings or Settings(
+        settings = Settings(
             case_sensitive=self._is_on("spark.sql.caseSensitive", "false"),
             join_before_comma=self._is_on("spark.sql.ansi.relationPrecedence", "false")
             and self._is_on("spark.sql.ansi.enabled", "true"),
