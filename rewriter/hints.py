@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from difflib import get_close_matches
 from typing import Any
 
 from sqlglot import exp
@@ -18,7 +19,7 @@ def read_hints(select: exp.Select) -> Hints:
     Raises
     ------
     InvalidHintError
-        A value of SCHEME, UNITS, ROUTING or INTERMEDIATES is none that there is.
+        A value of SCHEME, UNITS, ROUTING or INTERMEDIATES is none that there is, or a hint's name is nearly one of ours.
     """
     hints = Hints()
     hint = select.args.get("hint")
@@ -51,6 +52,8 @@ def read_hints(select: exp.Select) -> Hints:
                 hints = dataclasses.replace(hints, intermediates=values[0])
             case "ROUTING":
                 hints = dataclasses.replace(hints, **_routing(values, render(item)))
+            case _ if meant := get_close_matches(name, _HINTS, 1, 0.8):  # Spark would pass over it
+                raise InvalidHintError(render(item), f"there is none of that name; did you mean {meant[0]}?")
     return hints
 
 

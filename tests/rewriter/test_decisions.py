@@ -119,6 +119,17 @@ def test_a_hint_that_cannot_be_followed_is_an_error(hint: str) -> None:
         rewritten(CHAIN.format(f"/*+ {hint} */"))
 
 
+@pytest.mark.parametrize(
+    ("slip", "meant"), [("SCHME('matrix')", "SCHEME"), ("UNIT(4)", "UNITS"), ("NO_TRIJION", "NO_TRIJOIN")]
+)
+def test_a_hint_that_is_nearly_one_of_ours_is_a_slip(slip: str, meant: str) -> None:
+    """Spark passes over hints that it does not know, and the query would run otherwise than its author thinks."""
+    with pytest.raises(InvalidHintError, match=f"did you mean {meant}\\?"):
+        rewritten(CHAIN.format(f"/*+ {slip} */"))
+    for other in ("BROADCAST(r)", "MERGE(s)", "SHUFFLE_HASH(t)", "REPARTITION(4)", "REBALANCE", "SKEW('r')"):
+        assert nodes(CHAIN.format(f"/*+ {other} */"))
+
+
 def test_a_chain_scheme_needs_a_chain() -> None:
     with pytest.raises(InvalidHintError, match="chain"):
         rewritten(CYCLE.format("/*+ SCHEME('semi_symmetric') */"))
