@@ -19,7 +19,7 @@ def read_hints(select: exp.Select) -> Hints:
     Raises
     ------
     InvalidHintError
-        A value of SCHEME, UNITS, ROUTING or INTERMEDIATES is none that there is, or a hint's name is nearly one of ours.
+        A value of SCHEME, UNITS, ROUTING or INTERMEDIATES is none that there is; a name is nearly that of one of ours.
     """
     hints = Hints()
     hint = select.args.get("hint")
