@@ -157,7 +157,9 @@ def _state(group: Group) -> _Branch:
 def _live(live: Live, group: Group) -> _Branch:
     branch = _Branch("live" + (f", up to micro-batch {live.batch}" if live.batch is not None else ""))
     if live.counters:
-        branch.lines += _aligned([(name, measure(name, value)) for name, value in live.counters], right={1})
+        branch.lines += _aligned(
+            [(name.replace("_", " "), measure(name, value)) for name, value in live.counters], right={1}
+        )
     if live.idle:
         branch.below.append(_Branch("idle inputs", [_Hanging(sentence, 3) for sentence in live.idle]))
     names = sorted({*live.estimates, *live.actual})
