@@ -21,7 +21,7 @@ from trijoin_sql.explain.stage_diff import stage_changes
 
 from .samples import BI, CHAIN_UNBOUNDED, CYCLIC, MULTI, NOTHING, SAMPLES, SEVERAL, SPARK
 
-_VOID = {"meta", "input", "link", "br", "img", "hr"}
+_VOID = {"meta", "input", "link", "br", "img", "hr", "wbr"}
 _LOADING = {"src", "srcset", "poster", "data", "action", "formaction", "background", "xlink:href"}
 SCHEMES = ["symmetric", "semi_symmetric", "biclique", "matrix", "tree", "iterative", "MultiJoin(a, b, c)", None]
 
