@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from .sessions import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# A slow machine is no failure, and what fails once fails every time.
+settings.register_profile("tests", deadline=None, derandomize=True)
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from .simulation import (
     brute_force,
 )
 
-rules = settings(max_examples=120, derandomize=True, deadline=None, database=None)
+rules = settings(max_examples=120)
 
 Theta = Callable[[Values, Values], bool]
 

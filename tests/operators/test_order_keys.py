@@ -75,19 +75,19 @@ def test_types_without_an_order_are_refused(type_: pa.DataType) -> None:
         order_key(pa.nulls(1, type_))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(st.text(alphabet="\0ab Ä\uffff😀", max_size=12), max_size=12))
 def test_strings_by_bytes(texts: list[str]) -> None:
     assert_ordered(pa.array(texts, pa.string()), texts)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(st.floats(width=32), max_size=12), st.sampled_from([pa.float32(), pa.float64()]))
 def test_floats(numbers: list[float], type_: pa.DataType) -> None:
     assert_ordered(pa.array(numbers, type_), numbers)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.integers(-(10**37), 10**37), max_size=12))
 def test_wide_decimals(numbers: list[int]) -> None:
     assert_ordered(pa.array(numbers, pa.decimal128(38, 0)), numbers)
@@ -101,7 +101,7 @@ def test_all_bit_patterns_of_nan_are_one_value() -> None:
     assert keys[0] > float_key(np.array([math.inf]))[0]
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.sampled_from([LOWEST, LOWEST + 1, -1, 0, 1, HIGHEST - 1, HIGHEST]),
     st.sampled_from([-(1 << 70), LOWEST, LOWEST + 1, -5, -1, 0, 1, 5, HIGHEST, 1 << 70]),

@@ -20,7 +20,7 @@ from .reference import DOMAINS, INT64, OPS, compare, holds
 RANGES = st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 9)), max_size=12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(RANGES, st.integers(1, 12))
 def test_expand_lists_every_pair_once(ranges: list[tuple[int, int]], block: int) -> None:
     """Empty ranges, ranges that end before they begin, blocks shorter than a range."""

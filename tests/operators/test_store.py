@@ -42,7 +42,7 @@ def filled(sizes: list[int], compact: bool) -> Store:
     return store
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SIZES, st.booleans(), st.randoms(use_true_random=False))
 def test_rows_are_found_by_their_ids(sizes: list[int], compact: bool, random) -> None:
     """Merging must not move a row: hubs refer to members by id for the life of the query."""
@@ -61,7 +61,7 @@ def test_rows_are_found_by_their_ids(sizes: list[int], compact: bool, random) ->
             assert store.slice(start, stop).column("id").to_pylist() == list(range(start, stop))
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SIZES, st.booleans())
 def test_a_probe_sees_all_segments(sizes: list[int], compact: bool) -> None:
     store = filled(sizes, compact)
