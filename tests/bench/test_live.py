@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from trijoin_sql.bench.live import ARRIVALS, Arrivals, Live, _prepare, _timed, run_live
+from trijoin_sql.bench.idle import run_idle
+from trijoin_sql.bench.live import ARRIVALS, Arrivals, Live, _prepare, _timed, middle, run_live
 from trijoin_sql.bench.report import idle_table, latency_table
 from trijoin_sql.bench.workloads import WORKLOADS
 
@@ -77,6 +78,20 @@ def test_tables_compare_with_the_baseline_and_name_what_failed() -> None:
         console.print(idle_table("t", live))
     assert "-75 %" in text.get()
     assert text.get().count("no equality") == 2
+
+
+def test_the_run_in_the_middle_is_shown_and_a_failure_is_never_hidden() -> None:
+    runs = [Live("tree", ((seconds, 1),)) for seconds in (0.3, 0.1, 0.2)]
+    assert middle(runs, lambda run: run.mean) is runs[2]
+    assert middle([*runs, Live("tree", problem="disk")], lambda run: run.mean).problem == "disk"
+
+
+def test_idle_triggers_have_rows_of_every_stream_and_list_no_files(spark: SparkSession) -> None:
+    """What is measured is the join's pipeline: a folder of files would be listed, the longer the more there are."""
+    found = run_idle(spark, WORKLOADS["pair_band"], "biclique", 100, 13, 0.0)
+    assert found.problem is None
+    assert found.triggers >= 3
+    assert found.trigger == found.durations["triggerExecution"] > found.durations["latestOffset"]
 
 
 @pytest.mark.slow

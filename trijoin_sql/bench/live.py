@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -98,6 +98,11 @@ class Live:
         return sum(count for _, count in self.latencies)
 
     @property
+    def trigger(self) -> float | None:
+        """The median milliseconds of a micro-batch with rows."""
+        return self.durations.get("triggerExecution")
+
+    @property
     def mean(self) -> float | None:
         """The mean latency in seconds."""
         return sum(late * count for late, count in self.latencies) / self.results if self.results else None
@@ -110,6 +115,12 @@ class Live:
             if below > quantile * self.results or below == self.results:
                 return late
         return None
+
+
+def middle(runs: Sequence[Live], figure: Callable[[Live], float | None]) -> Live:
+    """Return the run with the median of a figure (the lower of two), a failed one if one failed."""
+    failed = [run for run in runs if run.problem is not None or figure(run) is None]
+    return failed[0] if failed else sorted(runs, key=lambda run: figure(run) or 0.0)[(len(runs) - 1) // 2]
 
 
 def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arrivals, rows: int, seed: int) -> Live:

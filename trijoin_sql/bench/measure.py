@@ -6,19 +6,21 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from ..errors import InvalidSettingError
 from ..operators.schemes import SCHEMES
 from . import overhead
 from .engines import run_stream
-from .live import Arrivals, Live, run_live
+from .idle import EVERY, TRIGGERS, WARM_UP, run_idle
+from .live import Arrivals, Live, middle, run_live
 from .outcome import OTHERS, Outcome, median
 from .outside import PACKAGES, environment, run_outside
 from .report import as_document, as_table, idle_table, latency_table, plot, write_json
@@ -149,7 +151,8 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
     found = Measured({engine: [] for engine in engines})
     folder = Path(tempfile.mkdtemp(prefix="trijoin-bench-"))
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    total = len(engines) * options.runs + len(streaming) * (options.warm_up + bool(options.latency) + options.idle)
+    rounds = options.warm_up + (1 + options.runs) * (bool(options.latency) + options.idle)
+    total = len(engines) * options.runs + len(streaming) * rounds
     from ..quiet import quiet_jvm, quiet_python
 
     try:
@@ -170,23 +173,47 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
                     progress.advance(task)
             rates = [median(runs).rate for engine, runs in found.runs.items() if engine in streaming]
             offered = options.rate or min((rate for rate in rates if rate), default=1000) / 2
-            count = len(workload.streams)
-            modes = []
+            steady = Arrivals.at(offered, len(workload.streams), options.latency, options.rows)
+
+            def arriving(engine: str, warming: bool) -> Live:
+                progress.update(task, description=f"{name}: {engine}, latency{', warming up' if warming else ''}")
+                return run_live(spark, workload, engine, steady, options.rows, options.seed)
+
+            def idling(engine: str, warming: bool) -> Live:
+                progress.update(task, description=f"{name}: {engine}, idle{', warming up' if warming else ''}")
+                triggers, every = (WARM_UP, 0.0) if warming else (TRIGGERS, EVERY)
+                return run_idle(spark, workload, engine, workload.domain(options.rows), triggers, every)
+
             if options.latency:
-                steady = Arrivals.at(offered, count, options.latency, options.rows)
-                found.rate = steady.rate(count)
-                modes.append(("latency", steady, found.live))
+                found.rate = steady.rate(len(workload.streams))
+                found.live = _in_turns(streaming, options.runs, arriving, lambda run: run.mean, progress, task)
             if options.idle:
-                modes.append(("idle", Arrivals(1, 40, 0.5, 10), found.idle))
-            for mode, arrivals, results in modes:
-                for engine in streaming:
-                    progress.update(task, description=f"{name}: {engine}, {mode}")
-                    results[engine] = run_live(spark, workload, engine, arrivals, options.rows, options.seed)
-                    progress.advance(task)
+                found.idle = _in_turns(streaming, options.runs, idling, lambda run: run.trigger, progress, task)
             spark.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return found
+
+
+def _in_turns(
+    engines: list[str],
+    runs: int,
+    run: Callable[[str, bool], Live],
+    figure: Callable[[Live], float | None],
+    progress: Progress,
+    task: TaskID,
+) -> dict[str, Live]:
+    """Return each engine's run with the median figure; they take turns, after a round that does not count.
+
+    Whoever came first would pay for the JVM's compiler.
+    """
+    found: dict[str, list[Live]] = {engine: [] for engine in engines}
+    for turn in range(1 + runs):
+        for engine in engines:
+            one = run(engine, turn == 0)
+            found[engine] += [one] if turn or one.problem else []
+            progress.advance(task)
+    return {engine: middle(several, figure) for engine, several in found.items()}
 
 
 def _overhead(options: Options, out: Console, *, show: bool) -> dict[str, Any]:

@@ -1,0 +1,105 @@
+"""Idle triggers: what a micro-batch costs when it has next to no rows.
+
+Rows come from Spark's ``rate-micro-batch`` source, ten of each stream a trigger: it has no files to list and no log of
+its own to write, so that what is measured is the join's pipeline. (The same query over a folder of files takes longer
+by Spark's listing, the more files there are.) The first triggers of a query, and of a JVM, are several times slower
+than later ones, for the JVM compiles what runs often: `WARM_UP` triggers go by first, and every query's first ten.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from .engines import frame_of
+from .live import PATIENCE, Live
+from .workloads import Workload
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Rows of each stream in a trigger.
+ROWS = 10
+
+#: Triggers of each engine, one after the other without a pause, before anything is measured.
+WARM_UP = 200
+
+#: Triggers of a measured run, and the seconds between their starts.
+TRIGGERS, EVERY = 50, 0.5
+
+#: Triggers at the beginning of a run that do not count.
+_FIRST = 10
+
+#: The millisecond at which the source's clock begins; it moves by a second a trigger.
+_START = 1_700_000_000_000
+
+
+def run_idle(spark: SparkSession, workload: Workload, engine: str, domain: int, triggers: int, every: float) -> Live:
+    """Run some triggers with next to no rows.
+
+    Parameters
+    ----------
+    engine
+        A scheme of ours, or ``spark``.
+    domain
+        The range of keys.
+    triggers
+        How many; more than ten.
+    every
+        Seconds from the start of one to the start of the next, 0 for no pause.
+
+    Returns
+    -------
+    Live
+        Without latencies; its durations are medians over the triggers but the first ten.
+    """
+    from pyspark.errors import PySparkException
+
+    home = Path(tempfile.mkdtemp(prefix="trijoin-idle-"))
+    try:
+        for number, stream in enumerate(workload.streams):
+            _source(spark, number, domain).createOrReplaceTempView(stream)
+        frame, _ = frame_of(spark, workload, engine)
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(home / "checkpoint"))
+        running = writer.trigger(processingTime=f"{every} seconds").start()
+        try:
+            deadline = time.monotonic() + PATIENCE + 2 * every * triggers
+            while running.isActive and len(running.recentProgress) < triggers and time.monotonic() < deadline:
+                time.sleep(0.05)
+            error = running.exception()
+            if error is not None:
+                raise error
+        finally:
+            running.stop()
+    except PySparkException as error:
+        return Live(engine, problem=str(error).partition("\n")[0][:160])
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    reports = [dict(report.durationMs) for report in running.recentProgress if report.numInputRows][_FIRST:]
+    names = dict.fromkeys(name for report in reports for name in report)
+    return Live(
+        engine,
+        durations={name: float(median(report.get(name, 0) for report in reports)) for name in names},
+        triggers=len(reports),
+    )
+
+
+def _source(spark: SparkSession, number: int, domain: int) -> DataFrame:
+    """Return a stream of the workloads' schema with `ROWS` rows a trigger."""
+    reader = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 1)
+    return (
+        reader.option("startTimestamp", _START)
+        .load()
+        .selectExpr(
+            "CONCAT('s', value % 1000) AS s",
+            "value * 0.5D AS d",
+            "value AS l",
+            f"CAST(PMOD(HASH(value, {number}), {domain}) AS INT) AS i",
+            f"CAST(PMOD(HASH(value, {number}, 1), {domain}) AS INT) AS im",
+            "CONCAT('payload-', value) AS str",
+        )
+    )
