@@ -56,7 +56,7 @@ rows_from='declared')
         if len(statement.view.columns) != len(columns):
             return catalog
         renamed = dict(zip((column.name for column in columns), statement.view.columns, strict=True))
-        columns = tuple(Column(renamed[column.name], column.type) for column in columns)
+        columns = tuple(Column(name, one.type) for name, one in zip(statement.view.columns, columns, strict=True))
         event_time = renamed.get(event_time) if event_time else None
     info = TableInfo(columns, output.streaming, output.rows, event_time, output.delay, output.rows_from)
     return catalog.with_tables([(f"global_temp.{name.text}" if statement.view.everywhere else name.text, info)])

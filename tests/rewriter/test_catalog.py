@@ -75,3 +75,13 @@ def test_a_bad_declaration_says_where_in_the_file(sql: str, line: int, column: i
     with pytest.raises(SqlSyntaxError) as caught:
         read_script(sql)
     assert (caught.value.line, caught.value.column) == (line, column)
+
+
+def test_a_view_may_name_its_columns_and_be_global() -> None:
+    ddl = "CREATE STREAM r (a INT, ts TIMESTAMP) USING rate WATERMARK ts DELAY OF INTERVAL 1 SECOND; "
+    catalog, (view,) = read_script(ddl + "CREATE GLOBAL TEMPORARY VIEW v (x, at, y) AS SELECT a, ts, a + 1 AS a FROM r")
+    found = with_view(catalog, view).table(("global_temp", "v"))
+    assert found is not None
+    assert [(column.name, column.type) for column in found.columns] == [("x", "int"), ("at", "timestamp"), ("y", "int")]
+    assert (found.streaming, found.event_time, found.delay) == (True, "at", 1_000_000)
+    assert with_view(catalog, view.replace("at, y", "at")).table(("global_temp", "v")) is None
