@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -159,20 +160,25 @@ def prepare_disk(spark: Any) -> None:
 
     Hadoop starts a ``chmod`` process for every file that it creates there, and a micro-batch creates two files and two
     more for each partition, each with a ``.crc`` file that needs another one: a sixth of a small micro-batch. Spark's
-    own checksums of state files stay. The setting is Hadoop's, of the whole process; ``spark.trijoin.crcFiles=true``
-    leaves it alone.
+    own checksums of state files stay. What is set is Hadoop's, of the whole process, before a streaming query of ours
+    starts; ``spark.trijoin.crcFiles=true`` has the files written.
 
     Parameters
     ----------
     spark
         A classic session.
     """
-    local = str(spark.sparkContext.master).startswith("local")
-    chosen = spark.conf.get(_FILE_MANAGER, "") == LOCAL_CHECKPOINT_SETTINGS[_FILE_MANAGER]
-    if not local or not chosen or (spark.conf.get(CRC_FILES, "false") or "").lower() == "true":
-        return
     context = spark.sparkContext
-    context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)
+    if not str(context.master).startswith("local"):
+        return
+    if spark.conf.get(_FILE_MANAGER, "") != LOCAL_CHECKPOINT_SETTINGS[_FILE_MANAGER]:
+        return
+    from py4j.protocol import Py4JError
+
+    wanted = (spark.conf.get(CRC_FILES, "false") or "").lower() == "true"
+    hadoop = context._jvm.org.apache.hadoop.fs.FileSystem
+    with suppress(Py4JError):  # where local files are another class of the user's
+        hadoop.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(wanted)
 
 
 def _hush_false_alarm(context: Any) -> None:

@@ -75,7 +75,6 @@ class TriJoinSession:
         context = getattr(spark, "_sc", None)  # of a classic session
         if context is not None:
             prepare_workers(context, str(spark.conf.get("spark.sql.shuffle.partitions")))
-            prepare_disk(spark)
 
     @classmethod
     def create(cls, spark: SparkSession) -> TriJoinSession:
@@ -378,6 +377,8 @@ class TriJoinSession:
         result = run_sql(self.spark, plan.sql, frames, named)
         if result.isStreaming:
             register(self.spark, specs, by_cost)
+            if getattr(self.spark, "_sc", None) is not None:  # a classic session
+                prepare_disk(self.spark)
             for refusal in rewritten.append_refusals if self.warns_of_modes else ():  # Spark's error names no way out
                 _log.warning("Spark will refuse %s; %s", refusal.reason, refusal.hint)
         # Spark says how the columns are called: its names for expressions are part of what users see.

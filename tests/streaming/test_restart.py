@@ -71,8 +71,6 @@ def test_stopped_half_way(tables: Tables, tmp_path: Path, hint: str, forget: boo
 def test_a_checkpoint_goes_on_without_the_crc_files_that_it_began_with(tables: Tables, tmp_path: Path) -> None:
     """Each costs a `chmod` process. `spark.trijoin.crcFiles` keeps them; a stale one would be a damaged file."""
     spark, sql, checkpoint = tables.spark, SQL.format(hint="UNITS(2)"), tmp_path / "checkpoint"
-    hadoop = spark.sparkContext._jvm.org.apache.hadoop.fs.FileSystem
-    hadoop.getLocal(spark.sparkContext._jsc.hadoopConfiguration()).setWriteChecksum(True)
     spark.conf.set("spark.trijoin.crcFiles", "true")
     try:
         first = start(tables, sql, checkpoint)
