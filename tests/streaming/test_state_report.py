@@ -41,7 +41,7 @@ def test_report_lists_what_each_unit_stores(spark: SparkSession, tmp_path: Path)
     assert sum(unit["rows"] for unit in live["units"]) == 60  # type: ignore[index,call-overload,union-attr]
     # The commit says how far the query is, not what the units wrote down: a micro-batch may store nothing.
     commit = checkpoint / "commits" / "0"
-    commit.with_name(".0.crc").unlink()
+    commit.with_name(".0.crc").unlink(missing_ok=True)
     commit.write_text(commit.read_text().replace('"nextBatchWatermarkMs":0', '"nextBatchWatermarkMs":1704067489000'))
     before = snapshot(checkpoint)
     found = read_state(spark, checkpoint)
