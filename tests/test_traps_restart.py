@@ -156,7 +156,7 @@ def test_trap_24_sink_replays(tables: Tables, tmp_path: Path) -> None:
     run(tables, HINTS[0], checkpoint, write)
     for _ in range(2):  # the process ended between the write and the commit
         for name in ("3", ".3.crc"):
-            (checkpoint / "commits" / name).unlink()
+            (checkpoint / "commits" / name).unlink(missing_ok=name.endswith(".crc"))
         run(tables, HINTS[0], checkpoint, write)
     assert tries == [0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert sum(kept.values(), bag([])) == wanted(tables, HINTS[0])
