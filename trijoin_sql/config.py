@@ -24,6 +24,9 @@ WARM_BYTES = "spark.trijoin.warm.maxBytes"
 #: Name of the Spark setting that says whether units reduce their results where a query aggregates them.
 AGGREGATE = "spark.trijoin.aggregateInUnits"
 
+#: Name of the Spark setting that says whether Hadoop writes a ``.crc`` file beside each file on a local disk.
+CRC_FILES = "spark.trijoin.crcFiles"
+
 _STREAMING = "org.apache.spark.sql.execution.python.streaming"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -66,10 +69,6 @@ CONTEXT_SETTINGS: Mapping[str, str] = {
 LOCAL_CHECKPOINT_SETTINGS: Mapping[str, str] = {
     _FILE_MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 }
-
-
-#: Whether Hadoop writes a ``.crc`` file beside each file on a local disk.
-CRC_FILES = "spark.trijoin.crcFiles"
 
 
 class SessionBuilder(Protocol):
@@ -155,18 +154,20 @@ def prepare_workers(context: Any, partitions: str) -> None:
         _log.info("triggers take longer without %s: make the session with trijoin_sql.configure", ", ".join(late))
 
 
-def prepare_disk(spark: Any) -> None:
+def prepare_disk(spark: Any, *, crc_files: bool) -> None:
     """Have Hadoop write no ``.crc`` file beside each file on a local disk, where checkpoints are on one.
 
     Hadoop starts a ``chmod`` process for every file that it creates there, and a micro-batch creates two files and two
     more for each partition, each with a ``.crc`` file that needs another one: a sixth of a small micro-batch. Spark's
     own checksums of state files stay. What is set is Hadoop's, of the whole process, before a streaming query of ours
-    starts; ``spark.trijoin.crcFiles=true`` has the files written.
+    starts.
 
     Parameters
     ----------
     spark
         A classic session.
+    crc_files
+        Whether to have the files written all the same (`CRC_FILES`).
     """
     context = spark.sparkContext
     if not str(context.master).startswith("local"):
@@ -175,10 +176,9 @@ def prepare_disk(spark: Any) -> None:
         return
     from py4j.protocol import Py4JError
 
-    wanted = (spark.conf.get(CRC_FILES, "false") or "").lower() == "true"
     hadoop = context._jvm.org.apache.hadoop.fs.FileSystem
     with suppress(Py4JError):  # where local files are another class of the user's
-        hadoop.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(wanted)
+        hadoop.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(crc_files)
 
 
 def _hush_false_alarm(context: Any) -> None:
