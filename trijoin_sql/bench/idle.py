@@ -8,15 +8,11 @@ than later ones, for the JVM compiles what runs often: `WARM_UP` triggers go by 
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import time
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 from .engines import frame_of
-from .live import PATIENCE, Live
+from .live import PATIENCE, Live, in_scratch, medians, wait
 from .workloads import Workload
 
 if TYPE_CHECKING:
@@ -57,35 +53,21 @@ def run_idle(spark: SparkSession, workload: Workload, engine: str, domain: int, 
     Live
         Without latencies; its durations are medians over the triggers but the first ten.
     """
-    from pyspark.errors import PySparkException
 
-    home = Path(tempfile.mkdtemp(prefix="trijoin-idle-"))
-    try:
+    def run(home: Path) -> Live:
         for number, stream in enumerate(workload.streams):
             _source(spark, number, domain).createOrReplaceTempView(stream)
         frame, _ = frame_of(spark, workload, engine)
         writer = frame.writeStream.format("noop").option("checkpointLocation", str(home / "checkpoint"))
         running = writer.trigger(processingTime=f"{every} seconds").start()
         try:
-            deadline = time.monotonic() + PATIENCE + 2 * every * triggers
-            while running.isActive and len(running.recentProgress) < triggers and time.monotonic() < deadline:
-                time.sleep(0.05)
-            error = running.exception()
-            if error is not None:
-                raise error
+            wait(running, lambda: len(running.recentProgress) >= triggers, PATIENCE + 2 * every * triggers)
         finally:
             running.stop()
-    except PySparkException as error:
-        return Live(engine, problem=str(error).partition("\n")[0][:160])
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
-    reports = [dict(report.durationMs) for report in running.recentProgress if report.numInputRows][_FIRST:]
-    names = dict.fromkeys(name for report in reports for name in report)
-    return Live(
-        engine,
-        durations={name: float(median(report.get(name, 0) for report in reports)) for name in names},
-        triggers=len(reports),
-    )
+        counted = [dict(report.durationMs) for report in running.recentProgress if report.numInputRows][_FIRST:]
+        return Live(engine, durations=medians(counted), triggers=len(counted))
+
+    return in_scratch(engine, run)
 
 
 def _source(spark: SparkSession, number: int, domain: int) -> DataFrame:

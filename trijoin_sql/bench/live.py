@@ -10,7 +10,6 @@ to a ``noop`` sink, so that nothing else is run to find out.
 from __future__ import annotations
 
 import datetime
-import shutil
 import tempfile
 import threading
 import time
@@ -131,10 +130,8 @@ def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arr
     rows
         The rows a stream for which the workload draws its keys.
     """
-    from pyspark.errors import PySparkException
 
-    home = Path(tempfile.mkdtemp(prefix="trijoin-live-"))
-    try:
+    def run(home: Path) -> Live:
         _prepare(workload, home, arrivals, workload.domain(rows), seed)
         for stream in workload.streams:
             reader = spark.readStream.schema(SCHEMA)
@@ -146,11 +143,20 @@ def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arr
             arrived = _drop(running, workload, home, arrivals)
         finally:
             running.stop()
-    except PySparkException as error:
-        return Live(engine, problem=str(error).partition("\n")[0][:160])
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
-    return _timed(engine, [progress for progress in running.recentProgress if progress.numInputRows], arrived)
+        return _timed(engine, [progress for progress in running.recentProgress if progress.numInputRows], arrived)
+
+    return in_scratch(engine, run)
+
+
+def in_scratch(engine: str, run: Callable[[Path], Live]) -> Live:
+    """Run an engine with a folder that goes afterwards; what Spark raises is the run's problem, in one line."""
+    from pyspark.errors import PySparkException
+
+    with tempfile.TemporaryDirectory(prefix="trijoin-live-", ignore_cleanup_errors=True) as home:
+        try:
+            return run(Path(home))
+        except PySparkException as error:
+            return Live(engine, problem=str(error).partition("\n")[0][:160])
 
 
 def _prepare(workload: Workload, home: Path, arrivals: Arrivals, domain: int, seed: int) -> None:
@@ -179,7 +185,7 @@ def _observed(frame: Any, workload: Workload, arrivals: Arrivals) -> Any:
 
 def _drop(running: StreamingQuery, workload: Workload, home: Path, arrivals: Arrivals) -> dict[int, float]:
     """Wait for the stored rows, then let files appear in time; return when each tick's last file did."""
-    _wait(running, lambda: any(progress.numInputRows for progress in running.recentProgress), 10 * PATIENCE)
+    wait(running, lambda: any(progress.numInputRows for progress in running.recentProgress), 10 * PATIENCE)
     arrived: dict[int, float] = {}
     start = time.monotonic()
     pause = threading.Event()
@@ -189,11 +195,11 @@ def _drop(running: StreamingQuery, workload: Workload, home: Path, arrivals: Arr
             (home / "later" / stream / f"{tick:05}.parquet").rename(home / stream / f"{tick:05}.parquet")
         arrived[tick] = time.time()
     total = len(workload.streams) * (arrivals.stored + arrivals.ticks * arrivals.rows)
-    _wait(running, lambda: sum(progress.numInputRows for progress in running.recentProgress) >= total, PATIENCE)
+    wait(running, lambda: sum(progress.numInputRows for progress in running.recentProgress) >= total, PATIENCE)
     return arrived
 
 
-def _wait(running: StreamingQuery, done: Callable[[], bool], seconds: float) -> None:
+def wait(running: StreamingQuery, done: Callable[[], bool], seconds: float) -> None:
     """Wait until a query has got somewhere, or failed, or the time is over."""
     start = time.monotonic()
     while running.isActive and not done() and time.monotonic() < start + seconds:
@@ -206,19 +212,23 @@ def _wait(running: StreamingQuery, done: Callable[[], bool], seconds: float) -> 
 def _timed(engine: str, reports: list[Any], arrived: Mapping[int, float]) -> Live:
     """Turn progress reports into latencies; the first second of the arrivals warms up and does not count."""
     latencies: list[tuple[float, int]] = []
-    durations: dict[str, list[int]] = {}
+    counted: list[dict[str, int]] = []
     first = min(arrived.values(), default=0.0) + 1.0
     for report in reports[1:]:
         took = dict(report.durationMs)
         began = datetime.datetime.fromisoformat(report.timestamp).timestamp()
         if began < first:
             continue
-        for name, milliseconds in took.items():
-            durations.setdefault(name, []).append(milliseconds)
+        counted.append(took)
         emitted = began + took["triggerExecution"] / 1000
         for bin_ in report.observedMetrics[ARRIVALS]["ticks"] or []:
             at = arrived.get(round(bin_["x"]))
             if at is not None and at >= first:
                 latencies.append((emitted - at, round(bin_["y"])))
-    medians = {name: float(median(values)) for name, values in durations.items()}
-    return Live(engine, tuple(latencies), medians, max((len(values) for values in durations.values()), default=0))
+    return Live(engine, tuple(latencies), medians(counted), len(counted))
+
+
+def medians(durations: Sequence[Mapping[str, int]]) -> dict[str, float]:
+    """Return the median of each part over some micro-batches; a part that one did not have took no time."""
+    names = dict.fromkeys(name for one in durations for name in one)
+    return {name: float(median(one.get(name, 0) for one in durations)) for name in names}
