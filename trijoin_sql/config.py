@@ -9,7 +9,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -23,9 +22,6 @@ UNITS = "spark.trijoin.units"
 WARM_BYTES = "spark.trijoin.warm.maxBytes"
 #: Name of the Spark setting that says whether units reduce their results where a query aggregates them.
 AGGREGATE = "spark.trijoin.aggregateInUnits"
-
-#: Name of the Spark setting that says whether Hadoop writes a ``.crc`` file beside each file on a local disk.
-CRC_FILES = "spark.trijoin.crcFiles"
 
 _STREAMING = "org.apache.spark.sql.execution.python.streaming"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -64,8 +60,8 @@ CONTEXT_SETTINGS: Mapping[str, str] = {
     _TRACEBACK: "1",
 }
 
-#: For checkpoints on a local disk: the default manager forks `chmod` for every file it writes. HDFS and object stores
-#: keep Spark's default, which relies on their atomic rename.
+#: For checkpoints on a local disk: the default manager opens files by another class of Hadoop's, which starts `chmod`
+#: for each of them; this one's go through `local_disk`. HDFS and object stores keep the default: atomic renames.
 LOCAL_CHECKPOINT_SETTINGS: Mapping[str, str] = {
     _FILE_MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 }
@@ -152,33 +148,6 @@ def prepare_workers(context: Any, partitions: str) -> None:
     late = [key for key, value in CONTEXT_SETTINGS.items() if settings.get(key) != value]
     if late:
         _log.info("triggers take longer without %s: make the session with trijoin_sql.configure", ", ".join(late))
-
-
-def prepare_disk(spark: Any, *, crc_files: bool) -> None:
-    """Have Hadoop write no ``.crc`` file beside each file on a local disk, where checkpoints are on one.
-
-    Hadoop starts a ``chmod`` process for every file that it creates there, and a micro-batch creates two files and two
-    more for each partition, each with a ``.crc`` file that needs another one: a sixth of a small micro-batch. Spark's
-    own checksums of state files stay. What is set is Hadoop's, of the whole process, before a streaming query of ours
-    starts.
-
-    Parameters
-    ----------
-    spark
-        A classic session.
-    crc_files
-        Whether to have the files written all the same (`CRC_FILES`).
-    """
-    context = spark.sparkContext
-    if not str(context.master).startswith("local"):
-        return
-    if spark.conf.get(_FILE_MANAGER, "") != LOCAL_CHECKPOINT_SETTINGS[_FILE_MANAGER]:
-        return
-    from py4j.protocol import Py4JError
-
-    hadoop = context._jvm.org.apache.hadoop.fs.FileSystem
-    with suppress(Py4JError):  # where local files are another class of the user's
-        hadoop.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(crc_files)
 
 
 def _hush_false_alarm(context: Any) -> None:

@@ -17,10 +17,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .catalog import SparkCatalog
 from .checkpoint import stored_joins
-from .config import AGGREGATE, CRC_FILES, STATE_SETTINGS, UNITS, WARM_BYTES, prepare_disk, prepare_workers
+from .config import AGGREGATE, STATE_SETTINGS, UNITS, WARM_BYTES, prepare_workers
 from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import Explanation
 from .listener import next_number, observed_rates, register
+from .local_disk import set_permissions_without_processes
 from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
 from .operators.aggregation import SumTypeError
 from .operators.compile import compile_join, run_sql
@@ -50,8 +51,8 @@ class TriJoinSession:
     """A Spark session that also joins streams on any condition.
 
     It wraps a session and changes nothing about it but what our queries cannot run without, where that is still Spark's
-    default: the state store, and with a local master the interpreter of the Python workers. Streaming queries with
-    checkpoints on a local disk do without Hadoop's ``.crc`` files (`config.prepare_disk`).
+    default: the state store, and with a local master the interpreter of the Python workers. With a local master and a
+    streaming query, Hadoop creates files without starting a process for each (`local_disk`).
 
     Parameters
     ----------
@@ -379,7 +380,7 @@ class TriJoinSession:
         if result.isStreaming:
             register(self.spark, specs, by_cost)
             if getattr(self.spark, "_sc", None) is not None:  # a classic session
-                prepare_disk(self.spark, crc_files=self._flag(CRC_FILES, "false"))
+                set_permissions_without_processes(self.spark.sparkContext)
             for refusal in rewritten.append_refusals if self.warns_of_modes else ():  # Spark's error names no way out
                 _log.warning("Spark will refuse %s; %s", refusal.reason, refusal.hint)
         # Spark says how the columns are called: its names for expressions are part of what users see.

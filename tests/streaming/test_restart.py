@@ -68,23 +68,6 @@ def test_stopped_half_way(tables: Tables, tmp_path: Path, hint: str, forget: boo
     assert second
 
 
-def test_a_checkpoint_goes_on_without_the_crc_files_that_it_began_with(tables: Tables, tmp_path: Path) -> None:
-    """Each costs a `chmod` process. `spark.trijoin.crcFiles` keeps them; a stale one would be a damaged file."""
-    spark, sql, checkpoint = tables.spark, SQL.format(hint="UNITS(2)"), tmp_path / "checkpoint"
-    spark.conf.set("spark.trijoin.crcFiles", "true")
-    try:
-        first = start(tables, sql, checkpoint)
-    finally:
-        spark.conf.unset("spark.trijoin.crcFiles")
-    before = set(checkpoint.rglob(".*.crc"))
-    assert {file.parent.name for file in before} >= {"offsets", "commits"}
-    add_rest(tables)
-    second = start(tables, sql, checkpoint)
-    assert set(checkpoint.rglob(".*.crc")) <= before
-    tables.use(streaming=False)
-    assert first + second == bag(spark.sql(sql).collect())
-
-
 def test_a_changed_predicate_is_refused_and_a_changed_layout_of_the_text_is_not(tables: Tables, tmp_path: Path) -> None:
     """Spark does not look into our state: old rows would be joined by new rules, silently."""
     sql = SQL.format(hint="UNITS(2)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
-from ..config import AGGREGATE, CRC_FILES, UNITS, WARM_BYTES
+from ..config import AGGREGATE, UNITS, WARM_BYTES
 from ..rates import SELECTIVITY
 from ..rewriter.catalog import RATE_SETTING
 from ..rewriter.settings import CostDefaults
@@ -19,7 +19,6 @@ NAMES = (
     UNITS,
     AGGREGATE,
     WARM_BYTES,
-    CRC_FILES,
     *(SELECTIVITY + kind for kind in dict(CostDefaults().selectivity)),
     ENABLED,
     *(setting(field.name) for field in fields(ScalingPolicy)),

@@ -1,0 +1,90 @@
+"""Files on a local disk, created without a process for each.
+
+Hadoop sets the permissions of every file that it creates on a local disk. Without its native library, which PySpark
+does not bring, it starts ``chmod`` for that: some milliseconds a file, and a micro-batch of one stage creates two files
+and two more for each partition, each with a ``.crc`` file. Java has the system call, so we put a file system into
+Hadoop's that makes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+_log = logging.getLogger("trijoin_sql")
+
+_CLASS = "TriJoinLocalFileSystem"
+
+#: Compiled by Janino, with which Spark compiles its own queries. All but the call is Hadoop's; the sticky bit, for
+#: which Java has no name, is left to it.
+_SOURCE = f"""
+public class {_CLASS} extends org.apache.hadoop.fs.RawLocalFileSystem {{
+  public void setPermission(
+      org.apache.hadoop.fs.Path path, org.apache.hadoop.fs.permission.FsPermission permission)
+      throws java.io.IOException {{
+    if (permission.getStickyBit()) {{
+      super.setPermission(path, permission);
+      return;
+    }}
+    String text = permission.getUserAction().SYMBOL
+      + permission.getGroupAction().SYMBOL
+      + permission.getOtherAction().SYMBOL;
+    java.nio.file.Files.setPosixFilePermissions(
+      pathToFile(path).toPath(), java.nio.file.attribute.PosixFilePermissions.fromString(text));
+  }}
+}}
+"""
+
+
+def set_permissions_without_processes(context: Any) -> bool:
+    """Have Hadoop set the permissions of local files by a system call, in this JVM, from now on.
+
+    Parameters
+    ----------
+    context
+        The ``SparkContext`` of a classic session.
+
+    Returns
+    -------
+    bool
+        Whether Hadoop does so now. It does not where the master is not local (other machines write the files then),
+        where it has its native library, where local files are a class of the user's own, on Windows, and where the JVM
+        refuses any of it.
+    """
+    if not str(context.master).startswith("local"):
+        return False
+    from py4j.protocol import Py4JError
+
+    jvm, conf = context._jvm, context._jsc.hadoopConfiguration()
+    try:
+        hadoop = jvm.org.apache.hadoop
+        local = hadoop.fs.FileSystem.getLocal(conf)
+        inner = jvm.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem").getDeclaredField("fs")
+        inner.setAccessible(True)
+        now = inner.get(local)
+        name = now.getClass().getName()
+        if name == _CLASS:
+            return True
+        theirs = name != "org.apache.hadoop.fs.RawLocalFileSystem"
+        if theirs or hadoop.util.NativeCodeLoader.isNativeCodeLoaded() or jvm.java.io.File.separator != "/":
+            return False
+        ours = _compiled(context, now.getClass().getClassLoader())
+        ours.initialize(now.getUri(), conf)
+        ours.setWorkingDirectory(now.getWorkingDirectory())
+        inner.set(local, ours)
+    except Py4JError as error:
+        _log.info("Hadoop goes on starting chmod for each file on a local disk: %s", error)
+        return False
+    return True
+
+
+def _compiled(context: Any, parent: Any) -> Any:
+    """Return a new file system of our class, below the class loader that has Hadoop's."""
+    jvm, gateway = context._jvm, context._gateway
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(parent)
+    compiler.cook(_SOURCE)
+    constructor = (
+        compiler.getClassLoader().loadClass(_CLASS).getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0))
+    )
+    return constructor.newInstance(gateway.new_array(jvm.java.lang.Object, 0))
