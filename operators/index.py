@@ -99,6 +99,8 @@ class ProbePlan:
         Bounds on ``layout.low`` and ``layout.high``.
     checks
         What remains to be evaluated on candidates, seen from the probe (``left`` is the probe's column).
+    narrow_checks
+        What remains of that where no difference of the ``limited`` band can overflow: then the index decides the band.
     limited
         A band that the index searches although its difference can overflow, which Spark would notice on pairs that the
         index skips. A probing row whose difference to any row of its range of candidates may overflow gets the whole
@@ -110,6 +112,7 @@ class ProbePlan:
     upper: Bound | None
     lower: Bound | None
     checks: tuple[Check, ...]
+    narrow_checks: tuple[Check, ...]
     limited: Band | None = None
 
     @property
@@ -155,21 +158,24 @@ def plan_probe(edge: EdgeSpec) -> ProbePlan:
     elif lowers:
         high = next(iter(lowers))
     upper, lower = uppers[low] if low else None, lowers[high] if high else None
-    if upper is not None and _is_decided(edge.checks[upper[1]], upper, lower, low == high):
-        decided.add(upper[1])
-    if lower is not None and low in (None, high) and _is_decided(edge.checks[lower[1]], upper, lower, low == high):
-        decided.add(lower[1])
     used = [edge.checks[bound[1]] for bound in (upper, lower) if bound is not None and low in (None, high)]
     if upper is not None and high is None:
         used = [edge.checks[upper[1]]]
     limited = next((check for check in used if isinstance(check, Band) and check.limits is not None), None)
-    if limited is not None:  # a widened range holds rows that the predicates before the band rule out
-        decided &= equalities
+    exact = upper, lower if low in (None, high) else None  # a stabbing search meets the other bound in part
+    for _, number in (bound for bound in exact if bound is not None):
+        check = edge.checks[number]
+        watched = check == limited or not isinstance(check, Band) or check.limits is None
+        if watched and _is_decided(number, check, *exact):
+            decided.add(number)
+    # Where a difference may overflow, the widened range holds rows that the predicates before the band rule out.
+    checked = decided if limited is None else decided & equalities
     return ProbePlan(
         Layout(equal_stored, low, high),
         equal_probe,
         upper[0] if upper else None,
         lower[0] if lower else None,
+        tuple(check for number, check in enumerate(edge.checks) if number not in checked),
         tuple(check for number, check in enumerate(edge.checks) if number not in decided),
         limited,
     )
@@ -197,17 +203,20 @@ def _bounds(check: Check) -> Iterator[tuple[Bound, str]]:
         yield Bound(check.left, -check.upper, False, float32, floating), "lower"
 
 
-def _is_decided(
-    check: Check, upper: tuple[Bound, int] | None, lower: tuple[Bound, int] | None, one_column: bool
-) -> bool:
-    """Return whether the index search alone decides a predicate."""
+def _is_decided(number: int, check: Check, upper: tuple[Bound, int] | None, lower: tuple[Bound, int] | None) -> bool:
+    """Return whether the index search alone decides a predicate, where no difference of it overflows.
+
+    Parameters
+    ----------
+    number
+        The predicate's among those of the edge.
+    upper, lower
+        The bounds that the search meets exactly, and the numbers of the predicates that they come from.
+    """
     if isinstance(check, Compare):
         return check.exact
-    if check.arithmetic != "int" or check.limits is not None:
-        return False  # limits: the difference must be computed to see whether it overflows
-    sides = {bound[1] for bound in (upper, lower) if bound is not None}
-    used = (check.lower is None or upper is not None) and (check.upper is None or lower is not None)
-    return one_column and used and len(sides) == 1
+    above, below = (bound is not None and bound[1] == number for bound in (upper, lower))
+    return check.arithmetic == "int" and (check.lower is None or above) and (check.upper is None or below)
 
 
 #: Extremes of an index: least and greatest ``equal``, least and greatest ``low``, greatest ``reach``; None for unknown.
@@ -293,8 +302,14 @@ class SortedIndex:
         low, high = (None, None) if self.low is None else (int(self.low.min()), int(self.low.max()))
         return first, last, low, high, None if self.reach is None else int(self.reach[-1])
 
-    def search(self, probe: Probe) -> tuple[Int64s, Int64s]:
-        """Return for each (sorted) probing row the half-open range of positions with its candidates."""
+    def search(self, probe: Probe, *, narrow: bool) -> tuple[Int64s, Int64s]:
+        """Return for each (sorted) probing row the half-open range of positions with its candidates.
+
+        Parameters
+        ----------
+        narrow
+            Whether no difference to any row here can overflow (`Probe.is_narrow`).
+        """
         count, size = len(probe.order), len(self.rows)
         upper_right, lower_right = probe.upper_right, probe.lower_right
         begin, end = np.zeros(count, np.int64), np.full(count, size, np.int64)
@@ -308,7 +323,7 @@ class SortedIndex:
                 end = _search_within(self.low, begin, end, probe.upper, right=upper_right)
             if probe.lower is not None and (self.layout.low is None or self.layout.high in (self.layout.low, None)):
                 begin = _search_within(self.low, first, end, probe.lower, right=lower_right)
-            return self._with_overflows(probe, first, last, begin, end)
+            return (begin, end) if narrow else self._with_overflows(probe, first, last, begin, end)
         if self.low is None:
             return begin, end
         first, last = begin, end
@@ -320,7 +335,7 @@ class SortedIndex:
                 end = range_ends(self.low, begin, probe.upper, right=upper_right)
             else:
                 end = np.searchsorted(self.low, probe.upper, "right" if upper_right else "left")
-        return self._with_overflows(probe, first, last, begin, end)
+        return (begin, end) if narrow else self._with_overflows(probe, first, last, begin, end)
 
     def _with_overflows(
         self, probe: Probe, first: Int64s, last: Int64s, begin: Int64s, end: Int64s
@@ -387,14 +402,23 @@ class Probe:
         upper = None if plan.upper is None else plan.upper.keys(rows, up=True)
         lower = None if plan.lower is None else plan.lower.keys(rows, up=False)
         self.order = self._order(equal, lower, upper)
+        out_of_keys = False
         for bound, up in ((plan.upper, True), (plan.lower, False)):
-            nothing = None if bound is None or plan.limited is not None else bound.impossible(rows, up=up)
-            if nothing is not None:
+            nothing = None if bound is None else bound.impossible(rows, up=up)
+            if nothing is None:
+                continue
+            if plan.limited is None:
                 self.order = self.order[~nothing[self.order]]
+            else:  # such a row may still have to find that its difference overflows
+                out_of_keys = True
         self.equal = None if equal is None else equal[self.order]
         self.upper = None if upper is None else upper[self.order]
         self.lower = None if lower is None else lower[self.order]
         self.minuend = None if plan.limited is None else order_key(rows.column(plan.limited.left))[self.order]
+        #: Least and greatest minuend of the limited band; None where there is none, or where nothing is known of it.
+        self._minuends: tuple[int, int] | None = None
+        if self.minuend is not None and len(self.minuend) and not out_of_keys:
+            self._minuends = int(self.minuend.min()), int(self.minuend.max())
         self.upper_right = plan.upper is None or not plan.upper.strict
         self.lower_right = plan.lower is not None and plan.lower.strict
 
@@ -411,11 +435,23 @@ class Probe:
             return sort_keys(lead)[0]
         return sort_column(self.rows.column(bound.column))[0]
 
+    def is_narrow(self, zone: Zone | None) -> bool:
+        """Return whether no difference between a probing row and one with keys of that zone can overflow."""
+        band = self.plan.limited
+        if band is None or band.limits is None:
+            return True
+        if zone is None or self._minuends is None:
+            return False
+        (_, _, low, high, _), (least, greatest) = zone, self._minuends
+        return (
+            low is not None and high is not None and least - high >= band.limits[0] and greatest - low <= band.limits[1]
+        )
+
     def may_match(self, zone: Zone | None) -> bool:
-        """Return False if no probing row can find a partner among rows with keys of that zone."""
+        """Return False if no probing row can find a partner (or overflow) among rows with keys of that zone."""
         if not len(self.order):
             return False
-        if zone is None or self.plan.limited is not None:
+        if zone is None or not self.is_narrow(zone):
             return True
         first, last, low, high, reach = zone
         layout = self.plan.layout
@@ -430,11 +466,11 @@ class Probe:
             return True
         return int(self.lower.min()) <= greatest
 
-    def candidates(self, index: SortedIndex) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
+    def candidates(self, index: SortedIndex, *, narrow: bool) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
         """Yield blocks of ``(probe row, segment row)`` that the index cannot rule out."""
         if not len(self.order) or not len(index.rows):
             return
-        begin, end = index.search(self)
+        begin, end = index.search(self, narrow=narrow)
         for probe, position in expand(begin, end):
             yield self.order[probe], index.rows[position]
 

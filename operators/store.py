@@ -250,40 +250,48 @@ class Store:
         ------
         ``(probe row, segment, row in the segment)``: aligned arrays of shape (k,), every predicate of the plan true.
         """
-        key = probe.plan.layout.key
+        for segment, narrow in self._near(probe):
+            for mine, theirs in self._pairs(probe, segment, narrow=narrow):
+                yield mine, segment, theirs
+
+    def _near(self, probe: Probe) -> Iterator[tuple[Segment, bool]]:
+        """Yield the segments that may hold partners, and whether no difference can overflow there."""
         for segment in self.segments:
-            if not probe.may_match(segment.zones.get(key)):
-                continue
-            rows, indexes = segment.loaded()
-            for mine, theirs in probe.candidates(indexes[key]):
-                for check in probe.plan.checks:
-                    left = probe.rows.column(check.left).take(pa.array(mine))
-                    right = rows.column(check.right).take(pa.array(theirs))
-                    keep = evaluate(check, left, right)
-                    mine, theirs = mine[keep], theirs[keep]
-                    if not len(mine):
-                        break
-                if len(mine):
-                    yield mine, segment, theirs
+            zone = segment.zones.get(probe.plan.layout.key)
+            if probe.may_match(zone):
+                yield segment, probe.is_narrow(zone)
+
+    def _pairs(self, probe: Probe, segment: Segment, *, narrow: bool) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
+        rows, indexes = segment.loaded()
+        for mine, theirs in probe.candidates(indexes[probe.plan.layout.key], narrow=narrow):
+            for check in probe.plan.narrow_checks if narrow else probe.plan.checks:
+                left = probe.rows.column(check.left).take(pa.array(mine))
+                right = rows.column(check.right).take(pa.array(theirs))
+                keep = evaluate(check, left, right)
+                mine, theirs = mine[keep], theirs[keep]
+                if not len(mine):
+                    break
+            if len(mine):
+                yield mine, theirs
 
     def ranges(self, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32], Int64s, Int64s]]:
-        """Find the partners of a batch of rows as ranges of an index, which has to decide the plan's predicates alone.
+        """Find the partners of a batch of rows as ranges of an index, where it decides the plan's predicates alone.
 
         Yields
         ------
         ``(probe row, segment, order, begin, end)``: the partners of each of k rows are the segment's rows at
-        ``order[begin:end]``.
+        ``order[begin:end]``, one row where predicates had to be evaluated.
         """
-        if probe.plan.checks or probe.plan.limited is not None:
-            raise ValueError(f"{self.name}: the index leaves predicates to be evaluated")
-        key = probe.plan.layout.key
-        for segment in self.segments:
-            if not probe.may_match(segment.zones.get(key)):
+        for segment, narrow in self._near(probe):
+            if probe.plan.narrow_checks or not narrow:
+                for mine, theirs in self._pairs(probe, segment, narrow=narrow):
+                    each = np.arange(len(mine))
+                    yield mine, segment, theirs, each, each + 1
                 continue
-            index = segment.indexes[key]
-            if not len(probe.order) or not len(index.rows):
+            index = segment.indexes[probe.plan.layout.key]
+            if not len(index.rows):
                 continue
-            begin, end = index.search(probe)
+            begin, end = index.search(probe, narrow=True)
             some = np.flatnonzero(end > begin)
             if len(some):
                 yield probe.order[some], segment, index.rows, begin[some], end[some]

@@ -41,8 +41,8 @@ class Step:
 
     @property
     def is_decided(self) -> bool:
-        """Whether the index alone says which rows of the target match."""
-        return not self.others and not self.plan.checks and self.plan.limited is None
+        """Whether the index alone says which rows of the target match, where no difference can overflow."""
+        return not self.others and not self.plan.narrow_checks
 
 
 def probe_order(spec: JoinSpec, arriving: int) -> tuple[Step, ...]:

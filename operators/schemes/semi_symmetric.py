@@ -57,7 +57,7 @@ class ListUnit:
         self.plans = {side: plan_probe(spec.edge(side, self.rank)) for side in self.sides}
         life = Lifetime(spec.streams[self.rank].time, spec.keep_for(self.rank))
         self.stored = Store(alias, [plan.layout for plan in self.plans.values()], life)
-        self.by_id = ProbePlan(Layout(equal=MEMBERS), _ID, None, None, ())
+        self.by_id = ProbePlan(Layout(equal=MEMBERS), _ID, None, None, (), ())
         self.lists = {
             side: Store(
                 f"{alias}.lists.{spec.streams[side].alias}",

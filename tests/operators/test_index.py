@@ -222,6 +222,55 @@ def test_overflow_only_on_pairs_that_reach_the_difference() -> None:
         limited(stored, (5, 0), Compare("<", "b", "b"))
 
 
+@pytest.mark.parametrize("shift", [0, INT64[0], INT64[1] - 12])
+@pytest.mark.parametrize(
+    "kind", ["band", "band off zero", "lower bound", "upper bound", "equality and band", "two bands"]
+)
+def test_where_nothing_can_overflow_the_index_decides(kind: str, shift: int) -> None:
+    """Segments with and without differences beyond the limits, also at the borders of the keys themselves."""
+    checks = tuple(
+        Band(check.left, check.right, check.lower, check.upper, limits=(-7, 7)) if isinstance(check, Band) else check
+        for check in BANDS[kind][0]
+    )
+    edge = EdgeSpec(0, 1, checks)
+    assert not set(plan_probe(edge).narrow_checks) & set(checks[-1:] if kind != "two bands" else checks[:1])
+    raised = found = 0
+    for seed in range(40):
+        random = Random(seed)
+        domain = range(shift, shift + random.choice([5, 8, 12]))
+        stored = [rows_of(random, domain, size, 100 * number) for number, size in enumerate((6, 1, 3))]
+        probing = rows_of(random, domain, 4, 10_000)
+        pairs = [(one, other) for one in probing for rows in stored for other in rows]
+        wanted: Counter[tuple[int, int]] = Counter()
+        beyond = False
+        for one, other in pairs:
+            for check in checks:  # as Spark does: one after the other, until one is false
+                difference = one[check.left] - other[check.right]
+                beyond |= isinstance(check, Band) and not -7 <= difference <= 7
+                if not holds(check, one, other):
+                    break
+            else:
+                wanted[(one["id"], other["id"])] += 1
+        for compact in (False, True):
+            if beyond:
+                with pytest.raises(JoinOverflowError):
+                    probe_matches(edge, pa.int64(), stored, probing, compact)
+            else:
+                assert probe_matches(edge, pa.int64(), stored, probing, compact) == wanted
+        raised, found = raised + beyond, found + len(wanted) * (not beyond)
+    assert raised > 3
+    assert found > 10
+
+
+def test_a_band_that_is_not_watched_for_overflow_is_evaluated() -> None:
+    """The index watches one band; a second on the same column, and those of a stabbing search, are looked at."""
+    apart = Band("a", "a", 0, None, limits=(-7, 7)), Band("a", "a", None, 3, limits=(-9, 9))
+    assert plan_probe(EdgeSpec(0, 1, apart)).limited == apart[0]
+    assert plan_probe(EdgeSpec(0, 1, apart)).narrow_checks == apart[1:]
+    stabbing = Band("a", "a", 0, None, limits=(-7, 7)), Band("a", "b", None, 3, limits=(-7, 7))
+    assert plan_probe(EdgeSpec(0, 1, stabbing)).narrow_checks == stabbing
+
+
 def test_two_bands_each_watch_their_own_column() -> None:
     """One store, two edges, two columns: the extremes of one must not raise for the other."""
     schema = {"a": pa.int8(), "b": pa.int8()}

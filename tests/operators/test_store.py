@@ -101,7 +101,7 @@ def test_a_large_segment_waits_for_its_like() -> None:
 @pytest.mark.parametrize("pairs", [False, True])
 def test_lists_are_probed_by_member(pairs: bool) -> None:
     """The list of an s names the r packed with it; merged segments keep lists and rows together."""
-    by_member = ProbePlan(Layout(equal=MEMBERS), "wanted", None, None, ())
+    by_member = ProbePlan(Layout(equal=MEMBERS), "wanted", None, None, (), ())
     store = Store("lists", [by_member.layout])
     random = np.random.default_rng(5)
     wanted: Counter[tuple[int, int]] = Counter()
