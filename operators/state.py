@@ -269,6 +269,8 @@ class SlotState:
         size = segment.size = max(int(rows.nbytes), 1)
         del pieces
         release(size, self.warm.limit)  # what decoding took
+        if not self.warm.takes(size):
+            return body
         if self.warm.has_room(2 * size):
             with suppress(OSError):
                 self.warm.directory.mkdir(parents=True, exist_ok=True)

@@ -53,6 +53,8 @@ class Segment:
         Rows and indexes, None while they are neither in memory nor mapped.
     fetch
         Brings the body back from the state store.
+    small
+        The body as the warm copy's views hold it, where it is too small for a file.
     """
 
     start: int
@@ -64,6 +66,7 @@ class Segment:
     file: str | None = None
     body: Body | None = None
     fetch: Callable[[Segment], Body] | None = None
+    small: pa.Buffer | None = None
 
     @classmethod
     def of(cls, start: int, rows: pa.RecordBatch, indexes: dict[str, SortedIndex], life: Lifetime) -> Segment:

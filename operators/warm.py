@@ -6,6 +6,9 @@ the segments of a slot's state at one version (the nonce that the durable manife
 be used if its nonce is the manifest's or that of a version that the manifest's came from: a store only grows at its
 end, so then the rows behind it are all that is missing. A copy written by a failed attempt is never seen.
 
+Segments below `SMALL_BYTES`, of which a small micro-batch leaves one in every store, have no files: they stay in
+memory, and each view holds what is in them, so that such a micro-batch writes one file and not one a store.
+
 A limit bounds the files of all slots on the machine. Files that were not used for longest are deleted; their segments
 are brought back from the state store when they are probed (`SlotState`). There may be tens of thousands of files, which
 take a good part of a second to look at, so a slot looks at all of them twice a micro-batch at most.
@@ -34,6 +37,9 @@ import pyarrow as pa
 from .chunk import from_bytes
 from .index import SortedIndex, Zone
 from .store import Body, Segment, Store
+
+#: A segment with less bytes of rows gets no file.
+SMALL_BYTES = 16 << 10
 
 _ALIGN = 64
 _TAIL = struct.Struct("<QQQ")  # length of the text before it, of the whole file, check sum of the text
@@ -84,11 +90,11 @@ class WarmCopy:
         """
         for nonce in nonces:
             try:
-                view = json.loads((self.directory / f"{nonce}.view").read_text())
+                view, data = _read_view(self.directory / f"{nonce}.view")
                 for name, store in stores.items():
-                    store.segments = [_described(entry) for entry in view[name]["segments"]]
+                    store.segments = [_described(entry, data, store) for entry in view[name]["segments"]]
                     store.next_id = view[name]["next_id"]
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, ValueError, KeyError, TypeError, StopIteration, pa.ArrowException):
                 for store in stores.values():
                     store.segments, store.next_id = [], 0
                 continue
@@ -103,7 +109,7 @@ class WarmCopy:
         if segment.file is None:
             return
         try:
-            segment.body = _read(self.directory / segment.file, segment, store)
+            segment.body = _read(_mapped(self.directory / segment.file), segment.count, store)
             os.utime(self.directory / segment.file)
         except (OSError, ValueError, KeyError, TypeError, StopIteration, pa.ArrowException):
             segment.file = segment.body = None
@@ -126,7 +132,7 @@ class WarmCopy:
                     segment.file = segment.body = None
 
     def keep(self, store: Store) -> None:
-        """Write the segments of a store that have no file yet, as far as there is room, and map those instead."""
+        """Write the segments of a store that need a file and have none yet, and map those instead."""
         with suppress(OSError):
             self._keep(store)
 
@@ -135,7 +141,7 @@ class WarmCopy:
             sweep()
             self.directory.mkdir(parents=True, exist_ok=True)
         for segment in store.segments:
-            if segment.file is None and segment.body is not None:
+            if segment.file is None and segment.body is not None and self.takes(segment.size):
                 self.write(segment, store)
 
     def save(self, nonce: str, stores: Mapping[str, Store]) -> None:
@@ -151,18 +157,22 @@ class WarmCopy:
             self.drop()
             for store in stores.values():
                 for segment in store.segments:
-                    segment.file = segment.body = None
+                    segment.file = segment.body = segment.small = None
 
     def _save(self, nonce: str, stores: Mapping[str, Store]) -> None:
         for store in stores.values():
             self._keep(store)
         self._evict(stores)
-        view = {
-            name: {"next_id": store.next_id, "segments": [_description(segment) for segment in store.segments]}
-            for name, store in stores.items()
-        }
         temporary = self.directory / f"{nonce}.tmp"
-        temporary.write_text(json.dumps(view))
+        with pa.OSFile(str(temporary), "wb") as file:
+            view = {
+                name: {
+                    "next_id": store.next_id,
+                    "segments": [_description(segment, file) for segment in store.segments],
+                }
+                for name, store in stores.items()
+            }
+            _end(file, view)
         temporary.replace(self.directory / f"{nonce}.view")
         self._clean()
 
@@ -171,13 +181,18 @@ class WarmCopy:
         assert segment.body is not None
         file = f"{uuid.uuid4().hex}.seg"
         temporary = self.directory / f"{file}.tmp"
-        size = _write(temporary, *segment.body)
+        with pa.OSFile(str(temporary), "wb") as sink:
+            size = _write(sink, *segment.body)
         self._written += size
         if self._used is not None:
             self._used += size
         temporary.replace(self.directory / file)
         segment.file = file
         self.map(segment, store)
+
+    def takes(self, size: int) -> bool:
+        """Return whether a segment with that many bytes of rows gets a file; others are in the views."""
+        return size >= SMALL_BYTES
 
     def has_room(self, size: int) -> bool:
         """Return whether that many bytes may be added without evicting anything.
@@ -219,7 +234,7 @@ class WarmCopy:
         named: set[str] = set()
         for path in views[-_KEPT_VIEWS:]:
             try:
-                view = json.loads(path.read_text())
+                view, _ = _read_view(path)
             except ValueError:  # damaged; its version is rebuilt from the state store if it is ever needed
                 path.unlink(missing_ok=True)
                 continue
@@ -237,16 +252,30 @@ class WarmCopy:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def _described(entry: Mapping[str, Any]) -> Segment:
+def _described(entry: Mapping[str, Any], data: pa.Buffer, store: Store) -> Segment:
+    """Return a segment of a view."""
     zones: dict[str, Zone] = {key: tuple(zone) for key, zone in entry["zones"].items()}
-    return Segment(
-        entry["start"], entry["count"], entry["oldest"], entry["newest"], entry["size"], zones, entry["file"]
-    )
+    start, count = entry["start"], entry["count"]
+    segment = Segment(start, count, entry["oldest"], entry["newest"], entry["size"], zones, entry["file"])
+    if entry["small"] is not None:
+        segment.small = data.slice(*entry["small"])
+        segment.body = _read(segment.small, count, store)
+    return segment
 
 
-def _description(segment: Segment) -> dict[str, Any]:
+def _description(segment: Segment, file: pa.NativeFile) -> dict[str, Any]:
+    """Return what a view says of a segment, with the place where it holds what is in a small one."""
+    if segment.file is None and segment.body is not None and segment.small is None:
+        sink = pa.BufferOutputStream()
+        _write(sink, *segment.body)
+        segment.small = sink.getvalue()
+    place = None
+    if segment.small is not None:
+        file.write(b"\0" * (-file.tell() % _ALIGN))
+        place = file.tell(), segment.small.size
+        file.write(segment.small)
     names = ("start", "count", "oldest", "newest", "size", "zones", "file")
-    return {name: getattr(segment, name) for name in names}
+    return {**{name: getattr(segment, name) for name in names}, "small": place}
 
 
 def _files() -> list[tuple[float, int, str]]:
@@ -280,57 +309,82 @@ def _entries(path: str | Path) -> Iterator[os.DirEntry[str]]:
         yield from entries
 
 
-def _write(path: Path, rows: pa.RecordBatch, indexes: Mapping[str, SortedIndex]) -> int:
-    """Write a segment without a copy of it: the rows, the index arrays, where they are (JSON), and a tail.
+def _write(file: pa.NativeFile, rows: pa.RecordBatch, indexes: Mapping[str, SortedIndex]) -> int:
+    """Write a segment without a copy of it: the rows, the index arrays, and where they are.
 
     Returns
     -------
-    The length of the file.
+    How many bytes it takes.
     """
     places: dict[str, dict[str, list[int]]] = {}
-    with pa.OSFile(str(path), "wb") as file:
-        with pa.ipc.new_stream(file, rows.schema) as writer:
-            writer.write_batch(rows)
-        length = file.tell()
-        for key, index in indexes.items():
-            places[key] = {}
-            for name in ("equal", "low", "reach", "rows"):
-                array = getattr(index, name)
-                if array is not None:
-                    file.write(b"\0" * (-file.tell() % _ALIGN))
-                    places[key][name] = [file.tell(), len(array)]
-                    file.write(pa.py_buffer(np.ascontiguousarray(array)))
-        text = json.dumps({"rows": rows.num_rows, "length": length, "indexes": places}).encode()
-        whole: int = file.tell() + len(text) + _TAIL.size
-        file.write(text + _TAIL.pack(len(text), whole, zlib.crc32(text)))
-    return whole
+    with pa.ipc.new_stream(file, rows.schema) as writer:
+        writer.write_batch(rows)
+    length = file.tell()
+    for key, index in indexes.items():
+        places[key] = {}
+        for name in ("equal", "low", "reach", "rows"):
+            array = getattr(index, name)
+            if array is not None:
+                file.write(b"\0" * (-file.tell() % _ALIGN))
+                places[key][name] = [file.tell(), len(array)]
+                file.write(pa.py_buffer(np.ascontiguousarray(array)))
+    return _end(file, {"rows": rows.num_rows, "length": length, "indexes": places})
 
 
-def _read(path: Path, segment: Segment, store: Store) -> Body:
-    """Map a segment into memory.
+def _read(data: pa.Buffer, count: int, store: Store) -> Body:
+    """Return a segment that `_write` wrote, pointing into ``data``.
 
     Raises
     ------
     ValueError
-        The file is not whole: its end is not there, or it holds another number of rows.
+        It is not whole: its end is not there, or it holds another number of rows.
     """
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    buffer = pa.py_buffer(mapped)
-    if len(mapped) < _TAIL.size:
-        raise ValueError(f"{path.name} is cut short")
-    length, whole, check = _TAIL.unpack_from(mapped, len(mapped) - _TAIL.size)
-    text = mapped[max(len(mapped) - _TAIL.size - length, 0) : -_TAIL.size]
-    if len(mapped) != whole or zlib.crc32(text) != check:
-        raise ValueError(f"{path.name} is damaged")
-    header = json.loads(text)
-    if header["rows"] != segment.count:
-        raise ValueError(f"{path.name} holds other rows")
-    rows = from_bytes(buffer.slice(0, header["length"]))
+    header = _header(data)
+    if header["rows"] != count:
+        raise ValueError(f"{header['rows']} rows instead of {count}")
+    rows = from_bytes(data.slice(0, header["length"]))
     indexes = {}
     for key, arrays in header["indexes"].items():
         found: dict[str, Any] = {"equal": None, "low": None, "reach": None}
-        for name, (start, count) in arrays.items():
-            found[name] = np.frombuffer(buffer, np.int32 if name == "rows" else np.int64, count, start)
+        for name, (start, size) in arrays.items():
+            found[name] = np.frombuffer(data, np.int32 if name == "rows" else np.int64, size, start)
         indexes[key] = SortedIndex(store.layouts[key], **found)
     return rows, indexes
+
+
+def _end(file: pa.NativeFile, header: Mapping[str, Any]) -> int:
+    """Write what says where everything is, and a tail by which a cut file is known; return the length of all."""
+    text = json.dumps(header).encode()
+    whole: int = file.tell() + len(text) + _TAIL.size
+    file.write(text + _TAIL.pack(len(text), whole, zlib.crc32(text)))
+    return whole
+
+
+def _header(data: pa.Buffer) -> Any:
+    """Return what `_end` wrote.
+
+    Raises
+    ------
+    ValueError
+        The end is not there.
+    """
+    view = memoryview(data)
+    if len(view) < _TAIL.size:
+        raise ValueError("cut short")
+    length, whole, check = _TAIL.unpack_from(view, len(view) - _TAIL.size)
+    text = view[max(len(view) - _TAIL.size - length, 0) : -_TAIL.size]
+    if len(view) != whole or zlib.crc32(text) != check:
+        raise ValueError("damaged")
+    return json.loads(bytes(text))
+
+
+def _mapped(path: Path) -> pa.Buffer:
+    """Map a file into memory."""
+    with path.open("rb") as file:
+        return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _read_view(path: Path) -> tuple[Any, pa.Buffer]:
+    """Return a view and the bytes that its small segments are in."""
+    data = pa.py_buffer(path.read_bytes())
+    return _header(data), data

@@ -30,8 +30,9 @@ ONE = History(((0, 1),))
 
 @pytest.fixture(autouse=True)
 def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A place of this test's own for warm copies, and a worker that knows nothing yet."""
+    """A place of this test's own for warm copies, a worker that knows nothing yet, and files for all segments."""
     monkeypatch.setenv("TRIJOIN_LOCAL_DIR", str(tmp_path))
+    monkeypatch.setattr(warm, "SMALL_BYTES", 0)
     forget()
     yield warm.root()
     forget()

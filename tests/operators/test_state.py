@@ -138,10 +138,18 @@ def nothing_happens() -> None:
     return None
 
 
+#: Whether all segments have files, some have, or none.
+SMALL = [0, 150, 16 << 10]
+
+
 @pytest.mark.parametrize("before", [nothing_happens, no_worker, no_machine])
+@pytest.mark.parametrize("small", SMALL)
 @pytest.mark.parametrize("scheme", SPECS)
-def test_all_three_ways_to_get_the_state_agree(scheme: str, before: Callable[[], None]) -> None:
+def test_all_three_ways_to_get_the_state_agree(
+    scheme: str, small: int, before: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the process, mapped from the disk, rebuilt from the state store: the same results, batch by batch."""
+    monkeypatch.setattr(warm, "SMALL_BYTES", small)
     rows, batches = inputs(60, 20)
     task, found = Task(SPECS[scheme]), Counter[tuple[Any, ...]]()
     for number, batch in enumerate(batches):
@@ -151,9 +159,13 @@ def test_all_three_ways_to_get_the_state_agree(scheme: str, before: Callable[[],
     assert found
 
 
+@pytest.mark.parametrize("small", SMALL)
 @pytest.mark.parametrize("scheme", SPECS)
-def test_any_mixture_of_workers_failures_and_lost_disks(scheme: str) -> None:
+def test_any_mixture_of_workers_failures_and_lost_disks(
+    scheme: str, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Attempts that fail after they saved, then run again here or elsewhere: every result once."""
+    monkeypatch.setattr(warm, "SMALL_BYTES", small)
     random = Random(9)
     rows, batches = inputs(60, 20)
     task, found = Task(SPECS[scheme]), Counter[tuple[Any, ...]]()
@@ -215,10 +227,29 @@ def damaged(path: Path, keep: int) -> None:
     path.write_bytes(data[:keep])
 
 
+def test_a_small_micro_batch_writes_one_file(local: Path) -> None:
+    """A file for each of nine stores was a fifth of such a micro-batch; another worker finds all rows in the view."""
+    task = Task(SPECS["symmetric"])
+    _, batches = inputs(60, 10)
+    for number, batch in enumerate(batches):
+        no_worker()
+        before = set(local.glob("*/*"))
+        task.batch(number, batch)
+        assert [path.suffix for path in set(local.glob("*/*")) - before] == [".view"]
+    no_worker()
+    (chunks, make), (manifest,) = task.stages[0], task.manifests
+    state = SlotState(task._make(make), chunks, manifest, "stream r: id", ONE)
+    assert all(segment.rows.num_rows for store in state.slot.stores.values() for segment in store.segments)
+    assert state.fetched == 0
+
+
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.99])
-@pytest.mark.parametrize("suffix", ["seg", "view"])
-def test_a_damaged_copy_is_rebuilt(local: Path, suffix: str, share: float) -> None:
+@pytest.mark.parametrize(("suffix", "small"), [("seg", 0), ("view", 0), ("view", 16 << 10)])
+def test_a_damaged_copy_is_rebuilt(
+    local: Path, suffix: str, small: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A machine that lost power leaves files of any length; the state store has it all."""
+    monkeypatch.setattr(warm, "SMALL_BYTES", small)
     rows, batches = inputs(60, 10)
     task, found = Task(SPECS["symmetric"]), Counter[tuple[Any, ...]]()
     for number, batch in enumerate(batches):
