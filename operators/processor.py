@@ -60,6 +60,9 @@ _NUMBER = StructType([StructField("number", LongType())])
 _DATA = StructType([StructField("data", BinaryType())])
 _TEXT = StructType([StructField("text", StringType())])
 
+#: A packed row: the slot's key, what is inside, and the bytes (`dispatch.PACKED_SCHEMA`).
+PackedRow = tuple[int, int, bytes]
+
 
 class JoinProcessor(StatefulProcessor):
     """One stage of a join.
@@ -114,7 +117,7 @@ class JoinProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Join one micro-batch of one slot."""
-        return self._batch(key, rows, timerValues)
+        return _framed(self._batch(key, rows, timerValues))
 
     def handleExpiredTimer(  # noqa: N802 (PySpark's name)
         self,
@@ -123,11 +126,11 @@ class JoinProcessor(StatefulProcessor):
         expiredTimerInfo: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Let rows of a slot expire that no rows came for."""
-        return self._batch(key, iter(()), timerValues, fired=int(expiredTimerInfo.getExpiryTimeInMs()))
+        return _framed(self._batch(key, iter(()), timerValues, fired=int(expiredTimerInfo.getExpiryTimeInMs())))
 
     def _batch(
         self, key: Any, rows: Iterator[Any], timer_values: Any, fired: int | None = None
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[pd.DataFrame | PackedRow]:
         slot_number = slot_keys(self.spec.slots).index(int(key[0]))
 
         def make() -> Slot:
@@ -155,7 +158,7 @@ class JoinProcessor(StatefulProcessor):
             results, passed = Reducer(self.spec.aggregate).run(results, passed), []
         if self.packed:
             for batch in passed:
-                yield _packed_frame([int(key[0])], RESULT, [to_bytes(batch)])
+                yield int(key[0]), RESULT, to_bytes(batch)
             yield from self._packed(results, int(key[0]), forward)
         else:
             yield from self._typed(results, passed)
@@ -298,12 +301,12 @@ class JoinProcessor(StatefulProcessor):
 
     def _packed(
         self, results: Iterator[Outcome], key: int, forward: Mapping[int, list[pa.RecordBatch]]
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[PackedRow]:
         """Yield packs for the slots of the next stage, results for this slot there, and the rows that it needs."""
         keys = slot_keys(self.spec.slots)
         for rank, batches in forward.items():
             for batch in batches:
-                yield _packed_frame([key], rank, [to_bytes(batch)])
+                yield key, rank, to_bytes(batch)
         waiting: list[pa.RecordBatch] = []
         size = 0
         for result in results:
@@ -311,27 +314,27 @@ class JoinProcessor(StatefulProcessor):
                 kind = PACK if isinstance(result, Pack) else PARTIAL
                 data = pack_to_bytes(result) if isinstance(result, Pack) else to_bytes(result.rows)
                 for slot in subgroup_slots(self.spec, keys.index(key)):
-                    yield _packed_frame([keys[slot]], kind, [data])
+                    yield keys[slot], kind, data
                 continue
             assert isinstance(result, Result | Reduced)
             waiting.append(self._output(result))
             size += waiting[-1].nbytes
             if size >= PACKED_BYTES:
-                yield _packed_frame([key], RESULT, [to_bytes(pa.concat_batches(waiting))])
+                yield key, RESULT, to_bytes(pa.concat_batches(waiting))
                 waiting, size = [], 0
         if waiting:
-            yield _packed_frame([key], RESULT, [to_bytes(pa.concat_batches(waiting))])
+            yield key, RESULT, to_bytes(pa.concat_batches(waiting))
 
     def _counted_rows(
         self, slot: int, key: int, tallies: list[Mapping[str, Any]], watermark: int
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[pd.DataFrame | PackedRow]:
         """Yield one row with the slot's counters, summed over the stages so far."""
         total = {name: sum(int(tally.get(name, 0)) for tally in tallies) for name in COUNTER_NAMES}
         inputs: dict[str, int | None] = {stream.alias: None for stream in self.spec.streams}
         inputs.update((alias, time) for tally in reversed(tallies) for alias, time in tally["inputs"].items())
         text = json.dumps({"slot": slot, "units": self.spec.units, **total, "inputs": inputs, "watermark": watermark})
         if self.packed:
-            yield _packed_frame([key], COUNTED, [text.encode()])
+            yield key, COUNTED, text.encode()
             return
         columns = [pa.nulls(1, pa.null()) for _ in self.spec.output]
         yield _arrow_frame(pa.Table.from_arrays([*columns, pa.array([text])], names=[*self.spec.output, COUNTERS]))
@@ -342,8 +345,26 @@ def _arrow_frame(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def _packed_frame(slots: list[int], kind: int, data: list[bytes]) -> pd.DataFrame:
-    return pd.DataFrame({"slot": slots, "kind": [kind] * len(slots), "data": data})
+def _framed(outcomes: Iterator[pd.DataFrame | PackedRow]) -> Iterator[pd.DataFrame]:
+    """Gather packed rows in frames of about `PACKED_BYTES`: each frame costs Spark a millisecond or two."""
+    waiting: list[PackedRow] = []
+    size = 0
+    for outcome in outcomes:
+        if isinstance(outcome, pd.DataFrame):
+            yield outcome
+            continue
+        waiting.append(outcome)
+        size += len(outcome[2])
+        if size >= PACKED_BYTES:
+            yield _packed_frame(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _packed_frame(waiting)
+
+
+def _packed_frame(rows: list[PackedRow]) -> pd.DataFrame:
+    slots, kinds, data = zip(*rows, strict=True)
+    return pd.DataFrame({"slot": slots, "kind": kinds, "data": data})
 
 
 def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
