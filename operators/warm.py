@@ -51,6 +51,11 @@ _TOUCH_SECONDS = 60
 #: When this worker process looked for copies of queries that are gone.
 _swept = -math.inf
 
+#: Bytes that this worker process has written since it last looked at the files of all slots: a copy, which comes and
+#: goes with the slots that land here, could not tell. Infinite from its first write to its first look.
+_unseen: float = 0
+_looked = False
+
 
 def root() -> Path:
     """Return the directory of all warm copies on this machine (``TRIJOIN_LOCAL_DIR``, else the temporary directory).
@@ -79,7 +84,6 @@ class WarmCopy:
     def __init__(self, uid: str, limit: int | None = None) -> None:
         self.directory = root() / uid
         self.limit = limit
-        self._written = 0
         self._used: int | None = None
         self._touched = time.monotonic()
 
@@ -178,12 +182,13 @@ class WarmCopy:
 
     def write(self, segment: Segment, store: Store) -> None:
         """Write a segment's body to a file, and map that instead."""
+        global _unseen
         assert segment.body is not None
         file = f"{uuid.uuid4().hex}.seg"
         temporary = self.directory / f"{file}.tmp"
         with pa.OSFile(str(temporary), "wb") as sink:
             size = _write(sink, *segment.body)
-        self._written += size
+        _unseen = _unseen + size if _looked else math.inf
         if self._used is not None:
             self._used += size
         temporary.replace(self.directory / file)
@@ -207,9 +212,10 @@ class WarmCopy:
 
     def _evict(self, stores: Mapping[str, Store]) -> None:
         """Delete the files that were not used for longest, of whichever slot, until the rest is within the limit."""
-        if self.limit is None or (self._written and self._written < self.limit // 64):
+        global _unseen, _looked
+        if self.limit is None or _unseen < max(self.limit // 64, 1):
             return
-        self._written = 1
+        _unseen, _looked = 0, True
         files = _files()
         over = sum(size for _, size, _ in files) - self.limit
         gone: set[str] = set()

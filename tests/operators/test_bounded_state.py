@@ -42,6 +42,7 @@ def forget() -> None:
     """Be another worker process."""
     state_module._recent.clear()
     state_module._visiting.clear()
+    warm._unseen, warm._looked = 0, False
 
 
 class OneStore:
@@ -167,6 +168,25 @@ def test_state_many_times_the_limit(scheme: str, local: Path, monkeypatch: pytes
         assert sum(state_module._visiting.values()) <= 1000 + max(state_module._visiting.values(), default=0)
         fetched += sum(len(chunks.now) for chunks, _ in task.stages)
     assert found == nested_loop(SPECS[scheme], data)
+
+
+def test_a_worker_looks_at_all_files_once_it_has_written_enough(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slots come and go between workers: not one look for each that came, nor none because each wrote little."""
+    looks, look, limit = Counter[str](), warm._files, 40_000
+    monkeypatch.setattr(warm, "_files", lambda: looks.update(("look",)) or look())
+    monkeypatch.setattr(store_module, "SEGMENT_BYTES", 2000)
+    chunks, manifest = Chunks(), None
+    for number in range(120):
+        state_module._recent.clear()  # meanwhile the slot was on another worker
+        state = SlotState(lambda: OneStore(None), chunks, manifest, "q", ONE, limit)
+        if number % 2:
+            state.slot.stores["r"].append(rows(range(20)))
+        before = looks.total()
+        manifest = state.save(number)
+        assert number % 2 or looks.total() == before, "it wrote nothing"
+        assert sum(path.stat().st_size for path in local.glob("*/*.seg")) <= limit * 1.1
+    assert 10 < looks.total() <= 60
+    assert len(state.slot.stores["r"]) == 1200
 
 
 def test_segments_out_of_reach_are_not_brought_back(local: Path) -> None:
