@@ -63,6 +63,18 @@ def test_a_file_that_is_not_there_is_an_error_as_before(spark: SparkSession, had
         local(spark, hadoop).setPermission(missing, hadoop.fs.permission.FsPermission("644"))
 
 
+def test_without_the_classes_that_it_takes_hadoop_stays_as_it_is(spark: SparkSession) -> None:
+    """A Spark of one's own making may lack Janino; py4j then has a package where the class should be."""
+    missing = spark.sparkContext._jvm.org.apache.hadoop.nowhere
+    apache = SimpleNamespace(hadoop=SimpleNamespace(fs=SimpleNamespace(FileSystem=missing)))
+    context = SimpleNamespace(
+        master="local[2]",
+        _jvm=SimpleNamespace(org=SimpleNamespace(apache=apache)),
+        _jsc=spark.sparkContext._jsc,
+    )
+    assert not set_permissions_without_processes(context)
+
+
 def test_on_a_cluster_nothing_is_touched() -> None:
     """Its files are written by other machines."""
     assert not set_permissions_without_processes(SimpleNamespace(master="spark://host:7077"))

@@ -72,7 +72,7 @@ def set_permissions_without_processes(context: Any) -> bool:
         ours.initialize(now.getUri(), conf)
         ours.setWorkingDirectory(now.getWorkingDirectory())
         inner.set(local, ours)
-    except Py4JError as error:
+    except (Py4JError, TypeError, AttributeError) as error:  # the latter two are py4j's for a class that is not there
         _log.info("Hadoop goes on starting chmod for each file on a local disk: %s", error)
         return False
     return True
