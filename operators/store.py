@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from .index import Layout, Probe, SortedIndex, Zone
 from .kernels.order_keys import Int64s
 from .kernels.pairs import evaluate
-from .kernels.sorting import sort_keys
 
 #: A window's length is divided into about this many archive periods; segments do not merge across more than one.
 ARCHIVE_PERIODS = 8
@@ -29,6 +28,12 @@ TIER = 3
 
 #: Bytes of rows in one segment at most: what a merge, or bringing a segment back, takes of a worker's own memory.
 SEGMENT_BYTES = 32 << 20
+
+#: Rows are taken from a copy of all segments that hold them if these have less than this many rows for each ...
+_SPARSE = 4
+
+#: ... and not more bytes than this.
+_WHOLE_BYTES = 16 << 20
 
 Body = tuple[pa.RecordBatch, dict[str, SortedIndex]]
 
@@ -241,10 +246,8 @@ class Store:
                 return None
         if not self.segments:
             return np.zeros(len(ids), np.bool_)
-        starts_ = np.array([segment.start for segment in self.segments])
         stops_ = np.array([segment.stop for segment in self.segments])
-        of = np.searchsorted(starts_, ids, "right") - 1
-        return np.asarray((of >= 0) & (ids < stops_[np.maximum(of, 0)]))
+        return np.asarray((ids >= self.segments[0].start) & (ids < stops_[self._segments_of(ids)]))
 
     def probe(self, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
         """Find the partners of a batch of rows.
@@ -310,24 +313,49 @@ class Store:
 
     def take(self, ids: Int64s, columns: Sequence[str]) -> pa.RecordBatch:
         """Return rows by id, in the order of ``ids``, shape (k,), with some of their columns."""
+        names = list(columns)
         if len(self.segments) == 1:
             segment = self.segments[0]
-            return segment.rows.select(list(columns)).take(pa.array(ids - segment.start))
-        starts = np.array([segment.start for segment in self.segments])
-        of = np.searchsorted(starts, ids, "right") - 1
-        order, _ = sort_keys(of)
-        sizes = np.bincount(of, minlength=len(starts))
-        pieces, first = [], 0
-        for segment, size in zip(self.segments, sizes, strict=True):
-            if size:
-                some = ids[order[first : first + size]] - segment.start
-                pieces.append(segment.rows.select(list(columns)).take(pa.array(some)))
-                first += int(size)
-        if not pieces:
+            return segment.rows.select(names).take(pa.array(ids - segment.start))
+        of = self._segments_of(ids)
+        sizes = np.bincount(of, minlength=len(self.segments))
+        used = np.flatnonzero(sizes)
+        if not len(used):
             raise IndexError(f"{self.name}: no rows to take")
+        whole = self._whole([self.segments[at] for at in used], names, _SPARSE * len(ids))
+        if whole is not None:
+            shifts = np.zeros(len(self.segments), np.int64)
+            shifts[used] = np.cumsum([0] + [self.segments[at].count for at in used[:-1]])
+            shifts[used] -= [self.segments[at].start for at in used]
+            return whole.take(pa.array(ids + shifts[of]))
+        order = np.argsort(of, kind="stable")  # a radix sort: the numbers have 16 bits
+        pieces, first = [], 0
+        for at in used:
+            segment, size = self.segments[at], int(sizes[at])
+            some = ids[order[first : first + size]] - segment.start
+            pieces.append(segment.rows.select(names).take(pa.array(some)))
+            first += size
         back = np.empty(len(ids), np.int64)
         back[order] = np.arange(len(ids))
         return concat(pieces).take(pa.array(back))
+
+    def _segments_of(self, ids: Int64s) -> npt.NDArray[np.uint16]:
+        """Return the number of the segment that each id belongs to, shape (k,), if it is stored."""
+        of = np.zeros(len(ids), np.uint16)
+        for segment in self.segments[1:]:  # a comparison for each of the few is ten times faster than a binary search
+            of += ids >= segment.start
+        return of
+
+    @staticmethod
+    def _whole(segments: Sequence[Segment], names: list[str], most: int) -> pa.RecordBatch | None:
+        """Return some columns of segments as one batch, or None if that is too much for what is taken of them.
+
+        Rows of several segments are put in order by a sort otherwise, which takes as long as copying 20 rows for each.
+        """
+        if sum(segment.count for segment in segments) > most or any(segment.body is None for segment in segments):
+            return None
+        pieces = [segment.rows.select(names) for segment in segments]
+        return concat(pieces) if sum(piece.nbytes for piece in pieces) <= _WHOLE_BYTES else None
 
 
 def split(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from math import log
 
 import numpy as np
@@ -14,7 +15,7 @@ from trijoin_sql.operators.bundle import Part
 from trijoin_sql.operators.index import Layout, Probe, ProbePlan, list_parts, plan_probe
 from trijoin_sql.operators.schemes.base import MEMBERS, RESULT_BYTES, joined, pack
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec
-from trijoin_sql.operators.store import Store, concat
+from trijoin_sql.operators.store import Body, Segment, Store, concat
 
 PLAN = plan_probe(EdgeSpec(0, 1, (Band("a", "a", -1, 1),)))
 SIZES = st.lists(st.integers(0, 12), min_size=1, max_size=14)
@@ -30,6 +31,10 @@ def batch(start: int, count: int) -> pa.RecordBatch:
             "text": pa.array([None if number % 3 == 0 else f"text {number}" for number in ids], pa.string()),
         }
     )
+
+
+def _given(body: Body, _: Segment) -> Body:
+    return body
 
 
 def filled(sizes: list[int], compact: bool) -> Store:
@@ -59,6 +64,38 @@ def test_rows_are_found_by_their_ids(sizes: list[int], compact: bool, random) ->
         start, stop = sorted((random.randrange(total), random.randrange(total) + 1))
         if start < stop:
             assert store.slice(start, stop).column("id").to_pylist() == list(range(start, stop))
+
+
+@settings(max_examples=80)
+@given(
+    st.lists(st.integers(1, 12), min_size=2, max_size=8),
+    st.sets(st.integers(0, 7)),
+    st.sets(st.integers(0, 7)),
+    st.sampled_from([1, 5, 400]),
+    st.sampled_from([0, 1 << 20]),
+    st.randoms(use_true_random=False),
+)
+def test_rows_are_found_whatever_way_is_the_shortest(
+    sizes: list[int], expired: set[int], evicted: set[int], count: int, most_bytes: int, random
+) -> None:
+    """From a copy of all segments or from each of them, with gaps where rows expired, and where a body is elsewhere."""
+    store = filled(sizes, compact=False)
+    kept = [segment for number, segment in enumerate(store.segments) if number not in expired]
+    store.segments = kept or store.segments
+    for number, segment in enumerate(store.segments):
+        if number in evicted:
+            segment.fetch, segment.body = partial(_given, segment.body), None
+    stored = [number for segment in store.segments for number in range(segment.start, segment.stop)]
+    wanted = [random.choice(stored) for _ in range(count)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trijoin_sql.operators.store._WHOLE_BYTES", most_bytes)
+        rows = store.take(np.array(wanted), ["id", "text"])
+    assert rows.column("id").to_pylist() == wanted
+    assert rows.column("text").to_pylist() == [None if number % 3 == 0 else f"text {number}" for number in wanted]
+    asked = np.arange(-1, store.next_id + 2)
+    present = store.present(asked)
+    if present is not None:
+        assert asked[present].tolist() == stored
 
 
 @settings(max_examples=60)
