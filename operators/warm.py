@@ -11,7 +11,8 @@ memory, and each view holds what is in them, so that such a micro-batch writes o
 
 A limit bounds the files of all slots on the machine. Files that were not used for longest are deleted; their segments
 are brought back from the state store when they are probed (`SlotState`). There may be tens of thousands of files, which
-take a good part of a second to look at, so a slot looks at all of them twice a micro-batch at most.
+take a good part of a second to look at, so a slot sums them up twice a micro-batch at most, opens only those folders
+that have changed since its worker last did, and looks at single files when some must go.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ _TAIL = struct.Struct("<QQQ")  # length of the text before it, of the whole file
 _KEPT_VIEWS = 3
 _STALE_SECONDS = 24 * 3600
 _SWEPT_SECONDS = 3600
+#: A folder's time may stay the same over changes that are closer together than this.
+_SETTLED_NS = 1_000_000_000
 _TOUCH_SECONDS = 60
 
 #: When this worker process looked for copies of queries that are gone.
@@ -55,6 +58,9 @@ _swept = -math.inf
 #: goes with the slots that land here, could not tell. Infinite from its first write to its first look.
 _unseen: float = 0
 _looked = False
+
+#: By folder: its time of change when this worker process last opened it, and the bytes of its segments then.
+_sums: dict[str, tuple[int, int]] = {}
 
 
 def root() -> Path:
@@ -207,7 +213,7 @@ class WarmCopy:
         if self.limit is None:
             return True
         if self._used is None:
-            self._used = sum(size for _, size, _ in _files())
+            self._used = _bytes()
         return self._used + size <= self.limit
 
     def _evict(self, stores: Mapping[str, Store]) -> None:
@@ -216,10 +222,12 @@ class WarmCopy:
         if self.limit is None or _unseen < max(self.limit // 64, 1):
             return
         _unseen, _looked = 0, True
+        if _bytes() <= self.limit:
+            return
         files = _files()
         over = sum(size for _, size, _ in files) - self.limit
         gone: set[str] = set()
-        for _, size, name in sorted(files) if over > 0 else ():
+        for _, size, name in sorted(files):
             if over <= 0:
                 break
             path = Path(name)
@@ -284,6 +292,34 @@ def _description(segment: Segment, file: pa.NativeFile) -> dict[str, Any]:
     return {**{name: getattr(segment, name) for name in names}, "small": place}
 
 
+def _bytes() -> int:
+    """Return how many bytes all segments on this machine take."""
+    global _sums
+    found: dict[str, tuple[int, int]] = {}
+    total = 0
+    for directory in _entries(root()):
+        with suppress(OSError):  # gone this moment
+            changed = directory.stat().st_mtime_ns
+            known = _sums.get(directory.path)
+            if known is None or known[0] != changed:
+                settled = time.time_ns() - changed > _SETTLED_NS
+                known = (changed if settled else -1, _segment_bytes(directory.path))
+            found[directory.path] = known
+            total += known[1]
+    _sums = found
+    return total
+
+
+def _segment_bytes(directory: str) -> int:
+    """Return how many bytes the segments in a folder take."""
+    size = 0
+    for entry in _entries(directory):
+        if entry.name.endswith(".seg"):
+            with suppress(OSError):  # evicted this moment
+                size += entry.stat().st_size
+    return size
+
+
 def _files() -> list[tuple[float, int, str]]:
     """Return time of last use, size and path of all segments on this machine."""
     found = []
@@ -297,16 +333,33 @@ def _files() -> list[tuple[float, int, str]]:
 
 
 def sweep() -> None:
-    """Delete copies that no worker has touched for a day (their queries are gone), once an hour at most."""
+    """Delete copies that no worker has touched for a day (their queries are gone), once an hour at most.
+
+    Those that hold next to nothing, and are read back from the state store in no time, go after an hour.
+    """
     global _swept
     if time.monotonic() - _swept < _SWEPT_SECONDS:
         return
     _swept = time.monotonic()
-    limit = time.time() - _STALE_SECONDS
+    now = time.time()
     for directory in _entries(root()):
         with suppress(OSError):
-            if directory.stat().st_mtime < limit:
+            age = now - directory.stat().st_mtime
+            if age > _STALE_SECONDS or (age > _SWEPT_SECONDS and _is_tiny(Path(directory.path))):
                 shutil.rmtree(directory.path, ignore_errors=True)
+
+
+def _is_tiny(directory: Path) -> bool:
+    """Return whether a copy consists of small segments alone, as those of short or idle queries do."""
+    views = list(directory.glob("*.view"))
+    for path in views:
+        try:
+            view, _ = _read_view(path)
+            if any(entry["small"] is None for saved in view.values() for entry in saved["segments"]):
+                return False
+        except (ValueError, KeyError, TypeError):  # damaged: nobody can use it
+            continue
+    return not any(directory.glob("*.seg*"))
 
 
 def _entries(path: str | Path) -> Iterator[os.DirEntry[str]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -43,6 +46,7 @@ def forget() -> None:
     state_module._recent.clear()
     state_module._visiting.clear()
     warm._unseen, warm._looked = 0, False
+    warm._sums.clear()
 
 
 class OneStore:
@@ -154,8 +158,8 @@ def test_state_many_times_the_limit(scheme: str, local: Path, monkeypatch: pytes
         made(self, *arguments, limit)
 
     monkeypatch.setattr(SlotState, "__init__", bounded)
-    looks, look = Counter[str](), warm._files
-    monkeypatch.setattr(warm, "_files", lambda: looks.update(("look",)) or look())
+    looks, look = Counter[str](), warm._bytes
+    monkeypatch.setattr(warm, "_bytes", lambda: looks.update(("look",)) or look())
     data, batches = inputs(120, 12)
     task, found, fetched = Task(SPECS[scheme]), Counter[tuple[Any, ...]](), 0
     for number, batch in enumerate(batches):
@@ -172,8 +176,8 @@ def test_state_many_times_the_limit(scheme: str, local: Path, monkeypatch: pytes
 
 def test_a_worker_looks_at_all_files_once_it_has_written_enough(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots come and go between workers: not one look for each that came, nor none because each wrote little."""
-    looks, look, limit = Counter[str](), warm._files, 40_000
-    monkeypatch.setattr(warm, "_files", lambda: looks.update(("look",)) or look())
+    looks, look, limit = Counter[str](), warm._bytes, 40_000
+    monkeypatch.setattr(warm, "_bytes", lambda: looks.update(("look",)) or look())
     monkeypatch.setattr(store_module, "SEGMENT_BYTES", 2000)
     chunks, manifest = Chunks(), None
     for number in range(120):
@@ -187,6 +191,52 @@ def test_a_worker_looks_at_all_files_once_it_has_written_enough(local: Path, mon
         assert sum(path.stat().st_size for path in local.glob("*/*.seg")) <= limit * 1.1
     assert 10 < looks.total() <= 60
     assert len(state.slot.stores["r"]) == 1200
+
+
+def test_only_folders_that_have_changed_are_opened(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slots of queries that ended leave folders behind; with thousands of them a look took a tenth of a second."""
+    opened, measure = Counter[str](), warm._segment_bytes
+    monkeypatch.setattr(warm, "_segment_bytes", lambda path: opened.update((Path(path).name,)) or measure(path))
+    for name, size in (("one", 10), ("two", 200)):
+        (local / name).mkdir(parents=True)
+        (local / name / "a.seg").write_bytes(bytes(size))
+        (local / name / "b.view").write_bytes(bytes(1000))
+    assert [warm._bytes(), warm._bytes()] == [210, 210]
+    assert opened == {"one": 2, "two": 2}, "a change of this very moment could be missed"
+    for name in ("one", "two"):
+        os.utime(local / name, (time.time() - 60, time.time() - 60))
+    assert [warm._bytes(), warm._bytes()] == [210, 210]
+    assert opened == {"one": 3, "two": 3}
+    (local / "two" / "c.seg").write_bytes(bytes(3000))
+    assert warm._bytes() == 3210
+    assert opened == {"one": 3, "two": 4}
+    (local / "two" / "a.seg").unlink()
+    (local / "one" / "a.seg").unlink()
+    (local / "one" / "b.view").unlink()
+    (local / "one").rmdir()
+    assert warm._bytes() == 3000
+
+
+@pytest.mark.parametrize(
+    ("small", "hours", "stays"), [(0, 2, True), (0, 25, False), (1 << 14, 0.5, True), (1 << 14, 2, False)]
+)
+def test_copies_of_queries_that_are_gone_are_deleted(
+    small: int, hours: float, stays: bool, local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a day; after an hour where they hold so little that reading it back costs nothing."""
+    monkeypatch.setattr(warm, "SMALL_BYTES", small)
+    chunks = Chunks()
+    state = SlotState(lambda: OneStore(None), chunks, None, "q", ONE)
+    state.slot.stores["r"].append(rows(range(20)))
+    manifest = state.save(0)
+    (copy,) = local.iterdir()
+    os.utime(copy, (time.time() - 3600 * hours, time.time() - 3600 * hours))
+    monkeypatch.setattr(warm, "_swept", -inf)
+    warm.sweep()
+    assert copy.exists() == stays
+    forget()
+    state = SlotState(lambda: OneStore(None), chunks, manifest, "q", ONE)
+    assert len(state.slot.stores["r"]) == 20
 
 
 def test_segments_out_of_reach_are_not_brought_back(local: Path) -> None:
