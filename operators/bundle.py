@@ -185,9 +185,46 @@ class Bundle:
         while first < len(ends):
             done = int(ends[first - 1]) if first else 0
             last = max(int(np.searchsorted(ends, done + most, "left")), first + 1)
-            some = np.arange(first, last)
-            lists = None if self.lists is None else (self.lists[0], self.lists[1][some])
-            parts = {rank: part.at(some) for rank, part in self.parts.items()}
-            begin, end = self.begin[some], self.end[some]
-            yield first, Bundle(parts, self.rank, self.members, self.positions, begin, end, lists)
+            yield first, self._some(first, last)
             first = last
+
+    def _some(self, first: int, last: int) -> Bundle:
+        """Return the results of some rows."""
+        some = np.arange(first, last)
+        lists = None if self.lists is None else (self.lists[0], self.lists[1][some])
+        parts = {rank: part.at(some) for rank, part in self.parts.items()}
+        return Bundle(parts, self.rank, self.members, self.positions, self.begin[some], self.end[some], lists)
+
+    def sendable(self, columns: Sequence[Sequence[str]], limit: int) -> Iterator[tuple[Bundle, bool]]:
+        """Yield pieces for another worker, and whether each holds copies of what it needs and nothing else.
+
+        One that does not is better sent as a list of results: it has about as many as rows, or more bytes than allowed.
+
+        Parameters
+        ----------
+        columns
+            By rank: the columns that results have.
+        limit
+            Bytes of a piece, about.
+        """
+        size = sum(part.row_bytes(columns[rank]) for rank, part in self.parts.items())
+        step = max(int(limit / 2 / max(size, 1)), 1)
+        for first in range(0, len(self.begin), step):
+            piece = self._some(first, min(first + step, len(self.begin)))
+            copied = piece._copied(columns, limit // 2)
+            yield (piece, False) if copied is None else (copied, True)
+
+    def _copied(self, columns: Sequence[Sequence[str]], limit: int) -> Bundle | None:
+        begin, end, of = self.distinct()
+        entries = int((end - begin).sum())
+        if len(self) < 2 * len(of) or entries * 8 > limit:
+            return None
+        ids = np.concatenate([self.positions[position] for _, position in expand(begin, end)])
+        different, positions = np.unique(ids, return_inverse=True)
+        members = Part(self.members, different)
+        if len(different) * members.row_bytes(columns[self.rank]) > limit:
+            return None
+        parts = {rank: Part(part.take(columns[rank], slice(0, len(of)))) for rank, part in self.parts.items()}
+        rows = members.take(columns[self.rank], slice(0, len(different)))
+        offsets = np.append(np.zeros(1, np.int64), np.cumsum(end - begin))
+        return Bundle.of_packs(parts, self.rank, rows, positions, offsets, of)

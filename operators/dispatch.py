@@ -21,8 +21,8 @@ from .task import for_this_batch
 #: Schema of packed rows: the slot's key, what is inside (a rank, or one of the codes below), Arrow IPC bytes.
 PACKED_SCHEMA = "slot int, kind int, data binary"
 
-#: ``kind`` of packs, of results on their way out, of a slot's counters, and of intermediate results.
-PACK, RESULT, COUNTED, PARTIAL = -1, -2, -3, -4
+#: ``kind`` of packs, of results on their way out, of a slot's counters, of intermediate results, and of bundles.
+PACK, RESULT, COUNTED, PARTIAL, BUNDLE = -1, -2, -3, -4, -5
 
 #: A number with many divisors: for every partition count among them slots spread evenly.
 _MODULUS = 1441440

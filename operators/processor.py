@@ -20,12 +20,20 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from .aggregate import Reducer
 from .bundle import Bundle
-from .chunk import PACKED_BYTES, from_bytes, pack_from_bytes, pack_to_bytes, to_bytes
-from .dispatch import COUNTED, PACK, PARTIAL, RESULT, slot_keys
+from .chunk import (
+    PACKED_BYTES,
+    bundle_from_bytes,
+    bundle_to_bytes,
+    from_bytes,
+    pack_from_bytes,
+    pack_to_bytes,
+    to_bytes,
+)
+from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
 from .kernels.sorting import forget
 from .memory import release, settle
 from .schemes import SCHEMES
-from .schemes.base import Outcome, Pack, Partial, Reduced, Result, Slot, Work
+from .schemes.base import Outcome, Pack, Partial, Reduced, Result, Slot, Work, listed
 from .schemes.routing import counted, subgroup_slots
 from .spec import JoinSpec
 from .state import SlotState
@@ -136,7 +144,7 @@ class JoinProcessor(StatefulProcessor):
         def make() -> Slot:
             return SCHEMES[self.spec.scheme].stages(self.spec)[self.stage](self.spec, slot_number)
 
-        work, passed, earlier, received = self._unpack(rows)
+        work, passed, bundles, earlier, received = self._unpack(rows)
         state: SlotState | None = None
         if self.streaming:
             saved = self.manifest.get()
@@ -154,6 +162,7 @@ class JoinProcessor(StatefulProcessor):
             tally["expired"] = state.expire(watermark)
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
         results = self._counted(self._open(slot.process(work), watermark, tally), tally)
+        results = chain(self._listed(bundles), results)
         if self.spec.aggregate is not None:
             results, passed = Reducer(self.spec.aggregate).run(results, passed), []
         if self.packed:
@@ -219,10 +228,11 @@ class JoinProcessor(StatefulProcessor):
 
     def _unpack(
         self, frames: Iterator[pd.DataFrame]
-    ) -> tuple[Work, list[pa.RecordBatch], list[Mapping[str, Any]], int]:
-        """Decode packed rows; results and counters of an earlier stage come back apart."""
+    ) -> tuple[Work, list[pa.RecordBatch], list[Bundle], list[Mapping[str, Any]], int]:
+        """Decode packed rows; results (listed, or as bundles) and counters of an earlier stage come back apart."""
         work, received = Work(), 0
         passed: list[pa.RecordBatch] = []
+        bundles: list[Bundle] = []
         earlier: list[Mapping[str, Any]] = []
         for frame in frames:
             for kind, data in zip(frame["kind"], frame["data"], strict=True):
@@ -233,11 +243,13 @@ class JoinProcessor(StatefulProcessor):
                     work.partials.append(from_bytes(data))
                 elif kind == RESULT:
                     passed.append(from_bytes(data))
+                elif kind == BUNDLE:
+                    bundles.append(bundle_from_bytes(data))
                 elif kind == COUNTED:
                     earlier.append(json.loads(data))
                 else:
                     work.rows.setdefault(int(kind), []).append(from_bytes(data))
-        return work, passed, earlier, received
+        return work, passed, bundles, earlier, received
 
     def _open(self, results: Iterator[Outcome], watermark: int, tally: Counter[str]) -> Iterator[Outcome]:
         """Drop results at or before the watermark where they have an event time.
@@ -254,6 +266,11 @@ class JoinProcessor(StatefulProcessor):
                     kept_rows = pc.invert(pc.fill_null(late, False))
                     result = Result({rank: part.filter(kept_rows) for rank, part in result.parts.items()})
             yield result
+
+    def _listed(self, bundles: list[Bundle]) -> Iterator[Result]:
+        """Yield the results that an earlier stage has found and counted, and not listed."""
+        while bundles:
+            yield from listed(bundles.pop(), [stream.listed for stream in self.spec.streams])
 
     def _counted(self, results: Iterator[Outcome], tally: Counter[str]) -> Iterator[Outcome]:
         for result in results:
@@ -309,7 +326,10 @@ class JoinProcessor(StatefulProcessor):
                 yield key, rank, to_bytes(batch)
         waiting: list[pa.RecordBatch] = []
         size = 0
-        for result in results:
+        for result in self._sent(results):
+            if isinstance(result, Bundle):
+                yield key, BUNDLE, bundle_to_bytes(result)
+                continue
             if isinstance(result, Pack | Partial):
                 kind = PACK if isinstance(result, Pack) else PARTIAL
                 data = pack_to_bytes(result) if isinstance(result, Pack) else to_bytes(result.rows)
@@ -324,6 +344,19 @@ class JoinProcessor(StatefulProcessor):
                 waiting, size = [], 0
         if waiting:
             yield key, RESULT, to_bytes(pa.concat_batches(waiting))
+
+    def _sent(self, results: Iterator[Outcome]) -> Iterator[Outcome]:
+        """Copy what bundles need, or list them where that is less."""
+        columns = [stream.listed for stream in self.spec.streams]
+        for result in results:
+            if not isinstance(result, Bundle):
+                yield result
+                continue
+            for piece, small in result.sendable(columns, PACKED_BYTES):
+                if small:
+                    yield piece
+                else:
+                    yield from listed(piece, columns)
 
     def _counted_rows(
         self, slot: int, key: int, tallies: list[Mapping[str, Any]], watermark: int

@@ -237,13 +237,16 @@ class Store:
         self.segments = live
         return gone
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows that were ever stored still are."""
+        borders = [0, *(border for one in self.segments for border in (one.start, one.stop)), self.next_id]
+        return borders[::2] == borders[1::2]
+
     def present(self, ids: Int64s) -> npt.NDArray[np.bool_] | None:
         """Return which ids, shape (k,), are still stored, or None if all ever given out are."""
-        if self.segments and self.segments[0].start == 0 and self.segments[-1].stop == self.next_id:
-            stops = [segment.stop for segment in self.segments]
-            starts = [segment.start for segment in self.segments]
-            if starts[1:] == stops[:-1]:
-                return None
+        if self.is_whole and self.segments:
+            return None
         if not self.segments:
             return np.zeros(len(ids), np.bool_)
         stops_ = np.array([segment.stop for segment in self.segments])

@@ -65,6 +65,12 @@ def joined(parts: Mapping[int, Part], listed: Sequence[Sequence[str]]) -> Iterat
         yield Result({rank: part.take(listed[rank], some) for rank, part in parts.items()})
 
 
+def listed(bundle: Bundle, columns: Sequence[Sequence[str]]) -> Iterator[Result]:
+    """Yield the results of a bundle one by one; ``columns`` are those that results have, by rank."""
+    for parts, _ in bundle.listed():
+        yield from joined(parts, columns)
+
+
 @dataclass(slots=True)
 class Pack:
     """Packed intermediate results on their way to another unit: hub rows, and the rows packed with each.

@@ -131,7 +131,7 @@ class FirstStageSlot:
     def __init__(self, spec: JoinSpec, slot: int) -> None:
         self.spec, self.slot = spec, slot
         self.first, self.hub, self.last = ends(spec)
-        self.unit = HubUnit(spec, self.first, (self.hub,))
+        self.unit = HubUnit(spec, self.first, (self.hub,), bundled=spec.result_time is None)
         self.stores = {store.name: store for store in self.unit.stores}
 
     @property

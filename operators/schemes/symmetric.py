@@ -35,10 +35,13 @@ class HubUnit:
         The stream x that the unit stores.
     hubs
         The streams that become hubs here.
+    bundled
+        Whether results may stay packed although nothing sums them up: they have another stage before them.
     """
 
-    def __init__(self, spec: JoinSpec, rank: int, hubs: tuple[int, ...]) -> None:
+    def __init__(self, spec: JoinSpec, rank: int, hubs: tuple[int, ...], *, bundled: bool = False) -> None:
         self.spec = spec
+        self.bundled = bundled
         self.rank = rank
         self.pairs = spec.option("intermediates", "pack") == "pair"
         alias = spec.streams[rank].alias
@@ -72,9 +75,10 @@ class HubUnit:
         checks = self.spec.edge(arriving, self.rank).checks
         keys = sorted({check.right for check in checks})
         columns = [stream.listed for stream in self.spec.streams]
+        bundled = self.bundled and self.stored.is_whole
         for mine, segment, theirs in self.hubs[hub].probe(Probe(self.to_hubs[arriving], rows)):
             offsets, members = list_parts(segment.rows.column(MEMBERS))
-            if self.spec.aggregate is not None and not checks:
+            if (bundled or self.spec.aggregate is not None) and not checks:
                 # a hub of a member that has expired is reached by no row above the watermark: the bounds are closed
                 parts = {hub: Part(segment.rows, theirs), arriving: Part(rows, mine)}
                 yield Bundle.of_packs(parts, self.rank, self.stored, members, offsets, theirs)

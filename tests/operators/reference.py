@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 from trijoin_sql.operators.aggregate import Reducer
 from trijoin_sql.operators.bundle import Bundle
+from trijoin_sql.operators.chunk import bundle_from_bytes, bundle_to_bytes
 from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.operators.schemes.base import Outcome, Pack, Reduced, Result, Slot, Work
+from trijoin_sql.operators.schemes.base import Outcome, Pack, Reduced, Result, Slot, Work, listed
 from trijoin_sql.operators.schemes.routing import subgroup_slots
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
 
@@ -209,8 +210,7 @@ def hand_on(
     """Put what a slot gives where it belongs: results, groups, the work of the next stage's slots."""
     if spec.aggregate is not None:
         items = Reducer(spec.aggregate).run(items)
-    for item in items:
-        assert not isinstance(item, Bundle)
+    for item in unbundled(spec, items):
         if isinstance(item, Reduced):
             assert groups is not None
             groups.append(item.rows)
@@ -223,6 +223,17 @@ def hand_on(
                 following[other].packs.append(item)
             else:
                 following[other].partials.append(item.rows)
+
+
+def unbundled(spec: JoinSpec, items: Iterator[Outcome]) -> Iterator[Outcome]:
+    """List the results that a first stage leaves packed, after a way through the shuffle."""
+    columns = [stream.listed for stream in spec.streams]
+    for item in items:
+        if not isinstance(item, Bundle):
+            yield item
+            continue
+        for piece, small in item.sendable(columns, 4000):
+            yield from listed(bundle_from_bytes(bundle_to_bytes(piece)) if small else piece, columns)
 
 
 def ids_of(spec: JoinSpec, result: Result) -> Iterator[tuple[Any, ...]]:

@@ -23,7 +23,7 @@ from trijoin_sql.operators.state import FAN_IN, SlotState, difference
 
 from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 
-from .reference import Row, batch_of, ids_of, nested_loop, streams
+from .reference import Row, batch_of, ids_of, nested_loop, streams, unbundled
 
 SCHEMA = {"id": pa.int64(), "a": pa.int64(), "t": pa.string(), "route": pa.int64()}
 EDGES = (
@@ -77,7 +77,7 @@ class Task:
         for (chunks, make), manifest in zip(self.stages, self.manifests, strict=True):
             state = SlotState(self._make(make), chunks, manifest, "stream r: id", ONE)
             following = Work({rank: list(some) for rank, some in work.rows.items() if rank in state.slot.forwards})
-            for item in state.slot.process(work):
+            for item in unbundled(self.spec, state.slot.process(work)):
                 if isinstance(item, Result):
                     found.update(ids_of(self.spec, item))
                 elif isinstance(item, Pack):
