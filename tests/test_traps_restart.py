@@ -1,4 +1,7 @@
-"""Traps 22 to 24: attempts that are repeated, late, or lost. Crashes of whole processes are in ``crash/``."""
+"""Traps 20 and 22 to 24: other settings at a restart, attempts that are repeated, late, or lost.
+
+Crashes of whole processes are in ``crash/``.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ ARROW = pa.schema([("id", pa.int64()), ("k", pa.int32()), ("x", pa.int32())])
 SQL = (
     "SELECT /*+ {hint} */ r.id AS r, s.id AS s, t.id AS t FROM r JOIN s ON r.x < s.x JOIN t ON s.k = t.k AND s.x <= t.x"
 )
+PARTITIONS = "spark.sql.shuffle.partitions"
 HINTS = ["SCHEME('semi_symmetric'), UNITS(2)", "SCHEME('symmetric'), UNITS(2)"]
 
 Write = Callable[[DataFrame, int], None]
@@ -65,6 +69,34 @@ def forget() -> Callable[[], None]:
             shutil.rmtree(directory, ignore_errors=True)
 
     return lose
+
+
+@pytest.mark.parametrize(
+    ("hint", "partitions"), [(HINTS[0], "5"), (HINTS[1], "1"), ("SCHEME('matrix'), UNITS(3)", "5")]
+)
+def test_trap_20_other_partitions_at_a_restart(
+    tables: Tables, tmp_path: Path, forget: Callable[[], None], hint: str, partitions: str
+) -> None:
+    """The state of a slot stays in the partition that it was written in, whatever the session says by then."""
+    checkpoint, kept = tmp_path / "checkpoint", {}
+
+    def write(frame: DataFrame, batch: int) -> None:
+        kept[batch] = bag(frame.collect())
+        if batch == 1 and len(kept) == 2 and tables.spark.conf.get(PARTITIONS) != partitions:
+            raise InterruptedError
+
+    before = str(tables.spark.conf.get(PARTITIONS))
+    with pytest.raises(StreamingQueryException):
+        run(tables, hint, checkpoint, write)
+    forget()
+    tables.spark.conf.set(PARTITIONS, partitions)
+    try:
+        run(tables, hint, checkpoint, write)
+    finally:
+        tables.spark.conf.set(PARTITIONS, before)
+    assert len(kept) == 4
+    assert len(list(checkpoint.glob("state/0/[0-9]*"))) == int(before), "Spark keeps what the checkpoint has"
+    assert sum(kept.values(), bag([])) == wanted(tables, hint)
 
 
 def test_trap_22_zombie_task(tables: Tables, tmp_path: Path, forget: Callable[[], None]) -> None:
