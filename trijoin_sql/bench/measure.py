@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,8 +165,8 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
                     progress.update(task, description=f"{name}: {engine}, warming up")
                     _run(spark, engine, name, folder, options)
                     progress.advance(task)
-            for _ in range(options.runs):
-                for engine in engines:
+            for order in turns(engines, options.runs):
+                for engine in order:
                     progress.update(task, description=f"{name}: {engine}")
                     if not any(outcome.exceeded for outcome in found.runs[engine]):  # once says as much as thrice
                         found.runs[engine].append(_run(spark, engine, name, folder, options))
@@ -195,6 +195,15 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
     return found
 
 
+def turns(engines: Sequence[str], rounds: int) -> list[list[str]]:
+    """Return the order of engines in each round: another one begins every time.
+
+    Who comes behind whom counts: what one leaves to the garbage collector the next one pays for.
+    """
+    starts = [turn % max(len(engines), 1) for turn in range(rounds)]
+    return [[*engines[start:], *engines[:start]] for start in starts]
+
+
 def _in_turns(
     engines: list[str],
     runs: int,
@@ -208,8 +217,8 @@ def _in_turns(
     Whoever came first would pay for the JVM's compiler.
     """
     found: dict[str, list[Live]] = {engine: [] for engine in engines}
-    for turn in range(1 + runs):
-        for engine in engines:
+    for turn, order in enumerate(turns(engines, 1 + runs)):
+        for engine in order:
             one = run(engine, turn == 0)
             found[engine] += [one] if turn or one.problem else []
             progress.advance(task)
