@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,10 @@ CHUNK_BYTES = 1 << 20
 #: merging is for the many chunks of small micro-batches: what large ones leave would be written twice for nothing.
 MERGED_BYTES = 4 << 20
 
-_LENGTH = struct.Struct("<II Q")
+_HEAD = struct.Struct("<qq")  # lengths are multiples of eight, and so is this: columns stay aligned
+
+#: Stands for a rank with the lists of a bundle, which are of no stream.
+_LISTS = -1
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 _PLAIN = pa.ipc.IpcWriteOptions()
 
@@ -41,47 +46,49 @@ def from_bytes(data: bytes | pa.Buffer) -> pa.RecordBatch:
 
 
 def pack_to_bytes(pack: Pack) -> bytes:
-    """Return a pack as bytes: ranks, length of the hubs, hubs, members."""
-    hubs, members = to_bytes(pack.hubs), to_bytes(pack.members)
-    return _LENGTH.pack(pack.rank, pack.member_rank, len(hubs)) + hubs + members
+    """Return a pack as bytes."""
+    return _to_bytes([(pack.rank, pack.hubs), (pack.member_rank, pack.members)])
 
 
 def pack_from_bytes(data: bytes) -> Pack:
     """Return the pack in bytes."""
-    rank, member_rank, length = _LENGTH.unpack_from(data)
-    body = pa.py_buffer(data).slice(_LENGTH.size)
-    return Pack(rank, from_bytes(body.slice(0, length)), member_rank, from_bytes(body.slice(length)))
+    (rank, hubs), (member_rank, members) = _from_bytes(data)
+    return Pack(rank, hubs, member_rank, members)
 
 
 def bundle_to_bytes(bundle: Bundle) -> bytes:
     """Return a bundle that holds nothing but what it needs (`Bundle.sendable`) as bytes."""
     assert bundle.lists is not None
-    assert isinstance(bundle.members, pa.RecordBatch)
     offsets, of = bundle.lists
     lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(bundle.positions.astype(np.int64)))
-    batches = {bundle.rank: bundle.members}
-    for rank, part in bundle.parts.items():
-        assert isinstance(part.source, pa.RecordBatch)
-        batches[rank] = part.source
-    bodies = [to_bytes(batch) for batch in (*batches.values(), _column(lists), _column(pa.array(of.astype(np.int32))))]
-    head = _LENGTH.pack(len(batches), 0, 0)
-    heads = [_LENGTH.pack(rank, 0, len(body)) for rank, body in zip((*batches, 0, 0), bodies, strict=True)]
-    return b"".join([head, *heads, *bodies])
+    batches = [(bundle.rank, bundle.members), *((rank, part.source) for rank, part in bundle.parts.items())]
+    return _to_bytes([*batches, (_LISTS, _column(lists)), (_LISTS, _column(pa.array(of.astype(np.int32))))])
 
 
 def bundle_from_bytes(data: bytes) -> Bundle:
     """Return the bundle in bytes."""
-    body = pa.py_buffer(data)
-    count, _, _ = _LENGTH.unpack_from(data)
-    ranks, batches, at = [], [], _LENGTH.size * (count + 3)
-    for number in range(count + 2):
-        rank, _, length = _LENGTH.unpack_from(data, _LENGTH.size * (number + 1))
-        ranks.append(rank)
-        batches.append(from_bytes(body.slice(at, length)))
+    (rank, members), *parts, (_, lists), (_, of) = _from_bytes(data)
+    offsets, positions = list_parts(lists.column(0))
+    rows = {number: Part(batch) for number, batch in parts}
+    return Bundle.of_packs(rows, rank, members, positions, offsets, of.column(0).to_numpy())
+
+
+def _to_bytes(batches: Sequence[tuple[int, Any]]) -> bytes:
+    """Return batches of different schemas, each with a rank, as bytes: how many, ranks and lengths, the batches."""
+    bodies = [to_bytes(batch) for _, batch in batches]
+    heads = [_HEAD.pack(rank, len(body)) for (rank, _), body in zip(batches, bodies, strict=True)]
+    return b"".join([_HEAD.pack(len(batches), 0), *heads, *bodies])
+
+
+def _from_bytes(data: bytes) -> list[tuple[int, pa.RecordBatch]]:
+    """Return the batches in bytes, with their ranks; columns point into ``data``."""
+    count, _ = _HEAD.unpack_from(data)
+    body, at, found = pa.py_buffer(data), _HEAD.size * (count + 1), []
+    for number in range(count):
+        rank, length = _HEAD.unpack_from(data, _HEAD.size * (number + 1))
+        found.append((rank, from_bytes(body.slice(at, length))))
         at += length
-    offsets, positions = list_parts(batches[-2].column(0))
-    parts = {rank: Part(batch) for rank, batch in zip(ranks[1:count], batches[1:count], strict=True)}
-    return Bundle.of_packs(parts, ranks[0], batches[0], positions, offsets, batches[-1].column(0).to_numpy())
+    return found
 
 
 def _column(values: pa.Array) -> pa.RecordBatch:

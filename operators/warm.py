@@ -312,24 +312,24 @@ def _bytes() -> int:
 
 def _segment_bytes(directory: str) -> int:
     """Return how many bytes the segments in a folder take."""
-    size = 0
-    for entry in _entries(directory):
-        if entry.name.endswith(".seg"):
-            with suppress(OSError):  # evicted this moment
-                size += entry.stat().st_size
-    return size
+    return sum(status.st_size for _, status in _segments(directory))
 
 
 def _files() -> list[tuple[float, int, str]]:
     """Return time of last use, size and path of all segments on this machine."""
-    found = []
-    for directory in _entries(root()):
-        for entry in _entries(directory.path):
-            if entry.name.endswith(".seg"):
-                with suppress(OSError):  # evicted this moment
-                    status = entry.stat()
-                    found.append((status.st_mtime, status.st_size, entry.path))
-    return found
+    return [
+        (status.st_mtime, status.st_size, path)
+        for directory in _entries(root())
+        for path, status in _segments(directory.path)
+    ]
+
+
+def _segments(directory: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield path and status of the segments in a folder."""
+    for entry in _entries(directory):
+        if entry.name.endswith(".seg"):
+            with suppress(OSError):  # evicted this moment
+                yield entry.path, entry.stat()
 
 
 def sweep() -> None:

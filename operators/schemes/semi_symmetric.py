@@ -131,6 +131,7 @@ class FirstStageSlot:
     def __init__(self, spec: JoinSpec, slot: int) -> None:
         self.spec, self.slot = spec, slot
         self.first, self.hub, self.last = ends(spec)
+        # A result with an event time may be late; the stage that finds it decides that, on a listed result.
         self.unit = HubUnit(spec, self.first, (self.hub,), bundled=spec.result_time is None)
         self.stores = {store.name: store for store in self.unit.stores}
 
