@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from .sessions import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A slow machine is no failure, and what fails once fails every time.
-settings.register_profile("tests", deadline=None, derandomize=True)
+# A slow machine is no failure (in a fresh clone the first test with text also waits for a table of all characters to
+# be made, which counts as slow generation), and what fails once fails every time.
+settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
 

@@ -7,13 +7,18 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+#: How often a Chromium that does not come up is started, and how long each may take: now and then one hangs.
+STARTS = 3
+START_SECONDS = 60
 #: The names under which Chromium is installed.
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless_shell")
 _FLAGS = (
@@ -50,6 +55,22 @@ class Browser:
     def __init__(self, chromium: str) -> None:
         self.requests: list[str] = []
         self.console: list[str] = []
+        for start in range(STARTS):
+            self._start(chromium)
+            try:
+                targets = self.call("Target.getTargets", seconds=START_SECONDS)["targetInfos"]
+                break
+            except (OSError, RuntimeError, TimeoutError):
+                self._end()
+                if start == STARTS - 1:
+                    raise
+        page = next(target for target in targets if target["type"] == "page")
+        attached = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    def _start(self, chromium: str) -> None:
         self._profile = tempfile.TemporaryDirectory(prefix="explain-chromium-", ignore_cleanup_errors=True)
         to_child, self._out = os.pipe()
         self._in, from_child = os.pipe()
@@ -69,6 +90,7 @@ class Browser:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         os.close(to_child)
         os.close(from_child)
@@ -76,12 +98,15 @@ class Browser:
         self._number = 0
         self._session: str | None = None
         self._loaded = False
-        targets = self.call("Target.getTargets")["targetInfos"]
-        page = next(target for target in targets if target["type"] == "page")
-        attached = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)
-        self._session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            self.call(f"{domain}.enable")
+
+    def _end(self) -> None:
+        """End whatever is left of the browser: its processes form a group."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(timeout=20)
+        os.close(self._in)
+        os.close(self._out)
+        self._profile.cleanup()
 
     def __enter__(self) -> Browser:
         return self
@@ -92,22 +117,21 @@ class Browser:
         try:
             self._session = None
             self.call("Browser.close")
-        except (OSError, RuntimeError, TimeoutError):
-            self._process.kill()
-        self._process.wait(timeout=20)
-        os.close(self._in)
-        os.close(self._out)
-        self._profile.cleanup()
+            self._process.wait(timeout=20)
+        except (OSError, RuntimeError, TimeoutError, subprocess.TimeoutExpired):
+            pass
+        finally:
+            self._end()
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Send a command and return its result."""
+    def call(self, method: str, *, seconds: float = 60, **parameters: Any) -> dict[str, Any]:
+        """Send a command and return its result; each message may take that many seconds to come."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
             message["sessionId"] = self._session
         os.write(self._out, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self._receive()
+            answer = self._receive(seconds)
             if answer.get("id") == self._number:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")
@@ -190,7 +214,7 @@ class Browser:
         answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(answer["data"]))
 
-    def _receive(self, seconds: float = 30) -> dict[str, Any]:
+    def _receive(self, seconds: float = 60) -> dict[str, Any]:
         deadline = time.monotonic() + seconds
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._in], [], [], max(0, deadline - time.monotonic()))

@@ -20,7 +20,11 @@ def browser() -> Iterator[Browser]:
     chromium = find_chromium()
     if chromium is None:
         pytest.skip(f"no Chromium on the PATH (looked for {', '.join(NAMES)}; Debian's package is chromium)")
-    with Browser(chromium) as running:
+    try:
+        started = Browser(chromium)
+    except (OSError, RuntimeError, TimeoutError) as error:
+        pytest.skip(f"{chromium} does not start here: {error}")
+    with started as running:
         running.size(1280, 900)
         running.system_colours("light")
         yield running
