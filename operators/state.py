@@ -1,40 +1,42 @@
 """The state of a slot: durable chunks in Spark's state store, and the stores rebuilt from them.
 
-Durable state is a map from chunk number to Arrow IPC bytes and one manifest (JSON) that lists the chunks of every store
-with the ids of their rows. Chunks are immutable; when many small ones have gathered (one for every micro-batch),
-neighbours are merged into a larger one, tier by tier, so that n micro-batches leave about log n chunks.
+Durable state is one map of Spark's: from chunk number to Arrow IPC bytes, and under the number `MANIFEST` a list of the
+chunks of every store with the ids of their rows. Chunks are immutable; when many small ones have gathered (one for
+every micro-batch), neighbours are merged into a larger one, tier by tier, so that n micro-batches leave about log n
+chunks. The smallest are inside the manifest, which is read and written anyway: each call of the state store costs more
+than their bytes.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
-from ..errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
+from ..errors import CheckpointDamagedError, CheckpointMismatchError
 from .chunk import CHUNK_BYTES, MERGED_BYTES, from_bytes, to_bytes
 from .layout import History
+from .manifest import MANIFEST, Chunk, Manifest
 from .memory import release
 from .schemes.base import Slot
 from .store import ARCHIVE_PERIODS, Body, Segment, Store, concat, split
 from .warm import WarmCopy
-
-FORMAT = 1
 
 #: Chunks of one tier that are merged into one of the next.
 FAN_IN = 8
 
 #: Versions that a manifest says it came from. Whoever still has a view of one of them need not read all chunks.
 LINEAGE = 64
+
+#: Bytes of a chunk that goes into the manifest, and of all that do: the manifest is written every micro-batch.
+INSIDE_BYTES, ALL_INSIDE_BYTES = 4 << 10, 128 << 10
 
 #: Bytes of rows in one segment that is brought back from the state store: for a moment they are there twice.
 BROUGHT_BYTES = 8 << 20
@@ -53,99 +55,6 @@ class ChunkMap(Protocol):
     def removeKey(self, key: tuple[int]) -> None: ...  # noqa: N802
 
 
-@dataclass(slots=True)
-class Chunk:
-    """One durable chunk: rows with ids ``start`` to ``start + rows`` of a store; ``raw`` is its uncompressed size."""
-
-    number: int
-    start: int
-    rows: int
-    size: int
-    tier: int = 0
-    oldest: int | None = None
-    newest: int | None = None
-    raw: int = 0
-
-
-@dataclass(slots=True)
-class Manifest:
-    """What a slot's durable state consists of.
-
-    Parameters
-    ----------
-    uid
-        Identity of the state, given once.
-    nonce
-        Identity of this version, new for every attempt of every batch.
-    layouts
-        The layouts of the units up to the batch.
-    lineage
-        The versions before it, the youngest last.
-    timer
-        The event time (milliseconds) at which the slot is called although no rows come, so that its rows expire.
-    """
-
-    uid: str
-    nonce: str
-    batch: int
-    fingerprint: str
-    next_number: int = 0
-    watermark: int = 0
-    next_ids: dict[str, int] = field(default_factory=dict)
-    chunks: dict[str, list[Chunk]] = field(default_factory=dict)
-    layouts: History = field(default_factory=lambda: History(()))
-    lineage: list[str] = field(default_factory=list)
-    timer: int | None = None
-
-    def to_json(self) -> str:
-        """Return the manifest as text."""
-        body = {
-            "format": FORMAT,
-            "uid": self.uid,
-            "nonce": self.nonce,
-            "batch": self.batch,
-            "fingerprint": self.fingerprint,
-            "next_number": self.next_number,
-            "watermark": self.watermark,
-            "next_ids": self.next_ids,
-            "layouts": self.layouts.to_dict()["layouts"],
-            "lineage": self.lineage,
-            "timer": self.timer,
-            "chunks": {
-                name: [[c.number, c.start, c.rows, c.size, c.tier, c.oldest, c.newest, c.raw] for c in chunks]
-                for name, chunks in self.chunks.items()
-            },
-        }
-        return json.dumps(body, separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> Manifest:
-        """Return the manifest in a text.
-
-        Raises
-        ------
-        CheckpointVersionError
-            A later version wrote it, in a format that this one does not know.
-        """
-        body: dict[str, Any] = json.loads(text)
-        if int(body.get("format", FORMAT)) > FORMAT:
-            told = f"its state has format {body['format']}, and this version reads formats up to {FORMAT}"
-            raise CheckpointVersionError("of this query", told)
-        return cls(
-            body["uid"],
-            body["nonce"],
-            body["batch"],
-            body["fingerprint"],
-            body["next_number"],
-            body["watermark"],
-            body["next_ids"],
-            {name: [Chunk(*entry) for entry in entries] for name, entries in body["chunks"].items()},
-            History.from_dict({"layouts": body["layouts"]}),
-            lineage=body.get("lineage", []),
-            timer=body.get("timer"),
-        )
-
-
 #: Slots that this worker process had in its last batches, by uid: the version, the slot, its warm copy.
 _recent: OrderedDict[str, tuple[str, Slot, WarmCopy]] = OrderedDict()
 _RECENT = 16
@@ -162,9 +71,7 @@ class SlotState:
     make
         Makes the empty slot.
     chunks
-        The durable chunks.
-    manifest
-        The durable manifest's text, None at the beginning.
+        The durable chunks and their manifest; empty at the beginning.
     fingerprint
         Of the query that runs now.
     layouts
@@ -178,24 +85,26 @@ class SlotState:
         If the manifest was written by another query, or with units that this one does not know of.
     CheckpointDamagedError
         If a chunk is not what the manifest says.
+    CheckpointVersionError
+        If another version wrote the manifest, in a format that this one does not know.
     """
 
     def __init__(
         self,
         make: Callable[[], Slot],
         chunks: ChunkMap,
-        manifest: str | None,
         fingerprint: str,
         layouts: History,
         warm_bytes: int | None = None,
     ) -> None:
         self.chunks = chunks
         self.fetched = 0
-        if manifest is None:
+        saved = chunks.getValue((MANIFEST,))
+        if saved is None:
             self.manifest = Manifest(uuid.uuid4().hex, uuid.uuid4().hex, -1, fingerprint, layouts=layouts)
             self.slot, self.warm = make(), WarmCopy(self.manifest.uid, warm_bytes)
             return
-        self.manifest = Manifest.from_json(manifest)
+        self.manifest = Manifest.from_bytes(bytes(saved[0]))
         if self.manifest.fingerprint != fingerprint:
             raise CheckpointMismatchError("of this query", difference(self.manifest.fingerprint, fingerprint))
         before, self.manifest.layouts = self.manifest.layouts, layouts
@@ -284,6 +193,8 @@ class SlotState:
         return body
 
     def _read(self, chunk: Chunk) -> bytes:
+        if chunk.number is None:
+            return chunk.data
         value = self.chunks.getValue((chunk.number,))
         if value is None:
             raise CheckpointDamagedError("of this query", f"chunk {chunk.number} is missing from the state store")
@@ -299,8 +210,8 @@ class SlotState:
         self.manifest.watermark = max(self.manifest.watermark, watermark)
         return sum(store.expire(watermark) for store in self.slot.stores.values())
 
-    def save(self, batch: int) -> str:
-        """Make this micro-batch's changes durable and warm; return the manifest's new text."""
+    def save(self, batch: int) -> None:
+        """Make this micro-batch's changes durable and warm."""
         self._end_visits()
         self.manifest.lineage = [*self.manifest.lineage, self.manifest.nonce][-LINEAGE:]
         self.manifest.nonce, self.manifest.batch = uuid.uuid4().hex, batch
@@ -323,7 +234,7 @@ class SlotState:
         _recent[self.manifest.uid] = (self.manifest.nonce, self.slot, self.warm)
         while len(_recent) > _RECENT:
             _recent.popitem(last=False)
-        return self.manifest.to_json()
+        self.chunks.updateValue((MANIFEST,), (self.manifest.to_bytes(),))
 
     def _due(self) -> int | None:
         """Return when the next chunks expire (milliseconds), those of about one archive period at once."""
@@ -348,13 +259,21 @@ class SlotState:
     def _drop(self, store: Store, listed: list[Chunk]) -> None:
         """Remove chunks of which no row is needed any more."""
         for chunk in [chunk for chunk in listed if store.life.is_over(chunk.newest, self.manifest.watermark)]:
-            self.chunks.removeKey((chunk.number,))
+            self._remove(chunk)
             listed.remove(chunk)
+
+    def _remove(self, chunk: Chunk) -> None:
+        if chunk.number is not None:
+            self.chunks.removeKey((chunk.number,))
 
     def _write(self, store: Store, start: int, tier: int, rows: pa.RecordBatch) -> Chunk:
         data = to_bytes(rows, compress=True)
-        span = store.life.span(rows)
-        chunk = Chunk(self.manifest.next_number, start, rows.num_rows, len(data), tier, *span, rows.nbytes)
+        oldest, newest = store.life.span(rows)
+        chunk = Chunk(None, start, rows.num_rows, len(data), tier, oldest, newest, rows.nbytes)
+        if chunk.size <= INSIDE_BYTES and self.manifest.inside() + chunk.size <= ALL_INSIDE_BYTES:
+            chunk.data = data
+            return chunk
+        chunk.number = self.manifest.next_number
         self.manifest.next_number += 1
         self.chunks.updateValue((chunk.number,), (data,))
         return chunk
@@ -397,7 +316,7 @@ class SlotState:
         rows = concat([from_bytes(self._read(chunk)) for chunk in some])
         merged = self._write(store, some[0].start, max(chunk.tier for chunk in some) + 1, rows)
         for chunk in some:
-            self.chunks.removeKey((chunk.number,))
+            self._remove(chunk)
         listed[first:last] = [merged]
         return True
 

@@ -22,7 +22,7 @@ EXAMPLES = [
     errors.JobError("there is no format named parket", "job.sql", "CREATE STREAM r USING parket", 1, 23, "try parquet"),
     errors.PlanError("two nodes with one name"),
     errors.CheckpointMismatchError("/tmp/checkpoint", "the predicate r.a < s.a is new"),
-    errors.CheckpointVersionError("/tmp/checkpoint", "its state has format 2, and this version reads formats up to 1"),
+    errors.CheckpointVersionError("/tmp/checkpoint", "its state has format 3, and this version reads format 2"),
     errors.CheckpointDamagedError("/tmp/checkpoint", "chunk 7 is missing from the state store"),
     errors.JoinOverflowError("r.a - s.a", "BIGINT"),
 ]

@@ -21,7 +21,7 @@ from .rewriter.dialect import quote
 from .rewriter.settings import Stored
 
 #: The folder in the checkpoint's, and the version of what its files say.
-FOLDER, VERSION = "trijoin", 1
+FOLDER, VERSION = "trijoin", 2
 
 _FILE = re.compile(r"joins-(\d+)\.json")
 
@@ -113,7 +113,7 @@ def stored_joins(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
     Raises
     ------
     CheckpointVersionError
-        It was written by a later version.
+        It was written by another version.
     CheckpointDamagedError
         What it says of its joins cannot be read.
     """
@@ -191,7 +191,7 @@ class CheckpointFile:
         Raises
         ------
         CheckpointVersionError
-            It was written by a later version.
+            It was written by another version, in a form that this one does not know.
         """
         versions = self._versions()
         if not versions:
@@ -201,8 +201,8 @@ class CheckpointFile:
             body = json.loads(bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)))
         finally:
             stream.close()
-        if body["version"] > VERSION:
-            told = f"its folder {FOLDER} has format {body['version']}, and this version reads formats up to {VERSION}"
+        if body["version"] != VERSION:
+            told = f"its folder {FOLDER} has format {body['version']}, and this version reads format {VERSION}"
             raise CheckpointVersionError(self.root, told)
         return [Join.from_dict(one) for one in body["joins"]]
 

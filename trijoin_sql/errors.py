@@ -64,8 +64,8 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
         ),
         "TRIJOIN_CHECKPOINT_VERSION": Condition(
             "55000",
-            "The checkpoint {checkpoint} was written by a later version of TriJoin SQL: {difference}.",
-            "Go on with that version or a later one; this one has changed nothing in it.",
+            "The checkpoint {checkpoint} was written by another version of TriJoin SQL: {difference}.",
+            "Go on with that version, or give the query a new checkpoint; this one has changed nothing in it.",
         ),
         "TRIJOIN_CHECKPOINT_DAMAGED": Condition(
             "58030",
@@ -285,7 +285,7 @@ class CheckpointMismatchError(TriJoinError):
 
 
 class CheckpointVersionError(CheckpointMismatchError):
-    """A checkpoint was written by a later version, in a form that this one does not know.
+    """A checkpoint was written by another version, in a form that this one does not know.
 
     Parameters
     ----------

@@ -223,7 +223,7 @@ class TriJoinSession:
         UnavailableError
             The session is one of Spark Connect.
         CheckpointVersionError
-            A later version of TriJoin SQL wrote the checkpoint.
+            Another version of TriJoin SQL wrote the checkpoint.
 
         Examples
         --------

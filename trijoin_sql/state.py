@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OPERATOR = "transformWithStateInPandas"
-_VARIABLES = {"chunks", "manifest"}
 
 HELP = """Show what a stopped query keeps: streams, units, chunks, rows, bytes, event times, hubs.
 
@@ -109,14 +108,16 @@ def read_state(spark: SparkSession, checkpoint: Path) -> CheckpointState:
 
 def _read(spark: SparkSession, checkpoint: Path) -> CheckpointState:
     from .operators.dispatch import slot_keys
-    from .operators.state import Manifest
+    from .operators.manifest import MANIFEST, Manifest
+    from .operators.processor import STATE
 
     batch, watermark = _last_commit(checkpoint)
     manifests: list[tuple[int, int, Manifest]] = []
     for operator in _operators(spark, checkpoint):
-        reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "manifest")
-        for row in reader.load(str(checkpoint)).select("key.slot", "value.text").collect():
-            manifests.append((operator, row["slot"], Manifest.from_json(row["text"])))
+        reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", STATE)
+        entries = reader.load(str(checkpoint)).where(f"user_map_key.number = {MANIFEST}")
+        for row in entries.select("key.slot", "user_map_value.data").collect():
+            manifests.append((operator, row["slot"], Manifest.from_bytes(bytes(row["data"]))))
     if not manifests:
         raise InvalidSettingError("CHECKPOINT", checkpoint, "no join of TriJoin SQL has kept anything in it")
     keys = slot_keys(max(units for _, _, manifest in manifests for _, units in manifest.layouts.entries))
@@ -160,11 +161,13 @@ def _operators(spark: SparkSession, checkpoint: Path) -> list[int]:
     bare = [path.name for path in (checkpoint / "state").glob("[0-9]*") if not (path / "_metadata").is_dir()]
     if bare:
         raise FileNotFoundError(f"state/{min(bare)}/_metadata is missing")
+    from .operators.processor import STATE
+
     found = []
     for row in spark.read.format("state-metadata").load(str(checkpoint)).collect():
         variables = json.loads(row["operatorProperties"] or "{}").get("stateVariables", [])
         names = {variable["stateName"] for variable in variables}
-        if str(row["operatorName"]).startswith(_OPERATOR) and names >= _VARIABLES:
+        if str(row["operatorName"]).startswith(_OPERATOR) and STATE in names:
             found.append(int(row["operatorId"]))
     return sorted(set(found))
 

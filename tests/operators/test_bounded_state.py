@@ -19,6 +19,7 @@ from trijoin_sql.operators import store as store_module
 from trijoin_sql.operators import warm
 from trijoin_sql.operators.index import Layout
 from trijoin_sql.operators.layout import History
+from trijoin_sql.operators.manifest import MANIFEST
 from trijoin_sql.operators.schemes.base import Outcome, Work
 from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec
 from trijoin_sql.operators.state import SlotState
@@ -67,46 +68,71 @@ def rows(times: Sequence[int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"t": np.array(times, np.int64), "n": np.arange(len(times))})
 
 
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of any size have numbers of their own, as those of more than a few rows have."""
+    monkeypatch.setattr(state_module, "INSIDE_BYTES", 0)
+
+
+@pytest.mark.parametrize("inside", [0, state_module.INSIDE_BYTES])
 @pytest.mark.parametrize("keep_for", [600 * SECOND, None], ids=["window", "for ever"])
-def test_thousands_of_micro_batches_leave_tens_of_chunks(keep_for: int | None, monkeypatch: Any) -> None:
+def test_thousands_of_micro_batches_leave_tens_of_chunks(keep_for: int | None, inside: int, monkeypatch: Any) -> None:
     """A micro-batch writes a chunk; if they stayed, manifests and restarts would grow without end.
 
     `make soak` runs micro-batches by the ten thousand.
     """
+    monkeypatch.setattr(state_module, "INSIDE_BYTES", inside)
     monkeypatch.setattr(warm.WarmCopy, "save", lambda *_: None)
     random = Random(1)
-    chunks, manifest, most, written = Chunks(), None, 0, 0
+    chunks, most, written = Chunks(), 0, 0
     for number in range(2_000):
-        state = SlotState(lambda: OneStore(keep_for), chunks, manifest, "q", ONE)
+        state = SlotState(lambda: OneStore(keep_for), chunks, "q", ONE)
         times = [(number + random.randrange(-5, 5)) * SECOND for _ in range(3)]
         state.slot.stores["r"].append(rows(times))
         state.expire(max((number - 10) * SECOND, 1))
-        manifest = state.save(number)
+        state.save(number)
         if number % 50 == 0:
             most = max(most, len(chunks.now), len(state.slot.stores["r"].segments))
-            written = max(written, len(manifest))
+            written = max(written, len(chunks.now[MANIFEST]))
     assert most < 80
-    assert written < 16_000
+    assert written < (100_000 if inside else 16_000)
     if keep_for is not None:
         assert state.size()["state_rows"] < 3 * 1000
     else:
         assert state.size()["state_rows"] == 6_000
 
 
+def test_the_manifest_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written every micro-batch: chunks go into it up to a bound, and find their way out by merging."""
+    monkeypatch.setattr(state_module, "ALL_INSIDE_BYTES", 8 << 10)
+    chunks, sizes = Chunks(), []
+    for number in range(200):
+        if number % 3 == 0:
+            forget()
+        state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
+        store = state.slot.stores["r"]
+        store.append(rows(range(number * 150, number * 150 + 150)))
+        assert store.slice(0, store.next_id)["t"].to_pylist() == list(range((number + 1) * 150))
+        state.save(number)
+        sizes.append(state.manifest.inside())
+    assert 4 << 10 < max(sizes) <= 8 << 10
+    assert min(sizes[8:]) < 4 << 10
+    assert len(chunks.now) > 2
+
+
 def test_another_machine_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slot moves to another executor and back: there only what came in between is read from the state store."""
-    chunks, manifest = Chunks(), None
+    chunks = Chunks()
 
     def batch(number: int) -> int:
-        nonlocal manifest
         forget()
-        state = SlotState(lambda: OneStore(None), chunks, manifest, "q", ONE)
+        state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
         store = state.slot.stores["r"]
         store.append(rows(range(number * 1000, number * 1000 + 1000)))
         assert [segment.rows.num_rows for segment in store.segments] == [segment.count for segment in store.segments]
         assert store.slice(0, store.next_id)["t"].to_pylist() == list(range((number + 1) * 1000))
         fetched = state.fetched
-        manifest = state.save(number)
+        state.save(number)
         return fetched
 
     for number in range(20):
@@ -121,13 +147,14 @@ def test_another_machine_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert batch(25) == 0
 
 
+@pytest.mark.usefixtures("outside")
 def test_a_lost_file_costs_its_rows_only(local: Path) -> None:
     """Damage to one segment: the others are used as they are."""
-    chunks, manifest = Chunks(), None
+    chunks = Chunks()
     for number in range(12):
-        state = SlotState(lambda: OneStore(None), chunks, manifest, "q", ONE)
+        state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
         state.slot.stores["r"].append(rows(range(4 ** (6 - number // 2))))
-        manifest = state.save(number)
+        state.save(number)
     forget()
     wanted = state.slot.stores["r"].slice(0, state.slot.stores["r"].next_id)
     least = min(state.slot.stores["r"].segments, key=lambda segment: segment.count)
@@ -136,7 +163,7 @@ def test_a_lost_file_costs_its_rows_only(local: Path) -> None:
     data[-16:] = bytes(16)  # the length is right, but the end was never written
     smallest.unlink()
     smallest.write_bytes(data)
-    state = SlotState(lambda: OneStore(None), chunks, manifest, "q", ONE)
+    state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
     assert sum(segment.body is None for segment in state.slot.stores["r"].segments) == 1
     assert state.slot.stores["r"].slice(0, len(wanted)) == wanted
     assert 0 < state.fetched < sum(len(data) for data in chunks.now.values())
@@ -179,14 +206,14 @@ def test_a_worker_looks_at_all_files_once_it_has_written_enough(local: Path, mon
     looks, look, limit = Counter[str](), warm._bytes, 40_000
     monkeypatch.setattr(warm, "_bytes", lambda: looks.update(("look",)) or look())
     monkeypatch.setattr(store_module, "SEGMENT_BYTES", 2000)
-    chunks, manifest = Chunks(), None
+    chunks = Chunks()
     for number in range(120):
         state_module._recent.clear()  # meanwhile the slot was on another worker
-        state = SlotState(lambda: OneStore(None), chunks, manifest, "q", ONE, limit)
+        state = SlotState(lambda: OneStore(None), chunks, "q", ONE, limit)
         if number % 2:
             state.slot.stores["r"].append(rows(range(20)))
         before = looks.total()
-        manifest = state.save(number)
+        state.save(number)
         assert number % 2 or looks.total() == before, "it wrote nothing"
         assert sum(path.stat().st_size for path in local.glob("*/*.seg")) <= limit * 1.1
     assert 10 < looks.total() <= 60
@@ -226,19 +253,20 @@ def test_copies_of_queries_that_are_gone_are_deleted(
     """After a day; after an hour where they hold so little that reading it back costs nothing."""
     monkeypatch.setattr(warm, "SMALL_BYTES", small)
     chunks = Chunks()
-    state = SlotState(lambda: OneStore(None), chunks, None, "q", ONE)
+    state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
     state.slot.stores["r"].append(rows(range(20)))
-    manifest = state.save(0)
+    state.save(0)
     (copy,) = local.iterdir()
     os.utime(copy, (time.time() - 3600 * hours, time.time() - 3600 * hours))
     monkeypatch.setattr(warm, "_swept", -inf)
     warm.sweep()
     assert copy.exists() == stays
     forget()
-    state = SlotState(lambda: OneStore(None), chunks, manifest, "q", ONE)
+    state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
     assert len(state.slot.stores["r"]) == 20
 
 
+@pytest.mark.usefixtures("outside")
 def test_segments_out_of_reach_are_not_brought_back(local: Path) -> None:
     """Zones of keys: a probe of recent times leaves older segments where they are."""
     edge = EdgeSpec(0, 1, (Band("a", "a", 0, 0),))
@@ -253,8 +281,8 @@ def test_segments_out_of_reach_are_not_brought_back(local: Path) -> None:
     forget()
     for path in local.glob("*/*.seg"):
         path.unlink()
-    (chunks, make), (manifest,) = task.stages[0], task.manifests
-    state = SlotState(lambda: make(spec, 0), chunks, manifest, "stream r: id", ONE)
+    chunks, make = task.stages[0]
+    state = SlotState(lambda: make(spec, 0), chunks, "stream r: id", ONE)
     probe = {0: [batch_of([{"id": 1, "a": 950, "t": "", "route": 0}], SCHEMA)]}
     assert sum(len(result) for result in state.slot.process(Work(dict(probe)))) == 1  # type: ignore[arg-type]
     first = state.fetched
@@ -264,20 +292,21 @@ def test_segments_out_of_reach_are_not_brought_back(local: Path) -> None:
     assert state.fetched <= first
 
 
+@pytest.mark.usefixtures("outside")
 def test_the_timer_is_when_rows_expire() -> None:
     """A slot that gets no more rows is called once its oldest chunk is over, and then again for the next."""
-    chunks, manifest, keep = Chunks(), None, 80 * SECOND
+    chunks, keep = Chunks(), 80 * SECOND
     for number, second in enumerate((10, 20, 90)):
-        state = SlotState(lambda: OneStore(keep), chunks, manifest, "q", ONE)
+        state = SlotState(lambda: OneStore(keep), chunks, "q", ONE)
         state.slot.stores["r"].append(rows([second * SECOND]))
-        manifest = state.save(number)
+        state.save(number)
     seen = []
     while state.manifest.timer is not None:
         seen.append(state.manifest.timer)
-        state = SlotState(lambda: OneStore(keep), chunks, manifest, "q", ONE)
+        state = SlotState(lambda: OneStore(keep), chunks, "q", ONE)
         before = len(chunks.now)
         state.expire(state.manifest.timer * 1000)
-        manifest = state.save(9)
+        state.save(9)
         assert len(chunks.now) < before
     assert [90_000 <= seen[0] <= 101_000, 170_000 <= seen[-1] <= 181_000] == [True, True]
-    assert not chunks.now
+    assert list(chunks.now) == [MANIFEST]

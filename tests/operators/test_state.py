@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -16,6 +17,7 @@ import pytest
 from trijoin_sql.operators import state as state_module
 from trijoin_sql.operators import warm
 from trijoin_sql.operators.layout import History
+from trijoin_sql.operators.manifest import MANIFEST, Manifest
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Pack, Result, Slot, Work
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec
@@ -55,6 +57,11 @@ class Chunks:
     def removeKey(self, key: tuple[int]) -> None:  # noqa: N802
         del self.now[key[0]]
 
+    @property
+    def manifest(self) -> Manifest:
+        """What the committed manifest says."""
+        return Manifest.from_bytes(self.committed[MANIFEST])
+
     def commit(self) -> None:
         self.committed = dict(self.now)
 
@@ -68,14 +75,12 @@ class Task:
     def __init__(self, spec: JoinSpec) -> None:
         self.spec = spec
         self.stages = [(Chunks(), make) for make in SCHEMES[spec.scheme].stages(spec)]
-        self.manifests: list[str | None] = [None] * len(self.stages)
 
     def batch(self, number: int, rows: dict[int, pa.RecordBatch], fail: bool = False) -> Counter[tuple[Any, ...]]:
         found: Counter[tuple[Any, ...]] = Counter()
         work = Work({rank: [batch] for rank, batch in rows.items()})
-        texts: list[str] = []
-        for (chunks, make), manifest in zip(self.stages, self.manifests, strict=True):
-            state = SlotState(self._make(make), chunks, manifest, "stream r: id", ONE)
+        for chunks, make in self.stages:
+            state = SlotState(self._make(make), chunks, "stream r: id", ONE)
             following = Work({rank: list(some) for rank, some in work.rows.items() if rank in state.slot.forwards})
             for item in unbundled(self.spec, state.slot.process(work)):
                 if isinstance(item, Result):
@@ -84,12 +89,10 @@ class Task:
                     following.packs.append(item)
                 else:
                     following.partials.append(item.rows)
-            texts.append(state.save(number))
+            state.save(number)
             work = following
         for chunks, _ in self.stages:
             chunks.abort() if fail else chunks.commit()
-        if not fail:
-            self.manifests = list(texts)
         return found
 
     def _make(self, make: Callable[[JoinSpec, int], Slot]) -> Callable[[], Slot]:
@@ -138,8 +141,14 @@ def nothing_happens() -> None:
     return None
 
 
-#: Whether all segments have files, some have, or none.
+#: Whether all segments have files, some have, or none; so have the chunks keys of their own.
 SMALL = [0, 150, 16 << 10]
+
+
+def small_are(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Say how small segments without a file are, and chunks without a key."""
+    monkeypatch.setattr(warm, "SMALL_BYTES", size)
+    monkeypatch.setattr(state_module, "INSIDE_BYTES", 6 * size)  # a chunk of 150 bytes of rows has some 900
 
 
 @pytest.mark.parametrize("before", [nothing_happens, no_worker, no_machine])
@@ -149,7 +158,7 @@ def test_all_three_ways_to_get_the_state_agree(
     scheme: str, small: int, before: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the process, mapped from the disk, rebuilt from the state store: the same results, batch by batch."""
-    monkeypatch.setattr(warm, "SMALL_BYTES", small)
+    small_are(small, monkeypatch)
     rows, batches = inputs(60, 20)
     task, found = Task(SPECS[scheme]), Counter[tuple[Any, ...]]()
     for number, batch in enumerate(batches):
@@ -165,7 +174,7 @@ def test_any_mixture_of_workers_failures_and_lost_disks(
     scheme: str, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts that fail after they saved, then run again here or elsewhere: every result once."""
-    monkeypatch.setattr(warm, "SMALL_BYTES", small)
+    small_are(small, monkeypatch)
     random = Random(9)
     rows, batches = inputs(60, 20)
     task, found = Task(SPECS[scheme]), Counter[tuple[Any, ...]]()
@@ -186,12 +195,12 @@ def test_many_batches_leave_few_chunks() -> None:
     for number, batch in enumerate(batches):
         task.batch(number, batch)
         ((chunks, _),) = task.stages
-        assert task.manifests[0] is not None
-        listed = json.loads(task.manifests[0])["chunks"]
-        assert sorted(chunks.now) == sorted(entry[0] for entries in listed.values() for entry in entries)
+        listed = chunks.manifest.chunks
+        numbered = [chunk.number for chunk in chunks.manifest.all() if chunk.number is not None]
+        assert sorted(chunks.now) == [MANIFEST, *sorted(numbered)]
         most = max(most, *(len(entries) for entries in listed.values()))
     assert most <= 2 * FAN_IN
-    starts = {name: [(entry[1], entry[2]) for entry in entries] for name, entries in listed.items()}
+    starts = {name: [(chunk.start, chunk.rows) for chunk in entries] for name, entries in listed.items()}
     for name, ranges in starts.items():
         for (start, count), (following, _) in pairwise(ranges):
             assert start + count == following, name
@@ -237,8 +246,8 @@ def test_a_small_micro_batch_writes_one_file(local: Path) -> None:
         task.batch(number, batch)
         assert [path.suffix for path in set(local.glob("*/*")) - before] == [".view"]
     no_worker()
-    (chunks, make), (manifest,) = task.stages[0], task.manifests
-    state = SlotState(task._make(make), chunks, manifest, "stream r: id", ONE)
+    chunks, make = task.stages[0]
+    state = SlotState(task._make(make), chunks, "stream r: id", ONE)
     assert all(segment.rows.num_rows for store in state.slot.stores.values() for segment in store.segments)
     assert state.fetched == 0
 
@@ -249,7 +258,7 @@ def test_a_damaged_copy_is_rebuilt(
     local: Path, suffix: str, small: int, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that lost power leaves files of any length; the state store has it all."""
-    monkeypatch.setattr(warm, "SMALL_BYTES", small)
+    small_are(small, monkeypatch)
     rows, batches = inputs(60, 10)
     task, found = Task(SPECS["symmetric"]), Counter[tuple[Any, ...]]()
     for number, batch in enumerate(batches):
@@ -282,10 +291,10 @@ def test_another_query_is_refused() -> None:
     task = Task(SPECS["symmetric"])
     _, batches = inputs(30, 10)
     task.batch(0, batches[1])
-    (chunks, _), manifest = task.stages[0], task.manifests[0]
+    chunks, _ = task.stages[0]
     spec = SPECS["symmetric"]
     with pytest.raises(CheckpointMismatchError) as caught:
-        SlotState(lambda: SCHEMES["symmetric"].stages(spec)[0](spec, 0), chunks, manifest, "stream r: id, a", ONE)
+        SlotState(lambda: SCHEMES["symmetric"].stages(spec)[0](spec, 0), chunks, "stream r: id, a", ONE)
     assert "stream r was id and is now id, a" in str(caught.value)
 
 
@@ -305,14 +314,19 @@ def test_what_changed_is_said_in_a_sentence(old: str, new: str, words: str) -> N
 @pytest.mark.parametrize(
     ("keep", "words"), [(None, "is missing"), (0, "0 bytes instead of"), (0.9, "bytes instead of")]
 )
-def test_a_missing_or_truncated_chunk_is_said_and_not_skipped(keep: float | None, words: str) -> None:
+def test_a_missing_or_truncated_chunk_is_said_and_not_skipped(
+    keep: float | None, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Silence would lose rows."""
+    monkeypatch.setattr(state_module, "INSIDE_BYTES", 0)
     task = Task(SPECS["symmetric"])
     _, batches = inputs(30, 10)
     task.batch(0, batches[1])
     no_machine()
     stored = task.stages[0][0].now
     for number, data in list(stored.items()):
+        if number == MANIFEST:
+            continue
         del stored[number]
         if keep is not None:
             stored[number] = data[: int(len(data) * keep)]
@@ -320,15 +334,25 @@ def test_a_missing_or_truncated_chunk_is_said_and_not_skipped(keep: float | None
         task.batch(1, batches[2])
 
 
-def test_a_later_format_is_refused() -> None:
+def rewritten(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """Return a manifest in which the JSON object is another."""
+    (length,) = struct.unpack_from("<q", data)
+    body = json.loads(data[8 : 8 + length])
+    change(body)
+    head = json.dumps(body).encode()
+    return struct.pack("<q", len(head)) + head + data[8 + length :]
+
+
+@pytest.mark.parametrize("written", [1, 3])
+def test_another_format_is_refused(written: int) -> None:
     """Read by today's rules it might give wrong rows without a word."""
     task = Task(SPECS["symmetric"])
     _, batches = inputs(30, 10)
     task.batch(0, batches[1])
-    later = json.loads(task.manifests[0] or "")
-    later["format"] += 1
-    task.manifests[0] = json.dumps(later)
-    with pytest.raises(CheckpointVersionError, match="later version of TriJoin SQL: its state has format 2, and this"):
+    stored = task.stages[0][0].now
+    stored[MANIFEST] = rewritten(stored[MANIFEST], lambda body: body.update(format=written))
+    told = f"another version of TriJoin SQL: its state has format {written}, and this version reads format 2"
+    with pytest.raises(CheckpointVersionError, match=told):
         task.batch(1, batches[2])
 
 
@@ -337,14 +361,45 @@ def test_chunks_with_fewer_rows_than_the_manifest_says_are_damage() -> None:
     _, batches = inputs(30, 10)
     task.batch(0, batches[1])
     no_machine()
-    manifest = json.loads(task.manifests[0] or "")
-    for name, listed in manifest["chunks"].items():
-        for chunk in listed:
-            chunk[2] += 3
-            manifest["next_ids"][name] += 3
-    task.manifests[0] = json.dumps(manifest)
+
+    def more(body: dict[str, Any]) -> None:
+        for name, listed in body["chunks"].items():
+            for chunk in listed:
+                chunk[2] += 3
+                body["next_ids"][name] += 3
+
+    stored = task.stages[0][0].now
+    stored[MANIFEST] = rewritten(stored[MANIFEST], more)
     with pytest.raises(CheckpointDamagedError, match=r"of the rows 0 to \d+ of \S+ it holds \d+"):
         task.batch(1, batches[2])
+
+
+@pytest.mark.parametrize(("keep", "words"), [(4, "cannot be read"), (40, "cannot be read"), (-1, "bytes instead of")])
+def test_a_truncated_manifest_is_said(keep: int, words: str) -> None:
+    """The smallest chunks are at its end."""
+    task = Task(SPECS["symmetric"])
+    _, batches = inputs(30, 10)
+    task.batch(0, batches[1])
+    stored = task.stages[0][0].now
+    stored[MANIFEST] = stored[MANIFEST][:keep]
+    with pytest.raises(CheckpointDamagedError, match=words):
+        task.batch(1, batches[2])
+
+
+def test_small_chunks_cost_no_call_of_the_state_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A micro-batch of some rows reads the manifest and writes it; what is merged is larger, and written by itself."""
+    calls = Counter[str]()
+    for name in ("getValue", "updateValue", "removeKey"):
+        real = getattr(Chunks, name)
+        monkeypatch.setattr(
+            Chunks, name, lambda self, *key, real=real, name=name: calls.update((name,)) or real(self, *key)
+        )
+    task = Task(SPECS["symmetric"])
+    _, batches = inputs(60, 20)
+    for number, batch in enumerate(batches[: FAN_IN - 1]):
+        calls.clear()
+        task.batch(number, batch)
+        assert calls == {"getValue": 1, "updateValue": 1}
 
 
 def ids(batches: Sequence[dict[int, pa.RecordBatch]]) -> int:
@@ -354,6 +409,7 @@ def ids(batches: Sequence[dict[int, pa.RecordBatch]]) -> int:
 def test_large_batches_are_cut_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values of many megabytes kill the JVM's side; large chunks are never merged again."""
     monkeypatch.setattr(state_module, "CHUNK_BYTES", 300)
+    monkeypatch.setattr(state_module, "INSIDE_BYTES", 0)
     rows, batches = inputs(80, 4)
     task, found = Task(SPECS["matrix"]), Counter[tuple[Any, ...]]()
     for number, batch in enumerate(batches):

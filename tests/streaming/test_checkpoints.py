@@ -7,6 +7,7 @@ what users have. A fixture holds no rows beside the state: the streams' files ar
 from __future__ import annotations
 
 import io
+import json
 import os
 import tarfile
 import zipfile
@@ -92,6 +93,23 @@ def test_trap_21_goes_on_from_an_old_checkpoint(spark: SparkSession, tmp_path: P
     alone = batch_answer_of_new_rows(spark, tmp_path / "new", name)
     assert before + found == batch_answer(spark, home, name)
     assert found - alone, "no old row joins a new one: the fixture shows nothing"
+
+
+@pytest.mark.parametrize("written", [1, 3])
+def test_another_format_is_refused_before_anything_is_read(spark: SparkSession, tmp_path: Path, written: int) -> None:
+    """The format before has its manifests elsewhere: what is not found there would look like no state at all."""
+    home, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    write_streams(home, SEED, OLD, ROWS)
+    unpack("tree", checkpoint, home)
+    (file,) = (checkpoint / "trijoin").glob("joins-*.json")
+    body = json.loads(file.read_text())
+    file.write_text(json.dumps({**body, "version": written}))
+    write_streams(home, SEED, NEW, ROWS)
+    before = sorted(path.name for path in (checkpoint / "offsets").iterdir())
+    with pytest.raises(Exception, match=f"has format {written}, and this version reads format 2") as caught:
+        streamed(spark, home, "tree", checkpoint)
+    assert "TRIJOIN_CHECKPOINT_VERSION" in str(caught.value)
+    assert sorted(path.name for path in (checkpoint / "offsets").iterdir()) == before
 
 
 def batch_answer_of_new_rows(spark: SparkSession, home: Path, name: str) -> Bag:
