@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from .kernels.order_keys import Int64s, values
 from .kernels.pairs import expand
+from .kernels.sorting import dense
 
 #: Row numbers: positions are int64, those that an index gives int32.
 Numbers = npt.NDArray[np.integer[Any]]
@@ -105,7 +106,7 @@ def encoded(columns: Sequence[pa.Array], length: int) -> tuple[Int64s, int]:
 
 def compressed(codes: Int64s) -> tuple[Int64s, int]:
     """Return numbers, shape (n,), as others from 0 up without gaps, and how many different ones there are."""
-    different, codes = np.unique(codes, return_inverse=True)
+    different, codes = dense(codes)
     return codes, len(different)
 
 
@@ -165,8 +166,8 @@ class Bundle:
             rows = np.flatnonzero(used)
             return offsets[rows], offsets[rows + 1], (np.cumsum(used) - 1)[of]
         both = self.begin * np.int64(len(self.positions) + 1) + self.end
-        _, first, of = np.unique(both, return_index=True, return_inverse=True)
-        return self.begin[first], self.end[first], of
+        different, of = dense(both)
+        return *np.divmod(different, len(self.positions) + 1), of
 
     def listed(self) -> Iterator[tuple[dict[int, Part], int]]:
         """Yield the results one by one after all, a block at a time: rows by rank, and how many."""
@@ -220,7 +221,7 @@ class Bundle:
         if len(self) < 2 * len(of) or entries * 8 > limit:
             return None
         ids = np.concatenate([self.positions[position] for _, position in expand(begin, end)])
-        different, positions = np.unique(ids, return_inverse=True)
+        different, positions = dense(ids)
         members = Part(self.members, different)
         if len(different) * members.row_bytes(columns[self.rank]) > limit:
             return None

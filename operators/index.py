@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -268,16 +268,16 @@ class SortedIndex:
         *,
         presorted: bool,
     ) -> SortedIndex:
-        # NumPy's stable sort finds sorted runs (a merge is ten times cheaper), its default is faster on random keys.
-        kind: Literal["stable", "quicksort"] = "stable" if presorted else "quicksort"
-        if equal is not None and low is not None:
-            order = np.lexsort((low, equal))
-        elif equal is not None:
-            order = np.argsort(equal, kind=kind)
-        elif low is not None:
-            order = np.argsort(low, kind=kind)
-        else:
+        lead = low if equal is None else equal
+        if lead is None:
             return cls(layout, None, None, None, rows)
+        if equal is not None and low is not None:
+            order, _ = sort_keys(low)
+            order = order[sort_keys(equal[order])[0]]
+        elif presorted:  # NumPy's stable sort finds sorted runs: a merge is ten times cheaper
+            order = np.argsort(lead, kind="stable")
+        else:
+            order, _ = sort_keys(lead)
         return cls(
             layout,
             None if equal is None else equal[order],

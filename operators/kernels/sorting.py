@@ -1,7 +1,9 @@
 """Sorting keys, the largest single cost of a micro-batch: every arriving stream is sorted once for each index it meets.
 
-Two things make it cheap. A row number fits into the unused bits of most keys (of one micro-batch), and sorting plain
-numbers is twice as fast as an indirect sort. And a column that probes one index and enters another is sorted once.
+Three things make it cheap. Keys of a micro-batch span few digits of 16 bits, and such digits NumPy sorts by radix: one
+digit four to ten times as fast as by comparison, two twice as fast. In small batches with wide keys a row number goes
+into the unused bits, and sorting plain numbers is twice as fast as an indirect sort. And a column that probes one index
+and enters another is sorted once.
 """
 
 from __future__ import annotations
@@ -18,6 +20,12 @@ _REMEMBERED = 4
 
 #: The largest row count that is sorted indirectly without a look at the range of its keys.
 _FEW = 64
+
+#: From so many rows on three and four passes of a radix sort are faster than a sort by comparison; one and two always.
+_MANY = 4096
+
+#: Numbers are made dense by marks in an array that is at most so many times as long as they are many.
+_SPREAD = 8
 
 _orders: OrderedDict[tuple[int, ...], tuple[pa.Array, Int64s, Int64s]] = OrderedDict()
 
@@ -37,8 +45,12 @@ def sort_keys(keys: Int64s) -> tuple[Int64s, Int64s]:
     count = len(keys)
     if count > _FEW:
         lowest, highest = int(keys.min()), int(keys.max())
+        width = (highest - lowest).bit_length()
+        if width <= 32 or count >= _MANY:
+            order = _radix(keys, lowest, max(-(-width // 16), 1))
+            return order, keys[order]
         bits = (count - 1).bit_length()
-        if (highest - lowest).bit_length() + bits <= 63:
+        if width + bits <= 63:
             packed = keys - np.int64(lowest)
             packed <<= bits
             packed |= np.arange(count)
@@ -49,6 +61,45 @@ def sort_keys(keys: Int64s) -> tuple[Int64s, Int64s]:
             return order, packed
     order = np.argsort(keys, kind="stable")
     return order, keys[order]
+
+
+def _radix(keys: Int64s, lowest: int, passes: int) -> Int64s:
+    """Return the stable order of keys by digits of 16 bits, the least first: such digits NumPy counts, not compares."""
+    with np.errstate(over="ignore"):  # differences of up to 64 bits wrap around to what they are as unsigned numbers
+        digits = (keys - np.int64(lowest)).view(np.uint64)
+    order = np.argsort(digits.astype(np.uint16), kind="stable")
+    for number in range(1, passes):
+        digit = (digits >> np.uint64(16 * number)).astype(np.uint16)
+        order = order[np.argsort(digit[order], kind="stable")]
+    return order
+
+
+def dense(numbers: Int64s) -> tuple[Int64s, Int64s]:
+    """Number different numbers from 0 up without gaps.
+
+    Parameters
+    ----------
+    numbers
+        Shape (n,).
+
+    Returns
+    -------
+    The different ones in order, and which of them each is, shape (n,): ``np.unique`` with its inverse, without its sort
+    where they are close together.
+    """
+    if not len(numbers):
+        return numbers, np.zeros(0, np.int64)
+    lowest, highest = int(numbers.min()), int(numbers.max())
+    if highest - lowest < _SPREAD * len(numbers):
+        shifted = numbers - np.int64(lowest)
+        marks = np.zeros(highest - lowest + 1, np.bool_)
+        marks[shifted] = True
+        return np.flatnonzero(marks) + lowest, (np.cumsum(marks) - 1)[shifted]
+    order, keys = sort_keys(numbers)
+    first = np.concatenate([[True], keys[1:] != keys[:-1]])
+    of = np.empty(len(numbers), np.int64)
+    of[order] = np.cumsum(first) - 1
+    return keys[first], of
 
 
 def sort_column(column: pa.Array) -> tuple[Int64s, Int64s]:
