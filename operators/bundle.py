@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from .kernels.order_keys import Int64s, values
 from .kernels.pairs import expand
-from .kernels.sorting import dense
 
 #: Row numbers: positions are int64, those that an index gives int32.
 Numbers = npt.NDArray[np.integer[Any]]
@@ -104,9 +103,15 @@ def encoded(columns: Sequence[pa.Array], length: int) -> tuple[Int64s, int]:
     return codes, size
 
 
+def numbered(numbers: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the different numbers, and which of them each is, shape (n,)."""
+    found = pa.array(numbers).dictionary_encode()
+    return values(found.dictionary), values(found.indices).astype(np.int64)
+
+
 def compressed(codes: Int64s) -> tuple[Int64s, int]:
     """Return numbers, shape (n,), as others from 0 up without gaps, and how many different ones there are."""
-    different, codes = dense(codes)
+    different, codes = numbered(codes)
     return codes, len(different)
 
 
@@ -166,7 +171,7 @@ class Bundle:
             rows = np.flatnonzero(used)
             return offsets[rows], offsets[rows + 1], (np.cumsum(used) - 1)[of]
         both = self.begin * np.int64(len(self.positions) + 1) + self.end
-        different, of = dense(both)
+        different, of = numbered(both)
         return *np.divmod(different, len(self.positions) + 1), of
 
     def listed(self) -> Iterator[tuple[dict[int, Part], int]]:
@@ -221,7 +226,7 @@ class Bundle:
         if len(self) < 2 * len(of) or entries * 8 > limit:
             return None
         ids = np.concatenate([self.positions[position] for _, position in expand(begin, end)])
-        different, positions = dense(ids)
+        different, positions = numbered(ids)
         members = Part(self.members, different)
         if len(different) * members.row_bytes(columns[self.rank]) > limit:
             return None

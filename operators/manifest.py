@@ -11,10 +11,10 @@ from typing import Any
 from ..errors import CheckpointDamagedError, CheckpointVersionError
 from .layout import History
 
-#: The number under which the manifest is in the map of chunks.
-MANIFEST = -1
+#: The name of the state variable, a map of chunks by number, and the number under which the manifest is in it.
+STATE, MANIFEST = "trijoin", -1
 
-#: The version of what a manifest says and of where it is.
+#: The version of a checkpoint: of its manifests, of where they are, and of our own folder in it.
 FORMAT = 2
 
 _LENGTH = struct.Struct("<q")

@@ -31,6 +31,7 @@ from .chunk import (
 )
 from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
 from .kernels.sorting import forget
+from .manifest import STATE
 from .memory import release, settle
 from .schemes import SCHEMES
 from .schemes.base import Outcome, Pack, Partial, Reduced, Result, Slot, Work, listed
@@ -63,8 +64,7 @@ COUNTERS = "__trijoin"
 FRAME_ROWS, FRAME_BYTES = 1 << 16, PACKED_BYTES
 
 
-#: The state variable; there is one, for each costs a task 4 ms. Its types as text would go to the JVM to be parsed.
-STATE = "trijoin"
+#: Types of the state variable; there is one, for each costs a task 4 ms. As text they would go to the JVM to be parsed.
 _NUMBER = StructType([StructField("number", LongType())])
 _DATA = StructType([StructField("data", BinaryType())])
 

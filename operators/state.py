@@ -249,7 +249,7 @@ class SlotState:
 
     def size(self) -> dict[str, int]:
         """Return rows in memory-mapped stores, and the bytes and number of durable chunks."""
-        chunks = [chunk for listed in self.manifest.chunks.values() for chunk in listed]
+        chunks = list(self.manifest.all())
         return {
             "state_rows": sum(len(store) for store in self.slot.stores.values()),
             "state_bytes": sum(chunk.size for chunk in chunks),

@@ -15,13 +15,14 @@ from pyspark.sql import SparkSession
 
 from .errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 from .operators.layout import History, obstacle
+from .operators.manifest import FORMAT
 from .operators.spec import JoinSpec
 from .operators.state import difference
 from .rewriter.dialect import quote
 from .rewriter.settings import Stored
 
-#: The folder in the checkpoint's, and the version of what its files say.
-FOLDER, VERSION = "trijoin", 2
+#: The folder in the checkpoint's.
+FOLDER = "trijoin"
 
 _FILE = re.compile(r"joins-(\d+)\.json")
 
@@ -201,8 +202,8 @@ class CheckpointFile:
             body = json.loads(bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)))
         finally:
             stream.close()
-        if body["version"] != VERSION:
-            told = f"its folder {FOLDER} has format {body['version']}, and this version reads format {VERSION}"
+        if body["version"] != FORMAT:
+            told = f"its folder {FOLDER} has format {body['version']}, and this version reads format {FORMAT}"
             raise CheckpointVersionError(self.root, told)
         return [Join.from_dict(one) for one in body["joins"]]
 
@@ -212,7 +213,7 @@ class CheckpointFile:
         versions = self._versions()
         stream = self._manager.createAtomic(self._path(versions[-1] + 1 if versions else 0), False)
         try:
-            body = {"version": VERSION, "joins": [join.to_dict() for join in joins]}
+            body = {"version": FORMAT, "joins": [join.to_dict() for join in joins]}
             stream.write(json.dumps(body, indent=1).encode())
         except BaseException:
             stream.cancel()

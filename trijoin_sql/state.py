@@ -108,8 +108,7 @@ def read_state(spark: SparkSession, checkpoint: Path) -> CheckpointState:
 
 def _read(spark: SparkSession, checkpoint: Path) -> CheckpointState:
     from .operators.dispatch import slot_keys
-    from .operators.manifest import MANIFEST, Manifest
-    from .operators.processor import STATE
+    from .operators.manifest import MANIFEST, STATE, Manifest
 
     batch, watermark = _last_commit(checkpoint)
     manifests: list[tuple[int, int, Manifest]] = []
@@ -158,11 +157,11 @@ def _sentence(error: Exception) -> str:
 
 
 def _operators(spark: SparkSession, checkpoint: Path) -> list[int]:
+    from .operators.manifest import STATE
+
     bare = [path.name for path in (checkpoint / "state").glob("[0-9]*") if not (path / "_metadata").is_dir()]
     if bare:
         raise FileNotFoundError(f"state/{min(bare)}/_metadata is missing")
-    from .operators.processor import STATE
-
     found = []
     for row in spark.read.format("state-metadata").load(str(checkpoint)).collect():
         variables = json.loads(row["operatorProperties"] or "{}").get("stateVariables", [])

@@ -25,11 +25,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..bundle import Bundle, Numbers, Part
+from ..bundle import Bundle, Numbers, Part, numbered
 from ..index import Layout, Probe, ProbePlan, list_parts, plan_probe
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate, expand
-from ..kernels.sorting import dense
 from ..spec import Check, JoinSpec
 from ..store import Lifetime, Store, concat
 from .base import MEMBERS, Outcome, Pack, Work, joined, kept, matches, owned, pack
@@ -159,8 +158,8 @@ class FirstStageSlot:
     def _pack(self, hubs: pa.RecordBatch) -> Pack:
         """Send hubs with the rows that they are hubs of."""
         offsets, ids = list_parts(hubs.column(MEMBERS))
-        different, position = dense(ids)
-        lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(position.astype(np.int64)))
+        different, position = numbered(ids)
+        lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(position))
         sent = hubs.set_column(hubs.schema.get_field_index(MEMBERS), MEMBERS, lists)
         members = self.unit.stored.take(different, self.spec.streams[self.first].columns)
         return Pack(self.hub, sent, self.first, members)

@@ -60,7 +60,7 @@ class Browser:
             try:
                 targets = self.call("Target.getTargets", seconds=START_SECONDS)["targetInfos"]
                 break
-            except (OSError, RuntimeError, TimeoutError):
+            except OSError:  # it hangs, or has gone
                 self._end()
                 if start == STARTS - 1:
                     raise
@@ -118,7 +118,7 @@ class Browser:
             self._session = None
             self.call("Browser.close")
             self._process.wait(timeout=20)
-        except (OSError, RuntimeError, TimeoutError, subprocess.TimeoutExpired):
+        except (OSError, RuntimeError, subprocess.TimeoutExpired):
             pass
         finally:
             self._end()
@@ -222,7 +222,7 @@ class Browser:
                 raise TimeoutError("Chromium does not answer")
             part = os.read(self._in, 1 << 20)
             if not part:
-                raise RuntimeError("Chromium went away")
+                raise ConnectionError("Chromium went away")
             self._buffer += part
         message, _, self._buffer = self._buffer.partition(b"\0")
         event: dict[str, Any] = json.loads(message)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trijoin_sql.operators.kernels.order_keys import HIGHEST, LOWEST, order_key
-from trijoin_sql.operators.kernels.sorting import dense, forget, range_ends, sort_column, sort_keys
+from trijoin_sql.operators.kernels.sorting import forget, range_ends, sort_column, sort_keys
 
 KEYS = st.one_of(st.integers(-3, 3), st.sampled_from([LOWEST, LOWEST + 1, -1, 0, HIGHEST - 1, HIGHEST]))
 
@@ -24,24 +24,13 @@ def test_any_keys_are_sorted_stably(keys, times):
 @pytest.mark.parametrize("count", [3, 500, 5000])
 @pytest.mark.parametrize("span", [1, 1 << 15, 1 << 20, 1 << 31, 1 << 33, 1 << 46, 1 << 56, 1 << 62, 1 << 63])
 def test_keys_of_any_span_are_sorted_stably(span, count):
-    """By one to four digits, or row numbers in unused bits of the keys: the limits of each are among the spans."""
+    """By comparison or by one to four digits: the limits of each are among the spans."""
     array = np.random.default_rng(1).integers(-span, span, count)
     array[1], array[2] = max(-span, LOWEST), span - 1
     array[: count // 3] = array[-(count // 3) :]
     order, ordered = sort_keys(array)
     assert (order == np.argsort(array, kind="stable")).all()
     assert (ordered == np.sort(array)).all()
-
-
-@pytest.mark.parametrize("span", [1, 100, 1 << 20, 1 << 62])
-@pytest.mark.parametrize("count", [0, 1, 300, 5000])
-def test_dense_numbers_are_those_of_unique(span, count):
-    numbers = np.random.default_rng(count).integers(-span, span, count)
-    different, of = dense(numbers)
-    wanted, wanted_of = np.unique(numbers, return_inverse=True)
-    assert (different == wanted).all()
-    assert (of == wanted_of).all()
-    assert different.dtype == of.dtype == np.int64
 
 
 @given(st.lists(st.integers(0, 30), max_size=300), st.lists(st.tuples(st.integers(-1, 31), st.integers(0, 40))))

@@ -169,6 +169,6 @@ def _raise_failure(job: Job, prepared: tuple[PreparedQuery, ...], running: list[
 
 def _mismatch(job: Job, query: PreparedQuery, why: str) -> JobError:
     word = query.sink.options.find(CHECKPOINT) or query.sink.name
-    later = "[TRIJOIN_CHECKPOINT_VERSION]" in why
-    hint = "go on with that version" if later else "use a new checkpoint location, or the query as it was"
+    another = "[TRIJOIN_CHECKPOINT_VERSION]" in why
+    hint = f"use a new checkpoint location, or {'that version' if another else 'the query as it was'}"
     return job.script.error(word.start, why.partition("] ")[2], hint)
