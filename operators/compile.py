@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import and_
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +18,8 @@ from .dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
 from .edges import compile_edge
 from .grid import Grid, lay_out
 from .inputs import Input, quoted, read_input, run_sql
-from .processor import COUNTERS, JoinProcessor, unpack
+from .processor import JoinProcessor
+from .results import COUNTERS, unpack
 from .schemes import SCHEMES
 from .spec import JoinSpec, StreamSpec
 from .types import from_wire, is_plain, type_names, wire_type
@@ -38,13 +40,10 @@ class Compiled:
         Its output, under the node's output names.
     spec
         What runs.
-    demoted
-        Predicates that Spark evaluates after all, because of their types.
     """
 
     frame: DataFrame
     spec: JoinSpec
-    demoted: tuple[str, ...]
 
 
 def compile_join(
@@ -123,9 +122,7 @@ def compile_join(
         types.update(states)
     frames = [_packed(inputs[alias], stream) for alias, stream in zip(node.graph.relations, streams, strict=True)]
     frame = _run(spec, frames, types, metric, warm_bytes)
-    return Compiled(
-        _finish(node, frame, demoted, in_units=in_units), spec, tuple(predicate.sql for predicate in demoted)
-    )
+    return Compiled(_finish(node, frame, demoted, in_units=in_units), spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,16 +186,18 @@ def _stream(
 
 
 def _packed(side: Input, stream: StreamSpec) -> DataFrame:
-    """Return the frame of a stream's packed columns and its route, without rows that cannot join."""
-    guards = {f"g{number}": column for number, column in enumerate(side.guards())}
-    columns = {**side.packed, **guards}
-    frame = side.frame.select(*[column.alias(name) for name, column in columns.items()])
-    for name in dict.fromkeys(side.required):
-        frame = frame.where(F.col(name).isNotNull())
-    hashed = [name for name, kind in zip(frame.columns, type_names(frame), strict=True) if _is_hashable(kind)]
+    """Return the frame of a stream's packed columns and its route, without rows that cannot join.
+
+    One filter and one projection: Spark optimises the plan anew for every micro-batch, node by node.
+    """
+    columns = [*side.packed.values(), *side.guards()]
+    kinds = type_names(side.frame.select(*[column.alias(f"c{number}") for number, column in enumerate(columns)]))
     # Guards are part of the route: so Spark has to compute them, and raises where the user's text would.
+    hashed = [column for column, kind in zip(columns, kinds, strict=True) if _is_hashable(kind)]
     route = F.xxhash64(*hashed) if hashed else F.lit(0).cast("bigint")
-    return frame.select(*stream.columns, route.alias(_ROUTE))
+    required = [side.packed[name].isNotNull() for name in dict.fromkeys(side.required)]
+    frame = side.frame.where(reduce(and_, required)) if required else side.frame
+    return frame.select(*[side.packed[name].alias(name) for name in stream.columns], route.alias(_ROUTE))
 
 
 def _bounds(node: JoinNode) -> tuple[tuple[int, int, int], ...]:

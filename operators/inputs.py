@@ -109,7 +109,10 @@ def read_input(
                 items["argument", one.sql] = one.sql
     if scan.event_time is not None:
         items["time", scan.event_time] = f"{alias}.{quoted(scan.event_time)}"
-    text = f"SELECT {', '.join(items.values()) or '1'} FROM {scan.relation} AS {alias}"
+    # Named in the text: a projection for the names alone would be one more for Spark to optimise every micro-batch.
+    names = [f"v{number}" for number in range(max(len(items), 1))]
+    columns = [f"{item} AS {name}" for item, name in zip(items.values() or ["1"], names, strict=True)]
+    text = f"SELECT {', '.join(columns)} FROM {scan.relation} AS {alias}"
     conditions = source_conditions(source)
     if conditions:
         text += f" WHERE {' AND '.join(f'({condition})' for condition in conditions)}"
@@ -117,8 +120,6 @@ def read_input(
         text = f"WITH {', '.join(f'{quoted(name)} AS ({body})' for name, body in scan.ctes)} {text}"
     frame = run_sql(spark, text, below, arguments)
     _check_payload(scan, outputs, frame)
-    names = [f"v{number}" for number in range(len(frame.columns))]
-    frame = frame.toDF(*names)
     return Input(
         scan.alias,
         frame,

@@ -20,56 +20,22 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from .aggregate import Reducer
 from .bundle import Bundle
-from .chunk import (
-    PACKED_BYTES,
-    bundle_from_bytes,
-    bundle_to_bytes,
-    from_bytes,
-    pack_from_bytes,
-    pack_to_bytes,
-    to_bytes,
-)
+from .chunk import bundle_from_bytes, from_bytes, pack_from_bytes
 from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
 from .kernels.sorting import forget
 from .manifest import STATE
 from .memory import release, settle
+from .results import COUNTER_NAMES, Output, PackedRow, framed
 from .schemes import SCHEMES
-from .schemes.base import Outcome, Pack, Partial, Reduced, Result, Slot, Work, listed
-from .schemes.routing import counted, subgroup_slots
+from .schemes.base import Outcome, Result, Slot, Work, listed
+from .schemes.routing import counted
 from .spec import JoinSpec
 from .state import SlotState
-from .store import split
 from .task import batch_id, for_this_batch
-
-#: What a slot counts in each micro-batch; keys of the JSON objects in the ``COUNTERS`` column.
-COUNTER_NAMES = (
-    "stored",
-    "hubs",
-    "packs",
-    "pairs",
-    "comparisons",
-    "results",
-    "bytes_in",
-    "late",
-    "expired",
-    "state_rows",
-    "state_bytes",
-    "state_chunks",
-)
-
-#: The output column that carries counters; null in rows of results.
-COUNTERS = "__trijoin"
-
-#: Rows of results that are put into one frame, and bytes: a frame is in memory up to three times on its way to Spark.
-FRAME_ROWS, FRAME_BYTES = 1 << 16, PACKED_BYTES
-
 
 #: Types of the state variable; there is one, for each costs a task 4 ms. As text they would go to the JVM to be parsed.
 _NUMBER = StructType([StructField("number", LongType())])
 _DATA = StructType([StructField("data", BinaryType())])
-
-#: A packed row: the slot's key, what is inside, and the bytes (`dispatch.PACKED_SCHEMA`).
-PackedRow = tuple[int, int, bytes]
 
 
 class JoinProcessor(StatefulProcessor):
@@ -104,7 +70,6 @@ class JoinProcessor(StatefulProcessor):
         self.warm_bytes = warm_bytes
         self.time = next((stream.time for stream in spec.streams if stream.time), None)
         self.spec, self.stage, self.streaming, self.counters = spec, stage, streaming, counters
-        self.last = stage == len(SCHEMES[spec.scheme].stages(spec)) - 1
         self.packed = packed
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -124,7 +89,7 @@ class JoinProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Join one micro-batch of one slot."""
-        return _framed(self._batch(key, rows, timerValues))
+        return framed(self._batch(key, rows, timerValues))
 
     def handleExpiredTimer(  # noqa: N802 (PySpark's name)
         self,
@@ -133,7 +98,7 @@ class JoinProcessor(StatefulProcessor):
         expiredTimerInfo: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Let rows of a slot expire that no rows came for."""
-        return _framed(self._batch(key, iter(()), timerValues, fired=int(expiredTimerInfo.getExpiryTimeInMs())))
+        return framed(self._batch(key, iter(()), timerValues, fired=int(expiredTimerInfo.getExpiryTimeInMs())))
 
     def _batch(
         self, key: Any, rows: Iterator[Any], timer_values: Any, fired: int | None = None
@@ -162,12 +127,8 @@ class JoinProcessor(StatefulProcessor):
         results = chain(self._listed(bundles), results)
         if self.spec.aggregate is not None:
             results, passed = Reducer(self.spec.aggregate).run(results, passed), []
-        if self.packed:
-            for batch in passed:
-                yield int(key[0]), RESULT, to_bytes(batch)
-            yield from self._packed(results, int(key[0]), forward)
-        else:
-            yield from self._typed(results, passed)
+        output = Output(self.spec, int(key[0]), packed=self.packed)
+        yield from output.rows(results, passed, forward)
         release(received, self.warm_bytes)  # before what saving takes
         if state is not None:
             before_timer = state.manifest.timer
@@ -180,7 +141,7 @@ class JoinProcessor(StatefulProcessor):
             tally["bytes_in"] = received
             if state is not None:
                 tally.update(state.size())
-            yield from self._counted_rows(slot_number, int(key[0]), [*earlier, {**tally, "inputs": inputs}], watermark)
+            yield from output.counters(slot_number, [*earlier, {**tally, "inputs": inputs}], watermark)
 
     def _set_timer(self, old: int | None, new: int | None, fired: int | None) -> None:
         """Have the slot called when its next rows expire. Spark takes back a timer that has fired."""
@@ -273,131 +234,3 @@ class JoinProcessor(StatefulProcessor):
             if isinstance(result, Result | Bundle):
                 tally["results"] += len(result)
             yield result
-
-    def _output(self, result: Result | Reduced) -> pa.RecordBatch:
-        """Return results with the output's names, in the output's order."""
-        if isinstance(result, Reduced):
-            return result.rows
-        columns = {
-            name: result.parts[rank].column(packed)
-            for rank, stream in enumerate(self.spec.streams)
-            for packed, name in stream.payload
-        }
-        if self.spec.result_time is not None:
-            times = [result.parts[rank].column(stream.time) for rank, stream in enumerate(self.spec.streams)]
-            columns[self.spec.result_time] = pc.max_element_wise(*times)
-        return pa.RecordBatch.from_arrays([columns[name] for name in self.spec.output], names=list(self.spec.output))
-
-    def _typed(self, results: Iterator[Outcome], passed: list[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
-        """Yield results as frames of Arrow-backed columns."""
-        waiting: list[pa.RecordBatch] = []
-        count = size = 0
-        found = (self._output(result) for result in results if isinstance(result, Result | Reduced))
-        for batch in chain(passed, found):
-            for piece in split(batch, FRAME_BYTES):
-                waiting.append(piece)
-                count, size = count + piece.num_rows, size + piece.nbytes
-                if count >= FRAME_ROWS or size >= FRAME_BYTES:
-                    yield self._frame(waiting)
-                    waiting, count, size = [], 0, 0
-        if count:
-            yield self._frame(waiting)
-
-    def _frame(self, batches: list[pa.RecordBatch]) -> pd.DataFrame:
-        table = pa.Table.from_batches(batches).combine_chunks()  # a column of several chunks is not converted
-        if self.spec.result_time is not None:
-            at = table.schema.get_field_index(self.spec.result_time)
-            times = table.column(at).cast(pa.timestamp("us", "UTC"))
-            table = table.set_column(at, self.spec.result_time, times)
-        table = table.append_column(COUNTERS, pa.nulls(table.num_rows, pa.string()))
-        return _arrow_frame(table)
-
-    def _packed(
-        self, results: Iterator[Outcome], key: int, forward: Mapping[int, list[pa.RecordBatch]]
-    ) -> Iterator[PackedRow]:
-        """Yield packs for the slots of the next stage, results for this slot there, and the rows that it needs."""
-        keys = slot_keys(self.spec.slots)
-        for rank, batches in forward.items():
-            for batch in batches:
-                yield key, rank, to_bytes(batch)
-        waiting: list[pa.RecordBatch] = []
-        size = 0
-        for result in self._sent(results):
-            if isinstance(result, Bundle):
-                yield key, BUNDLE, bundle_to_bytes(result)
-                continue
-            if isinstance(result, Pack | Partial):
-                kind = PACK if isinstance(result, Pack) else PARTIAL
-                data = pack_to_bytes(result) if isinstance(result, Pack) else to_bytes(result.rows)
-                for slot in subgroup_slots(self.spec, keys.index(key)):
-                    yield keys[slot], kind, data
-                continue
-            assert isinstance(result, Result | Reduced)
-            waiting.append(self._output(result))
-            size += waiting[-1].nbytes
-            if size >= PACKED_BYTES:
-                yield key, RESULT, to_bytes(pa.concat_batches(waiting))
-                waiting, size = [], 0
-        if waiting:
-            yield key, RESULT, to_bytes(pa.concat_batches(waiting))
-
-    def _sent(self, results: Iterator[Outcome]) -> Iterator[Outcome]:
-        """Copy what bundles need, or list them where that is less."""
-        columns = [stream.listed for stream in self.spec.streams]
-        for result in results:
-            if not isinstance(result, Bundle):
-                yield result
-                continue
-            for piece, small in result.sendable(columns, PACKED_BYTES):
-                if small:
-                    yield piece
-                else:
-                    yield from listed(piece, columns)
-
-    def _counted_rows(
-        self, slot: int, key: int, tallies: list[Mapping[str, Any]], watermark: int
-    ) -> Iterator[pd.DataFrame | PackedRow]:
-        """Yield one row with the slot's counters, summed over the stages so far."""
-        total = {name: sum(int(tally.get(name, 0)) for tally in tallies) for name in COUNTER_NAMES}
-        inputs: dict[str, int | None] = {stream.alias: None for stream in self.spec.streams}
-        inputs.update((alias, time) for tally in reversed(tallies) for alias, time in tally["inputs"].items())
-        text = json.dumps({"slot": slot, "units": self.spec.units, **total, "inputs": inputs, "watermark": watermark})
-        if self.packed:
-            yield key, COUNTED, text.encode()
-            return
-        columns = [pa.nulls(1, pa.null()) for _ in self.spec.output]
-        yield _arrow_frame(pa.Table.from_arrays([*columns, pa.array([text])], names=[*self.spec.output, COUNTERS]))
-
-
-def _arrow_frame(table: pa.Table) -> pd.DataFrame:
-    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
-    return frame
-
-
-def _framed(outcomes: Iterator[pd.DataFrame | PackedRow]) -> Iterator[pd.DataFrame]:
-    """Gather packed rows in frames of about `PACKED_BYTES`: each frame costs Spark a millisecond or two."""
-    waiting: list[PackedRow] = []
-    size = 0
-    for outcome in outcomes:
-        if isinstance(outcome, pd.DataFrame):
-            yield outcome
-            continue
-        waiting.append(outcome)
-        size += len(outcome[2])
-        if size >= PACKED_BYTES:
-            yield _packed_frame(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield _packed_frame(waiting)
-
-
-def _packed_frame(rows: list[PackedRow]) -> pd.DataFrame:
-    slots, kinds, data = zip(*rows, strict=True)
-    return pd.DataFrame({"slot": slots, "kind": kinds, "data": data})
-
-
-def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Turn packed results into rows, for ``mapInArrow``: any Arrow type, without a look at the values."""
-    for batch in batches:
-        for data in batch.column("data"):
-            yield from_bytes(data.as_buffer())

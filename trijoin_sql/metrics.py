@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .operators.compile import OBSERVED
-from .operators.processor import COUNTER_NAMES
+from .operators.results import COUNTER_NAMES
 
 #: Micro-batches without a row after which an input is called idle.
 IDLE = 3
@@ -60,7 +60,7 @@ class BatchCounters:
     batch
         The micro-batch.
     slots
-        For each slot its counters (see ``operators.processor.COUNTER_NAMES``), the newest event time of each input that
+        For each slot its counters (see ``operators.results.COUNTER_NAMES``), the newest event time of each input that
         brought rows (``inputs``: microseconds, null for none) and the ``watermark``.
     """
 

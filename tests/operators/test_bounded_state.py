@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -220,6 +220,24 @@ def test_a_worker_looks_at_all_files_once_it_has_written_enough(local: Path, mon
     assert len(state.slot.stores["r"]) == 1200
 
 
+def test_an_eviction_makes_room_for_more_than_the_next_file(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks at every file of the machine: not each time that one more is written."""
+    listed, files, limit = Counter[str](), warm._files, 100_000
+    monkeypatch.setattr(warm, "_files", lambda: listed.update(("files",)) or files())
+    monkeypatch.setattr(warm, "_unseen", math.inf)
+    folder = local / "one"
+    folder.mkdir(parents=True)
+    copy = warm.WarmCopy("one", limit)
+    for number in range(200):
+        (folder / f"{number:03}.seg").write_bytes(bytes(1000))
+        os.utime(folder / f"{number:03}.seg", (number, number))
+        warm._unseen = math.inf
+        copy._evict({})
+        assert sum(path.stat().st_size for path in folder.glob("*.seg")) <= limit
+    assert listed.total() < 20
+    assert "199.seg" in {path.name for path in folder.iterdir()}, "the oldest go first"
+
+
 def test_only_folders_that_have_changed_are_opened(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots of queries that ended leave folders behind; with thousands of them a look took a tenth of a second."""
     opened, measure = Counter[str](), warm._segment_bytes
@@ -258,7 +276,7 @@ def test_copies_of_queries_that_are_gone_are_deleted(
     state.save(0)
     (copy,) = local.iterdir()
     os.utime(copy, (time.time() - 3600 * hours, time.time() - 3600 * hours))
-    monkeypatch.setattr(warm, "_swept", -inf)
+    monkeypatch.setattr(warm, "_swept", -math.inf)
     warm.sweep()
     assert copy.exists() == stays
     forget()
