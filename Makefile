@@ -28,11 +28,11 @@ test: java lint types  ## lint, types and all tests
 fast: setup  ## the tests that need no Spark, in seconds
 	@$(BIN)/python -m pytest -m 'not spark and not slow'
 
-lint: setup
+lint: setup  ## ruff, its rules and its format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 # mypy cannot follow the package-dir mapping of pyproject.toml, so it reads a tree of links that has the installed shape.
-types: setup
+types: setup  ## mypy, strict
 	@rm -rf build/types && mkdir -p build/types/trijoin_sql
 	@for entry in trijoin_sql/*; do ln -s "$(CURDIR)/$$entry" build/types/$$entry; done
 	@ln -s "$(CURDIR)/rewriter" "$(CURDIR)/operators" build/types/trijoin_sql/
@@ -71,5 +71,5 @@ crash: java  ## kill, freeze and damage running queries: SEEDS=n scenarios, from
 bench: java  ## the benchmarks
 	@$(BIN)/trijoin-sql bench
 
-clean:
+clean:  ## remove what setup and builds made
 	rm -rf build dist $(VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..errors import InvalidHintError, PlanError
-from ..rewriter.plan import JoinNode, Predicate, source_conditions, source_scan
+from ..rewriter.plan import JoinNode, Predicate, source_scan
 from . import aggregation as aggregation_
 from .dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
 from .edges import compile_edge
+from .fingerprint import fingerprint
 from .grid import Grid, lay_out
 from .inputs import Input, quoted, read_input, run_sql
 from .processor import JoinProcessor
@@ -116,11 +117,14 @@ def compile_join(
     )
     if aggregation is not None and in_units:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
-    spec = replace(spec, fingerprint=_fingerprint(spec, node, types))
+    frames, stored = [], {}
+    for stream in streams:
+        frame, stored[stream.alias] = _packed(inputs[stream.alias], stream)
+        frames.append(frame)
+    spec = replace(spec, fingerprint=fingerprint(spec, node, inputs, types, stored, arguments))
     if spec.aggregate is not None:
         spec = replace(spec, output=spec.aggregate.names)
         types.update(states)
-    frames = [_packed(inputs[alias], stream) for alias, stream in zip(node.graph.relations, streams, strict=True)]
     frame = _run(spec, frames, types, metric, warm_bytes)
     return Compiled(_finish(node, frame, demoted, in_units=in_units), spec)
 
@@ -185,8 +189,8 @@ def _stream(
     return StreamSpec(side.alias, tuple(payload), tuple(side.packed), _ROUTE, dimensions, group, time)
 
 
-def _packed(side: Input, stream: StreamSpec) -> DataFrame:
-    """Return the frame of a stream's packed columns and its route, without rows that cannot join.
+def _packed(side: Input, stream: StreamSpec) -> tuple[DataFrame, str]:
+    """Return the frame of a stream's packed columns and its route, without rows that cannot join; and what is stored.
 
     One filter and one projection: Spark optimises the plan anew for every micro-batch, node by node.
     """
@@ -197,7 +201,8 @@ def _packed(side: Input, stream: StreamSpec) -> DataFrame:
     route = F.xxhash64(*hashed) if hashed else F.lit(0).cast("bigint")
     required = [side.packed[name].isNotNull() for name in dict.fromkeys(side.required)]
     frame = side.frame.where(reduce(and_, required)) if required else side.frame
-    return frame.select(*[side.packed[name].alias(name) for name in stream.columns], route.alias(_ROUTE))
+    stored = ", ".join(f"{name} {kind}" for name, kind in zip(side.packed, kinds, strict=False))
+    return frame.select(*[side.packed[name].alias(name) for name in stream.columns], route.alias(_ROUTE)), stored
 
 
 def _bounds(node: JoinNode) -> tuple[tuple[int, int, int], ...]:
@@ -218,27 +223,6 @@ def _is_hashable(type_name: str) -> bool:
 
 def _demoted(number: int, side: int) -> str:
     return f"__demoted_{number}_{side}"
-
-
-def _fingerprint(spec: JoinSpec, node: JoinNode, types: Mapping[str, str]) -> str:
-    """Return what must stay the same over a restart, a line each."""
-    lines = [f"scheme: {spec.scheme}"]
-    if not spec.elastic:  # else the units are part of the state: see `operators.layout`
-        lines += [f"units: {spec.units}", f"subgroups: {spec.subgroups}"]
-    lines += [f"option {name}: {value}" for name, value in spec.options]
-    for stream in spec.streams:
-        columns = ", ".join(f"{name} {types[name]}" for _, name in stream.payload)
-        lines.append(f"stream {stream.alias}: {columns}")
-    lines.append("order of streams: " + ", ".join(node.graph.relations))
-    if spec.aggregate is not None:
-        lines.append(f"aggregated inside the units: {', '.join(node.aggregation.texts if node.aggregation else ())}")
-    for source in node.sources:
-        conditions = " AND ".join(source_conditions(source))
-        lines.append(f"filter on {source_scan(source).alias}: {conditions or 'none'}")
-    for edge in node.graph.edges:
-        conditions = " AND ".join(predicate.sql for predicate in edge.predicates)
-        lines.append(f"condition between {edge.left} and {edge.right}: {conditions}")
-    return "\n".join(lines)
 
 
 def _run(

@@ -24,9 +24,6 @@ PACKED_SCHEMA = "slot int, kind int, data binary"
 #: ``kind`` of packs, of results on their way out, of a slot's counters, of intermediate results, and of bundles.
 PACK, RESULT, COUNTED, PARTIAL, BUNDLE = -1, -2, -3, -4, -5
 
-#: A number with many divisors: for every partition count among them slots spread evenly.
-_MODULUS = 1441440
-
 
 class Dispatcher:
     """Packs the rows of one stream for the slots they go to; a function for ``mapInArrow``.
@@ -50,19 +47,12 @@ class Dispatcher:
         handled = 0
         for rows in _gathered(batches):
             handled += rows.nbytes
-            whole: bytes | None = None
-            slots: list[int] = []
-            data: list[bytes] = []
-            for slot, some in route(self.rank, rows):
-                if some is None:
-                    whole = whole or to_bytes(rows)
-                    packed = whole
-                else:
-                    packed = to_bytes(rows.take(pa.array(some)))
-                slots.append(keys[slot])
-                data.append(packed)
-            for slot_key, packed in zip(slots, data, strict=True):
-                yield packed_rows([slot_key], self.rank, [packed])
+            for slots, some in route(self.rank, rows):
+                data = to_bytes(rows if some is None else rows.take(pa.array(some)))
+                together = max(PACKED_BYTES // len(data), 1)
+                for first in range(0, len(slots), together):
+                    wanted = [keys[slot] for slot in slots[first : first + together]]
+                    yield packed_rows(wanted, self.rank, [data] * len(wanted))
         release(handled, self.warm_bytes)
         settle()
 
@@ -93,40 +83,55 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @cache
 def slot_keys(count: int) -> tuple[int, ...]:
-    """Return a key for each slot, such that Spark's hash partitioner puts slot i into partition i mod P.
+    """Return a key for each slot, such that Spark's hash partitioner puts slot i into partition i mod P, for every P.
 
-    That holds for every number P of partitions that divides 1441440 (all up to 16, and 18, 20, 24, 32 ...). Keys are
-    part of a checkpoint, so they depend on nothing but the slot's number.
+    Murmur3 maps 32-bit integers to 32-bit integers one to one, so there is one key whose hash is the slot's number.
+    Keys are part of a checkpoint; they depend on nothing but that number.
 
     Parameters
     ----------
     count
         How many slots.
     """
-    found: dict[int, int] = {}
-    first, step = 0, 1 << 20
-    while len(found) < count:
-        candidates = np.arange(first, first + step, dtype=np.int64)
-        remainders = np.mod(murmur3(candidates.astype(np.int32)).astype(np.int64), _MODULUS)
-        for at in np.flatnonzero(remainders < count):
-            found.setdefault(int(remainders[at]), int(candidates[at]))
-        first += step
-    return tuple(found[slot] for slot in range(count))
+    return tuple(int(key) for key in unmurmur3(np.arange(count, dtype=np.int32)))
+
+
+#: Murmur3's multipliers (of the key, then of the hash) and what it adds; inverses are those modulo 2^32.
+_C1, _C2, _M, _N, _F1, _F2 = 0xCC9E2D51, 0x1B873593, 5, 0xE6546B64, 0x85EBCA6B, 0xC2B2AE35
 
 
 def murmur3(numbers: np.ndarray, seed: int = 42) -> np.ndarray:
     """Return Spark's Murmur3 hash of 32-bit integers (``hash(x)`` in SQL), shape (n,)."""
     with np.errstate(over="ignore"):
-        k = numbers.astype(np.uint32) * np.uint32(0xCC9E2D51)
-        k = (k << np.uint32(15)) | (k >> np.uint32(17))
-        k = k * np.uint32(0x1B873593)
-        h = np.uint32(seed) ^ k
-        h = (h << np.uint32(13)) | (h >> np.uint32(19))
-        h = h * np.uint32(5) + np.uint32(0xE6546B64)
-        h ^= np.uint32(4)
+        k = _rotated(numbers.astype(np.uint32) * np.uint32(_C1), 15) * np.uint32(_C2)
+        h = _rotated(np.uint32(seed) ^ k, 13) * np.uint32(_M) + np.uint32(_N)
+        h ^= np.uint32(4)  # bytes
         h ^= h >> np.uint32(16)
-        h = h * np.uint32(0x85EBCA6B)
+        h = h * np.uint32(_F1)
         h ^= h >> np.uint32(13)
-        h = h * np.uint32(0xC2B2AE35)
+        h = h * np.uint32(_F2)
         h ^= h >> np.uint32(16)
     return h.view(np.int32)
+
+
+def unmurmur3(hashes: np.ndarray, seed: int = 42) -> np.ndarray:
+    """Return the 32-bit integers with some hashes: `murmur3` backwards, step by step, shape (n,)."""
+    with np.errstate(over="ignore"):
+        h = hashes.astype(np.uint32)
+        h ^= h >> np.uint32(16)
+        h = h * _inverse(_F2)
+        h ^= (h >> np.uint32(13)) ^ (h >> np.uint32(26))
+        h = h * _inverse(_F1)
+        h ^= h >> np.uint32(16)
+        h ^= np.uint32(4)
+        k = _rotated((h - np.uint32(_N)) * _inverse(_M), 32 - 13) ^ np.uint32(seed)
+        numbers = _rotated(k * _inverse(_C2), 32 - 15) * _inverse(_C1)
+    return numbers.view(np.int32)
+
+
+def _rotated(words: np.ndarray, left: int) -> np.ndarray:
+    return (words << np.uint32(left)) | (words >> np.uint32(32 - left))
+
+
+def _inverse(factor: int) -> np.uint32:
+    return np.uint32(pow(factor, -1, 1 << 32))

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from ..errors import CheckpointDamagedError, CheckpointMismatchError
 from .chunk import CHUNK_BYTES, MERGED_BYTES, from_bytes, to_bytes
+from .fingerprint import difference
 from .layout import History
 from .manifest import MANIFEST, Chunk, Manifest
 from .memory import release
@@ -182,9 +183,10 @@ class SlotState:
             return body
         if self.warm.has_room(2 * size):
             with suppress(OSError):
-                self.warm.directory.mkdir(parents=True, exist_ok=True)
                 self.warm.write(segment, store)
+            if segment.body is not None:
                 return segment.body
+            segment.body = body  # its file was gone before it was mapped
         _visiting[segment] = size
         while len(_visiting) > 1 and sum(_visiting.values()) > VISITING_BYTES:
             leaving, _ = _visiting.popitem(last=False)
@@ -335,18 +337,3 @@ def _other_units(before: History, now: History) -> str:
         f"cannot change: give the query UNITS({old}) again, or go on with it in a classic session. In a foreachBatch "
         f"function let its own thread or a pyspark.InheritableThread run what uses the results"
     )
-
-
-def difference(old: str, new: str) -> str:
-    """Say in one sentence what differs between two fingerprints (lines of ``what: value``)."""
-    before = dict(line.split(": ", 1) for line in old.splitlines() if ": " in line)
-    after = dict(line.split(": ", 1) for line in new.splitlines() if ": " in line)
-    changes = [
-        f"{what} was {before.get(what, 'absent')} and is now {after.get(what, 'absent')}"
-        for what in (*before, *(name for name in after if name not in before))
-        if before.get(what) != after.get(what)
-    ]
-    if before.get("scheme") == after.get("scheme") and before.get("units") != after.get("units"):
-        kind = "cells of a grid" if after.get("scheme") == "matrix" else "units by a key that all streams share"
-        changes.append(f"rows go to {kind}, so another number of units would have to move what is stored")
-    return "; ".join(changes) or "it was written by another version"

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from pyspark import TaskContext
 
-from ..errors import CheckpointMismatchError, CheckpointVersionError
+from ..errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 from .layout import History, laid_out
 from .spec import JoinSpec
 
@@ -36,6 +36,8 @@ def for_this_batch(spec: JoinSpec) -> tuple[JoinSpec, History]:
     ------
     CheckpointMismatchError
         The driver found that the checkpoint belongs to another query.
+    CheckpointVersionError, CheckpointDamagedError
+        Or that it cannot be read.
     """
     text = _property(LAYOUTS)
     return _laid_out(spec, text, batch_id()) if text is not None else (spec, History(((0, spec.units),)))
@@ -47,7 +49,8 @@ def _laid_out(spec: JoinSpec, text: str, batch: int) -> tuple[JoinSpec, History]
     if told is None:
         return spec, History(((0, spec.units),))
     if "refused" in told:
-        kind = CheckpointVersionError if told.get("later") else CheckpointMismatchError
+        kinds = (CheckpointMismatchError, CheckpointVersionError, CheckpointDamagedError)
+        kind = next(kind for kind in kinds if kind("", "").getCondition() == told["condition"])
         raise kind(told["checkpoint"], told["refused"])
     history = History.from_dict(told)
     return laid_out(spec, history.at(batch)), history

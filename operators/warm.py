@@ -18,10 +18,12 @@ that have changed since its worker last did, and looks at single files when some
 from __future__ import annotations
 
 import json
+import logging
 import math
 import mmap
 import os
 import shutil
+import stat
 import struct
 import tempfile
 import time
@@ -39,6 +41,8 @@ from .chunk import from_bytes
 from .index import SortedIndex, Zone
 from .store import Body, Segment, Store
 
+_log = logging.getLogger("trijoin_sql")
+
 #: A segment with less bytes of rows gets no file.
 SMALL_BYTES = 16 << 10
 
@@ -51,11 +55,14 @@ _SWEPT_SECONDS = 3600
 _SETTLED_NS = 1_000_000_000
 _TOUCH_SECONDS = 60
 
-#: An eviction goes on to this share below the limit: it looks at every file there is, which is not to be done each time.
+#: An eviction goes on to this share below the limit: it looks at every file, which is not to be done each time.
 _FREED = 16
 
 #: When this worker process looked for copies of queries that are gone.
 _swept = -math.inf
+
+#: Whether this worker process has said that it keeps no copies.
+_warned = False
 
 #: Bytes that this worker process has written since it last looked at the files of all slots: a copy, which comes and
 #: goes with the slots that land here, could not tell. Infinite from its first write to its first look.
@@ -77,6 +84,26 @@ def root() -> Path:
     except OSError:  # not Linux
         boot = "any"
     return Path(base) / f"trijoin-warm-{os.getuid()}-{boot}"
+
+
+def _is_ours(folder: Path) -> bool:
+    """Make the directory of all warm copies, for this user alone, and return whether it is.
+
+    Its name can be guessed, and rows of streams are in it: another user must neither read nor write it.
+    """
+    global _warned
+    with suppress(OSError):
+        with suppress(FileExistsError):
+            folder.mkdir(0o700, parents=True)
+        status = folder.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
+            if stat.S_IMODE(status.st_mode) & 0o077:
+                folder.chmod(0o700)
+            return True
+    if not _warned:
+        _log.warning("%s cannot be made, or is not ours: state is read from Spark's state store instead", folder)
+    _warned = True
+    return False
 
 
 class WarmCopy:
@@ -101,6 +128,8 @@ class WarmCopy:
 
         A segment whose file is gone or damaged comes without a body.
         """
+        if not _is_ours(self.directory.parent):
+            return False
         for nonce in nonces:
             try:
                 view, data = _read_view(self.directory / f"{nonce}.view")
@@ -149,10 +178,15 @@ class WarmCopy:
         with suppress(OSError):
             self._keep(store)
 
+    def _make(self) -> None:
+        if not _is_ours(self.directory.parent):
+            raise PermissionError(str(self.directory.parent))
+        self.directory.mkdir(exist_ok=True)
+
     def _keep(self, store: Store) -> None:
         if not self.directory.exists():
             sweep()
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self._make()
         for segment in store.segments:
             if segment.file is None and segment.body is not None and self.takes(segment.size):
                 self.write(segment, store)
@@ -164,13 +198,16 @@ class WarmCopy:
         then comes back from the state store.
         """
         self._used = None
+        ours = _is_ours(self.directory.parent)
         try:
-            self._save(nonce, stores)
+            if ours:
+                self._save(nonce, stores)
+                return
         except (OSError, ValueError, KeyError, TypeError):
             self.drop()
-            for store in stores.values():
-                for segment in store.segments:
-                    segment.file = segment.body = segment.small = None
+        for store in stores.values():
+            for segment in store.segments:
+                segment.file = segment.body = segment.small = None
 
     def _save(self, nonce: str, stores: Mapping[str, Store]) -> None:
         for store in stores.values():
@@ -190,9 +227,10 @@ class WarmCopy:
         self._clean()
 
     def write(self, segment: Segment, store: Store) -> None:
-        """Write a segment's body to a file, and map that instead."""
+        """Write a segment's body to a file, and map that instead; where that fails the segment has no body any more."""
         global _unseen
         assert segment.body is not None
+        self._make()
         file = f"{uuid.uuid4().hex}.seg"
         temporary = self.directory / f"{file}.tmp"
         with pa.OSFile(str(temporary), "wb") as sink:
@@ -220,7 +258,7 @@ class WarmCopy:
         return self._used + size <= self.limit
 
     def _evict(self, stores: Mapping[str, Store]) -> None:
-        """Delete the files that were not used for longest, of whichever slot, until the rest is well within the limit."""
+        """Delete the files that were not used for longest, of whichever slot, until the rest leaves some room."""
         global _unseen, _looked
         if self.limit is None or _unseen < max(self.limit // 64, 1):
             return
@@ -259,7 +297,7 @@ class WarmCopy:
                 named.update(entry["file"] for entry in saved["segments"] if entry["file"] is not None)
         for path in views[:-_KEPT_VIEWS]:
             path.unlink(missing_ok=True)
-        for path in self.directory.glob("*.seg*"):
+        for path in self.directory.iterdir():
             abandoned = path.suffix == ".tmp" and path.stat().st_mtime < time.time() - _TOUCH_SECONDS
             if abandoned or (path.suffix == ".seg" and path.name not in named):
                 path.unlink(missing_ok=True)

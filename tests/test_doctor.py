@@ -121,6 +121,27 @@ def test_a_disk_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert doctor.check_disk().level == "problem"
 
 
+@pytest.mark.parametrize(
+    ("mounts", "level"),
+    [
+        ("/dev/vda / ext4 rw 0 0\n", "ok"),
+        ("/dev/vda / ext4 rw 0 0\ntmpfs {folder} tmpfs rw,nosuid 0 0\n", "warning"),
+        ("tmpfs {folder} tmpfs rw 0 0\n/dev/vdb {folder} xfs rw 0 0\n", "ok"),
+        ("", "ok"),
+    ],
+)
+def test_a_copy_of_the_state_in_memory_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mounts: str, level: str
+) -> None:
+    """Debian 13 has /tmp in memory: the copy's pages would not be the machine's to take back."""
+    listed = tmp_path / "mounts"
+    listed.write_text(mounts.format(folder=tmp_path.resolve()))
+    monkeypatch.setenv("TRIJOIN_LOCAL_DIR", str(tmp_path / "copies"))
+    finding = doctor.check_copy(listed)
+    assert finding.level == level
+    assert (level == "ok") == ("TRIJOIN_LOCAL_DIR" not in finding.text)
+
+
 def test_pyspark_is_not_imported() -> None:
     code = "import sys; from trijoin_sql.doctor import examine; examine(); assert 'pyspark' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,10 +14,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from .errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
+from .operators.fingerprint import difference, hint_to_keep, lines_of
 from .operators.layout import History, obstacle
 from .operators.manifest import FORMAT
 from .operators.spec import JoinSpec
-from .operators.state import difference
 from .rewriter.dialect import quote
 from .rewriter.settings import Stored
 
@@ -25,9 +25,6 @@ from .rewriter.settings import Stored
 FOLDER = "trijoin"
 
 _FILE = re.compile(r"joins-(\d+)\.json")
-
-#: What cost chooses, by the names of a fingerprint's lines.
-_CHOSEN = ("scheme", "units", "subgroups", "option grid", "option routing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +90,12 @@ def follow(saved: Sequence[Join], specs: Sequence[JoinSpec], units: Sequence[int
     return joins
 
 
-def _lines(fingerprint: str) -> dict[str, str]:
-    return dict(line.split(": ", 1) for line in fingerprint.splitlines() if ": " in line)
-
-
 def _difference(join: Join, spec: JoinSpec) -> str:
     """Say what differs between a checkpoint's join and a query's, and how to keep what cost may have chosen anew."""
-    text = difference(join.fingerprint, spec.fingerprint)
-    old, new = _lines(join.fingerprint), _lines(spec.fingerprint)
-    chosen = [name for name in ("scheme", "units") if old.get(name) != new.get(name)]
-    if not chosen or any(old.get(name) != new.get(name) for name in old if name not in _CHOSEN):
+    text, hint = difference(join.fingerprint, spec.fingerprint), hint_to_keep(join.fingerprint, spec.fingerprint)
+    if hint is None:
         return text
-    hints = [f"SCHEME('{old['scheme']}')"] + [f"UNITS({old['units']})" for _ in [0] if "units" in old]
-    return f"{text}. If rates were declared since, the hint {', '.join(hints)} keeps what it has, as tj.resuming does"
+    return f"{text}. If rates were declared since, the hint {hint} keeps what it has, as tj.resuming does"
 
 
 def stored_joins(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
@@ -118,10 +108,11 @@ def stored_joins(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
     CheckpointDamagedError
         What it says of its joins cannot be read.
     """
+    joins = CheckpointFile(spark, checkpoint).read()
     try:
-        return read_stored(CheckpointFile(spark, checkpoint).read())
-    except (ValueError, KeyError) as error:
-        raise CheckpointDamagedError(checkpoint, f"what its folder {FOLDER} says cannot be read: {error}") from None
+        return read_stored(joins)
+    except KeyError as error:
+        raise CheckpointDamagedError(checkpoint, f"what its folder {FOLDER} says lacks {error}") from None
 
 
 def read_stored(joins: Sequence[Join]) -> tuple[Stored, ...]:
@@ -130,7 +121,7 @@ def read_stored(joins: Sequence[Join]) -> tuple[Stored, ...]:
     A node of a tree reads a stored result under the names of its members, joined by underscores. So does a query that
     calls a common table expression that: which of the two it is, the query that goes on with the checkpoint knows.
     """
-    parts = [_lines(join.fingerprint) for join in joins]
+    parts = [lines_of(join.fingerprint) for join in joins]
     relations = [tuple(part["order of streams"].split(", ")) for part in parts]
     members = {tuple(sorted("_".join(names).split("_"))): at for at, names in enumerate(relations)}
     below = [{name: members.get(tuple(sorted(name.split("_")))) for name in names} for names in relations]
@@ -193,19 +184,28 @@ class CheckpointFile:
         ------
         CheckpointVersionError
             It was written by another version, in a form that this one does not know.
+        CheckpointDamagedError
+            It is not what we write.
         """
         versions = self._versions()
         if not versions:
             return []
         stream = self._manager.open(self._path(versions[-1]))
         try:
-            body = json.loads(bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)))
+            text = bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
         finally:
             stream.close()
-        if body["version"] != FORMAT:
-            told = f"its folder {FOLDER} has format {body['version']}, and this version reads format {FORMAT}"
+        try:
+            body = json.loads(text)
+            version = body["version"]
+            joins = [Join.from_dict(one) for one in body["joins"]] if version == FORMAT else []
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            file = f"{FOLDER}/joins-{versions[-1]}.json"
+            raise CheckpointDamagedError(self.root, f"its file {file} cannot be read: {error}") from None
+        if version != FORMAT:
+            told = f"its folder {FOLDER} has format {version}, and this version reads format {FORMAT}"
             raise CheckpointVersionError(self.root, told)
-        return [Join.from_dict(one) for one in body["joins"]]
+        return joins
 
     def write(self, joins: Sequence[Join]) -> None:
         """Replace what the file says."""

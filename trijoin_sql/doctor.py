@@ -64,7 +64,7 @@ def examine() -> list[Finding]:
     list of Finding
         At least one for each check.
     """
-    return [check_python(), check_java(), *check_packages(), check_master(), check_memory(), check_disk()]
+    return [check_python(), check_java(), *check_packages(), check_master(), check_memory(), check_disk(), check_copy()]
 
 
 def check_python() -> Finding:
@@ -150,6 +150,26 @@ def check_disk() -> Finding:
             "warning", "Disk", f"{free / GIB:.1f} GiB free in {folder}; {DISK_GIB} GiB are advised (SPARK_LOCAL_DIRS)"
         )
     return Finding("ok", "Disk", f"{free / GIB:.0f} GiB free in {folder}")
+
+
+def check_copy(mounts: Path = Path("/proc/self/mounts")) -> Finding:
+    """Where workers keep their copy of the state: in a file system in memory it takes memory."""
+    folder = Path(os.environ.get("TRIJOIN_LOCAL_DIR") or tempfile.gettempdir()).resolve()
+    if not os.access(folder if folder.exists() else folder.parent, os.W_OK):
+        return Finding("warning", "Copy of state", f"{folder} cannot be written, so there will be none: slower probes")
+    kinds = {Path(place): kind for place, kind in _mounted(mounts)}
+    kind = next((kinds[place] for place in (folder, *folder.parents) if place in kinds), "unknown")
+    if kind in ("tmpfs", "ramfs"):
+        text = f"{folder} is in memory ({kind}): set TRIJOIN_LOCAL_DIR to a folder on a disk, on all machines"
+        return Finding("warning", "Copy of state", text)
+    return Finding("ok", "Copy of state", f"in {folder}")
+
+
+def _mounted(mounts: Path) -> list[tuple[str, str]]:
+    """Return places and kinds of the file systems, nothing where the system does not tell; the last one counts."""
+    if not mounts.is_file():
+        return []
+    return [(fields[1], fields[2]) for line in mounts.read_text().splitlines() if len(fields := line.split()) > 2]
 
 
 def _check_package(name: str, module: str, depth: int, pin: str | None) -> Finding:

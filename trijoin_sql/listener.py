@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .checkpoint import CheckpointFile, Join, follow
-from .errors import CheckpointMismatchError, CheckpointVersionError
+from .errors import CheckpointDamagedError, CheckpointMismatchError
 from .jobs.stopping import no_further_batch
 from .metrics import held_by_slot, join_keys
 from .operators.spec import JoinSpec
@@ -149,11 +149,12 @@ class LayoutListener:
         try:
             saved = file.read()
             joins = follow(saved, specs, self._units(query_id, specs, saved), batch)
-        except CheckpointMismatchError as error:
-            difference_ = error.getMessageParameters()["difference"]
-            told = {"checkpoint": file.root, "refused": difference_, "later": isinstance(error, CheckpointVersionError)}
+        except (CheckpointMismatchError, CheckpointDamagedError) as error:
+            said = error.getMessageParameters()
+            why = said.get("difference") or said["detail"]
+            told = {"checkpoint": file.root, "refused": why, "condition": error.getCondition()}
             properties.setProperty(LAYOUTS, json.dumps(dict.fromkeys(keys, told)))
-            self._refuse(found, str(type(error)(file.root, difference_)))
+            self._refuse(found, str(type(error)(file.root, why)))
             return
         if joins != saved:
             file.write(joins)

@@ -354,7 +354,6 @@ class TriJoinSession:
         assert plan is not None
         named = _named(rewritten, args)
         number = next_number()
-        self._compiled[number] = rewritten
         frames: dict[str, DataFrame] = {}
         specs: dict[str, JoinSpec] = {}
         by_cost: set[str] = set()
@@ -378,6 +377,7 @@ class TriJoinSession:
             return self._compile(self._rewrite(rewritten.sql, args, aggregate=False), args)
         result = run_sql(self.spark, plan.sql, frames, named)
         if result.isStreaming:
+            self._compiled[number] = rewritten  # for `explain`; a batch query reports nothing that could be explained
             register(self.spark, specs, by_cost)
             if getattr(self.spark, "_sc", None) is not None:  # a classic session
                 set_permissions_without_processes(self.spark.sparkContext)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import prod
 
@@ -14,17 +14,17 @@ from ..kernels.order_keys import Int64s, values
 from ..spec import JoinSpec
 from .base import owned
 
-#: ``(rank, rows) -> (slot, row numbers)``; None for the row numbers means all rows.
-Router = Callable[[int, pa.RecordBatch], Iterator[tuple[int, Int64s | None]]]
+#: ``(rank, rows) -> (slots, row numbers)``: rows that go to the same slots come together, for they are packed once.
+#: None for the row numbers means all rows.
+Router = Callable[[int, pa.RecordBatch], Iterator[tuple[Sequence[int], Int64s | None]]]
 
 
 def broadcast(spec: JoinSpec) -> Router:
     """Send every row to every slot of its subgroup; each unit keeps its own (001 section 3.2, 003 section 3.2.2)."""
 
-    def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[int, Int64s | None]]:
+    def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[Sequence[int], Int64s | None]]:
         for subgroup, some in _by_subgroup(spec, rank, rows):
-            for slot in subgroup_slots(spec, subgroup * spec.group_units):
-                yield slot, some
+            yield subgroup_slots(spec, subgroup * spec.group_units), some
 
     return route
 
@@ -44,12 +44,21 @@ def _by_subgroup(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> Iterator[tu
     column = spec.streams[rank].group
     if column is None:
         raise PlanError(f"{spec.name}: subgroups without a key that all streams share")
-    of = np.mod(values(rows.column(column)), spec.subgroups)
-    order = np.argsort(of, kind="stable")
-    ends = np.cumsum(np.bincount(of, minlength=spec.subgroups))
-    for subgroup, some in enumerate(np.split(order, ends[:-1])):
-        if len(some):
-            yield subgroup, some
+    yield from _apart(np.mod(values(rows.column(column)), spec.subgroups))
+
+
+def _apart(places: Int64s) -> Iterator[tuple[int, Int64s | None]]:
+    """Yield each place, in order, with the numbers of the rows that are there; None if all are."""
+    counts = np.bincount(places)
+    found = np.flatnonzero(counts)
+    if len(found) == 1:
+        yield int(found[0]), None
+        return
+    # NumPy counts 16-bit numbers instead of comparing them.
+    order = np.argsort(places.astype(np.uint16) if len(counts) <= 1 << 16 else places, kind="stable")
+    ends = np.cumsum(counts)
+    for place in found:
+        yield int(place), order[ends[place] - counts[place] : ends[place]]
 
 
 def grid_shape(spec: JoinSpec) -> tuple[int, ...]:
@@ -66,17 +75,15 @@ def grid(spec: JoinSpec) -> Router:
     shape = grid_shape(spec)
     strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
-    def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[int, Int64s | None]]:
+    def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[Sequence[int], Int64s | None]]:
         known = dict(spec.streams[rank].dimensions)
         base = np.zeros(rows.num_rows, np.int64)
         for axis, column in known.items():
             base += np.mod(values(rows.column(column)), shape[axis]) * strides[axis]
         free = [range(shape[axis]) if axis not in known else (0,) for axis in range(len(shape))]
-        cells = np.unique(base)
-        for steps in product(*free):
-            shift = sum(step * stride for step, stride in zip(steps, strides, strict=True))
-            for cell in cells:
-                yield int(cell) + shift, None if len(cells) == 1 else np.flatnonzero(base == cell)
+        shifts = [sum(step * stride for step, stride in zip(steps, strides, strict=True)) for steps in product(*free)]
+        for cell, some in _apart(base):
+            yield [cell + shift for shift in shifts], some
 
     return route
 

@@ -12,7 +12,8 @@ from trijoin_sql.rewriter.catalog import read_script
 from trijoin_sql.rewriter.pipeline import rewrite
 from typer.testing import CliRunner
 
-from trijoin_sql.bench.measure import turns
+from trijoin_sql.bench.live import Live
+from trijoin_sql.bench.measure import Measured, turns
 from trijoin_sql.bench.outcome import Outcome, median
 from trijoin_sql.bench.workloads import SCHEMA, WORKLOADS, query, table, write_files
 from trijoin_sql.cli import app
@@ -80,6 +81,50 @@ def test_unknown_names_are_refused_with_what_there_is() -> None:
         result = CliRunner().invoke(app, ["bench", *words])
         assert result.exit_code == 2
         assert "there are" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["pair_band", "--scheme", "symmetric"], "pair_band: "),
+        (["chain_band", "pair_band", "--scheme", "tree/pair"], "chain_band: "),
+        (["common_key", "--scheme", "biclique@contrand:x"], "common_key: "),
+        (["pair_band", "--scheme", "biclique@anyhow"], "pair_band: "),
+        (["chain_band", "--json", "nowhere/out.json"], "the folder nowhere cannot be written"),
+        (["chain_band", "--plot", "."], "it is a folder"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_measured(words: list[str], said: str) -> None:
+    """A run may take an hour, and what is wrong at its end loses it."""
+    result = CliRunner().invoke(app, ["bench", *words])
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+
+
+def test_routing_and_intermediates_are_part_of_what_is_compared() -> None:
+    workload = WORKLOADS["common_key"]
+    ddl = "".join(f"CREATE STREAM {stream} ({SCHEMA}) USING parquet;" for stream in workload.streams)
+    (group,) = rewrite(query(workload, "symmetric/pair@contrand:2"), read_script(ddl)[0]).groups
+    assert group.decision.scheme == "symmetric"
+    assert dict(group.decision.options).items() >= {"intermediates": "pair", "routing": "contrand"}.items()
+
+
+def test_engines_that_disagree_or_fail_are_named() -> None:
+    """The numbers of a wrong answer are worth nothing, however fast it was."""
+    runs = {
+        "tree": [Outcome("tree", 1.0, 10, 7), Outcome("tree", 1.0, 10, 7)],
+        "spark": [Outcome("spark", 1.0, 10, 8)],
+        "flink": [Outcome("flink", 600.0, 10, 3, exceeded=True)],
+        "matrix": [Outcome("matrix", problem="out of memory")] * 2,
+    }
+    assert list(Measured(runs).wrong()) == [
+        "matrix failed: out of memory",
+        "the engines found different numbers of results: tree 7, spark 8",
+    ]
+    assert list(Measured({"tree": runs["tree"]}).wrong()) == []
+    assert list(Measured({}, {"tree": Live("tree", problem="did not keep up")}).wrong()) == [
+        "tree failed: did not keep up"
+    ]
 
 
 def test_every_engine_comes_first_as_often_as_the_others() -> None:

@@ -183,9 +183,10 @@ def run(
         works = [Work() for _ in range(spec.units)]
         for rank, pieces in batch.items():
             for rows in pieces:
-                for slot, some in route(rank, rows):
+                for slots, some in route(rank, rows):
                     sent = rows if some is None else rows.take(pa.array(some))
-                    works[slot].rows.setdefault(rank, []).append(sent)
+                    for slot in slots:
+                        works[slot].rows.setdefault(rank, []).append(sent)
         for stage in stages:
             following = [Work() for _ in works]
             for number, (slot, work) in enumerate(zip(stage, works, strict=True)):

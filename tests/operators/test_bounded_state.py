@@ -284,6 +284,66 @@ def test_copies_of_queries_that_are_gone_are_deleted(
     assert len(state.slot.stores["r"]) == 20
 
 
+def test_another_users_folder_is_left_alone(
+    local: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its name can be guessed. Rows must not be written where others read them, nor read where others write them."""
+    monkeypatch.setattr(warm, "_warned", False)
+    kept, batches = inputs(40, 10)
+    task = Task(SPECS["symmetric"])
+    found = sum((task.batch(number, batch) for number, batch in enumerate(batches[:5])), Counter())
+    assert [oct(local.stat().st_mode & 0o777), len(list(local.iterdir()))] == ["0o700", 1]
+    theirs = {path: path.stat().st_mtime_ns for path in local.rglob("*")}
+    monkeypatch.setattr(warm, "root", lambda: local)  # its name has the user's number in it
+    monkeypatch.setattr(os, "getuid", lambda: local.stat().st_uid + 1)
+    for number, batch in enumerate(batches[5:], 5):
+        forget()
+        found += task.batch(number, batch)
+    assert found == nested_loop(SPECS["symmetric"], kept)
+    assert {path: path.stat().st_mtime_ns for path in local.rglob("*")} == theirs
+    assert caplog.text.count("is not ours") == 1
+
+
+def test_a_folder_that_others_could_read_is_closed(local: Path) -> None:
+    local.mkdir(0o755, parents=True)
+    task = Task(SPECS["symmetric"])
+    task.batch(0, inputs(40, 10)[1][1])
+    assert local.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_file_that_goes_before_it_is_mapped_costs_the_file_alone(
+    local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another attempt of the task cleans up, or the process has too many maps: the rows are at hand all the same."""
+    kept, batches = inputs(60, 10)
+    task = Task(SPECS["symmetric"])
+    found = sum((task.batch(number, batch) for number, batch in enumerate(batches[:6])), Counter())
+
+    def gone(path: Path) -> pa.Buffer:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(warm, "_mapped", gone)
+    for number, batch in enumerate(batches[6:], 6):
+        forget()
+        found += task.batch(number, batch)
+    assert found == nested_loop(SPECS["symmetric"], kept)
+
+
+def test_what_a_killed_worker_left_half_written_goes(local: Path) -> None:
+    task = Task(SPECS["symmetric"])
+    _, batches = inputs(120, 40)
+    task.batch(0, batches[0] or batches[1])
+    (copy, *_) = local.iterdir()
+    halves = [copy / "1234.tmp", copy / "5678.seg.tmp", copy / "now.tmp"]
+    for half in halves:
+        half.write_bytes(b"half")
+    for half in halves[:2]:
+        os.utime(half, (time.time() - 3600, time.time() - 3600))
+    for number, batch in enumerate(batches[1:30], 1):
+        task.batch(number, batch)
+    assert [half.exists() for half in halves] == [False, False, True]
+
+
 @pytest.mark.usefixtures("outside")
 def test_segments_out_of_reach_are_not_brought_back(local: Path) -> None:
     """Zones of keys: a probe of recent times leaves older segments where they are."""

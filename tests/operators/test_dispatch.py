@@ -8,8 +8,9 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+from trijoin_sql.operators import dispatch
 from trijoin_sql.operators.chunk import from_bytes, pack_from_bytes, pack_to_bytes, to_bytes
-from trijoin_sql.operators.dispatch import PACKED_SCHEMA, Dispatcher, murmur3, slot_keys
+from trijoin_sql.operators.dispatch import PACKED_SCHEMA, Dispatcher, murmur3, slot_keys, unmurmur3
 from trijoin_sql.operators.schemes.base import MEMBERS, Pack
 from trijoin_sql.operators.spec import EdgeSpec, JoinSpec
 from trijoin_sql.operators.store import split
@@ -23,13 +24,19 @@ def test_hash_is_sparks() -> None:
     assert murmur3(numbers).tolist() == [-559580957, 29417773, 933211791, -1604776387, 133916647]
 
 
-@pytest.mark.parametrize("count", [1, 2, 5, 16, 40])
+def test_every_integer_has_a_hash_of_its_own() -> None:
+    numbers = np.random.default_rng(1).integers(-(1 << 31), 1 << 31, 10_000).astype(np.int32)
+    assert np.array_equal(unmurmur3(murmur3(numbers)), numbers)
+    assert np.array_equal(murmur3(unmurmur3(numbers)), numbers)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 16, 40, 300])
 def test_slots_spread_evenly_over_any_number_of_partitions(count: int) -> None:
     """Spark puts a key into partition ``pmod(hash(key), P)``; plain keys 0..n-1 collide and leave cores idle."""
     keys = slot_keys(count)
     assert len(set(keys)) == count
     assert slot_keys(count + 3)[:count] == keys, "a checkpoint's keys must not depend on how many there are"
-    for partitions in range(1, 17):
+    for partitions in (*range(1, 130), 200, 1009):
         hashes = murmur3(np.array(keys, np.int32)).astype(np.int64)
         assert [int(h) % partitions for h in hashes] == [slot % partitions for slot in range(count)]
 
@@ -115,6 +122,20 @@ def test_hashed_rows_are_sent_once() -> None:
     sent = Counter(number for packed in found.values() for batch in packed for number in batch.column("id").to_pylist())
     assert sent == Counter(range(40))
     assert {number % 4 for batch in found[3] for number in batch.column("id").to_pylist()} == {3}
+
+
+def test_rows_for_several_cells_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream of a 2x3x5 grid that has one coordinate goes to 10 cells: encoding was most of dispatch."""
+    packed, encode = Counter[str](), dispatch.to_bytes
+    monkeypatch.setattr(dispatch, "to_bytes", lambda rows: packed.update(rows=rows.num_rows) or encode(rows))
+    inputs = streams(2, ("a",), {0: ((1, "id"),), 1: ((0, "id"),)})
+    spec = JoinSpec("j", inputs, (EdgeSpec(0, 1),), "matrix", 30, None, (("grid", "2x3x5"),))
+    found = dispatched(spec, 0, rows(60))
+    assert packed == {"rows": 60}
+    sent = Counter(number for slot in found.values() for batch in slot for number in batch.column("id").to_pylist())
+    assert sent == Counter(dict.fromkeys(range(60), 10))
+    for slot, batches in found.items():
+        assert {number % 3 for batch in batches for number in batch.column("id").to_pylist()} == {slot // 5 % 3}
 
 
 def test_nothing_is_sent_for_nothing() -> None:

@@ -57,9 +57,10 @@ class Run:
         scheme = SCHEMES[spec.scheme]
         works = [Work() for _ in range(spec.slots)]
         for rank, some in rows.items():
-            for slot, taken in scheme.route(spec)(rank, batch_of(some, SCHEMA)):
+            for slots, taken in scheme.route(spec)(rank, batch_of(some, SCHEMA)):
                 assert taken is None
-                works[slot].rows[rank] = [batch_of(some, SCHEMA)]
+                for slot in slots:
+                    works[slot].rows[rank] = [batch_of(some, SCHEMA)]
         for stage, make in enumerate(scheme.stages(spec)):
             following = [Work() for _ in works]
             for number_, work in enumerate(works):

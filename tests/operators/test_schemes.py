@@ -312,8 +312,8 @@ def test_a_grid_reaches_every_cell_that_a_row_belongs_to() -> None:
     rows = pa.RecordBatch.from_pydict({"a": hashes, "route": hashes})
     for rank, copies in ((0, 3), (1, 2)):
         sent: dict[int, list[int]] = {}
-        for cell, some in grid(spec)(rank, rows):
-            sent[cell] = list(range(3)) if some is None else some.tolist()
+        for cells, some in grid(spec)(rank, rows):
+            sent |= dict.fromkeys(cells, list(range(3)) if some is None else some.tolist())
         for row in range(3):
             assert sum(row in rows_there for rows_there in sent.values()) == copies
         assert set(sent) <= set(range(6))

@@ -16,12 +16,13 @@ import pyarrow as pa
 import pytest
 from trijoin_sql.operators import state as state_module
 from trijoin_sql.operators import warm
+from trijoin_sql.operators.fingerprint import difference
 from trijoin_sql.operators.layout import History
-from trijoin_sql.operators.manifest import MANIFEST, Manifest
+from trijoin_sql.operators.manifest import FORMAT, MANIFEST, Manifest
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Pack, Result, Slot, Work
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec
-from trijoin_sql.operators.state import FAN_IN, SlotState, difference
+from trijoin_sql.operators.state import FAN_IN, SlotState
 
 from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 
@@ -343,7 +344,7 @@ def rewritten(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
     return struct.pack("<q", len(head)) + head + data[8 + length :]
 
 
-@pytest.mark.parametrize("written", [1, 3])
+@pytest.mark.parametrize("written", [FORMAT - 1, FORMAT + 1])
 def test_another_format_is_refused(written: int) -> None:
     """Read by today's rules it might give wrong rows without a word."""
     task = Task(SPECS["symmetric"])
@@ -351,7 +352,7 @@ def test_another_format_is_refused(written: int) -> None:
     task.batch(0, batches[1])
     stored = task.stages[0][0].now
     stored[MANIFEST] = rewritten(stored[MANIFEST], lambda body: body.update(format=written))
-    told = f"another version of TriJoin SQL: its state has format {written}, and this version reads format 2"
+    told = f"another version of TriJoin SQL: its state has format {written}, and this version reads format {FORMAT}"
     with pytest.raises(CheckpointVersionError, match=told):
         task.batch(1, batches[2])
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from trijoin_sql.operators.manifest import FORMAT
 
 import trijoin_sql
 
@@ -95,20 +96,27 @@ def test_trap_21_goes_on_from_an_old_checkpoint(spark: SparkSession, tmp_path: P
     assert found - alone, "no old row joins a new one: the fixture shows nothing"
 
 
-@pytest.mark.parametrize("written", [1, 3])
-def test_another_format_is_refused_before_anything_is_read(spark: SparkSession, tmp_path: Path, written: int) -> None:
-    """The format before has its manifests elsewhere: what is not found there would look like no state at all."""
+@pytest.mark.parametrize("said", [FORMAT - 1, FORMAT + 1, "cut short"])
+def test_what_cannot_be_read_is_refused_before_anything_is(
+    spark: SparkSession, tmp_path: Path, said: int | str
+) -> None:
+    """Earlier formats have their manifests elsewhere: what is not found there would look like no state at all."""
     home, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
     write_streams(home, SEED, OLD, ROWS)
     unpack("tree", checkpoint, home)
     (file,) = (checkpoint / "trijoin").glob("joins-*.json")
-    body = json.loads(file.read_text())
-    file.write_text(json.dumps({**body, "version": written}))
+    text = file.read_text()
+    body = text[:100] if isinstance(said, str) else json.dumps({**json.loads(text), "version": said})
+    file.write_text(body)
     write_streams(home, SEED, NEW, ROWS)
     before = sorted(path.name for path in (checkpoint / "offsets").iterdir())
-    with pytest.raises(Exception, match=f"has format {written}, and this version reads format 2") as caught:
+    words = (
+        "its file .* cannot be read" if isinstance(said, str) else f"has format {said}, and .* reads format {FORMAT}"
+    )
+    with pytest.raises(Exception, match=words) as caught:
         streamed(spark, home, "tree", checkpoint)
-    assert "TRIJOIN_CHECKPOINT_VERSION" in str(caught.value)
+    condition = "TRIJOIN_CHECKPOINT_DAMAGED" if isinstance(said, str) else "TRIJOIN_CHECKPOINT_VERSION"
+    assert condition in str(caught.value)
     assert sorted(path.name for path in (checkpoint / "offsets").iterdir()) == before
 
 

@@ -25,8 +25,11 @@ Absolute figures are worth little on a shared machine: compare within a run.
 Latency is measured apart, since it says nothing at full load: rows arrive at one rate for all, and each result is \
 timed from the arrival of its last tuple to the end of the micro-batch that emits it.
 
+Exit codes: 0 done, 1 an engine failed, or two found different numbers of results, 2 wrong usage.
+
 \b
 trijoin-sql bench                                    # our schemes, minutes
+trijoin-sql bench zipf_key --scheme biclique@hash --scheme biclique@contrand:2 --units 4
 trijoin-sql bench chain_band --against duckdb --rows 20000
 """
 
@@ -52,7 +55,7 @@ def bench(
     batches: Annotated[int, typer.Option(min=2, help="Micro-batches.")] = 6,
     scheme: Annotated[
         list[str] | None,
-        typer.Option(help="A scheme, or SCHEME/pair; as often as needed.", show_default="all that fit"),
+        typer.Option(help="SCHEME[/pair][@ROUTING[:SUBGROUPS]]; as often as needed.", show_default="all that fit"),
     ] = None,
     against: Annotated[
         list[str] | None,
@@ -77,7 +80,7 @@ def bench(
     ] = None,
     idle: Annotated[bool, typer.Option("--idle", help="Also time triggers with ten rows of each stream.")] = False,
     seed: Annotated[int, typer.Option(help="Of the data.")] = 1,
-    units: Annotated[int, typer.Option(min=1, help="Units of a stream's group.")] = 2,
+    units: Annotated[int, typer.Option(min=1, help="Units of a stream's group, cores and partitions.")] = 2,
     output: Annotated[Literal["text", "json"], typer.Option("--format", help="On stdout.")] = "text",
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write JSON here.")] = None,
     plot_file: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw a plot here.")] = None,
@@ -101,4 +104,5 @@ def bench(
         rate,
         idle,
     )
-    measure(options, output=output, json_file=json_file, plot_file=plot_file, quiet=quiet)
+    if not measure(options, output=output, json_file=json_file, plot_file=plot_file, quiet=quiet):
+        raise typer.Exit(1)

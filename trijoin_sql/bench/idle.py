@@ -61,9 +61,11 @@ def run_idle(spark: SparkSession, workload: Workload, engine: str, domain: int, 
         writer = frame.writeStream.format("noop").option("checkpointLocation", str(home / "checkpoint"))
         running = writer.trigger(processingTime=f"{every} seconds").start()
         try:
-            wait(running, lambda: len(running.recentProgress) >= triggers, PATIENCE + 2 * every * triggers)
+            done = wait(running, lambda: len(running.recentProgress) >= triggers, PATIENCE + 2 * every * triggers)
         finally:
             running.stop()
+        if not done:
+            return Live(engine, problem=f"had {len(running.recentProgress)} of {triggers} triggers in time")
         counted = [dict(report.durationMs) for report in running.recentProgress if report.numInputRows][_FIRST:]
         return Live(engine, durations=medians(counted), triggers=len(counted))
 

@@ -140,9 +140,11 @@ def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arr
         query = _observed(frame, workload, arrivals).writeStream.format("noop")
         running = query.option("checkpointLocation", str(home / "checkpoint")).start()
         try:
-            arrived = _drop(running, workload, home, arrivals)
+            arrived, kept_up = _drop(running, workload, home, arrivals)
         finally:
             running.stop()
+        if not kept_up:  # the results that are not out yet would be the latest of all
+            return Live(engine, problem=f"did not keep up: rows were left {PATIENCE:.0f} s after the last had come")
         return _timed(engine, [progress for progress in running.recentProgress if progress.numInputRows], arrived)
 
     return in_scratch(engine, run)
@@ -183,8 +185,13 @@ def _observed(frame: Any, workload: Workload, arrivals: Arrivals) -> Any:
     return frame.observe(ARRIVALS, F.histogram_numeric(tick.cast("double"), F.lit(arrivals.ticks + 1)).alias("ticks"))
 
 
-def _drop(running: StreamingQuery, workload: Workload, home: Path, arrivals: Arrivals) -> dict[int, float]:
-    """Wait for the stored rows, then let files appear in time; return when each tick's last file did."""
+def _drop(running: StreamingQuery, workload: Workload, home: Path, arrivals: Arrivals) -> tuple[dict[int, float], bool]:
+    """Wait for the stored rows, then let files appear in time.
+
+    Returns
+    -------
+    When each tick's last file did, and whether the query has read them all in the end.
+    """
     wait(running, lambda: any(progress.numInputRows for progress in running.recentProgress), 10 * PATIENCE)
     arrived: dict[int, float] = {}
     start = time.monotonic()
@@ -195,18 +202,22 @@ def _drop(running: StreamingQuery, workload: Workload, home: Path, arrivals: Arr
             (home / "later" / stream / f"{tick:05}.parquet").rename(home / stream / f"{tick:05}.parquet")
         arrived[tick] = time.time()
     total = len(workload.streams) * (arrivals.stored + arrivals.ticks * arrivals.rows)
-    wait(running, lambda: sum(progress.numInputRows for progress in running.recentProgress) >= total, PATIENCE)
-    return arrived
+
+    def read() -> bool:
+        return sum(progress.numInputRows for progress in running.recentProgress) >= total
+
+    return arrived, wait(running, read, PATIENCE)
 
 
-def wait(running: StreamingQuery, done: Callable[[], bool], seconds: float) -> None:
-    """Wait until a query has got somewhere, or failed, or the time is over."""
+def wait(running: StreamingQuery, done: Callable[[], bool], seconds: float) -> bool:
+    """Wait until a query has got somewhere, or failed, or the time is over; return whether it has."""
     start = time.monotonic()
     while running.isActive and not done() and time.monotonic() < start + seconds:
         time.sleep(0.02)
     error = running.exception()
     if error is not None:
         raise error
+    return done()
 
 
 def _timed(engine: str, reports: list[Any], arrived: Mapping[int, float]) -> Live:

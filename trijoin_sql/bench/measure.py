@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from ..errors import InvalidSettingError
-from ..operators.schemes import SCHEMES
+from ..rewriter.hints import SCHEMES
 from . import overhead
 from .engines import run_stream
 from .idle import EVERY, TRIGGERS, WARM_UP, run_idle
@@ -24,7 +27,7 @@ from .live import Arrivals, Live, middle, run_live
 from .outcome import OTHERS, Outcome, median
 from .outside import PACKAGES, environment, run_outside
 from .report import as_document, as_table, idle_table, latency_table, plot, write_json
-from .workloads import WORKLOADS, write_files
+from .workloads import WORKLOADS, check, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,9 +61,22 @@ class Measured:
     idle: dict[str, Live] = field(default_factory=dict)
     rate: float = 0.0
 
+    def wrong(self) -> Iterator[str]:
+        """Yield, in a sentence each, which engines failed, and where results differ."""
+        runs = [outcome for outcomes in self.runs.values() for outcome in outcomes]
+        problems = [(run.engine, run.problem) for run in runs]
+        problems += [(run.engine, run.problem) for run in (*self.live.values(), *self.idle.values())]
+        for engine, problem in dict.fromkeys(problems):
+            if problem is not None:
+                yield f"{engine} failed: {problem}"
+        counts = {run.engine: run.results for run in runs if run.results is not None and not run.exceeded}
+        if len(set(counts.values())) > 1:
+            told = ", ".join(f"{engine} {count:,}" for engine, count in counts.items())
+            yield f"the engines found different numbers of results: {told}"
 
-def measure(options: Options, *, output: str, json_file: Path | None, plot_file: Path | None, quiet: bool) -> None:
-    """Measure, and say what was found.
+
+def measure(options: Options, *, output: str, json_file: Path | None, plot_file: Path | None, quiet: bool) -> bool:
+    """Measure, and say what was found, workload by workload.
 
     Parameters
     ----------
@@ -73,13 +89,20 @@ def measure(options: Options, *, output: str, json_file: Path | None, plot_file:
     quiet
         Whether to leave out progress.
 
+    Returns
+    -------
+    bool
+        Whether every engine came through, and all found the same number of results.
+
     Raises
     ------
     InvalidSettingError
-        Something that is asked for is not there.
+        Something that is asked for is not there, or cannot be run or written.
     """
     names = options.names
     _check(names, options)
+    _check_files(json_file, plot_file)
+    well = True
     err = Console(stderr=True, quiet=quiet)
     for engine in dict.fromkeys(options.against):
         if engine in PACKAGES:
@@ -106,12 +129,19 @@ def measure(options: Options, *, output: str, json_file: Path | None, plot_file:
         )
         if output == "text":
             _print(out, name, options, found)
+        for wrong in found.wrong():
+            err.print(f"{name}: {wrong}", style="red")
+            well = False
+        if json_file is not None:  # one workload may take an hour, and the next one fail
+            write_json(json_file, documents)
     if output == "json":
         typer.echo(json.dumps(documents))
     if json_file is not None:
         write_json(json_file, documents)
-    if plot_file is not None:
-        plot(plot_file, [document for document in documents if document["workload"] != overhead.NAME])
+    drawn = [document for document in documents if document["workload"] != overhead.NAME]
+    if plot_file is not None and drawn:
+        plot(plot_file, drawn)
+    return well
 
 
 def _check(names: list[str], options: Options) -> None:
@@ -120,14 +150,24 @@ def _check(names: list[str], options: Options) -> None:
         if name not in WORKLOADS and name != overhead.NAME:
             raise InvalidSettingError("WORKLOAD", name, f"there are {', '.join((*WORKLOADS, overhead.NAME))}")
     for one in options.schemes:
-        name, slash, intermediates = one.partition("/")
-        if name not in SCHEMES:
+        if re.split("[/@]", one)[0] not in SCHEMES:
             raise InvalidSettingError("--scheme", one, f"there are {', '.join(SCHEMES)}")
-        if slash and (name not in ("symmetric", "semi_symmetric") or intermediates not in ("pack", "pair")):
-            raise InvalidSettingError("--scheme", one, "there are symmetric and semi_symmetric with /pack and /pair")
+        for name in names:
+            if name != overhead.NAME:
+                check(WORKLOADS[name], name, one)
     for one in options.against:
         if one not in OTHERS:
             raise InvalidSettingError("--against", one, f"there are {', '.join(OTHERS)}")
+
+
+def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
+    """Refuse files that could not be written in the end, after an hour perhaps."""
+    for option, file in (("--json", json_file), ("--plot", plot_file)):
+        if file is not None and (file.is_dir() or not os.access(file.parent, os.W_OK)):
+            why = "it is a folder" if file.is_dir() else f"the folder {file.parent} cannot be written"
+            raise InvalidSettingError(option, file, why)
+    if plot_file is not None and importlib.util.find_spec("matplotlib") is None:
+        raise InvalidSettingError("--plot", plot_file, "it takes matplotlib: pip install 'trijoin-sql[bench]'")
 
 
 def _print(out: Console, name: str, options: Options, found: Measured) -> None:

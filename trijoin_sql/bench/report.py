@@ -152,7 +152,8 @@ def plot(path: Path, documents: list[Any]) -> None:
     figure, axes = pyplot.subplots(lines, len(documents), figsize=(5 * len(documents), 4 * lines), squeeze=False)
     for axis, document in zip(axes[0], documents, strict=True):
         for name, runs in document["engines"].items():
-            middle = sorted(runs, key=lambda run: run["tuples_a_second"])[(len(runs) - 1) // 2]
+            good = [run for run in runs if run["problem"] is None] or runs
+            middle = sorted(good, key=lambda run: run["tuples_a_second"])[(len(good) - 1) // 2]
             axis.bar(name, middle["tuples_a_second"], color="C0", fill=not middle["exceeded"], edgecolor="C0")
         heights = [bar.get_height() for bar in axis.patches if bar.get_height()]
         if heights and max(heights) > 30 * min(heights):

@@ -17,6 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..errors import InvalidHintError, InvalidSettingError
+from ..rewriter.catalog import read_script
+from ..rewriter.pipeline import rewrite
+
 Rng = np.random.Generator
 
 #: ``(generator, number of the stream, numbers of its rows, domain) -> (column i, column im)``.
@@ -151,12 +155,32 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
 )
 
 
-def query(workload: Workload, scheme: str | None = None) -> str:
-    """Return a workload's SQL, with hints for ``scheme`` or ``scheme/intermediates``."""
-    name, _, intermediates = (scheme or "").partition("/")
-    hint = f"SCHEME('{name}')" + (f", INTERMEDIATES('{intermediates}')" if intermediates else "")
-    hint = f"/*+ {hint} */" if name else ""
-    return workload.sql.format(hint=hint)
+def query(workload: Workload, engine: str | None = None) -> str:
+    """Return a workload's SQL, with hints for ``SCHEME[/INTERMEDIATES][@ROUTING[:SUBGROUPS]]``."""
+    if not engine:
+        return workload.sql.format(hint="")
+    scheme, _, routing = engine.partition("@")
+    name, _, intermediates = scheme.partition("/")
+    routing, _, subgroups = routing.partition(":")
+    hints = [f"SCHEME('{name}')"]
+    hints += [f"INTERMEDIATES('{intermediates}')"] if intermediates else []
+    hints += [f"ROUTING('{routing}'{f', {subgroups}' if subgroups else ''})"] if routing else []
+    return workload.sql.format(hint=f"/*+ {', '.join(hints)} */")
+
+
+def check(workload: Workload, name: str, engine: str) -> None:
+    """See that a workload can run under a scheme, with its intermediates and routing.
+
+    Raises
+    ------
+    InvalidSettingError
+        It cannot, with the reason.
+    """
+    ddl = "".join(f"CREATE STREAM {stream} ({SCHEMA}) USING parquet;" for stream in workload.streams)
+    try:
+        rewrite(query(workload, engine), read_script(ddl)[0])
+    except InvalidHintError as error:
+        raise InvalidSettingError("--scheme", engine, f"{name}: {error.getMessageParameters()['reason']}") from None
 
 
 def table(workload: Workload, stream: int, rng: Rng, first: int, rows: int, domain: int) -> pa.Table:

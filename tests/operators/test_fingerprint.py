@@ -1,0 +1,115 @@
+"""What a query must be to go on with the state of another: whatever would join rows by other rules is a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from trijoin_sql.operators.compile import Compiled, compile_join
+from trijoin_sql.operators.fingerprint import difference, hint_to_keep
+
+import trijoin_sql
+from trijoin_sql import session as session_module
+
+Fingerprint = Callable[..., str]
+
+BAND = "SELECT r.id, s.id AS other FROM {r} JOIN s ON ABS(r.x - s.x) < 5"
+
+
+@pytest.fixture(scope="module")
+def fingerprint(spark: SparkSession) -> Iterator[Fingerprint]:
+    """Compile a query over streams (each once) and return the fingerprint of its join."""
+    compiled: list[Compiled] = []
+
+    def spy(*arguments: Any, **named: Any) -> Compiled:
+        compiled.append(compile_join(*arguments, **named))
+        return compiled[-1]
+
+    @cache
+    def made(sql: str, argument: Any = None, x: str = "INT") -> str:
+        frame = spark.readStream.format("rate").load()
+        frame = frame.selectExpr("value AS id", f"CAST(value AS {x}) AS x", "timestamp AS ts", "'Rome' AS city")
+        for name in ("r", "s", "r2"):
+            frame.createOrReplaceTempView(name)
+        tj.sql(sql, None if argument is None else {"v": argument})
+        return compiled[-1].spec.fingerprint
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session_module, "compile_join", spy)
+        tj = trijoin_sql.TriJoinSession.create(spark)
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("r", "r2 AS r", "input r was r and is now r2"),
+        (
+            "(SELECT id, x * 2 AS x FROM r WHERE x > 5 OR id < 0) AS r",
+            "(SELECT id, x * 3 AS x FROM r WHERE x > 5 OR id < 0) AS r",
+            "input r was (SELECT id, x * 2 AS x FROM r",
+        ),
+    ],
+)
+def test_another_input_is_a_difference(fingerprint: Fingerprint, old: str, new: str, words: str) -> None:
+    """Its rows were computed or chosen in another way than those that are stored."""
+    assert words in difference(fingerprint(BAND.format(r=old)), fingerprint(BAND.format(r=new)))
+
+
+def test_common_table_expressions_are_part_of_it(fingerprint: Fingerprint) -> None:
+    sql = "WITH q AS (SELECT DISTINCT id, x + {by} AS x FROM r) " + BAND.format(r="q AS r")
+    assert "x + 1" in difference(fingerprint(sql.format(by=1)), fingerprint(sql.format(by=2)))
+
+
+@pytest.mark.parametrize(("condition", "before", "after"), [("r.city = :v", "Rome", "Oslo"), ("s.x > :v", 7, 8)])
+def test_arguments_are_part_of_it(fingerprint: Fingerprint, condition: str, before: Any, after: Any) -> None:
+    """Those that are written into conditions as literals, and those that stay parameters, such as text."""
+    sql = f"{BAND.format(r='r')} AND {condition}"
+    assert fingerprint(sql, before) != fingerprint(sql, after)
+
+
+def test_arguments_above_the_join_are_not_part_of_it(fingerprint: Fingerprint) -> None:
+    sql = BAND.format(r="r").replace("s.id AS other", "s.id + :v AS other")
+    assert fingerprint(sql, 1) == fingerprint(sql, 2)
+
+
+def test_types_of_keys_are_part_of_it(fingerprint: Fingerprint) -> None:
+    """A key outside the SELECT list is stored too; Arrow would fail on two types, with a traceback at every start."""
+    sql = BAND.format(r="r")
+    assert "keys of r was r.x int and is now r.x bigint" in difference(fingerprint(sql), fingerprint(sql, x="BIGINT"))
+
+
+def test_the_event_time_is_part_of_it(fingerprint: Fingerprint) -> None:
+    with_time = (
+        "FROM r WATERMARK ts DELAY OF INTERVAL 10 SECONDS AS r JOIN s WATERMARK ts DELAY OF INTERVAL 1 MINUTE AS s"
+    )
+    sql = f"SELECT r.id {with_time} ON r.x < s.x WITHIN 1 MINUTE"
+    late = sql.replace("10 SECONDS", "20 SECONDS")
+    assert fingerprint(late) == fingerprint(sql), "a watermark's delay may change at any restart"
+    without = (
+        "SELECT r.id FROM r JOIN s ON r.x < s.x AND r.ts BETWEEN s.ts - INTERVAL 1 MINUTE AND s.ts + INTERVAL 1 MINUTE"
+    )
+    assert "event time of r was ts and is now none" in difference(fingerprint(sql), fingerprint(without))
+
+
+def test_what_is_above_the_join_is_not_part_of_it(fingerprint: Fingerprint) -> None:
+    """Another projection of the same columns, names of its results, and how the text is laid out."""
+    sql = BAND.format(r="r")
+    assert fingerprint(sql.replace("r.id,", "r.id + 1 AS one,")) == fingerprint(sql)
+    assert fingerprint(sql.replace(" FROM ", "\n  FROM ").replace("JOIN", "join")) == fingerprint(sql)
+
+
+def test_what_follows_from_a_scheme_does_not_hide_the_hint_that_keeps_it(fingerprint: Fingerprint) -> None:
+    """Another scheme packs other columns; that is no difference of the query."""
+    sql = BAND.format(r="r").replace("ABS(r.x - s.x) < 5", "r.id = s.id AND r.x < s.x")
+    old = fingerprint(sql.replace("SELECT", "SELECT /*+ SCHEME('biclique'), ROUTING('random') */"))
+    new = fingerprint(sql.replace("SELECT", "SELECT /*+ SCHEME('matrix'), UNITS(3) */"))
+    assert hint_to_keep(old, new) == "SCHEME('biclique')"
+    assert "stored columns" not in difference(old, new)
+    assert (
+        hint_to_keep(old, fingerprint(sql.replace("<", "<=").replace("SELECT", "SELECT /*+ SCHEME('matrix') */")))
+        is None
+    )
