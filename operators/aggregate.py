@@ -187,7 +187,7 @@ def _by_prefixes(bundle: Bundle, states: Sequence[StateSpec]) -> dict[str, pa.Ar
         if numbers is None:
             return None
         sums = _differences(np.where(valid, numbers, 0), bundle)
-        found[state.name] = as_sum(sums, present == 0, state.precision, state.scale)
+        found[state.name] = as_sum(sums, present == 0, state.precision, state.scale, state.sql)
     return found
 
 

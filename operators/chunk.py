@@ -13,7 +13,7 @@ from .bundle import Bundle, Part
 from .index import list_parts
 from .schemes.base import Pack
 
-#: Bytes of rows that dispatch packs into one binary value.
+#: Bytes of rows that go into one binary value on their way to a unit, about.
 PACKED_BYTES = 4 << 20
 
 #: Bytes of rows in one chunk of durable state (uncompressed).
@@ -93,3 +93,27 @@ def _from_bytes(data: bytes) -> list[tuple[int, pa.RecordBatch]]:
 
 def _column(values: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([values], names=["values"])
+
+
+def nullable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch in which everything may be NULL, as far as its schema says.
+
+    Spark tells what can be NULL micro-batch by micro-batch (without rows from one side of a union, less can), and Arrow
+    puts only rows of one schema together.
+    """
+    kinds = [_nullable(kind) for kind in batch.schema.types]
+    columns = [
+        column.cast(kind) if pa.types.is_nested(kind) else column
+        for column, kind in zip(batch.columns, kinds, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _nullable(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, _nullable(one.type)) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_nullable(kind.key_type), pa.field(kind.item_field.name, _nullable(kind.item_type)))
+    return kind

@@ -11,11 +11,11 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from .chunk import PACKED_BYTES, to_bytes
+from .chunk import PACKED_BYTES, nullable, to_bytes
 from .memory import release, settle
 from .schemes import SCHEMES
 from .spec import JoinSpec
-from .store import concat
+from .store import concat, split
 from .task import for_this_batch
 
 #: Schema of packed rows: the slot's key, what is inside (a rank, or one of the codes below), Arrow IPC bytes.
@@ -66,17 +66,16 @@ def packed_rows(slots: list[int], kind: int, data: list[bytes]) -> pa.RecordBatc
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches up to `PACKED_BYTES`, so that there are few packed rows."""
+    """Join small batches up to `PACKED_BYTES` and cut large ones, so that there are few packed rows, none too large."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        waiting.append(batch)
-        size += batch.nbytes
-        if size >= PACKED_BYTES:
-            yield concat(waiting)
-            waiting, size = [], 0
+        for piece in split(nullable(batch), PACKED_BYTES):
+            waiting.append(piece)
+            size += piece.nbytes
+            if size >= PACKED_BYTES:
+                yield concat(waiting)
+                waiting, size = [], 0
     if waiting:
         yield concat(waiting)
 

@@ -96,8 +96,10 @@ def _band(
     if common.type in ("float", "double") and (predicate.lower is None or predicate.upper is None):
         return None  # NaN, and infinity minus infinity, are above every bound: no range of keys says so
     bounds = _constants(spark, predicate, arguments)
-    if bounds is None or (common.type == "bigint" and any(isinstance(bound, float) for bound in bounds)):
-        return None  # the latter: Spark compares such a difference as double, with its rounding
+    if bounds is None or any(isinstance(bound, float) and not math.isfinite(bound) for bound in bounds):
+        return None  # what is infinitely far from a number is no range of keys
+    if common.type == "bigint" and any(isinstance(bound, float) for bound in bounds):
+        return None  # Spark compares such a difference as double, with its rounding
     timed = [isinstance(bound, datetime.timedelta) for bound in bounds if bound is not None]
     unit = _unit(common.type)
     if common.type != "date" and any(is_timed != bool(unit) for is_timed in timed):

@@ -75,7 +75,7 @@ class Manifest:
     fingerprint: str
     next_number: int = 0
     watermark: int = 0
-    next_ids: dict[str, int] = field(default_factory=dict)
+    next_ids: dict[str, list[int]] = field(default_factory=dict)
     chunks: dict[str, list[Chunk]] = field(default_factory=dict)
     layouts: History = field(default_factory=lambda: History(()))
     lineage: list[str] = field(default_factory=list)

@@ -27,11 +27,14 @@ from .layout import History
 from .manifest import MANIFEST, Chunk, Manifest
 from .memory import release
 from .schemes.base import Slot
-from .store import ARCHIVE_PERIODS, Body, Segment, Store, concat, split
+from .store import AHEAD, ARCHIVE_PERIODS, Body, Segment, Store, concat, lanes, split
 from .warm import WarmCopy
 
 #: Chunks of one tier that are merged into one of the next.
 FAN_IN = 8
+
+#: More chunks than these merge whatever their times are.
+CROWDED = 128
 
 #: Versions that a manifest says it came from. Whoever still has a view of one of them need not read all chunks.
 LINEAGE = 64
@@ -133,8 +136,10 @@ class SlotState:
             for piece in self._absent(store, chunks, segment.start, segment.stop):
                 piece.zones = segment.zones  # what the whole does not hold a part does not either
                 known.append(piece)
-        known += self._absent(store, chunks, store.next_id, self.manifest.next_ids.get(name, 0))
-        store.segments, store.next_id = known, self.manifest.next_ids.get(name, 0)
+        next_ids = self.manifest.next_ids.get(name, [0, AHEAD])
+        for seen, stop in zip(store.next_ids, next_ids, strict=True):
+            known += self._absent(store, chunks, seen, stop)
+        store.segments, store.next_ids = sorted(known, key=lambda segment: segment.start), list(next_ids)
         for segment in known:
             segment.fetch = partial(self._bring_back, store, chunks)
 
@@ -218,19 +223,20 @@ class SlotState:
         self.manifest.lineage = [*self.manifest.lineage, self.manifest.nonce][-LINEAGE:]
         self.manifest.nonce, self.manifest.batch = uuid.uuid4().hex, batch
         for name, store in self.slot.stores.items():
-            listed = self.manifest.chunks.setdefault(name, [])
-            for rows in store.fresh:
-                start = store.next_id - sum(int(other.num_rows) for other in store.fresh)
+            near, ahead = lanes(self.manifest.chunks.get(name, []))
+            for start, rows in store.fresh:
                 for piece in split(rows, CHUNK_BYTES):
-                    listed.append(self._write(store, start, 0, piece))
+                    (near if start < AHEAD else ahead).append(self._write(store, start, 0, piece))
                     start += piece.num_rows
                 store.fresh = store.fresh[1:]
-            self._drop(store, listed)
-            self._seal(store, listed)
-            self._merge(store, listed)
+            for listed in (near, ahead):
+                self._drop(store, listed)
+                self._seal(store, listed)
+                self._merge(store, listed)
+            self.manifest.chunks[name] = near + ahead
             store.compact()
             self.warm.keep(store)  # before the next store merges: one merge at a time is in memory
-            self.manifest.next_ids[name] = store.next_id
+            self.manifest.next_ids[name] = list(store.next_ids)
         self.manifest.timer = self._due()
         self.warm.save(self.manifest.nonce, self.slot.stores)
         _recent[self.manifest.uid] = (self.manifest.nonce, self.slot, self.warm)
@@ -305,7 +311,8 @@ class SlotState:
             together = sum(chunk.raw for chunk in youngest)
             if any(chunk.tier != tier for chunk in youngest) or together > MERGED_BYTES:
                 return
-            if not all(store.life.may_merge(youngest[0], chunk) for chunk in youngest[1:]):
+            apart = not all(store.life.may_merge(youngest[0], chunk) for chunk in youngest[1:])
+            if apart and len(listed) <= CROWDED:
                 return
             if not self._replace(store, listed, len(listed) - FAN_IN, len(listed)):
                 return

@@ -3,13 +3,17 @@
 A row is known by its id, its position in the order of storing, which never changes; a segment holds a contiguous range
 of ids. Segments are immutable. New rows make a new segment; neighbours of like size merge, so that n appended batches
 leave about log n segments and every row is copied about log n times.
+
+A segment goes when its newest row may. One row with a time far ahead (a clock that is wrong by a year) would keep all
+rows around it, and those that these are merged with; so such rows have ids and segments of their own, from `AHEAD` on.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .index import Layout, Probe, SortedIndex, Zone
-from .kernels.order_keys import Int64s
+from .kernels.order_keys import Int64s, values
 from .kernels.pairs import evaluate
 
 #: A window's length is divided into about this many archive periods; segments do not merge across more than one.
@@ -28,6 +32,15 @@ TIER = 3
 
 #: Bytes of rows in one segment at most: what a merge, or bringing a segment back, takes of a worker's own memory.
 SEGMENT_BYTES = 32 << 20
+
+#: Ids of rows whose event time is far ahead of the others'.
+AHEAD = 1 << 40
+
+#: From so many rows on a batch tells by itself which times are far ahead: it has quartiles.
+_TELLING = 8
+
+#: More segments than these merge whatever their times are: rows that stay too long cost less than so many pieces.
+CROWDED = 64
 
 #: Rows are taken from a copy of all segments that hold them if these have less than this many rows for each ...
 _SPARSE = 4
@@ -176,9 +189,9 @@ class Store:
     segments
         From old to young.
     fresh
-        Batches appended since the last save.
-    next_id
-        The id that the next row gets.
+        Batches appended since the last save, each with the id of its first row.
+    next_ids
+        The id that the next row gets, and that of the next one far ahead.
     """
 
     def __init__(self, name: str, layouts: Sequence[Layout], life: Lifetime | None = None) -> None:
@@ -186,8 +199,8 @@ class Store:
         self.life = life or Lifetime()
         self.layouts = {layout.key: layout for layout in layouts}
         self.segments: list[Segment] = []
-        self.fresh: list[pa.RecordBatch] = []
-        self.next_id = 0
+        self.fresh: list[tuple[int, pa.RecordBatch]] = []
+        self.next_ids = [0, AHEAD]
 
     def __len__(self) -> int:
         return sum(segment.count for segment in self.segments)
@@ -197,14 +210,40 @@ class Store:
         """Bytes of a row, about."""
         return sum(segment.size for segment in self.segments) / max(len(self), 1)
 
-    def append(self, rows: pa.RecordBatch) -> Int64s:
-        """Store rows and return their ids, shape (rows,)."""
-        start = self.next_id
+    def append(self, rows: pa.RecordBatch) -> None:
+        """Store rows."""
+        ahead = self._ahead(rows)
+        if ahead is None:
+            self._append(0, rows)
+            return
+        for lane, some in enumerate((~ahead, ahead)):
+            self._append(lane, rows.filter(pa.array(some)))
+
+    def _append(self, lane: int, rows: pa.RecordBatch) -> None:
         for piece in split(rows, SEGMENT_BYTES):
-            self.segments.append(Segment.of(self.next_id, piece, self.indexed(piece), self.life))
-            self.fresh.append(piece)
-            self.next_id += piece.num_rows
-        return np.arange(start, self.next_id)
+            start = self.next_ids[lane]
+            segment = Segment.of(start, piece, self.indexed(piece), self.life)
+            insort(self.segments, segment, key=lambda one: one.start)
+            self.fresh.append((start, piece))
+            self.next_ids[lane] += piece.num_rows
+
+    def _ahead(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
+        """Return which rows are so far ahead of the others that these would be kept for their sake, None if none is."""
+        oldest, newest = self.life.span(rows)
+        if oldest is None or newest is None or self.life.keep_for is None or self.life.time is None:
+            return None
+        period = max(self.life.keep_for // ARCHIVE_PERIODS, 1)
+        known = max((one.newest for one in self.segments if one.start < AHEAD and one.newest is not None), default=None)
+        if newest - oldest <= period and (known is None or newest <= known + period):
+            return None
+        times = values(pc.fill_null(rows.column(self.life.time), oldest))
+        if len(times) >= _TELLING:
+            low, high = np.quantile(times, (0.25, 0.75))
+            limit = high + max(period, 4 * (high - low))
+        else:
+            limit = (np.median(times) if known is None else known) + period
+        ahead = times > limit
+        return ahead if ahead.any() else None
 
     def indexed(self, rows: pa.RecordBatch) -> dict[str, SortedIndex]:
         """Return the indexes of some rows."""
@@ -212,14 +251,20 @@ class Store:
 
     def compact(self) -> None:
         """Merge neighbours of like size."""
-        while len(self.segments) > 1:
-            older, younger = self.segments[-2], self.segments[-1]
+        self.segments = [segment for lane in lanes(self.segments) for segment in self._compacted(lane)]
+
+    def _compacted(self, segments: list[Segment]) -> list[Segment]:
+        while len(segments) > 1:
+            older, younger = segments[-2], segments[-1]
             apart = older.stop != younger.start  # what lay between has expired
-            if apart or older.count > TIER * younger.count or not self.life.may_merge(older, younger):
-                return
+            if apart or older.count > TIER * younger.count:
+                break
+            if len(segments) <= CROWDED and not self.life.may_merge(older, younger):
+                break
             if older.size + younger.size > SEGMENT_BYTES or older.body is None or younger.body is None:
-                return
-            self.segments[-2:] = [self._merged(older, younger)]
+                break
+            segments[-2:] = [self._merged(older, younger)]
+        return segments
 
     def _merged(self, older: Segment, younger: Segment) -> Segment:
         rows = concat([older.rows, younger.rows])
@@ -240,8 +285,7 @@ class Store:
     @property
     def is_whole(self) -> bool:
         """Whether all rows that were ever stored still are."""
-        borders = [0, *(border for one in self.segments for border in (one.start, one.stop)), self.next_id]
-        return borders[::2] == borders[1::2]
+        return len(self) == self.next_ids[0] + self.next_ids[1] - AHEAD
 
     def present(self, ids: Int64s) -> npt.NDArray[np.bool_] | None:
         """Return which ids, shape (k,), are still stored, or None if all ever given out are."""
@@ -342,9 +386,9 @@ class Store:
         back[order] = np.arange(len(ids))
         return concat(pieces).take(pa.array(back))
 
-    def _segments_of(self, ids: Int64s) -> npt.NDArray[np.uint16]:
+    def _segments_of(self, ids: Int64s) -> npt.NDArray[Any]:
         """Return the number of the segment that each id belongs to, shape (k,), if it is stored."""
-        of = np.zeros(len(ids), np.uint16)
+        of: npt.NDArray[Any] = np.zeros(len(ids), np.uint16 if len(self.segments) <= 1 << 16 else np.uint32)
         for segment in self.segments[1:]:  # a comparison for each of the few is ten times faster than a binary search
             of += ids >= segment.start
         return of
@@ -361,12 +405,47 @@ class Store:
         return concat(pieces) if sum(piece.nbytes for piece in pieces) <= _WHOLE_BYTES else None
 
 
+class Placed(Protocol):
+    """Something that begins with a row's id."""
+
+    @property
+    def start(self) -> int: ...
+
+
+_Placed = TypeVar("_Placed", bound=Placed)
+
+
+def lanes(pieces: Sequence[_Placed]) -> tuple[list[_Placed], list[_Placed]]:
+    """Return the pieces of rows that came in time, and those of rows far ahead, each in the order of their ids."""
+    at = bisect_left(pieces, AHEAD, key=lambda piece: piece.start)
+    return list(pieces[:at]), list(pieces[at:])
+
+
 def split(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into slices of at most about ``limit`` bytes each."""
-    pieces = max(-(-batch.nbytes // limit), 1)
-    step = max(-(-batch.num_rows // pieces), 1)
-    for start in range(0, batch.num_rows, step):
-        yield batch.slice(start, step)
+    """Cut a batch into slices of at most about ``limit`` bytes each; a row is never cut."""
+    if batch.nbytes <= limit:
+        if batch.num_rows:
+            yield batch
+        return
+    ends = np.cumsum(row_sizes(batch))
+    start = 0
+    while start < batch.num_rows:
+        before = ends[start - 1] if start else 0
+        stop = max(int(np.searchsorted(ends, before + limit, "right")), start + 1)
+        yield batch.slice(start, stop - start)
+        start = stop
+
+
+def row_sizes(batch: pa.RecordBatch) -> npt.NDArray[np.float64]:
+    """Return the bytes of each row, shape (rows,): texts and binaries by their lengths, other columns by the mean."""
+    sizes = np.zeros(batch.num_rows)
+    for column in batch.columns:
+        kind = column.type
+        if pa.types.is_string(kind) or pa.types.is_binary(kind):
+            sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy() + 4
+        else:
+            sizes += column.nbytes / max(batch.num_rows, 1)
+    return sizes
 
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

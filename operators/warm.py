@@ -39,7 +39,7 @@ import pyarrow as pa
 
 from .chunk import from_bytes
 from .index import SortedIndex, Zone
-from .store import Body, Segment, Store
+from .store import AHEAD, Body, Segment, Store
 
 _log = logging.getLogger("trijoin_sql")
 
@@ -135,10 +135,10 @@ class WarmCopy:
                 view, data = _read_view(self.directory / f"{nonce}.view")
                 for name, store in stores.items():
                     store.segments = [_described(entry, data, store) for entry in view[name]["segments"]]
-                    store.next_id = view[name]["next_id"]
+                    store.next_ids = view[name]["next_ids"]
             except (OSError, ValueError, KeyError, TypeError, StopIteration, pa.ArrowException):
                 for store in stores.values():
-                    store.segments, store.next_id = [], 0
+                    store.segments, store.next_ids = [], [0, AHEAD]
                 continue
             for store in stores.values():
                 for segment in store.segments:
@@ -217,7 +217,7 @@ class WarmCopy:
         with pa.OSFile(str(temporary), "wb") as file:
             view = {
                 name: {
-                    "next_id": store.next_id,
+                    "next_ids": store.next_ids,
                     "segments": [_description(segment, file) for segment in store.segments],
                 }
                 for name, store in stores.items()

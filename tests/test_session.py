@@ -92,6 +92,24 @@ def test_arguments_pass_through_by_name_and_by_position(tj: TriJoinSession, spar
     assert bag(tj.sql(placed, args=[1, 4])) == bag(spark.sql(placed, args=[1, 4]))
 
 
+def test_frames_in_the_text_are_joined(tj: TriJoinSession, spark: SparkSession) -> None:
+    """As ``spark.sql`` takes them, streams among them; nothing of it stays in the session."""
+    one, other = spark.table("r").where("id > 3"), spark.table("s")
+    sql = "SELECT {r}.id, x.id AS other FROM {r} JOIN {s} AS x ON ABS({r}.a - x.a) < 2 AND x.b < {least} AND x.id > :id"
+    values = {"r": one, "s": other, "least": 3}
+    before = {table.name for table in spark.catalog.listTables()}
+    ours, theirs = tj.sql(sql, {"id": 1}, **values), spark.sql(sql, {"id": 1}, **values)
+    assert uses_us(ours)
+    assert ours.columns == theirs.columns == ["id", "other"]
+    assert bag(ours) == bag(theirs)
+    streams = {name: spark.table(f"stream_{name}") for name in "rs"}
+    assert tj.sql("SELECT r.id FROM {r} AS r JOIN {s} AS s ON r.a < s.a", **streams).isStreaming
+    assert not uses_us(tj.sql("SELECT id FROM {r}", r=one))
+    assert {table.name for table in spark.catalog.listTables()} == before
+    with pytest.raises(KeyError):
+        tj.sql("SELECT r.id FROM {r} AS r JOIN {s} AS s ON r.a < s.a", r=one)
+
+
 def test_arguments_bound_the_join(tj: TriJoinSession, spark: SparkSession) -> None:
     """As literals would; as a filter above the join, every pair would be compared."""
     sql = "SELECT r.id, s.id, ? AS tag FROM r JOIN s ON ABS(r.a - s.a + ?) <= ? ORDER BY 1"

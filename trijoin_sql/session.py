@@ -20,6 +20,7 @@ from .checkpoint import stored_joins
 from .config import AGGREGATE, STATE_SETTINGS, UNITS, WARM_BYTES, prepare_workers
 from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import Explanation
+from .frames import named_frames
 from .listener import next_number, observed_rates, register
 from .local_disk import set_permissions_without_processes
 from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
@@ -107,7 +108,8 @@ class TriJoinSession:
         text
             One statement of Spark SQL with our clauses.
         args, kwargs
-            As in ``SparkSession.sql``. Text with Python formatting (``kwargs``) goes to Spark as it is.
+            As in ``SparkSession.sql``: values of parameters, and of ``{name}`` in the text, DataFrames among them. On
+            Spark Connect, text with ``{name}`` goes to Spark as it is.
 
         Returns
         -------
@@ -130,6 +132,9 @@ class TriJoinSession:
         self._check_alive()
         if not isinstance(text, str):
             raise TypeError(f"sql() takes the text of a statement, not {type(text).__name__}")
+        if kwargs and getattr(self.spark, "_sc", None) is not None:  # a classic session
+            with named_frames(self.spark, text, kwargs) as named:
+                return self.sql(named, args)
         if kwargs or not (args is None or isinstance(args, Mapping | list)):  # Spark says what is wrong with others
             return _spark_sql(self.spark, text, args, kwargs)
         try:

@@ -89,10 +89,11 @@ def sum_by(
         if small is not None:
             low = _added(groups, size, small)
             high = low >> np.int64(63)
+            over = np.zeros(size, np.bool_)
         else:
             low, high, over = _wide_total(groups, size, _limbs_of_words(words), weights)
-            if (over | _beyond(low, high, precision)).any():
-                raise JoinOverflowError(f"SUM({sql})", f"decimal({precision},{scale})")
+        if (over | _beyond(low, high, precision)).any():
+            raise JoinOverflowError(f"SUM({sql})", f"decimal({precision},{scale})")
         return _decimals(low, high, nothing, precision, scale)
     numbers64 = values(column).astype(np.int64)
     exact = _small_total(numbers64, weights)
@@ -173,11 +174,14 @@ def whole_numbers(column: pa.Array) -> Int64s | None:
     return _small_total(numbers, None)
 
 
-def as_sum(totals: Int64s, nothing: npt.NDArray[np.bool_], precision: int | None, scale: int) -> pa.Array:
+def as_sum(totals: Int64s, nothing: npt.NDArray[np.bool_], precision: int | None, scale: int, sql: str) -> pa.Array:
     """Return totals of `whole_numbers` as `sum_by` returns them, NULL where there is nothing."""
     if precision is None:
         return pa.array(totals, mask=nothing)
-    return _decimals(totals, totals >> np.int64(63), nothing, precision, scale)
+    high = totals >> np.int64(63)
+    if _beyond(totals, high, precision).any():
+        raise JoinOverflowError(f"SUM({sql})", f"decimal({precision},{scale})")
+    return _decimals(totals, high, nothing, precision, scale)
 
 
 def _decimals(low: Int64s, high: Int64s, nothing: npt.NDArray[np.bool_], precision: int, scale: int) -> pa.Array:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from trijoin_sql.operators.aggregate import Reducer
 from trijoin_sql.operators.bundle import Bundle, Part
-from trijoin_sql.operators.kernels.sums import count_by, extreme_by, sum_by
+from trijoin_sql.operators.kernels.sums import as_sum, count_by, extreme_by, sum_by
 from trijoin_sql.operators.schemes.base import Outcome, Reduced
 from trijoin_sql.operators.spec import (
     AggregateSpec,
@@ -255,6 +255,22 @@ def test_sums_do_not_wrap() -> None:
     assert sum_by(groups, 1, wide, np.array([1, 1, 1, 5]), 38, 0).to_pylist() == [Decimal(10**38 - 6)]
     with pytest.raises(JoinOverflowError, match="decimal"):
         sum_by(groups, 1, wide, np.array([1, 1, 1, 0])[[0, 1, 3, 3]], 38, 0)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sum_of_more_digits_than_its_type_has_raises(sign: int) -> None:
+    """As Spark raises in ANSI mode: by how often a row counts, on both ways through the arithmetic, on either side."""
+    groups = np.zeros(2, np.int64)
+    short = pa.array([Decimal(sign * 99_999_999_999)] * 2, pa.decimal128(11, 0))
+    wide = pa.array([Decimal(sign * (10**38 - 1)), Decimal(sign)], pa.decimal128(38, 0))
+    whole = pa.array([sign * (1 << 62)] * 2, pa.int64())
+    for column, precision in ((short, 11), (wide, 38), (whole, None)):
+        with pytest.raises(JoinOverflowError, match="SUM"):
+            sum_by(groups, 1, column, np.array([1, 2]), precision, sql="r.x")
+        assert sum_by(groups[:1], 1, column[:1], None, precision).to_pylist() == [column[0].as_py()]
+    with pytest.raises(JoinOverflowError, match="SUM"):
+        as_sum(np.array([sign * 10**11]), np.array([False]), 11, 0, "r.x")
+    assert as_sum(np.array([sign * 10**11]), np.array([False]), 12, 0, "").to_pylist() == [Decimal(sign * 10**11)]
 
 
 def test_nothing_but_nulls_sums_to_null() -> None:

@@ -112,7 +112,7 @@ def test_the_manifest_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
         state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
         store = state.slot.stores["r"]
         store.append(rows(range(number * 150, number * 150 + 150)))
-        assert store.slice(0, store.next_id)["t"].to_pylist() == list(range((number + 1) * 150))
+        assert store.slice(0, store.next_ids[0])["t"].to_pylist() == list(range((number + 1) * 150))
         state.save(number)
         sizes.append(state.manifest.inside())
     assert 4 << 10 < max(sizes) <= 8 << 10
@@ -130,7 +130,7 @@ def test_another_machine_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         store = state.slot.stores["r"]
         store.append(rows(range(number * 1000, number * 1000 + 1000)))
         assert [segment.rows.num_rows for segment in store.segments] == [segment.count for segment in store.segments]
-        assert store.slice(0, store.next_id)["t"].to_pylist() == list(range((number + 1) * 1000))
+        assert store.slice(0, store.next_ids[0])["t"].to_pylist() == list(range((number + 1) * 1000))
         fetched = state.fetched
         state.save(number)
         return fetched
@@ -156,7 +156,7 @@ def test_a_lost_file_costs_its_rows_only(local: Path) -> None:
         state.slot.stores["r"].append(rows(range(4 ** (6 - number // 2))))
         state.save(number)
     forget()
-    wanted = state.slot.stores["r"].slice(0, state.slot.stores["r"].next_id)
+    wanted = state.slot.stores["r"].slice(0, state.slot.stores["r"].next_ids[0])
     least = min(state.slot.stores["r"].segments, key=lambda segment: segment.count)
     (smallest,) = local.glob(f"*/{least.file}")
     data = bytearray(smallest.read_bytes())

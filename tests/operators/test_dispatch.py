@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators import dispatch
-from trijoin_sql.operators.chunk import from_bytes, pack_from_bytes, pack_to_bytes, to_bytes
+from trijoin_sql.operators.chunk import from_bytes, nullable, pack_from_bytes, pack_to_bytes, to_bytes
 from trijoin_sql.operators.dispatch import PACKED_SCHEMA, Dispatcher, murmur3, slot_keys, unmurmur3
 from trijoin_sql.operators.schemes.base import MEMBERS, Pack
 from trijoin_sql.operators.spec import EdgeSpec, JoinSpec
-from trijoin_sql.operators.store import split
+from trijoin_sql.operators.store import concat, split
 
 from .reference import DOMAINS, streams
 
@@ -112,6 +112,38 @@ def test_large_inputs_are_packed_in_pieces() -> None:
     (packed,) = dispatched(spec, 0, rows(120, width=100_000)).values()
     assert len(packed) > 1
     assert [number for batch in packed for number in batch.column("id").to_pylist()] == list(range(120))
+
+
+def test_a_few_long_texts_among_short_ones_are_not_packed_together() -> None:
+    """By the mean of all rows a packed row of them would have 40 MB, and so would a chunk of the state."""
+    texts = ["x" * 1_000_000] * 40 + [""] * 40_000
+    batch = pa.RecordBatch.from_pydict({"a": texts})
+    pieces = list(split(batch, 4 << 20))
+    assert max(piece.nbytes for piece in pieces) <= 4.1 * (1 << 20)
+    assert len(pieces) <= 12
+    assert pa.Table.from_batches(pieces).combine_chunks().equals(pa.Table.from_batches([batch]))
+    assert [len(piece) for piece in split(batch.slice(0, 3), 1000)] == [1, 1, 1], "a row is never cut"
+
+
+def test_what_can_be_null_is_the_same_in_all_batches() -> None:
+    """Spark says it anew for every plan; rows of two micro-batches are put together all the same, nested ones too."""
+    strict = pa.struct([pa.field("x", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False)])
+    kinds = {"id": pa.int64(), "s": strict, "m": pa.map_(pa.string(), pa.field("value", pa.int32(), nullable=False))}
+    loose = pa.struct([pa.field("x", pa.list_(pa.field("element", pa.int32())))])
+    names, rows = ["id", "s", "m"], [[1], [{"x": [1]}], [[("k", 2)]]]
+    one = pa.RecordBatch.from_arrays(
+        [pa.array(some, kind) for some, kind in zip(rows, kinds.values(), strict=True)],
+        schema=pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()]),
+    )
+    other = pa.RecordBatch.from_arrays(
+        [
+            pa.array([*some, None], kind)
+            for some, kind in zip(rows, (pa.int64(), loose, pa.map_(pa.string(), pa.int32())), strict=True)
+        ],
+        names=names,
+    )
+    together = concat([nullable(one), nullable(other)])
+    assert together.to_pylist() == one.to_pylist() + other.to_pylist()
 
 
 def test_hashed_rows_are_sent_once() -> None:

@@ -66,7 +66,7 @@ class Run:
             for number_, work in enumerate(works):
                 slot = make(spec, number_)
                 for name, store in self.stores.get((stage, number_), {}).items():
-                    slot.stores[name].segments, slot.stores[name].next_id = store.segments, store.next_id
+                    slot.stores[name].segments, slot.stores[name].next_ids = store.segments, store.next_ids
                 for store in slot.stores.values():
                     store.expire(watermark)
                 following[number_].rows = {r: list(b) for r, b in work.rows.items() if r in slot.forwards}

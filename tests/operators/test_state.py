@@ -367,7 +367,7 @@ def test_chunks_with_fewer_rows_than_the_manifest_says_are_damage() -> None:
         for name, listed in body["chunks"].items():
             for chunk in listed:
                 chunk[2] += 3
-                body["next_ids"][name] += 3
+                body["next_ids"][name][0] += 3
 
     stored = task.stages[0][0].now
     stored[MANIFEST] = rewritten(stored[MANIFEST], more)

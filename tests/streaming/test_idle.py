@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,28 @@ def test_trap_14_idle_inputs_are_shown_with_what_they_hold_back(spark: SparkSess
     assert "it holds the watermark back" in sentence
     assert "t: no rows for 5 micro-batches" in str(explained)
     assert tj.metrics(query).total()["state_rows"] > 3 * 5
+
+
+def test_a_union_whose_one_side_brings_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark then drops that side from the plan, and what can be NULL changes; rows of all batches are put together."""
+
+    def arrive(*names: str) -> None:
+        for name in names:
+            rows = spark.createDataFrame([(at, at % 7, name) for at in range(20)], "id bigint, x int, src string")
+            rows.coalesce(1).write.mode("append").parquet(str(tmp_path / name))
+
+    def use(reader: Any) -> None:
+        for name in "abs":
+            reader.schema("id bigint, x int, src string").parquet(str(tmp_path / name)).createOrReplaceTempView(name)
+
+    sql = (
+        "SELECT /*+ UNITS(1) */ r.id, r.src, s.id AS other FROM"
+        " (SELECT id, x, src FROM a UNION ALL SELECT id, 3, 'b' FROM b) AS r JOIN s ON ABS(r.x - s.x) < 2"
+    )
+    found: Counter[Any] = Counter()
+    for names in ("abs", "bs", "bs", "as", "b", "s"):
+        arrive(*names)
+        use(spark.readStream)
+        found += run_stream(trijoin_sql.TriJoinSession.create(spark).sql(sql), tmp_path / "checkpoint")
+    use(spark.read)
+    assert found == bag(spark.sql(sql).collect())
