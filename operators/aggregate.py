@@ -20,9 +20,9 @@ from .bundle import Bundle, Part, compressed, encoded
 from .kernels.order_keys import Int64s
 from .kernels.pairs import BLOCK, expand
 from .kernels.sums import MOST_WEIGHT, as_sum, count_by, extreme_by, sum_by, whole_numbers
+from .pieces import concat
 from .schemes.base import Outcome, Reduced, Result
 from .spec import AggregateSpec, StateSpec
-from .store import concat
 
 #: Groups that may wait before they are merged, and so many left after that are given out as they are.
 WAITING, MANY = 1 << 18, 1 << 17

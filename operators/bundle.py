@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from .kernels.order_keys import Int64s, values
 from .kernels.pairs import expand
+from .pieces import cuts, row_sizes
 
 #: Row numbers: positions are int64, those that an index gives int32.
 Numbers = npt.NDArray[np.integer[Any]]
@@ -29,9 +30,8 @@ class Rows(Protocol):
         """Return rows, with some of their columns."""
         ...
 
-    @property
-    def row_bytes(self) -> float:
-        """Return how many bytes a row has, about."""
+    def row_sizes(self, ids: Any, columns: Sequence[str]) -> float | npt.NDArray[np.float64]:
+        """Return how many bytes some columns of each row have."""
         ...
 
 
@@ -67,11 +67,11 @@ class Part:
         assert isinstance(self.source, pa.RecordBatch)
         return self.source.select(list(names)).slice(some.start, some.stop - some.start)
 
-    def row_bytes(self, names: Sequence[str]) -> float:
-        """Return how many bytes some columns of a row have, about."""
+    def row_sizes(self, names: Sequence[str]) -> float | npt.NDArray[np.float64]:
+        """Return how many bytes some columns of each row have, shape (k,); a single number if there are no texts."""
         if isinstance(self.source, pa.RecordBatch):
-            return float(self.source.select(list(names)).nbytes / max(self.source.num_rows, 1))
-        return self.source.row_bytes
+            return row_sizes(self.source, names, self.ids)
+        return self.source.row_sizes(self.ids, names)
 
     def at(self, rows: Numbers) -> Part:
         """Return some of the rows."""
@@ -213,10 +213,9 @@ class Bundle:
         limit
             Bytes of a piece, about.
         """
-        size = sum(part.row_bytes(columns[rank]) for rank, part in self.parts.items())
-        step = max(int(limit / 2 / max(size, 1)), 1)
-        for first in range(0, len(self.begin), step):
-            piece = self._some(first, min(first + step, len(self.begin)))
+        sizes = [part.row_sizes(columns[rank]) for rank, part in self.parts.items()]
+        for some in cuts(sum(sizes[1:], sizes[0]), limit // 2, len(self.begin)):
+            piece = self._some(some.start, some.stop)
             copied = piece._copied(columns, limit // 2)
             yield (piece, False) if copied is None else (copied, True)
 
@@ -228,7 +227,7 @@ class Bundle:
         ids = np.concatenate([self.positions[position] for _, position in expand(begin, end)])
         different, positions = numbered(ids)
         members = Part(self.members, different)
-        if len(different) * members.row_bytes(columns[self.rank]) > limit:
+        if np.mean(members.row_sizes(columns[self.rank])) * len(different) > limit:
             return None
         parts = {rank: Part(part.take(columns[rank], slice(0, len(of)))) for rank, part in self.parts.items()}
         rows = members.take(columns[self.rank], slice(0, len(different)))

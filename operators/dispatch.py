@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from .chunk import PACKED_BYTES, nullable, to_bytes
 from .memory import release, settle
+from .pieces import concat, split
 from .schemes import SCHEMES
 from .spec import JoinSpec
-from .store import concat, split
 from .task import for_this_batch
 
 #: Schema of packed rows: the slot's key, what is inside (a rank, or one of the codes below), Arrow IPC bytes.

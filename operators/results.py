@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from .bundle import Bundle
 from .chunk import PACKED_BYTES, bundle_to_bytes, from_bytes, pack_to_bytes, to_bytes
 from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
+from .pieces import split
 from .schemes.base import Outcome, Pack, Partial, Reduced, Result, listed
 from .schemes.routing import subgroup_slots
 from .spec import JoinSpec
-from .store import split
 
 #: What a slot counts in each micro-batch; keys of the JSON objects in the ``COUNTERS`` column.
 COUNTER_NAMES = (

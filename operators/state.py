@@ -26,8 +26,9 @@ from .fingerprint import difference
 from .layout import History
 from .manifest import MANIFEST, Chunk, Manifest
 from .memory import release
+from .pieces import concat, split
 from .schemes.base import Slot
-from .store import AHEAD, ARCHIVE_PERIODS, Body, Segment, Store, concat, lanes, split
+from .store import AHEAD, ARCHIVE_PERIODS, Body, Segment, Store, lanes
 from .warm import WarmCopy
 
 #: Chunks of one tier that are merged into one of the next.
@@ -68,7 +69,7 @@ _visiting: OrderedDict[Segment, int] = OrderedDict()
 
 
 class SlotState:
-    """A slot with its state, for one micro-batch: `load`, work on `slot`, `save`.
+    """A slot with its state, for one micro-batch: made from what is durable; `expire`, work on `slot`, `save`.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ rows around it, and those that these are merged with; so such rows have ids and 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +23,8 @@ import pyarrow.compute as pc
 from .index import Layout, Probe, SortedIndex, Zone
 from .kernels.order_keys import Int64s, values
 from .kernels.pairs import evaluate
+from .pieces import concat, cuts, row_sizes, split
+from .spec import Check
 
 #: A window's length is divided into about this many archive periods; segments do not merge across more than one.
 ARCHIVE_PERIODS = 8
@@ -47,6 +49,9 @@ _SPARSE = 4
 
 #: ... and not more bytes than this.
 _WHOLE_BYTES = 16 << 20
+
+#: Bytes that the columns of candidate pairs take at most while predicates are evaluated on them.
+_TAKEN_BYTES = 64 << 20
 
 Body = tuple[pa.RecordBatch, dict[str, SortedIndex]]
 
@@ -205,10 +210,16 @@ class Store:
     def __len__(self) -> int:
         return sum(segment.count for segment in self.segments)
 
-    @property
-    def row_bytes(self) -> float:
-        """Bytes of a row, about."""
-        return sum(segment.size for segment in self.segments) / max(len(self), 1)
+    def row_sizes(self, ids: Int64s, columns: Sequence[str]) -> float | npt.NDArray[np.float64]:
+        """Return the bytes that some columns of each row have, shape (k,); a single number if there are no texts."""
+        found, of = np.zeros(len(ids)), self._segments_of(ids)
+        for at in np.flatnonzero(np.bincount(of, minlength=len(self.segments))):
+            segment, here = self.segments[at], np.flatnonzero(of == at)
+            sizes = row_sizes(segment.rows, columns, ids[here] - segment.start)
+            if not isinstance(sizes, np.ndarray):
+                return sizes
+            found[here] = sizes
+        return found
 
     def append(self, rows: pa.RecordBatch) -> None:
         """Store rows."""
@@ -316,16 +327,12 @@ class Store:
 
     def _pairs(self, probe: Probe, segment: Segment, *, narrow: bool) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
         rows, indexes = segment.loaded()
+        checks = probe.plan.narrow_checks if narrow else probe.plan.checks
         for mine, theirs in probe.candidates(indexes[probe.plan.layout.key], narrow=narrow):
-            for check in probe.plan.narrow_checks if narrow else probe.plan.checks:
-                left = probe.rows.column(check.left).take(pa.array(mine))
-                right = rows.column(check.right).take(pa.array(theirs))
-                keep = evaluate(check, left, right)
-                mine, theirs = mine[keep], theirs[keep]
-                if not len(mine):
-                    break
-            if len(mine):
-                yield mine, theirs
+            for some in _blocks(checks, probe.rows, mine, rows, theirs):
+                left, right = _checked(checks, probe.rows, mine[some], rows, theirs[some])
+                if len(left):
+                    yield left, right
 
     def ranges(self, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32], Int64s, Int64s]]:
         """Find the partners of a batch of rows as ranges of an index, where it decides the plan's predicates alone.
@@ -405,6 +412,30 @@ class Store:
         return concat(pieces) if sum(piece.nbytes for piece in pieces) <= _WHOLE_BYTES else None
 
 
+def _blocks(
+    checks: Sequence[Check], left: pa.RecordBatch, mine: Int64s, right: pa.RecordBatch, theirs: npt.NDArray[np.int32]
+) -> Iterable[slice]:
+    """Cut candidate pairs so that what is compared of them takes `_TAKEN_BYTES` at most: a text comes once a pair."""
+    if not checks:
+        return (slice(0, len(mine)),)
+    sizes = row_sizes(left, [check.left for check in checks], mine)
+    return cuts(sizes + row_sizes(right, [check.right for check in checks], theirs), _TAKEN_BYTES, len(mine))
+
+
+def _checked(
+    checks: Sequence[Check], left: pa.RecordBatch, mine: Int64s, right: pa.RecordBatch, theirs: npt.NDArray[np.int32]
+) -> tuple[Int64s, npt.NDArray[np.int32]]:
+    """Return the pairs of rows that fulfil all checks."""
+    for check in checks:
+        keep = evaluate(
+            check, left.column(check.left).take(pa.array(mine)), right.column(check.right).take(pa.array(theirs))
+        )
+        mine, theirs = mine[keep], theirs[keep]
+        if not len(mine):
+            break
+    return mine, theirs
+
+
 class Placed(Protocol):
     """Something that begins with a row's id."""
 
@@ -419,37 +450,3 @@ def lanes(pieces: Sequence[_Placed]) -> tuple[list[_Placed], list[_Placed]]:
     """Return the pieces of rows that came in time, and those of rows far ahead, each in the order of their ids."""
     at = bisect_left(pieces, AHEAD, key=lambda piece: piece.start)
     return list(pieces[:at]), list(pieces[at:])
-
-
-def split(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into slices of at most about ``limit`` bytes each; a row is never cut."""
-    if batch.nbytes <= limit:
-        if batch.num_rows:
-            yield batch
-        return
-    ends = np.cumsum(row_sizes(batch))
-    start = 0
-    while start < batch.num_rows:
-        before = ends[start - 1] if start else 0
-        stop = max(int(np.searchsorted(ends, before + limit, "right")), start + 1)
-        yield batch.slice(start, stop - start)
-        start = stop
-
-
-def row_sizes(batch: pa.RecordBatch) -> npt.NDArray[np.float64]:
-    """Return the bytes of each row, shape (rows,): texts and binaries by their lengths, other columns by the mean."""
-    sizes = np.zeros(batch.num_rows)
-    for column in batch.columns:
-        kind = column.type
-        if pa.types.is_string(kind) or pa.types.is_binary(kind):
-            sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy() + 4
-        else:
-            sizes += column.nbytes / max(batch.num_rows, 1)
-    return sizes
-
-
-def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return several batches of one schema as one."""
-    if len(batches) == 1:
-        return batches[0]
-    return pa.concat_batches(list(batches))

@@ -17,37 +17,30 @@ that have changed since its worker last did, and looks at single files when some
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import mmap
 import os
 import shutil
 import stat
-import struct
 import tempfile
 import time
 import uuid
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from .chunk import from_bytes
-from .index import SortedIndex, Zone
-from .store import AHEAD, Body, Segment, Store
+from .index import Zone
+from .store import AHEAD, Segment, Store
+from .warm_file import ALIGN, mapped, read_body, read_view, write_body, write_end
 
 _log = logging.getLogger("trijoin_sql")
 
 #: A segment with less bytes of rows gets no file.
 SMALL_BYTES = 16 << 10
 
-_ALIGN = 64
-_TAIL = struct.Struct("<QQQ")  # length of the text before it, of the whole file, check sum of the text
 _KEPT_VIEWS = 3
 _STALE_SECONDS = 24 * 3600
 _SWEPT_SECONDS = 3600
@@ -132,7 +125,7 @@ class WarmCopy:
             return False
         for nonce in nonces:
             try:
-                view, data = _read_view(self.directory / f"{nonce}.view")
+                view, data = read_view(self.directory / f"{nonce}.view")
                 for name, store in stores.items():
                     store.segments = [_described(entry, data, store) for entry in view[name]["segments"]]
                     store.next_ids = view[name]["next_ids"]
@@ -151,7 +144,7 @@ class WarmCopy:
         if segment.file is None:
             return
         try:
-            segment.body = _read(_mapped(self.directory / segment.file), segment.count, store)
+            segment.body = read_body(mapped(self.directory / segment.file), segment.count, store)
             os.utime(self.directory / segment.file)
         except (OSError, ValueError, KeyError, TypeError, StopIteration, pa.ArrowException):
             segment.file = segment.body = None
@@ -222,7 +215,7 @@ class WarmCopy:
                 }
                 for name, store in stores.items()
             }
-            _end(file, view)
+            write_end(file, view)
         temporary.replace(self.directory / f"{nonce}.view")
         self._clean()
 
@@ -234,7 +227,7 @@ class WarmCopy:
         file = f"{uuid.uuid4().hex}.seg"
         temporary = self.directory / f"{file}.tmp"
         with pa.OSFile(str(temporary), "wb") as sink:
-            size = _write(sink, *segment.body)
+            size = write_body(sink, *segment.body)
         _unseen = _unseen + size if _looked else math.inf
         if self._used is not None:
             self._used += size
@@ -289,7 +282,7 @@ class WarmCopy:
         named: set[str] = set()
         for path in views[-_KEPT_VIEWS:]:
             try:
-                view, _ = _read_view(path)
+                view, _ = read_view(path)
             except ValueError:  # damaged; its version is rebuilt from the state store if it is ever needed
                 path.unlink(missing_ok=True)
                 continue
@@ -314,7 +307,7 @@ def _described(entry: Mapping[str, Any], data: pa.Buffer, store: Store) -> Segme
     segment = Segment(start, count, entry["oldest"], entry["newest"], entry["size"], zones, entry["file"])
     if entry["small"] is not None:
         segment.small = data.slice(*entry["small"])
-        segment.body = _read(segment.small, count, store)
+        segment.body = read_body(segment.small, count, store)
     return segment
 
 
@@ -322,11 +315,11 @@ def _description(segment: Segment, file: pa.NativeFile) -> dict[str, Any]:
     """Return what a view says of a segment, with the place where it holds what is in a small one."""
     if segment.file is None and segment.body is not None and segment.small is None:
         sink = pa.BufferOutputStream()
-        _write(sink, *segment.body)
+        write_body(sink, *segment.body)
         segment.small = sink.getvalue()
     place = None
     if segment.small is not None:
-        file.write(b"\0" * (-file.tell() % _ALIGN))
+        file.write(b"\0" * (-file.tell() % ALIGN))
         place = file.tell(), segment.small.size
         file.write(segment.small)
     names = ("start", "count", "oldest", "newest", "size", "zones", "file")
@@ -395,7 +388,7 @@ def _is_tiny(directory: Path) -> bool:
     views = list(directory.glob("*.view"))
     for path in views:
         try:
-            view, _ = _read_view(path)
+            view, _ = read_view(path)
             if any(entry["small"] is None for saved in view.values() for entry in saved["segments"]):
                 return False
         except (ValueError, KeyError, TypeError):  # damaged: nobody can use it
@@ -407,84 +400,3 @@ def _entries(path: str | Path) -> Iterator[os.DirEntry[str]]:
     """Yield what is in a directory, nothing if it has gone."""
     with suppress(OSError), os.scandir(path) as entries:
         yield from entries
-
-
-def _write(file: pa.NativeFile, rows: pa.RecordBatch, indexes: Mapping[str, SortedIndex]) -> int:
-    """Write a segment without a copy of it: the rows, the index arrays, and where they are.
-
-    Returns
-    -------
-    How many bytes it takes.
-    """
-    places: dict[str, dict[str, list[int]]] = {}
-    with pa.ipc.new_stream(file, rows.schema) as writer:
-        writer.write_batch(rows)
-    length = file.tell()
-    for key, index in indexes.items():
-        places[key] = {}
-        for name in ("equal", "low", "reach", "rows"):
-            array = getattr(index, name)
-            if array is not None:
-                file.write(b"\0" * (-file.tell() % _ALIGN))
-                places[key][name] = [file.tell(), len(array)]
-                file.write(pa.py_buffer(np.ascontiguousarray(array)))
-    return _end(file, {"rows": rows.num_rows, "length": length, "indexes": places})
-
-
-def _read(data: pa.Buffer, count: int, store: Store) -> Body:
-    """Return a segment that `_write` wrote, pointing into ``data``.
-
-    Raises
-    ------
-    ValueError
-        It is not whole: its end is not there, or it holds another number of rows.
-    """
-    header = _header(data)
-    if header["rows"] != count:
-        raise ValueError(f"{header['rows']} rows instead of {count}")
-    rows = from_bytes(data.slice(0, header["length"]))
-    indexes = {}
-    for key, arrays in header["indexes"].items():
-        found: dict[str, Any] = {"equal": None, "low": None, "reach": None}
-        for name, (start, size) in arrays.items():
-            found[name] = np.frombuffer(data, np.int32 if name == "rows" else np.int64, size, start)
-        indexes[key] = SortedIndex(store.layouts[key], **found)
-    return rows, indexes
-
-
-def _end(file: pa.NativeFile, header: Mapping[str, Any]) -> int:
-    """Write what says where everything is, and a tail by which a cut file is known; return the length of all."""
-    text = json.dumps(header).encode()
-    whole: int = file.tell() + len(text) + _TAIL.size
-    file.write(text + _TAIL.pack(len(text), whole, zlib.crc32(text)))
-    return whole
-
-
-def _header(data: pa.Buffer) -> Any:
-    """Return what `_end` wrote.
-
-    Raises
-    ------
-    ValueError
-        The end is not there.
-    """
-    view = memoryview(data)
-    if len(view) < _TAIL.size:
-        raise ValueError("cut short")
-    length, whole, check = _TAIL.unpack_from(view, len(view) - _TAIL.size)
-    text = view[max(len(view) - _TAIL.size - length, 0) : -_TAIL.size]
-    if len(view) != whole or zlib.crc32(text) != check:
-        raise ValueError("damaged")
-    return json.loads(bytes(text))
-
-
-def _mapped(path: Path) -> pa.Buffer:
-    """Map a file into memory."""
-    with path.open("rb") as file:
-        return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-
-def _read_view(path: Path) -> tuple[Any, pa.Buffer]:
-    """Return a view and the bytes that its small segments are in."""
-    data = pa.py_buffer(path.read_bytes())
-    return _header(data), data

@@ -11,7 +11,7 @@ of one stream never meet, whatever a unit holds when a stream's turn comes is ex
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from ..bundle import Bundle, Part
 from ..index import Probe, ProbePlan
 from ..kernels.order_keys import Int64s, values
 from ..kernels.sorting import sort_keys
+from ..pieces import cuts
 from ..spec import JoinSpec
 from ..store import Store
 
@@ -56,12 +57,12 @@ def joined(parts: Mapping[int, Part], listed: Sequence[Sequence[str]]) -> Iterat
         By rank: the columns that results have.
     """
     count = max(len(part) for part in parts.values())
-    step = count
-    if count > _FEW:
-        size = sum(part.row_bytes(listed[rank]) for rank, part in parts.items())
-        step = max(int(RESULT_BYTES / max(size, 1)), _FEW)
-    for first in range(0, count, step):
-        some = slice(first, min(first + step, count))
+    if count <= _FEW:
+        pieces: Iterable[slice] = (slice(0, count),) if count else ()
+    else:
+        sizes = [part.row_sizes(listed[rank]) for rank, part in parts.items()]
+        pieces = cuts(sum(sizes[1:], sizes[0]), RESULT_BYTES, count)
+    for some in pieces:
         yield Result({rank: part.take(listed[rank], some) for rank, part in parts.items()})
 
 

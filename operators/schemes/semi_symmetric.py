@@ -29,8 +29,9 @@ from ..bundle import Bundle, Numbers, Part, numbered
 from ..index import Layout, Probe, ProbePlan, list_parts, plan_probe
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate, expand
+from ..pieces import concat
 from ..spec import Check, JoinSpec
-from ..store import Lifetime, Store, concat
+from ..store import Lifetime, Store
 from .base import MEMBERS, Outcome, Pack, Work, joined, kept, matches, owned, pack
 from .symmetric import HubUnit
 

@@ -17,8 +17,9 @@ import pyarrow as pa
 from ..bundle import Bundle, Part
 from ..index import Probe, list_parts, plan_probe
 from ..kernels.pairs import evaluate, expand
+from ..pieces import concat
 from ..spec import JoinSpec
-from ..store import Lifetime, Store, concat
+from ..store import Lifetime, Store
 from .base import MEMBERS, Outcome, Work, joined, kept, matches, owned, pack
 
 

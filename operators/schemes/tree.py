@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from ..kernels.order_keys import HIGHEST, Int64s, order_key
+from ..pieces import concat
 from ..spec import Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
-from ..store import concat
 from .base import Outcome, Partial, Result, Work, kept, owned
 from .iterative import IterativeUnit
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from trijoin_sql.operators import state as state_module
 from trijoin_sql.operators import store as store_module
-from trijoin_sql.operators import warm
+from trijoin_sql.operators import warm, warm_file
 from trijoin_sql.operators.index import Layout
 from trijoin_sql.operators.layout import History
 from trijoin_sql.operators.manifest import MANIFEST
@@ -322,11 +322,30 @@ def test_a_file_that_goes_before_it_is_mapped_costs_the_file_alone(
     def gone(path: Path) -> pa.Buffer:
         raise FileNotFoundError(path)
 
-    monkeypatch.setattr(warm, "_mapped", gone)
+    monkeypatch.setattr(warm, "mapped", gone)
     for number, batch in enumerate(batches[6:], 6):
         forget()
         found += task.batch(number, batch)
     assert found == nested_loop(SPECS["symmetric"], kept)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="not Linux")
+def test_mapped_files_are_not_open_files(local: Path) -> None:
+    """A worker may have a thousand open files, and a state of 16 GiB with segments of any size has more segments."""
+    local.mkdir(parents=True)
+    (local / "file").write_bytes(b"abc" * 1000)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    maps = Path("/proc/self/maps")
+    buffers = [warm_file.mapped(local / "file") for _ in range(50)]
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert maps.read_text().count(str(local / "file")) == 50
+    views = [buffer.slice(1000, 100) for buffer in buffers[:7]]
+    del buffers
+    assert maps.read_text().count(str(local / "file")) == 7
+    assert {view.to_pybytes() for view in views} == {(b"abc" * 1000)[1000:1100]}
+    (local / "empty").touch()
+    with pytest.raises(OSError, match="mapped"):
+        warm_file.mapped(local / "empty")
 
 
 def test_what_a_killed_worker_left_half_written_goes(local: Path) -> None:

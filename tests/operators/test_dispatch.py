@@ -11,9 +11,9 @@ import pytest
 from trijoin_sql.operators import dispatch
 from trijoin_sql.operators.chunk import from_bytes, nullable, pack_from_bytes, pack_to_bytes, to_bytes
 from trijoin_sql.operators.dispatch import PACKED_SCHEMA, Dispatcher, murmur3, slot_keys, unmurmur3
+from trijoin_sql.operators.pieces import concat, split
 from trijoin_sql.operators.schemes.base import MEMBERS, Pack
 from trijoin_sql.operators.spec import EdgeSpec, JoinSpec
-from trijoin_sql.operators.store import concat, split
 
 from .reference import DOMAINS, streams
 

@@ -8,12 +8,16 @@ from itertools import permutations
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from trijoin_sql.operators.bundle import Part
 from trijoin_sql.operators.schemes import SCHEMES
+from trijoin_sql.operators.schemes.base import RESULT_BYTES, joined
 from trijoin_sql.operators.schemes.iterative import probe_order
 from trijoin_sql.operators.schemes.routing import grid
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec
+from trijoin_sql.operators.store import Store
 
 from .reference import Row, batch_of, cut, nested_loop, run, streams
 
@@ -325,6 +329,23 @@ def test_iterative_probing_follows_the_most_selective_edge() -> None:
     spec = JoinSpec("j", streams(3, COLUMNS), edges, "matrix", 1, None, (("grid", "1"),))
     assert [(step.source, step.target) for step in probe_order(spec, 0)] == [(0, 2), (2, 1)]
     assert [(step.source, step.target) for step in probe_order(spec, 1)] == [(1, 2), (2, 0)]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_long_text_that_many_results_have_is_put_together_in_pieces(stored: bool) -> None:
+    """By the mean of its stream a text of 100 kB was a few bytes, and 10,000 results with it a gigabyte at once."""
+    rows = pa.RecordBatch.from_pydict({"id": range(40_001), "a": ["x" * 100_000, *[""] * 40_000]})
+    store = Store("r", [])
+    for first in range(0, rows.num_rows, 10_000):
+        store.append(rows.slice(first, 10_000))
+    ids = np.array([0] * 1000 + list(range(1, 3000)), np.int64)
+    others = pa.RecordBatch.from_pydict({"n": range(len(ids))})
+    parts = {0: Part(store if stored else rows, ids), 1: Part(others)}
+    results = list(joined(parts, [["a", "id"], ["n"]]))
+    assert max(sum(part.nbytes for part in result.parts.values()) for result in results) < 1.1 * RESULT_BYTES
+    assert len(results) < 30
+    assert [number for result in results for number in result.parts[1].column("n").to_pylist()] == list(range(len(ids)))
+    assert [number for result in results for number in result.parts[0].column("id").to_pylist()] == ids.tolist()
 
 
 def test_all_schemes_were_tested_here() -> None:

@@ -11,11 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trijoin_sql.operators import store as store_module
 from trijoin_sql.operators.bundle import Part
 from trijoin_sql.operators.index import Layout, Probe, ProbePlan, list_parts, plan_probe
+from trijoin_sql.operators.pieces import concat
 from trijoin_sql.operators.schemes.base import MEMBERS, RESULT_BYTES, joined, pack
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec
-from trijoin_sql.operators.store import Body, Segment, Store, concat
+from trijoin_sql.operators.store import Body, Segment, Store
 
 PLAN = plan_probe(EdgeSpec(0, 1, (Band("a", "a", -1, 1),)))
 SIZES = st.lists(st.integers(0, 12), min_size=1, max_size=14)
@@ -212,3 +214,21 @@ def test_equality_on_a_null_safe_edge_is_verified() -> None:
     probing = pa.RecordBatch.from_pydict({"a": pa.array([0, None], pa.int32())})
     ((mine, _, theirs),) = store.probe(Probe(plan, probing))
     assert sorted(zip(mine.tolist(), theirs.tolist(), strict=True)) == [(0, 1), (1, 0)]
+
+
+def test_long_texts_are_compared_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million pairs of two kilobytes each are more than Arrow takes into one column, which ended the query."""
+    taken: list[int] = []
+    evaluated = store_module.evaluate
+    monkeypatch.setattr(store_module, "_TAKEN_BYTES", 50_000)
+    monkeypatch.setattr(
+        store_module, "evaluate", lambda check, one, other: taken.append(one.nbytes) or evaluated(check, one, other)
+    )
+    plan = plan_probe(EdgeSpec(0, 1, (Compare("=", "a", "a", exact=False),), "h", "h"))
+    texts = ["x" * 2000, "y" * 2000, "z"] * 20
+    rows = pa.RecordBatch.from_pydict({"a": texts, "h": pa.array([0] * 60, pa.int64())})
+    store = Store("s", [plan.layout])
+    store.append(rows)
+    found = [pair for mine, _, theirs in store.probe(Probe(plan, rows)) for pair in zip(mine, theirs, strict=True)]
+    assert sorted(found) == [(one, other) for one in range(60) for other in range(60) if texts[one] == texts[other]]
+    assert max(taken) < 40_000
