@@ -111,9 +111,13 @@ def nullable(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
-        return pa.list_(pa.field(kind.value_field.name, _nullable(kind.value_type)))
+        return pa.list_(_nullable_field(kind.value_field))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, _nullable(one.type)) for one in kind])
+        return pa.struct([_nullable_field(one) for one in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_nullable(kind.key_type), pa.field(kind.item_field.name, _nullable(kind.item_type)))
+        return pa.map_(_nullable(kind.key_type), _nullable_field(kind.item_field))
     return kind
+
+
+def _nullable_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_nullable(field.type)).with_nullable(True)  # with its metadata: it says what is a VARIANT

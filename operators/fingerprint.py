@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..errors import SqlSyntaxError
+from ..rewriter.dialect import Watermark, parse_statement, render
 from ..rewriter.plan import JoinNode, Scan, source_conditions, source_scan
 from .spec import JoinSpec
 
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
 #: What cost chooses, by the names of the lines; a stream's stored columns follow from it.
 CHOSEN = ("scheme", "units", "subgroups", "option grid", "option routing")
 STORED = "stored columns of "
-
-#: A watermark's delay may change at any restart, as in Spark.
-_DELAY = re.compile(r" DELAY OF INTERVAL ('[^']*'|\S+) \w+( TO \w+)?")
 
 
 def fingerprint(
@@ -72,14 +71,27 @@ def fingerprint(
 
 
 def _of_source(scan: Scan, conditions: Iterable[str], inputs: Mapping[str, Input]) -> Iterator[str]:
-    relation = _DELAY.sub("", scan.relation)
-    ctes = "".join(f"; {name} is {_DELAY.sub('', body)}" for name, body in scan.ctes)
+    relation = without_delays(f"SELECT * FROM {scan.relation}").removeprefix("SELECT * FROM ")
+    ctes = "".join(f"; {name} is {without_delays(body)}" for name, body in scan.ctes)
     yield f"input {scan.alias}: {relation}{ctes}"
     yield f"filter on {scan.alias}: {' AND '.join(conditions) or 'none'}"
     side = inputs[scan.alias]
     keys = [f"{text} {side.type_of(what, text)}" for what, text in side.read if what == "key"]
     yield f"keys of {scan.alias}: {', '.join(keys) or 'none'}"
     yield f"event time of {scan.alias}: {side.event_time or 'none'}"
+
+
+def without_delays(query: str) -> str:
+    """Return a query without the delays of its watermarks, which may change at any restart, as in Spark."""
+    try:
+        tree = parse_statement(query).tree if "WATERMARK" in query.upper() else None
+    except SqlSyntaxError:
+        tree = None
+    if tree is None:
+        return query
+    for watermark in tree.find_all(Watermark):
+        watermark.set("delay", None)
+    return render(tree)
 
 
 def lines_of(text: str) -> dict[str, str]:
@@ -108,7 +120,8 @@ def hint_to_keep(old: str, new: str) -> str | None:
     before, after = lines_of(old), lines_of(new)
     if all(before.get(name) == after.get(name) for name in ("scheme", "units")):
         return None
-    if any(before[name] != after.get(name) for name in before if name not in CHOSEN and not name.startswith(STORED)):
+    kept = [name for name in {**before, **after} if name not in CHOSEN and not name.startswith(STORED)]
+    if any(before.get(name) != after.get(name) for name in kept):
         return None
     units = [f"UNITS({before['units']})"] if "units" in before else []
     return ", ".join([f"SCHEME('{before['scheme']}')", *units])

@@ -476,8 +476,6 @@ class Probe:
 
 
 __all__ = [
-    "HIGHEST",
-    "LOWEST",
     "Bound",
     "Layout",
     "Probe",

@@ -157,15 +157,16 @@ def _sides(predicate: Predicate, alias: str) -> list[str]:
 def run_sql(
     spark: SparkSession, text: str, below: Mapping[str, DataFrame], arguments: Mapping[str, Any] | None
 ) -> DataFrame:
-    """Run SQL that may refer to the outputs of join nodes by their (quoted) names."""
+    """Run SQL that may refer to the outputs of join nodes by their (quoted) names: Spark's own, whatever extends it."""
     arguments = dict(arguments) if arguments else None
     # Whole words only: the first node's name begins the tenth's.
     used = {name: below[name] for name in re.findall(r"\w+", text) if name in below}
+    sql = type(spark).sql
     if not used:
-        return spark.sql(text, args=arguments) if arguments else spark.sql(text)
+        return sql(spark, text, args=arguments) if arguments else sql(spark, text)
     text = text.replace("{", "{{").replace("}", "}}")
     text = re.sub(r"(`?)\b(" + "|".join(used) + r")\b\1", r"{\2}", text)
-    return spark.sql(text, args=arguments, **used)
+    return sql(spark, text, args=arguments, **used)
 
 
 def quoted(name: str) -> str:

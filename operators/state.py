@@ -150,8 +150,8 @@ class SlotState:
 
         def made() -> Segment:
             first = max(waiting[0].start, start)
-            oldest = None if waiting[0].oldest is None else min(chunk.oldest for chunk in waiting)  # type: ignore[type-var]
-            newest = None if waiting[0].newest is None else max(chunk.newest for chunk in waiting)  # type: ignore[type-var]
+            oldest = min((chunk.oldest for chunk in waiting if chunk.oldest is not None), default=None)
+            newest = max((chunk.newest for chunk in waiting if chunk.newest is not None), default=None)
             last = min(waiting[-1].start + waiting[-1].rows, stop)
             return Segment(first, last - first, oldest, newest, sum(chunk.raw for chunk in waiting))
 
@@ -190,9 +190,9 @@ class SlotState:
         if self.warm.has_room(2 * size):
             with suppress(OSError):
                 self.warm.write(segment, store)
-            if segment.body is not None:
+            if segment.file is not None and segment.body is not None:
                 return segment.body
-            segment.body = body  # its file was gone before it was mapped
+            segment.body = body  # no file could be written, or it was gone before it was mapped
         _visiting[segment] = size
         while len(_visiting) > 1 and sum(_visiting.values()) > VISITING_BYTES:
             leaving, _ = _visiting.popitem(last=False)

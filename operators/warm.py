@@ -178,8 +178,8 @@ class WarmCopy:
 
     def _keep(self, store: Store) -> None:
         if not self.directory.exists():
-            sweep()
             self._make()
+            sweep()
         for segment in store.segments:
             if segment.file is None and segment.body is not None and self.takes(segment.size):
                 self.write(segment, store)
@@ -331,7 +331,7 @@ def _bytes() -> int:
     global _sums
     found: dict[str, tuple[int, int]] = {}
     total = 0
-    for directory in _entries(root()):
+    for directory in _copies():
         with suppress(OSError):  # gone this moment
             changed = directory.stat().st_mtime_ns
             known = _sums.get(directory.path)
@@ -352,9 +352,7 @@ def _segment_bytes(directory: str) -> int:
 def _files() -> list[tuple[float, int, str]]:
     """Return time of last use, size and path of all segments on this machine."""
     return [
-        (status.st_mtime, status.st_size, path)
-        for directory in _entries(root())
-        for path, status in _segments(directory.path)
+        (status.st_mtime, status.st_size, path) for directory in _copies() for path, status in _segments(directory.path)
     ]
 
 
@@ -376,7 +374,7 @@ def sweep() -> None:
         return
     _swept = time.monotonic()
     now = time.time()
-    for directory in _entries(root()):
+    for directory in _copies():
         with suppress(OSError):
             age = now - directory.stat().st_mtime
             if age > _STALE_SECONDS or (age > _SWEPT_SECONDS and _is_tiny(Path(directory.path))):
@@ -394,6 +392,12 @@ def _is_tiny(directory: Path) -> bool:
         except (ValueError, KeyError, TypeError):  # damaged: nobody can use it
             continue
     return not any(directory.glob("*.seg*"))
+
+
+def _copies() -> Iterator[os.DirEntry[str]]:
+    """Yield the folders of all slots; none where the directory is not ours."""
+    if _is_ours(root()):
+        yield from _entries(root())
 
 
 def _entries(path: str | Path) -> Iterator[os.DirEntry[str]]:

@@ -164,7 +164,8 @@ class TriJoinSql(Databricks):
             Watermark: lambda self, e: (
                 f"WATERMARK {self.sql(e, 'this')}"
                 + (f" AS {self.sql(e, 'alias')}" if e.args.get("alias") else "")
-                + f" DELAY OF {self.sql(e, 'delay')}"
+                # sqlglot writes `1 HOUR 30 MINUTES` as a sum, which Spark does not read here
+                + f" DELAY OF {self.sql(e, 'delay').replace(' + INTERVAL ', ' ')}"
             ),
         }
 
@@ -429,6 +430,9 @@ def interval_microseconds(length: object) -> int | None:
         return None if inner is None else -inner
     if isinstance(length, exp.Paren):
         return interval_microseconds(length.this)
+    if isinstance(length, exp.Add):  # sqlglot's reading of `INTERVAL 1 HOUR 30 MINUTES` too
+        parts = [interval_microseconds(part) for part in (length.left, length.right)]
+        return None if None in parts else sum(part for part in parts if part is not None)
     if not isinstance(length, exp.Interval) or not isinstance(length.this, exp.Literal):
         return None
     unit = length.args.get("unit")

@@ -104,7 +104,7 @@ def test_frames_in_the_text_are_joined(tj: TriJoinSession, spark: SparkSession) 
     assert bag(ours) == bag(theirs)
     streams = {name: spark.table(f"stream_{name}") for name in "rs"}
     assert tj.sql("SELECT r.id FROM {r} AS r JOIN {s} AS s ON r.a < s.a", **streams).isStreaming
-    assert not uses_us(tj.sql("SELECT id FROM {r}", r=one))
+    assert not uses_us(tj.sql("-- one\n SELECT id FROM {r}", r=one))
     assert {table.name for table in spark.catalog.listTables()} == before
     with pytest.raises(KeyError):
         tj.sql("SELECT r.id FROM {r} AS r JOIN {s} AS s ON r.a < s.a", r=one)
@@ -278,6 +278,27 @@ def test_enable_extends_this_session_alone(tj: TriJoinSession, spark: SparkSessi
     finally:
         trijoin_sql.disable(spark)
     assert not uses_us(spark.sql(CHAIN))
+
+
+def test_an_extended_session_rewrites_once(
+    tj: TriJoinSession, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is compiled consists of SQL, which must not come back to us by way of ``spark.sql``."""
+    seen: list[str] = []
+    original = TriJoinSession.sql
+
+    def sql_(self: TriJoinSession, text: str, *rest: Any, **more: Any) -> DataFrame:
+        seen.append(text)
+        return original(self, text, *rest, **more)
+
+    monkeypatch.setattr(TriJoinSession, "sql", sql_)
+    trijoin_sql.enable(spark)
+    try:
+        sql = CHAIN.replace("SELECT", "SELECT /*+ SCHEME('operator_tree((r, s), t)') */")
+        assert uses_us(spark.sql(sql))
+    finally:
+        trijoin_sql.disable(spark)
+    assert seen == [sql]
 
 
 def test_zone_shift_is_what_clocks_change() -> None:

@@ -155,7 +155,7 @@ def check_disk() -> Finding:
 def check_copy(mounts: Path = Path("/proc/self/mounts")) -> Finding:
     """Where workers keep their copy of the state: in a file system in memory it takes memory."""
     folder = Path(os.environ.get("TRIJOIN_LOCAL_DIR") or tempfile.gettempdir()).resolve()
-    if not os.access(folder if folder.exists() else folder.parent, os.W_OK):
+    if not os.access(next(place for place in (folder, *folder.parents) if place.exists()), os.W_OK):
         return Finding("warning", "Copy of state", f"{folder} cannot be written, so there will be none: slower probes")
     kinds = {Path(place): kind for place, kind in _mounted(mounts)}
     kind = next((kinds[place] for place in (folder, *folder.parents) if place in kinds), "unknown")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +13,19 @@ from pyspark.sql import DataFrame, SparkSession
 #: Views stand for the frames while a statement is compiled. PySpark's own have random names; a checkpoint knows the
 #: inputs of its query by name.
 _VIEW = "__trijoin_arg_{}"
+
+#: Two statements may have frames of one name, and a session more than one thread.
+_one_at_a_time = threading.RLock()
+
+_QUERY = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(SELECT|WITH|FROM|EXPLAIN)\b", re.IGNORECASE | re.DOTALL)
+
+
+def takes_frames(spark: SparkSession, text: str) -> bool:
+    """Return whether a statement with frames may be ours: a query, in a classic session.
+
+    What a statement creates may outlive the names of its frames, so Spark's own are used there.
+    """
+    return getattr(spark, "_sc", None) is not None and _QUERY.match(text) is not None
 
 
 @contextmanager
@@ -34,6 +49,7 @@ def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> I
     from pyspark.sql.sql_formatter import SQLStringFormatter
 
     formatter = SQLStringFormatter(spark)
+    _one_at_a_time.acquire()
     try:
         for name, value in values.items():
             if isinstance(value, DataFrame):
@@ -42,3 +58,4 @@ def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> I
         yield formatter.format(text, **values)
     finally:
         formatter.clear()
+        _one_at_a_time.release()

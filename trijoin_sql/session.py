@@ -20,7 +20,7 @@ from .checkpoint import stored_joins
 from .config import AGGREGATE, STATE_SETTINGS, UNITS, WARM_BYTES, prepare_workers
 from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import Explanation
-from .frames import named_frames
+from .frames import named_frames, takes_frames
 from .listener import next_number, observed_rates, register
 from .local_disk import set_permissions_without_processes
 from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
@@ -132,7 +132,7 @@ class TriJoinSession:
         self._check_alive()
         if not isinstance(text, str):
             raise TypeError(f"sql() takes the text of a statement, not {type(text).__name__}")
-        if kwargs and getattr(self.spark, "_sc", None) is not None:  # a classic session
+        if kwargs and takes_frames(self.spark, text):
             with named_frames(self.spark, text, kwargs) as named:
                 return self.sql(named, args)
         if kwargs or not (args is None or isinstance(args, Mapping | list)):  # Spark says what is wrong with others

@@ -90,6 +90,7 @@ def test_unknown_names_are_refused_with_what_there_is() -> None:
         (["chain_band", "pair_band", "--scheme", "tree/pair"], "chain_band: "),
         (["common_key", "--scheme", "biclique@contrand:x"], "common_key: "),
         (["pair_band", "--scheme", "biclique@anyhow"], "pair_band: "),
+        (["common_key", "--scheme", "symmetric@contrand:3"], "2 units cannot be divided evenly into 3 subgroups"),
         (["chain_band", "--json", "nowhere/out.json"], "the folder nowhere cannot be written"),
         (["chain_band", "--plot", "."], "it is a folder"),
     ],
@@ -122,6 +123,8 @@ def test_engines_that_disagree_or_fail_are_named() -> None:
         "the engines found different numbers of results: tree 7, spark 8",
     ]
     assert list(Measured({"tree": runs["tree"]}).wrong()) == []
+    (said,) = Measured({"tree": [*runs["tree"], Outcome("tree", 1.0, 10, 8)], "spark": runs["spark"]}).wrong()
+    assert said.endswith("tree 7, tree 8, spark 8")
     assert list(Measured({}, {"tree": Live("tree", problem="did not keep up")}).wrong()) == [
         "tree failed: did not keep up"
     ]

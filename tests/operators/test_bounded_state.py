@@ -304,6 +304,42 @@ def test_another_users_folder_is_left_alone(
     assert caplog.text.count("is not ours") == 1
 
 
+def test_a_link_in_the_folders_place_is_not_followed(
+    local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is swept away there would be somebody's own folders."""
+    home = tmp_path / "home"
+    (home / "old").mkdir(parents=True)
+    os.utime(home / "old", (0, 0))
+    local.symlink_to(home)
+    monkeypatch.setattr(warm, "_swept", -math.inf)
+    copy = warm.WarmCopy("one", 100)
+    store = Store("r", [])
+    store.append(rows(range(100)))
+    copy.keep(store)
+    copy.save("n", {"r": store})
+    assert [path.name for path in home.iterdir()] == ["old"]
+    assert warm._bytes() == 0
+
+
+def test_without_a_copy_a_worker_holds_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is another user's, or the disk is full: segments come for a visit, and go."""
+    monkeypatch.setattr(store_module, "SEGMENT_BYTES", 2000)
+    monkeypatch.setattr(state_module, "VISITING_BYTES", 10_000)
+    monkeypatch.setattr(state_module, "BROUGHT_BYTES", 2000)
+    monkeypatch.setattr(warm, "_is_ours", lambda folder: False)
+    chunks = Chunks()
+    for number in range(60):
+        state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
+        state.slot.stores["r"].append(rows(range(100)))
+        state.save(number)
+        chunks.commit()
+    forget()
+    store = SlotState(lambda: OneStore(None), chunks, "q", ONE).slot.stores["r"]
+    assert sum(segment.rows.num_rows for segment in store.segments) == 6000
+    assert sum(segment.size for segment in store.segments if segment.body is not None) <= 20_000
+
+
 def test_a_folder_that_others_could_read_is_closed(local: Path) -> None:
     local.mkdir(0o755, parents=True)
     task = Task(SPECS["symmetric"])

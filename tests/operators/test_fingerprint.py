@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from trijoin_sql.operators.compile import Compiled, compile_join
-from trijoin_sql.operators.fingerprint import difference, hint_to_keep
+from trijoin_sql.operators.fingerprint import difference, hint_to_keep, without_delays
+from trijoin_sql.rewriter.dialect import parse_statement, render
 
 import trijoin_sql
 from trijoin_sql import session as session_module
 
 Fingerprint = Callable[..., str]
 
+DELAYS = ("r", "10 SECONDS"), ("s", "1 MINUTE 5 SECONDS")
 BAND = "SELECT r.id, s.id AS other FROM {r} JOIN s ON ABS(r.x - s.x) < 5"
 
 
@@ -83,16 +85,39 @@ def test_types_of_keys_are_part_of_it(fingerprint: Fingerprint) -> None:
 
 
 def test_the_event_time_is_part_of_it(fingerprint: Fingerprint) -> None:
-    with_time = (
-        "FROM r WATERMARK ts DELAY OF INTERVAL 10 SECONDS AS r JOIN s WATERMARK ts DELAY OF INTERVAL 1 MINUTE AS s"
-    )
-    sql = f"SELECT r.id {with_time} ON r.x < s.x WITHIN 1 MINUTE"
+    with_time = [f"{name} WATERMARK ts DELAY OF INTERVAL {delay} AS {name}" for name, delay in DELAYS]
+    sql = f"SELECT r.id FROM {' JOIN '.join(with_time)} ON r.x < s.x WITHIN 1 MINUTE"
     late = sql.replace("10 SECONDS", "20 SECONDS")
     assert fingerprint(late) == fingerprint(sql), "a watermark's delay may change at any restart"
     without = (
         "SELECT r.id FROM r JOIN s ON r.x < s.x AND r.ts BETWEEN s.ts - INTERVAL 1 MINUTE AND s.ts + INTERVAL 1 MINUTE"
     )
     assert "event time of r was ts and is now none" in difference(fingerprint(sql), fingerprint(without))
+
+
+@pytest.mark.parametrize(
+    "delay",
+    [
+        "INTERVAL 2 HOURS",
+        "INTERVAL 1 HOUR 30 MINUTES",
+        "INTERVAL '1 hour 30 minutes'",
+        "INTERVAL '1:30' HOUR TO MINUTE",
+    ],
+)
+@pytest.mark.parametrize("query", ["SELECT * FROM r {}", "SELECT a FROM (SELECT a FROM r {} AS x WHERE a > 1) AS y"])
+def test_a_delay_in_any_spelling_is_left_out(query: str, delay: str) -> None:
+    said = query.format("WATERMARK ts DELAY OF INTERVAL 10 SECONDS")
+    other = parse_statement(query.format(f"WATERMARK ts DELAY OF {delay}")).tree
+    assert other is not None
+    assert without_delays(render(other)) == without_delays(said)
+    assert without_delays(said) != without_delays(said.replace("WATERMARK ts", "WATERMARK later"))
+
+
+def test_a_hint_does_not_keep_what_is_another_query() -> None:
+    """What only the new query has is a difference too: with the hint it would be refused again."""
+    assert hint_to_keep("scheme: tree\nstream r: id int", "scheme: matrix\nstream r: id int") == "SCHEME('tree')"
+    assert hint_to_keep("scheme: tree", "scheme: matrix\nargument x: 3") is None
+    assert hint_to_keep("scheme: tree\nargument x: 3", "scheme: matrix") is None
 
 
 def test_what_is_above_the_join_is_not_part_of_it(fingerprint: Fingerprint) -> None:

@@ -20,8 +20,20 @@ def test_stream_and_watermark_stand_before_the_alias() -> None:
     assert spark(sql) == sql
 
 
+def test_a_delay_of_several_units_is_written_as_spark_reads_it() -> None:
+    """sqlglot makes a sum of it, for which Spark has no place behind DELAY OF."""
+    sql = "SELECT * FROM r WATERMARK ts DELAY OF INTERVAL '1' DAY '2' HOURS '3' MINUTES AS q"
+    assert spark(sql.replace("'", "")) == sql
+    assert spark(sql) == sql
+
+
 def test_within_ends_the_where_clause_and_is_not_for_spark() -> None:
-    for clause in ("WITHIN 10 MINUTES", "WITHIN INTERVAL 10 MINUTES", "within interval '10' minute"):
+    for clause in (
+        "WITHIN 10 MINUTES",
+        "WITHIN INTERVAL 10 MINUTES",
+        "within interval '10' minute",
+        "WITHIN INTERVAL 9 MINUTES 60 SECONDS",
+    ):
         statement = parse_statement(f"SELECT a FROM r, s WHERE r.a < s.a {clause} GROUP BY a")
         assert statement.tree is not None
         assert interval_microseconds(statement.tree.args["within"]) == 600_000_000

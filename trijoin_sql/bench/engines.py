@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import TriJoinError
 from .outcome import Outcome
 from .workloads import SCHEMA, Workload, query
 
@@ -51,7 +52,7 @@ def run_stream(spark: SparkSession, workload: Workload, folder: Path, engine: st
             frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         )
         running.awaitTermination()
-    except PySparkException as error:
+    except (PySparkException, TriJoinError) as error:
         return Outcome(engine, problem=str(error).partition("\n")[0][:160])
     finally:
         shutil.rmtree(checkpoint, ignore_errors=True)

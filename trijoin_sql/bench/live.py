@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from ..errors import TriJoinError
 from .engines import frame_of
 from .workloads import SCHEMA, Workload, table
 
@@ -157,7 +158,7 @@ def in_scratch(engine: str, run: Callable[[Path], Live]) -> Live:
     with tempfile.TemporaryDirectory(prefix="trijoin-live-", ignore_cleanup_errors=True) as home:
         try:
             return run(Path(home))
-        except PySparkException as error:
+        except (PySparkException, TriJoinError) as error:
             return Live(engine, problem=str(error).partition("\n")[0][:160])
 
 

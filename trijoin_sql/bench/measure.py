@@ -69,9 +69,11 @@ class Measured:
         for engine, problem in dict.fromkeys(problems):
             if problem is not None:
                 yield f"{engine} failed: {problem}"
-        counts = {run.engine: run.results for run in runs if run.results is not None and not run.exceeded}
-        if len(set(counts.values())) > 1:
-            told = ", ".join(f"{engine} {count:,}" for engine, count in counts.items())
+        counts = dict.fromkeys(
+            (run.engine, run.results) for run in runs if run.results is not None and not run.exceeded
+        )
+        if len({count for _, count in counts}) > 1:
+            told = ", ".join(f"{engine} {count:,}" for engine, count in counts)
             yield f"the engines found different numbers of results: {told}"
 
 
@@ -130,7 +132,7 @@ def measure(options: Options, *, output: str, json_file: Path | None, plot_file:
         if output == "text":
             _print(out, name, options, found)
         for wrong in found.wrong():
-            err.print(f"{name}: {wrong}", style="red")
+            Console(stderr=True).print(f"{name}: {wrong}", style="red")
             well = False
         if json_file is not None:  # one workload may take an hour, and the next one fail
             write_json(json_file, documents)
@@ -154,7 +156,7 @@ def _check(names: list[str], options: Options) -> None:
             raise InvalidSettingError("--scheme", one, f"there are {', '.join(SCHEMES)}")
         for name in names:
             if name != overhead.NAME:
-                check(WORKLOADS[name], name, one)
+                check(WORKLOADS[name], name, one, options.units)
     for one in options.against:
         if one not in OTHERS:
             raise InvalidSettingError("--against", one, f"there are {', '.join(OTHERS)}")

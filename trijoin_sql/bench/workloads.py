@@ -168,8 +168,8 @@ def query(workload: Workload, engine: str | None = None) -> str:
     return workload.sql.format(hint=f"/*+ {', '.join(hints)} */")
 
 
-def check(workload: Workload, name: str, engine: str) -> None:
-    """See that a workload can run under a scheme, with its intermediates and routing.
+def check(workload: Workload, name: str, engine: str, units: int) -> None:
+    """See that a workload can run under a scheme, with its intermediates and routing, in some units.
 
     Raises
     ------
@@ -181,6 +181,10 @@ def check(workload: Workload, name: str, engine: str) -> None:
         rewrite(query(workload, engine), read_script(ddl)[0])
     except InvalidHintError as error:
         raise InvalidSettingError("--scheme", engine, f"{name}: {error.getMessageParameters()['reason']}") from None
+    subgroups = engine.partition(":")[2]
+    if subgroups and units % int(subgroups):
+        told = f"{units} units cannot be divided evenly into {subgroups} subgroups"
+        raise InvalidSettingError("--scheme", engine, f"{name}: {told}")
 
 
 def table(workload: Workload, stream: int, rng: Rng, first: int, rows: int, domain: int) -> pa.Table:
