@@ -6,8 +6,9 @@ them. Where the query only counts and sums them, they never are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +18,13 @@ import pyarrow.compute as pc
 
 from .kernels.order_keys import Int64s, values
 from .kernels.pairs import expand
-from .pieces import cuts, row_sizes
+from .pieces import cuts, has_text, longest_text, row_bytes, row_sizes
+
+#: A piece of results by the mean may have so many times its bytes; then each row is looked at.
+_MUCH = 8
+
+#: A batch with more rows than so many for each result is not searched for its longest text.
+_FAR_MORE = 4
 
 #: Row numbers: positions are int64, those that an index gives int32.
 Numbers = npt.NDArray[np.integer[Any]]
@@ -32,6 +39,16 @@ class Rows(Protocol):
 
     def row_sizes(self, ids: Any, columns: Sequence[str]) -> float | npt.NDArray[np.float64]:
         """Return how many bytes some columns of each row have."""
+        ...
+
+    @property
+    def row_bytes(self) -> float:
+        """Return how many bytes a row has in the mean."""
+        ...
+
+    @property
+    def longest(self) -> int:
+        """Return how many bytes of text a row has at most."""
         ...
 
 
@@ -67,6 +84,18 @@ class Part:
         assert isinstance(self.source, pa.RecordBatch)
         return self.source.select(list(names)).slice(some.start, some.stop - some.start)
 
+    def row_bytes(self, names: Sequence[str]) -> float:
+        """Return how many bytes some columns of a row have in the mean."""
+        return row_bytes(self.source, names) if isinstance(self.source, pa.RecordBatch) else self.source.row_bytes
+
+    def longest(self, names: Sequence[str]) -> float:
+        """Return how many bytes of text some columns of a row have at most; infinity where that is not worth a look."""
+        if not isinstance(self.source, pa.RecordBatch):
+            return self.source.longest
+        if not has_text(self.source, names):
+            return 0
+        return longest_text(self.source, names) if self.source.num_rows <= _FAR_MORE * len(self) else inf
+
     def row_sizes(self, names: Sequence[str]) -> float | npt.NDArray[np.float64]:
         """Return how many bytes some columns of each row have, shape (k,); a single number if there are no texts."""
         if isinstance(self.source, pa.RecordBatch):
@@ -83,6 +112,20 @@ class Part:
             codes, size = encoded([self.source.column(name) for name in names], self.source.num_rows)
             return codes[self.ids], size
         return encoded([self.column(name) for name in names], length)
+
+
+def pieces(parts: Mapping[int, tuple[Part, Sequence[str]]], limit: int, least: int = 1) -> Iterator[slice]:
+    """Cut results, some columns of rows of each stream, into pieces of at most about ``limit`` bytes.
+
+    By the mean, where no text can make a piece much larger than that; else by what each row has.
+    """
+    count = max(len(part) for part, _ in parts.values())
+    mean = sum(part.row_bytes(names) for part, names in parts.values())
+    longest = sum(part.longest(names) for part, names in parts.values())
+    if longest * max(limit / max(mean, 1), least) <= _MUCH * limit:
+        return cuts(mean, limit, count, least)
+    sizes = [part.row_sizes(names) for part, names in parts.values()]
+    return cuts(sum(sizes[1:], sizes[0]), limit, count)
 
 
 def encoded(columns: Sequence[pa.Array], length: int) -> tuple[Int64s, int]:
@@ -213,8 +256,7 @@ class Bundle:
         limit
             Bytes of a piece, about.
         """
-        sizes = [part.row_sizes(columns[rank]) for rank, part in self.parts.items()]
-        for some in cuts(sum(sizes[1:], sizes[0]), limit // 2, len(self.begin)):
+        for some in pieces({rank: (part, columns[rank]) for rank, part in self.parts.items()}, limit // 2):
             piece = self._some(some.start, some.stop)
             copied = piece._copied(columns, limit // 2)
             yield (piece, False) if copied is None else (copied, True)
@@ -227,7 +269,7 @@ class Bundle:
         ids = np.concatenate([self.positions[position] for _, position in expand(begin, end)])
         different, positions = numbered(ids)
         members = Part(self.members, different)
-        if np.mean(members.row_sizes(columns[self.rank])) * len(different) > limit:
+        if len(different) * members.row_bytes(columns[self.rank]) > limit:
             return None
         parts = {rank: Part(part.take(columns[rank], slice(0, len(of)))) for rank, part in self.parts.items()}
         rows = members.take(columns[self.rank], slice(0, len(different)))

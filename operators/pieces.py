@@ -46,6 +46,8 @@ def row_sizes(
 ) -> float | npt.NDArray[np.float64]:
     """Return the bytes that some columns of each row have: texts and binaries their own, others the column's mean.
 
+    It costs a good part of what taking the rows costs; see `longest_text` for when it is worth it.
+
     Parameters
     ----------
     rows
@@ -55,17 +57,41 @@ def row_sizes(
     -------
     Shape (k,); a single number if there are no texts.
     """
-    mean, own = 0.0, []
-    for column in (batch.column(name) for name in names):
-        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-            if not len(column):
-                continue
-            offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
-            own.append(np.diff(offsets) if rows is None else offsets[rows + 1] - offsets[rows])
-            mean += 4
-        else:
-            mean += column.nbytes / max(batch.num_rows, 1)
-    return np.asarray(np.sum(own, axis=0, dtype=np.float64) + mean) if own else mean
+    texts = _texts(batch, names)
+    mean = row_bytes(batch, [name for name in names if name not in texts]) + 4 * len(texts)
+    if not texts:
+        return mean
+    found = [_offsets(column) for column in texts.values()]
+    lengths = [np.diff(offsets) if rows is None else offsets[rows + 1] - offsets[rows] for offsets in found]
+    return np.asarray(np.sum(lengths, axis=0, dtype=np.float64) + mean)
+
+
+def row_bytes(batch: pa.RecordBatch, names: Sequence[str]) -> float:
+    """Return the bytes that some columns of a row have in the mean."""
+    return float(sum(batch.column(name).nbytes for name in names) / max(batch.num_rows, 1))
+
+
+def longest_text(batch: pa.RecordBatch, names: Sequence[str]) -> int:
+    """Return how many bytes of text and binaries some columns of one row have at most, about: a look at all lengths."""
+    return sum(int(np.diff(_offsets(column)).max()) for column in _texts(batch, names).values())
+
+
+def has_text(batch: pa.RecordBatch, names: Sequence[str]) -> bool:
+    """Return whether some columns of a batch with rows are texts or binaries."""
+    return bool(_texts(batch, names))
+
+
+def _texts(batch: pa.RecordBatch, names: Sequence[str]) -> dict[str, pa.Array]:
+    columns = {name: batch.column(name) for name in names} if batch.num_rows else {}
+    return {
+        name: column
+        for name, column in columns.items()
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type)
+    }
+
+
+def _offsets(column: pa.Array) -> npt.NDArray[np.int32]:
+    return np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
 
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from .index import Layout, Probe, SortedIndex, Zone
 from .kernels.order_keys import Int64s, values
 from .kernels.pairs import evaluate
-from .pieces import concat, cuts, row_sizes, split
+from .pieces import concat, cuts, has_text, longest_text, row_sizes, split
 from .spec import Check
 
 #: A window's length is divided into about this many archive periods; segments do not merge across more than one.
@@ -78,6 +78,8 @@ class Segment:
         Brings the body back from the state store.
     small
         The body as the warm copy's views hold it, where it is too small for a file.
+    longest
+        Bytes of text that a row has at most.
     """
 
     start: int
@@ -90,12 +92,15 @@ class Segment:
     body: Body | None = None
     fetch: Callable[[Segment], Body] | None = None
     small: pa.Buffer | None = None
+    longest: int = 0
 
     @classmethod
     def of(cls, start: int, rows: pa.RecordBatch, indexes: dict[str, SortedIndex], life: Lifetime) -> Segment:
         """Return a segment of rows in memory."""
         zones = {key: index.zone() for key, index in indexes.items()}
-        return cls(start, rows.num_rows, *life.span(rows), rows.nbytes, zones, None, (rows, indexes))
+        made = cls(start, rows.num_rows, *life.span(rows), rows.nbytes, zones, None, (rows, indexes))
+        made.longest = longest_text(rows, rows.schema.names)
+        return made
 
     @property
     def stop(self) -> int:
@@ -209,6 +214,16 @@ class Store:
 
     def __len__(self) -> int:
         return sum(segment.count for segment in self.segments)
+
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of a row in the mean, about."""
+        return sum(segment.size for segment in self.segments) / max(len(self), 1)
+
+    @property
+    def longest(self) -> int:
+        """Bytes of text that a row has at most."""
+        return max((segment.longest for segment in self.segments), default=0)
 
     def row_sizes(self, ids: Int64s, columns: Sequence[str]) -> float | npt.NDArray[np.float64]:
         """Return the bytes that some columns of each row have, shape (k,); a single number if there are no texts."""
@@ -416,10 +431,10 @@ def _blocks(
     checks: Sequence[Check], left: pa.RecordBatch, mine: Int64s, right: pa.RecordBatch, theirs: npt.NDArray[np.int32]
 ) -> Iterable[slice]:
     """Cut candidate pairs so that what is compared of them takes `_TAKEN_BYTES` at most: a text comes once a pair."""
-    if not checks:
+    lefts, rights = [check.left for check in checks], [check.right for check in checks]
+    if not (has_text(left, lefts) or has_text(right, rights)):
         return (slice(0, len(mine)),)
-    sizes = row_sizes(left, [check.left for check in checks], mine)
-    return cuts(sizes + row_sizes(right, [check.right for check in checks], theirs), _TAKEN_BYTES, len(mine))
+    return cuts(row_sizes(left, lefts, mine) + row_sizes(right, rights, theirs), _TAKEN_BYTES, len(mine))
 
 
 def _checked(

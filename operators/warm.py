@@ -305,6 +305,7 @@ def _described(entry: Mapping[str, Any], data: pa.Buffer, store: Store) -> Segme
     zones: dict[str, Zone] = {key: tuple(zone) for key, zone in entry["zones"].items()}
     start, count = entry["start"], entry["count"]
     segment = Segment(start, count, entry["oldest"], entry["newest"], entry["size"], zones, entry["file"])
+    segment.longest = entry["longest"]
     if entry["small"] is not None:
         segment.small = data.slice(*entry["small"])
         segment.body = read_body(segment.small, count, store)
@@ -322,7 +323,7 @@ def _description(segment: Segment, file: pa.NativeFile) -> dict[str, Any]:
         file.write(b"\0" * (-file.tell() % ALIGN))
         place = file.tell(), segment.small.size
         file.write(segment.small)
-    names = ("start", "count", "oldest", "newest", "size", "zones", "file")
+    names = ("start", "count", "oldest", "newest", "size", "zones", "file", "longest")
     return {**{name: getattr(segment, name) for name in names}, "small": place}
 
 

@@ -11,18 +11,17 @@ of one stream never meet, whatever a unit holds when a stream's turn comes is ex
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from ..bundle import Bundle, Part
+from ..bundle import Bundle, Part, pieces
 from ..index import Probe, ProbePlan
 from ..kernels.order_keys import Int64s, values
 from ..kernels.sorting import sort_keys
-from ..pieces import cuts
 from ..spec import JoinSpec
 from ..store import Store
 
@@ -57,12 +56,11 @@ def joined(parts: Mapping[int, Part], listed: Sequence[Sequence[str]]) -> Iterat
         By rank: the columns that results have.
     """
     count = max(len(part) for part in parts.values())
-    if count <= _FEW:
-        pieces: Iterable[slice] = (slice(0, count),) if count else ()
+    if count > _FEW:
+        cut = pieces({rank: (part, listed[rank]) for rank, part in parts.items()}, RESULT_BYTES, _FEW)
     else:
-        sizes = [part.row_sizes(listed[rank]) for rank, part in parts.items()]
-        pieces = cuts(sum(sizes[1:], sizes[0]), RESULT_BYTES, count)
-    for some in pieces:
+        cut = iter([slice(0, count)] if count else [])
+    for some in cut:
         yield Result({rank: part.take(listed[rank], some) for rank, part in parts.items()})
 
 
