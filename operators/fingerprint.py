@@ -8,11 +8,9 @@ of: views are known by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SqlSyntaxError
-from ..rewriter.dialect import Watermark, parse_statement, render
 from ..rewriter.plan import JoinNode, Scan, source_conditions, source_scan
 from .spec import JoinSpec
 
@@ -31,6 +29,7 @@ def fingerprint(
     types: Mapping[str, str],
     stored: Mapping[str, str],
     arguments: Mapping[str, Any] | None,
+    without_delays: Callable[[str], str],
 ) -> str:
     """Return a join's fingerprint.
 
@@ -48,6 +47,8 @@ def fingerprint(
         By alias: the stored columns with their types, as DDL.
     arguments
         Values of the SQL parameters (``:name``).
+    without_delays
+        Takes the delays of watermarks out of a query, for they may change; a parser's work, which workers do not load.
     """
     lines = [f"scheme: {spec.scheme}"]
     if not spec.elastic:  # else the units are part of the state: see `operators.layout`
@@ -60,7 +61,7 @@ def fingerprint(
     if spec.aggregate is not None:
         lines.append(f"aggregated inside the units: {', '.join(node.aggregation.texts if node.aggregation else ())}")
     for source in node.sources:
-        lines += _of_source(source_scan(source), source_conditions(source), inputs)
+        lines += _of_source(source_scan(source), source_conditions(source), inputs, without_delays)
     for edge in node.graph.edges:
         conditions = " AND ".join(predicate.sql for predicate in edge.predicates)
         lines.append(f"condition between {edge.left} and {edge.right}: {conditions}")
@@ -70,7 +71,9 @@ def fingerprint(
     return "\n".join(line.replace("\n", "\\n") for line in lines)
 
 
-def _of_source(scan: Scan, conditions: Iterable[str], inputs: Mapping[str, Input]) -> Iterator[str]:
+def _of_source(
+    scan: Scan, conditions: Iterable[str], inputs: Mapping[str, Input], without_delays: Callable[[str], str]
+) -> Iterator[str]:
     relation = without_delays(f"SELECT * FROM {scan.relation}").removeprefix("SELECT * FROM ")
     ctes = "".join(f"; {name} is {without_delays(body)}" for name, body in scan.ctes)
     yield f"input {scan.alias}: {relation}{ctes}"
@@ -79,19 +82,6 @@ def _of_source(scan: Scan, conditions: Iterable[str], inputs: Mapping[str, Input
     keys = [f"{text} {side.type_of(what, text)}" for what, text in side.read if what == "key"]
     yield f"keys of {scan.alias}: {', '.join(keys) or 'none'}"
     yield f"event time of {scan.alias}: {side.event_time or 'none'}"
-
-
-def without_delays(query: str) -> str:
-    """Return a query without the delays of its watermarks, which may change at any restart, as in Spark."""
-    try:
-        tree = parse_statement(query).tree if "WATERMARK" in query.upper() else None
-    except SqlSyntaxError:
-        tree = None
-    if tree is None:
-        return query
-    for watermark in tree.find_all(Watermark):
-        watermark.set("delay", None)
-    return render(tree)
 
 
 def lines_of(text: str) -> dict[str, str]:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from trijoin_sql.operators.compile import Compiled, compile_join
-from trijoin_sql.operators.fingerprint import difference, hint_to_keep, without_delays
+from trijoin_sql.operators.fingerprint import difference, hint_to_keep
+from trijoin_sql.rewriter.delays import without_delays
 from trijoin_sql.rewriter.dialect import parse_statement, render
 
 import trijoin_sql
