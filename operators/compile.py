@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
@@ -56,7 +56,6 @@ def compile_join(
     default_units: int,
     metric: str | None = None,
     warm_bytes: int | None = None,
-    without_delays: Callable[[str], str] = str,
 ) -> Compiled:
     """Compile a join node.
 
@@ -77,8 +76,6 @@ def compile_join(
         checkpoint too, so it is one that no other join of the process has.
     warm_bytes
         Bytes that the warm copies of a machine may take, None for any number.
-    without_delays
-        See `fingerprint.fingerprint`.
     """
     inputs: dict[str, Input] = {}
     for source in node.sources:
@@ -124,7 +121,7 @@ def compile_join(
     for stream in streams:
         frame, stored[stream.alias] = _packed(inputs[stream.alias], stream)
         frames.append(frame)
-    spec = replace(spec, fingerprint=fingerprint(spec, node, inputs, types, stored, arguments, without_delays))
+    spec = replace(spec, fingerprint=fingerprint(spec, node, inputs, types, stored, arguments))
     if spec.aggregate is not None:
         spec = replace(spec, output=spec.aggregate.names)
         types.update(states)

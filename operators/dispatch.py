@@ -99,22 +99,8 @@ def slot_keys(count: int) -> tuple[int, ...]:
 _C1, _C2, _M, _N, _F1, _F2 = 0xCC9E2D51, 0x1B873593, 5, 0xE6546B64, 0x85EBCA6B, 0xC2B2AE35
 
 
-def murmur3(numbers: np.ndarray, seed: int = 42) -> np.ndarray:
-    """Return Spark's Murmur3 hash of 32-bit integers (``hash(x)`` in SQL), shape (n,)."""
-    with np.errstate(over="ignore"):
-        k = _rotated(numbers.astype(np.uint32) * np.uint32(_C1), 15) * np.uint32(_C2)
-        h = _rotated(np.uint32(seed) ^ k, 13) * np.uint32(_M) + np.uint32(_N)
-        h ^= np.uint32(4)  # bytes
-        h ^= h >> np.uint32(16)
-        h = h * np.uint32(_F1)
-        h ^= h >> np.uint32(13)
-        h = h * np.uint32(_F2)
-        h ^= h >> np.uint32(16)
-    return h.view(np.int32)
-
-
 def unmurmur3(hashes: np.ndarray, seed: int = 42) -> np.ndarray:
-    """Return the 32-bit integers with some hashes: `murmur3` backwards, step by step, shape (n,)."""
+    """Return the 32-bit integers whose ``hash(x)`` in Spark is this, shape (n,): Murmur3 step by step backwards."""
     with np.errstate(over="ignore"):
         h = hashes.astype(np.uint32)
         h ^= h >> np.uint32(16)

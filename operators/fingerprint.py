@@ -8,7 +8,7 @@ of: views are known by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..rewriter.plan import JoinNode, Scan, source_conditions, source_scan
@@ -29,7 +29,6 @@ def fingerprint(
     types: Mapping[str, str],
     stored: Mapping[str, str],
     arguments: Mapping[str, Any] | None,
-    without_delays: Callable[[str], str],
 ) -> str:
     """Return a join's fingerprint.
 
@@ -47,8 +46,6 @@ def fingerprint(
         By alias: the stored columns with their types, as DDL.
     arguments
         Values of the SQL parameters (``:name``).
-    without_delays
-        Takes the delays of watermarks out of a query, for they may change; a parser's work, which workers do not load.
     """
     lines = [f"scheme: {spec.scheme}"]
     if not spec.elastic:  # else the units are part of the state: see `operators.layout`
@@ -61,7 +58,7 @@ def fingerprint(
     if spec.aggregate is not None:
         lines.append(f"aggregated inside the units: {', '.join(node.aggregation.texts if node.aggregation else ())}")
     for source in node.sources:
-        lines += _of_source(source_scan(source), source_conditions(source), inputs, without_delays)
+        lines += _of_source(source_scan(source), source_conditions(source), inputs)
     for edge in node.graph.edges:
         conditions = " AND ".join(predicate.sql for predicate in edge.predicates)
         lines.append(f"condition between {edge.left} and {edge.right}: {conditions}")
@@ -71,12 +68,8 @@ def fingerprint(
     return "\n".join(line.replace("\n", "\\n") for line in lines)
 
 
-def _of_source(
-    scan: Scan, conditions: Iterable[str], inputs: Mapping[str, Input], without_delays: Callable[[str], str]
-) -> Iterator[str]:
-    relation = without_delays(f"SELECT * FROM {scan.relation}").removeprefix("SELECT * FROM ")
-    ctes = "".join(f"; {name} is {without_delays(body)}" for name, body in scan.ctes)
-    yield f"input {scan.alias}: {relation}{ctes}"
+def _of_source(scan: Scan, conditions: Iterable[str], inputs: Mapping[str, Input]) -> Iterator[str]:
+    yield f"input {scan.alias}: {scan.lasting or scan.relation}"
     yield f"filter on {scan.alias}: {' AND '.join(conditions) or 'none'}"
     side = inputs[scan.alias]
     keys = [f"{text} {side.type_of(what, text)}" for what, text in side.read if what == "key"]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ import pyarrow as pa
 from .kernels.order_keys import HIGHEST, LOWEST, Int64s, float_key, order_key, plus, values
 from .kernels.pairs import expand
 from .kernels.sorting import range_ends, sort_column, sort_keys
+from .pieces import longest_text
 from .spec import Band, Check, Compare, EdgeSpec
 
 
@@ -421,6 +423,11 @@ class Probe:
             self._minuends = int(self.minuend.min()), int(self.minuend.max())
         self.upper_right = plan.upper is None or not plan.upper.strict
         self.lower_right = plan.lower is not None and plan.lower.strict
+
+    @cached_property
+    def longest(self) -> int:
+        """Bytes of text at most in what of a row is evaluated on candidates."""
+        return longest_text(self.rows, [check.left for check in self.plan.checks])
 
     def _order(self, equal: Int64s | None, lower: Int64s | None, upper: Int64s | None) -> Int64s:
         """Return the rows in the order of the keys by which the index is searched first."""

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from .index import Layout, Probe, SortedIndex, Zone
 from .kernels.order_keys import Int64s, values
 from .kernels.pairs import evaluate
-from .pieces import concat, cuts, has_text, longest_text, row_sizes, split
+from .pieces import concat, cuts, longest_text, row_sizes, split
 from .spec import Check
 
 #: A window's length is divided into about this many archive periods; segments do not merge across more than one.
@@ -344,7 +344,9 @@ class Store:
         rows, indexes = segment.loaded()
         checks = probe.plan.narrow_checks if narrow else probe.plan.checks
         for mine, theirs in probe.candidates(indexes[probe.plan.layout.key], narrow=narrow):
-            for some in _blocks(checks, probe.rows, mine, rows, theirs):
+            most = len(mine) * (probe.longest + segment.longest)
+            whole = (slice(0, len(mine)),)
+            for some in whole if most <= _TAKEN_BYTES else _blocks(checks, probe.rows, mine, rows, theirs):
                 left, right = _checked(checks, probe.rows, mine[some], rows, theirs[some])
                 if len(left):
                     yield left, right
@@ -370,15 +372,6 @@ class Store:
             some = np.flatnonzero(end > begin)
             if len(some):
                 yield probe.order[some], segment, index.rows, begin[some], end[some]
-
-    def slice(self, start: int, stop: int) -> pa.RecordBatch:
-        """Return the rows with ids from ``start`` to ``stop``."""
-        pieces = [
-            segment.rows.slice(max(start - segment.start, 0), min(stop, segment.stop) - max(start, segment.start))
-            for segment in self.segments
-            if segment.start < stop and segment.stop > start
-        ]
-        return concat(pieces)
 
     def take(self, ids: Int64s, columns: Sequence[str]) -> pa.RecordBatch:
         """Return rows by id, in the order of ``ids``, shape (k,), with some of their columns."""
@@ -432,8 +425,6 @@ def _blocks(
 ) -> Iterable[slice]:
     """Cut candidate pairs so that what is compared of them takes `_TAKEN_BYTES` at most: a text comes once a pair."""
     lefts, rights = [check.left for check in checks], [check.right for check in checks]
-    if not (has_text(left, lefts) or has_text(right, rights)):
-        return (slice(0, len(mine)),)
     return cuts(row_sizes(left, lefts, mine) + row_sizes(right, rights, theirs), _TAKEN_BYTES, len(mine))
 
 

@@ -43,15 +43,17 @@ def for_this_batch(spec: JoinSpec) -> tuple[JoinSpec, History]:
     return _laid_out(spec, text, batch_id()) if text is not None else (spec, History(((0, spec.units),)))
 
 
+#: The errors with which a driver refuses a checkpoint, by name.
+_REFUSALS = {kind.__name__: kind for kind in (CheckpointMismatchError, CheckpointVersionError, CheckpointDamagedError)}
+
+
 @lru_cache(maxsize=64)
 def _laid_out(spec: JoinSpec, text: str, batch: int) -> tuple[JoinSpec, History]:
     told = json.loads(text).get(spec.key)
     if told is None:
         return spec, History(((0, spec.units),))
     if "refused" in told:
-        kinds = (CheckpointMismatchError, CheckpointVersionError, CheckpointDamagedError)
-        kind = next(kind for kind in kinds if kind("", "").getCondition() == told["condition"])
-        raise kind(told["checkpoint"], told["refused"])
+        raise _REFUSALS[told["error"]](told["checkpoint"], told["refused"])
     history = History.from_dict(told)
     return laid_out(spec, history.at(batch)), history
 

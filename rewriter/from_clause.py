@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from ..errors import PlanError
 from .bounds import input_scan
+from .delays import lasting
 from .derived_tables import MergedTree
 from .dialect import identifier, parse_expression, quote, render
 from .hints import without_our_clauses
@@ -124,19 +125,21 @@ class FromClause:
         self.put(source, select)
         if isinstance(source, StaticJoin) and source.predicates:
             select.set("where", exp.Where(this=self._conjunction(source.predicates)))
-        return dataclasses.replace(
-            first,
-            event_time=stands.event_time,
-            streaming=stands.streaming,
-            relation=render(exp.Subquery(this=select)),
-            columns=tuple(columns),
-            ctes=tuple(dict(pair for scan in read for pair in scan.ctes).items()),
-            below=(*_outermost(source, self.nodes), *dict.fromkeys(one for scan in read for one in scan.below)),
+        return lasting(
+            dataclasses.replace(
+                first,
+                event_time=stands.event_time,
+                streaming=stands.streaming,
+                relation=render(exp.Subquery(this=select)),
+                columns=tuple(columns),
+                ctes=tuple(dict(pair for scan in read for pair in scan.ctes).items()),
+                below=(*_outermost(source, self.nodes), *dict.fromkeys(one for scan in read for one in scan.below)),
+            )
         )
 
     def _finished(self, node: Node) -> Node:
         if isinstance(node, Scan):
-            return self._scan(node)
+            return lasting(self._scan(node))
         return node.with_inputs(tuple(self._finished(below) for below in node.inputs))
 
     def _scan(self, scan: Scan) -> Scan:

@@ -139,6 +139,9 @@ class Scan(Node):
         Rows (batch) or rows a second (stream), if known.
     rows_from
         Who says so, ``assumed`` if nobody does.
+    lasting
+        What of `relation` and `ctes` must be the same when a query goes on with its state: the text of both without the
+        delays of watermarks. Empty until the text is final.
     """
 
     alias: str
@@ -151,6 +154,7 @@ class Scan(Node):
     delay: int | None = None
     rows: float | None = None
     rows_from: RowsFrom = "assumed"
+    lasting: str = ""
 
     @property
     def inputs(self) -> tuple[Node, ...]:

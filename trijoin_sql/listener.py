@@ -152,7 +152,7 @@ class LayoutListener:
         except (CheckpointMismatchError, CheckpointDamagedError) as error:
             said = error.getMessageParameters()
             why = said.get("difference") or said["detail"]
-            told = {"checkpoint": file.root, "refused": why, "condition": error.getCondition()}
+            told = {"checkpoint": file.root, "refused": why, "error": type(error).__name__}
             properties.setProperty(LAYOUTS, json.dumps(dict.fromkeys(keys, told)))
             self._refuse(found, str(type(error)(file.root, why)))
             return

@@ -29,7 +29,6 @@ from .operators.compile import compile_join, run_sql
 from .operators.spec import JoinSpec
 from .rates import cost_defaults
 from .rewriter.arguments import Arguments
-from .rewriter.delays import without_delays
 from .rewriter.dialect import parse_statement
 from .rewriter.glance import glance
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
@@ -374,7 +373,6 @@ class TriJoinSession:
                         default_units=self.units(),
                         metric=f"{node.name}{RUN}{number}",
                         warm_bytes=self.warm_bytes(),
-                        without_delays=without_delays,
                     )
                     frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
                     if node.decision.units_by_cost:

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,51 +17,23 @@ import pytest
 from trijoin_sql.operators import state as state_module
 from trijoin_sql.operators import store as store_module
 from trijoin_sql.operators import warm, warm_file
-from trijoin_sql.operators.index import Layout
-from trijoin_sql.operators.layout import History
 from trijoin_sql.operators.manifest import MANIFEST
-from trijoin_sql.operators.schemes.base import Outcome, Work
+from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec
 from trijoin_sql.operators.state import SlotState
-from trijoin_sql.operators.store import Lifetime, Store
+from trijoin_sql.operators.store import Store
 
 from .reference import batch_of, nested_loop, streams
-from .test_state import SCHEMA, SPECS, Chunks, Task, inputs
+from .slots import ONE, Chunks, OneStore, Task, all_rows, another_worker
+from .test_state import SCHEMA, SPECS, inputs
 
 SECOND = 1_000_000
-ONE = History(((0, 1),))
 
 
 @pytest.fixture(autouse=True)
-def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A place of this test's own for warm copies, a worker that knows nothing yet, and files for all segments."""
-    monkeypatch.setenv("TRIJOIN_LOCAL_DIR", str(tmp_path))
+def files_for_all(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All segments have files, however small."""
     monkeypatch.setattr(warm, "SMALL_BYTES", 0)
-    forget()
-    yield warm.root()
-    forget()
-
-
-def forget() -> None:
-    """Be another worker process."""
-    state_module._recent.clear()
-    state_module._visiting.clear()
-    warm._unseen, warm._looked = 0, False
-    warm._sums.clear()
-
-
-class OneStore:
-    """A slot that only stores."""
-
-    forwards: frozenset[int] = frozenset()
-
-    def __init__(self, keep_for: int | None) -> None:
-        self.store = Store("r", [Layout(low="t", high="t")], Lifetime("t", keep_for))
-        self.stores = {"r": self.store}
-        self.counters: Counter[str] = Counter()
-
-    def process(self, work: Work) -> Iterator[Outcome]:
-        yield from ()
 
 
 def rows(times: Sequence[int]) -> pa.RecordBatch:
@@ -108,11 +80,11 @@ def test_the_manifest_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     chunks, sizes = Chunks(), []
     for number in range(200):
         if number % 3 == 0:
-            forget()
+            another_worker()
         state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
         store = state.slot.stores["r"]
         store.append(rows(range(number * 150, number * 150 + 150)))
-        assert store.slice(0, store.next_ids[0])["t"].to_pylist() == list(range((number + 1) * 150))
+        assert all_rows(store)["t"].to_pylist() == list(range((number + 1) * 150))
         state.save(number)
         sizes.append(state.manifest.inside())
     assert 4 << 10 < max(sizes) <= 8 << 10
@@ -125,12 +97,12 @@ def test_another_machine_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     chunks = Chunks()
 
     def batch(number: int) -> int:
-        forget()
+        another_worker()
         state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
         store = state.slot.stores["r"]
         store.append(rows(range(number * 1000, number * 1000 + 1000)))
         assert [segment.rows.num_rows for segment in store.segments] == [segment.count for segment in store.segments]
-        assert store.slice(0, store.next_ids[0])["t"].to_pylist() == list(range((number + 1) * 1000))
+        assert all_rows(store)["t"].to_pylist() == list(range((number + 1) * 1000))
         fetched = state.fetched
         state.save(number)
         return fetched
@@ -155,8 +127,8 @@ def test_a_lost_file_costs_its_rows_only(local: Path) -> None:
         state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
         state.slot.stores["r"].append(rows(range(4 ** (6 - number // 2))))
         state.save(number)
-    forget()
-    wanted = state.slot.stores["r"].slice(0, state.slot.stores["r"].next_ids[0])
+    another_worker()
+    wanted = all_rows(state.slot.stores["r"])
     least = min(state.slot.stores["r"].segments, key=lambda segment: segment.count)
     (smallest,) = local.glob(f"*/{least.file}")
     data = bytearray(smallest.read_bytes())
@@ -165,7 +137,7 @@ def test_a_lost_file_costs_its_rows_only(local: Path) -> None:
     smallest.write_bytes(data)
     state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
     assert sum(segment.body is None for segment in state.slot.stores["r"].segments) == 1
-    assert state.slot.stores["r"].slice(0, len(wanted)) == wanted
+    assert all_rows(state.slot.stores["r"]) == wanted
     assert 0 < state.fetched < sum(len(data) for data in chunks.now.values())
 
 
@@ -190,7 +162,7 @@ def test_state_many_times_the_limit(scheme: str, local: Path, monkeypatch: pytes
     data, batches = inputs(120, 12)
     task, found, fetched = Task(SPECS[scheme]), Counter[tuple[Any, ...]](), 0
     for number, batch in enumerate(batches):
-        forget()
+        another_worker()
         looks.clear()
         found += task.batch(number, batch)
         assert looks.total() <= 2 * len(task.stages)
@@ -279,7 +251,7 @@ def test_copies_of_queries_that_are_gone_are_deleted(
     monkeypatch.setattr(warm, "_swept", -math.inf)
     warm.sweep()
     assert copy.exists() == stays
-    forget()
+    another_worker()
     state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
     assert len(state.slot.stores["r"]) == 20
 
@@ -297,7 +269,7 @@ def test_another_users_folder_is_left_alone(
     monkeypatch.setattr(warm, "root", lambda: local)  # its name has the user's number in it
     monkeypatch.setattr(os, "getuid", lambda: local.stat().st_uid + 1)
     for number, batch in enumerate(batches[5:], 5):
-        forget()
+        another_worker()
         found += task.batch(number, batch)
     assert found == nested_loop(SPECS["symmetric"], kept)
     assert {path: path.stat().st_mtime_ns for path in local.rglob("*")} == theirs
@@ -334,7 +306,7 @@ def test_without_a_copy_a_worker_holds_no_more_than_it_may(monkeypatch: pytest.M
         state.slot.stores["r"].append(rows(range(100)))
         state.save(number)
         chunks.commit()
-    forget()
+    another_worker()
     store = SlotState(lambda: OneStore(None), chunks, "q", ONE).slot.stores["r"]
     assert sum(segment.rows.num_rows for segment in store.segments) == 6000
     assert sum(segment.size for segment in store.segments if segment.body is not None) <= 20_000
@@ -360,7 +332,7 @@ def test_a_file_that_goes_before_it_is_mapped_costs_the_file_alone(
 
     monkeypatch.setattr(warm, "mapped", gone)
     for number, batch in enumerate(batches[6:], 6):
-        forget()
+        another_worker()
         found += task.batch(number, batch)
     assert found == nested_loop(SPECS["symmetric"], kept)
 
@@ -407,11 +379,11 @@ def test_segments_out_of_reach_are_not_brought_back(local: Path) -> None:
     spec = JoinSpec(**{**{name: getattr(spec, name) for name in spec.__slots__}, "options": (("grid", "1x1"),)})
     task, found = Task(spec), Counter[tuple[Any, ...]]()
     for number in range(10):
-        forget()
+        another_worker()
         values = [{"id": 100 * number + at, "a": 100 * number + at, "t": "", "route": 0} for at in range(100)]
         found += task.batch(number, {rank: batch_of(values, SCHEMA) for rank in range(2)})
     assert len(found) == 1000
-    forget()
+    another_worker()
     for path in local.glob("*/*.seg"):
         path.unlink()
     chunks, make = task.stages[0]

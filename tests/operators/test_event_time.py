@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -23,7 +23,6 @@ from trijoin_sql.operators import state as state_module
 from trijoin_sql.operators import store as store_module
 from trijoin_sql.operators import warm
 from trijoin_sql.operators.index import Layout
-from trijoin_sql.operators.layout import History
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec
@@ -31,25 +30,12 @@ from trijoin_sql.operators.state import SlotState
 from trijoin_sql.operators.store import AHEAD, ARCHIVE_PERIODS, Lifetime, Store, lanes
 
 from .reference import Row, batch_of, hand_on, nested_loop, streams
-from .test_state import Chunks
+from .slots import ONE, Chunks, OneStore, another_worker
 
-ONE = History(((0, 1),))
+pytestmark = pytest.mark.usefixtures("local")
+
 SCHEMA = {"id": pa.int64(), "t": pa.int64(), "a": pa.int64(), "route": pa.int64()}
 HOUR = 3600
-
-
-@pytest.fixture(autouse=True)
-def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A place of this test's own for warm copies, and a worker that knows nothing yet."""
-    monkeypatch.setenv("TRIJOIN_LOCAL_DIR", str(tmp_path))
-    another_worker()
-    yield warm.root()
-    another_worker()
-
-
-def another_worker() -> None:
-    state_module._recent.clear()
-    state_module._visiting.clear()
 
 
 def closed(bounds: Mapping[tuple[int, int], int], count: int) -> tuple[tuple[int, int, int], ...]:
@@ -164,19 +150,6 @@ def stored(times: Sequence[Sequence[int]], keep_for: int, lag: int) -> tuple[Sto
         state.save(number)
         chunks.commit()
     return state.slot.stores["r"], chunks
-
-
-class OneStore:
-    """A slot that only stores."""
-
-    forwards: frozenset[int] = frozenset()
-
-    def __init__(self, keep_for: int) -> None:
-        self.stores = {"r": Store("r", [Layout(low="t", high="t")], Lifetime("t", keep_for))}
-        self.counters: Counter[str] = Counter()
-
-    def process(self, work: Work) -> Iterator[Any]:
-        yield from ()
 
 
 @pytest.mark.parametrize("rows", [1, 5, 100])

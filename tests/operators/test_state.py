@@ -6,7 +6,7 @@ import json
 import shutil
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -17,16 +17,15 @@ import pytest
 from trijoin_sql.operators import state as state_module
 from trijoin_sql.operators import warm
 from trijoin_sql.operators.fingerprint import difference
-from trijoin_sql.operators.layout import History
-from trijoin_sql.operators.manifest import FORMAT, MANIFEST, Manifest
+from trijoin_sql.operators.manifest import FORMAT, MANIFEST
 from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.operators.schemes.base import Pack, Result, Slot, Work
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec
 from trijoin_sql.operators.state import FAN_IN, SlotState
 
 from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 
-from .reference import Row, batch_of, ids_of, nested_loop, streams, unbundled
+from .reference import Row, batch_of, nested_loop, streams
+from .slots import ONE, Chunks, Task
 
 SCHEMA = {"id": pa.int64(), "a": pa.int64(), "t": pa.string(), "route": pa.int64()}
 EDGES = (
@@ -39,74 +38,7 @@ SPECS = {
 }
 
 
-ONE = History(((0, 1),))
-
-
-class Chunks:
-    """A state store's map: what a task changes is seen after its commit, and forgotten if it fails."""
-
-    def __init__(self) -> None:
-        self.committed: dict[int, bytes] = {}
-        self.now: dict[int, bytes] = {}
-
-    def getValue(self, key: tuple[int]) -> tuple[bytes] | None:  # noqa: N802
-        return (self.now[key[0]],) if key[0] in self.now else None
-
-    def updateValue(self, key: tuple[int], value: tuple[bytes]) -> None:  # noqa: N802
-        self.now[key[0]] = value[0]
-
-    def removeKey(self, key: tuple[int]) -> None:  # noqa: N802
-        del self.now[key[0]]
-
-    @property
-    def manifest(self) -> Manifest:
-        """What the committed manifest says."""
-        return Manifest.from_bytes(self.committed[MANIFEST])
-
-    def commit(self) -> None:
-        self.committed = dict(self.now)
-
-    def abort(self) -> None:
-        self.now = dict(self.committed)
-
-
-class Task:
-    """One slot through all stages, as tasks of a query on one machine."""
-
-    def __init__(self, spec: JoinSpec) -> None:
-        self.spec = spec
-        self.stages = [(Chunks(), make) for make in SCHEMES[spec.scheme].stages(spec)]
-
-    def batch(self, number: int, rows: dict[int, pa.RecordBatch], fail: bool = False) -> Counter[tuple[Any, ...]]:
-        found: Counter[tuple[Any, ...]] = Counter()
-        work = Work({rank: [batch] for rank, batch in rows.items()})
-        for chunks, make in self.stages:
-            state = SlotState(self._make(make), chunks, "stream r: id", ONE)
-            following = Work({rank: list(some) for rank, some in work.rows.items() if rank in state.slot.forwards})
-            for item in unbundled(self.spec, state.slot.process(work)):
-                if isinstance(item, Result):
-                    found.update(ids_of(self.spec, item))
-                elif isinstance(item, Pack):
-                    following.packs.append(item)
-                else:
-                    following.partials.append(item.rows)
-            state.save(number)
-            work = following
-        for chunks, _ in self.stages:
-            chunks.abort() if fail else chunks.commit()
-        return found
-
-    def _make(self, make: Callable[[JoinSpec, int], Slot]) -> Callable[[], Slot]:
-        return lambda: make(self.spec, 0)
-
-
-@pytest.fixture(autouse=True)
-def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A place of this test's own for warm copies, and a worker that knows nothing yet."""
-    monkeypatch.setenv("TRIJOIN_LOCAL_DIR", str(tmp_path))
-    state_module._recent.clear()
-    yield warm.root()
-    state_module._recent.clear()
+pytestmark = pytest.mark.usefixtures("local")
 
 
 def inputs(count: int, batches: int) -> tuple[list[list[Row]], list[dict[int, pa.RecordBatch]]]:

@@ -115,31 +115,18 @@ def measure(options: Options, *, output: str, json_file: Path | None, plot_file:
     for name in names:
         if name == overhead.NAME:
             documents.append(_overhead(options, out, show=output == "text"))
-            continue
-        found = _measure(name, options, err)
-        documents.append(
-            as_document(
-                name,
-                WORKLOADS[name].about,
-                options.rows,
-                options.batches,
-                found.runs,
-                found.rate,
-                found.live,
-                found.idle,
-            )
-        )
-        if output == "text":
-            _print(out, name, options, found)
-        for wrong in found.wrong():
-            Console(stderr=True).print(f"{name}: {wrong}", style="red")
-            well = False
+        else:
+            found = _measure(name, options, err)
+            documents.append(_document(name, options, found))
+            if output == "text":
+                _print(out, name, options, found)
+            for wrong in found.wrong():
+                Console(stderr=True).print(f"{name}: {wrong}", style="red")
+                well = False
         if json_file is not None:  # one workload may take an hour, and the next one fail
             write_json(json_file, documents)
     if output == "json":
         typer.echo(json.dumps(documents))
-    if json_file is not None:
-        write_json(json_file, documents)
     drawn = [document for document in documents if document["workload"] != overhead.NAME]
     if plot_file is not None and drawn:
         plot(plot_file, drawn)
@@ -170,6 +157,11 @@ def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
             raise InvalidSettingError(option, file, why)
     if plot_file is not None and importlib.util.find_spec("matplotlib") is None:
         raise InvalidSettingError("--plot", plot_file, "it takes matplotlib: pip install 'trijoin-sql[bench]'")
+
+
+def _document(name: str, options: Options, found: Measured) -> dict[str, Any]:
+    about = WORKLOADS[name].about
+    return as_document(name, about, options.rows, options.batches, found.runs, found.rate, found.live, found.idle)
 
 
 def _print(out: Console, name: str, options: Options, found: Measured) -> None:

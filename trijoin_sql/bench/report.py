@@ -29,7 +29,7 @@ def as_document(
     rate: float = 0.0,
     live: Mapping[str, Live] | None = None,
     idle: Mapping[str, Live] | None = None,
-) -> Any:
+) -> dict[str, Any]:
     """Return everything measured as plain data: every run, not only the median."""
     return {
         "workload": workload,
