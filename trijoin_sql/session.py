@@ -36,6 +36,7 @@ from .rewriter.plan import JoinNode, walk
 from .rewriter.settings import Settings, Stored
 from .scaled_query import ScaledQuery, scaling_policy
 from .scaling import ENABLED
+from .shipping import ship
 from .zones import largest_shift
 
 #: The default of `WARM_BYTES`.
@@ -78,6 +79,7 @@ class TriJoinSession:
         context = getattr(spark, "_sc", None)  # of a classic session
         if context is not None:
             prepare_workers(context, str(spark.conf.get("spark.sql.shuffle.partitions")))
+            ship(context)
 
     @classmethod
     def create(cls, spark: SparkSession) -> TriJoinSession:
