@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent
-READMES = [ROOT / "README.md", *(ROOT / name / "README.md" for name in ("rewriter", "operators", "queries", "tests"))]
+FOLDERS = ("trijoin_sql", "trijoin_sql/explain", "rewriter", "operators", "queries", "tests")
+READMES = [ROOT / "README.md", *(ROOT / name / "README.md" for name in FOLDERS)]
 
 
 @pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))

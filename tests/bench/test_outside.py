@@ -130,7 +130,7 @@ def test_every_workload_has_steps_for_engines_without_sql() -> None:
 
 
 def test_the_command_knows_the_engines() -> None:
-    assert ("spark", *PACKAGES) == OTHERS
+    assert ("spark", *PACKAGES) == tuple(OTHERS)
 
 
 def test_runners_import_nothing_of_ours() -> None:

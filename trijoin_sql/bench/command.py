@@ -18,9 +18,10 @@ overhead   what enable adds to spark.sql for queries that are not ours
 
 Every engine sees the same rows. Our schemes and Spark get one file a micro-batch, and the first micro-batch, which \
 starts Python and compiles code, does not count. Flink (streaming mode), Pathway and DuckDB (batch joins) read all \
-files at once; their start does not count. Each of these three is installed, when it is asked for, in an environment \
-of its own below the user's cache folder. Several runs take turns; the table shows the run with the median throughput. \
-Absolute figures are worth little on a shared machine: compare within a run.
+files at once; their start does not count, and DuckDB's reading does not either. Each of these three is installed, \
+when it is asked for, in an environment of its own below the user's cache folder. Several runs take turns; the table \
+shows the run with the median throughput. Absolute figures are worth little on a shared machine: compare within a \
+run.
 
 Latency is measured apart, since it says nothing at full load: rows arrive at one rate for all, and each result is \
 timed from the arrival of its last tuple to the end of the micro-batch that emits it.

@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from .live import Live
-from .outcome import Outcome
+from .outcome import OTHERS, Outcome
 
 #: The baseline of the papers: latencies are compared with it.
 BASELINE = "tree"
@@ -36,6 +36,7 @@ def as_document(
         "about": about,
         "rows_a_stream": rows,
         "batches": batches,
+        "seconds_hold": {name: OTHERS.get(name, OTHERS["spark"]) for name in outcomes},
         "engines": {
             name: [{**asdict(outcome), "tuples_a_second": round(outcome.rate)} for outcome in runs]
             for name, runs in outcomes.items()
