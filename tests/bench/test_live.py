@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from trijoin_sql.bench import live
 from trijoin_sql.bench.idle import run_idle
 from trijoin_sql.bench.live import ARRIVALS, Arrivals, Live, _prepare, _timed, middle, run_live
 from trijoin_sql.bench.report import idle_table, latency_table
@@ -84,6 +86,45 @@ def test_the_run_in_the_middle_is_shown_and_a_failure_is_never_hidden() -> None:
     runs = [Live("tree", ((seconds, 1),)) for seconds in (0.3, 0.1, 0.2)]
     assert middle(runs, lambda run: run.mean) is runs[2]
     assert middle([*runs, Live("tree", problem="disk")], lambda run: run.mean).problem == "disk"
+
+
+class Running:
+    """A query that reports a micro-batch at every other look, and ends some time."""
+
+    recentProgress = property(lambda self: pytest.fail("all reports were fetched: a call each"))  # noqa: N815
+
+    def __init__(self, batches: int, error: Exception | None = None) -> None:
+        self.looks, self.batches, self.error = 0, batches, error
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        return self.looks < 2 * self.batches
+
+    @property
+    def lastProgress(self) -> SimpleNamespace | None:  # noqa: N802
+        self.looks += 1
+        return SimpleNamespace(batchId=self.looks // 2 - 1, timestamp="now") if self.looks > 1 else None
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+
+def test_waiting_for_a_query_hardly_disturbs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fetching all reports at every look took a tenth of what was measured. The last one is seen too."""
+    monkeypatch.setattr(live, "_LOOK", 0.0)
+    asked: list[int] = []
+
+    def there(last: Any) -> bool:
+        asked.append(last.batchId)
+        return bool(last.batchId == 3)
+
+    assert live.wait(Running(9), there, 60.0)  # type: ignore[arg-type]
+    assert asked == [0, 1, 2, 3]
+    assert live.wait(Running(4), there, 60.0)  # type: ignore[arg-type]
+    assert not live.wait(Running(3), there, 60.0)  # type: ignore[arg-type]
+    assert not live.wait(Running(9), there, -1.0)  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="disk"):
+        live.wait(Running(2, OSError("disk")), there, 60.0)  # type: ignore[arg-type]
 
 
 def test_idle_triggers_have_rows_of_every_stream_and_list_no_files(spark: SparkSession) -> None:

@@ -27,6 +27,9 @@ WARM_UP = 200
 #: Triggers of a measured run, and the seconds between their starts.
 TRIGGERS, EVERY = 50, 0.5
 
+#: Seconds that a trigger may take without a pause, the JVM's first ones on a slow machine.
+SLOW = 2.0
+
 #: Triggers at the beginning of a run that do not count.
 _FIRST = 10
 
@@ -61,7 +64,7 @@ def run_idle(spark: SparkSession, workload: Workload, engine: str, domain: int, 
         writer = frame.writeStream.format("noop").option("checkpointLocation", str(home / "checkpoint"))
         running = writer.trigger(processingTime=f"{every} seconds").start()
         try:
-            done = wait(running, lambda: len(running.recentProgress) >= triggers, PATIENCE + 2 * every * triggers)
+            done = wait(running, lambda last: last.batchId + 1 >= triggers, PATIENCE + (2 * every + SLOW) * triggers)
         finally:
             running.stop()
         if not done:

@@ -36,6 +36,9 @@ ARRIVALS = "arrivals"
 #: Seconds that the last results have after the last file.
 PATIENCE = 60.0
 
+#: Seconds between two looks at a query that is waited for.
+_LOOK = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
@@ -193,7 +196,7 @@ def _drop(running: StreamingQuery, workload: Workload, home: Path, arrivals: Arr
     -------
     When each tick's last file did, and whether the query has read them all in the end.
     """
-    wait(running, lambda: any(progress.numInputRows for progress in running.recentProgress), 10 * PATIENCE)
+    wait(running, lambda last: last.batchId > 0 or last.numInputRows > 0, 10 * PATIENCE)
     arrived: dict[int, float] = {}
     start = time.monotonic()
     pause = threading.Event()
@@ -204,21 +207,36 @@ def _drop(running: StreamingQuery, workload: Workload, home: Path, arrivals: Arr
         arrived[tick] = time.time()
     total = len(workload.streams) * (arrivals.stored + arrivals.ticks * arrivals.rows)
 
-    def read() -> bool:
+    def read(last: Any) -> bool:
         return sum(progress.numInputRows for progress in running.recentProgress) >= total
 
     return arrived, wait(running, read, PATIENCE)
 
 
-def wait(running: StreamingQuery, done: Callable[[], bool], seconds: float) -> bool:
-    """Wait until a query has got somewhere, or failed, or the time is over; return whether it has."""
-    start = time.monotonic()
-    while running.isActive and not done() and time.monotonic() < start + seconds:
-        time.sleep(0.02)
+def wait(running: StreamingQuery, done: Callable[[Any], bool], seconds: float) -> bool:
+    """Wait until a query has got somewhere, or failed, or the time is over; return whether it has.
+
+    Parameters
+    ----------
+    done
+        Says so of the last progress report, each of which it is asked about once. Whoever asks for all reports, and
+        often, slows down what is measured: PySpark fetches them with a call and some JSON each.
+    """
+    until = time.monotonic() + seconds
+    seen: tuple[int, str] | None = None
+    there = False
+    while not there:
+        active, last = running.isActive, running.lastProgress  # in this order: the last report comes before the end
+        if last is not None and seen != (last.batchId, last.timestamp):
+            seen = (last.batchId, last.timestamp)
+            there = done(last)
+        if not active or time.monotonic() > until:
+            break
+        time.sleep(_LOOK)
     error = running.exception()
     if error is not None:
         raise error
-    return done()
+    return there
 
 
 def _timed(engine: str, reports: list[Any], arrived: Mapping[int, float]) -> Live:
