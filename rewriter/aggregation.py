@@ -108,6 +108,11 @@ class AggregationReader:
         for clause in (*select.expressions, *(select.args.get(key) for key in ("having", "order", "sort"))):
             if clause is not None:
                 self.visit(clause)
+        for clause in (select.args.get(key) for key in ("cluster", "distribute", "limit", "offset")):
+            if clause is not None and any(
+                _name(one) in AGGREGATES or field_of(one) is not None for one in clause.walk()
+            ):
+                raise NotInUnits(f"{render(clause).strip()} is Spark's")
         keys = tuple(key for key in self.keys.values() if key is not None)
         return Aggregation(
             keys,

@@ -127,6 +127,18 @@ def test_a_select_that_does_not_aggregate_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    "tail", ["LIMIT s.y", "LIMIT 3 OFFSET s.y", "DISTRIBUTE BY s.y", "CLUSTER BY s.y", "LIMIT COUNT(*)"]
+)
+def test_other_clauses_that_read_columns_leave_it_to_spark(tail: str) -> None:
+    """A column that only they name would be gone; Spark says whether they are allowed (found by `mutate.py`)."""
+    found = node(f"SELECT r.k, COUNT(*) {CHAIN} GROUP BY r.k {tail}")
+    assert found.aggregation is None
+    assert found.not_aggregated is not None
+    assert tail.split()[-1] in found.not_aggregated
+    assert node(f"SELECT r.k AS key, COUNT(*) {CHAIN} GROUP BY r.k DISTRIBUTE BY key LIMIT 3").aggregation is not None
+
+
+@pytest.mark.parametrize(
     ("sql", "packs", "listed"),
     [
         (f"SELECT COUNT(*), SUM(r.x) {CHAIN} GROUP BY s.k", True, []),
