@@ -13,11 +13,13 @@ import tempfile
 import zipfile
 from collections.abc import Mapping
 from importlib import resources
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 _log = logging.getLogger("trijoin_sql")
+
+#: The file, one for each context. It has no version in it: a driver that runs from a zip file itself knows of none.
+NAME = "trijoin_sql-workers.zip"
 
 #: What workers load, by package; None for all its modules. They import PySpark, pyarrow, NumPy and pandas, no parser.
 MODULES: Mapping[str, tuple[str, ...] | None] = {
@@ -39,17 +41,16 @@ def ship(context: Any) -> None:
     """
     if re.match(r"local(\[|$)", str(context.master)):  # workers run on this machine; local-cluster stands for a cluster
         return
-    name = f"trijoin_sql-{version('trijoin-sql')}.zip"
-    if name in context._python_includes:
+    if NAME in context._python_includes:
         return
-    path = Path(tempfile.mkdtemp(prefix="trijoin-ship-", dir=context._temp_dir), name)  # Spark serves it from there
+    path = Path(tempfile.mkdtemp(prefix="trijoin-ship-", dir=context._temp_dir), NAME)  # Spark serves it from there
     write_zip(path)
     context.addPyFile(str(path))
     # A query of transformWithState also starts a worker on the driver's machine, by the Python that executors have; it
     # knows of no files, only of this variable. Executors pass over a path that they do not have.
     before = context.environment.get("PYTHONPATH")
     context.environment["PYTHONPATH"] = str(path) if before is None else f"{before}{os.pathsep}{path}"
-    _log.info("sent to the executors: %s, %d KiB", name, path.stat().st_size >> 10)
+    _log.info("sent to the executors: %s, %d KiB", NAME, path.stat().st_size >> 10)
 
 
 def write_zip(path: Path) -> None:
