@@ -46,6 +46,23 @@ def test_help_is_of_the_command_and_its_flags_have_no_type() -> None:
     assert "bool" not in said.stdout + process("--help").stdout
 
 
+def _commands() -> list[str]:
+    return [command.name or command.callback.__name__ for command in cli.app.registered_commands if command.callback]
+
+
+@pytest.mark.parametrize("command", _commands())
+def test_each_command_has_help(command: str) -> None:
+    """Rich reads square brackets in help as markup, and fails on those that are none."""
+    said = trijoin(command, "--help")
+    assert (said.exit_code, said.stderr) == (0, "")
+    assert f" {command} [OPTIONS]" in said.stdout
+
+
+def test_help_shows_how_schemes_and_masters_are_written() -> None:
+    assert "SCHEME@ROUTING:SUBGROUPS" in trijoin("bench", "--help", COLUMNS="80").stdout
+    assert "local[*,4]" in trijoin("run", "--help", COLUMNS="80").stdout
+
+
 def test_version() -> None:
     assert trijoin("--version").stdout == "trijoin-sql 0.1.0\n"
 

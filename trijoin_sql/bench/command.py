@@ -56,7 +56,9 @@ def bench(
     batches: Annotated[int, typer.Option(min=2, help="Micro-batches.")] = 6,
     scheme: Annotated[
         list[str] | None,
-        typer.Option(help="SCHEME[/pair][@ROUTING[:SUBGROUPS]]; as often as needed.", show_default="all that fit"),
+        typer.Option(
+            help="SCHEME, SCHEME/pair or SCHEME@ROUTING:SUBGROUPS; as often as needed.", show_default="all that fit"
+        ),
     ] = None,
     against: Annotated[
         list[str] | None,
