@@ -27,8 +27,12 @@ _HEAD = struct.Struct("<qq")  # lengths are multiples of eight, and so is this: 
 
 #: Stands for a rank with the lists of a bundle, which are of no stream.
 _LISTS = -1
-_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
-_PLAIN = pa.ipc.IpcWriteOptions()
+
+# A task has one core. Arrow would hand each column to another thread, which takes a chunk of some rows four times as
+# long as the work itself, and is no gain for a large one.
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_PLAIN = pa.ipc.IpcWriteOptions(use_threads=False)
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def to_bytes(batch: pa.RecordBatch, *, compress: bool = False) -> bytes:
@@ -41,7 +45,7 @@ def to_bytes(batch: pa.RecordBatch, *, compress: bool = False) -> bytes:
 
 def from_bytes(data: bytes | pa.Buffer) -> pa.RecordBatch:
     """Return the batch in an Arrow IPC stream; columns point into ``data`` where it is not compressed."""
-    with pa.ipc.open_stream(data) as reader:
+    with pa.ipc.open_stream(data, options=_READ) as reader:
         return reader.read_next_batch()
 
 

@@ -137,7 +137,8 @@ class JoinProcessor(StatefulProcessor):
         forget()
         release(received, self.warm_bytes)
         if self.counters and fired is None:  # a report of some slots alone would look like one of all
-            tally.update({name: slot.counters[name] - before[name] for name in COUNTER_NAMES})
+            after = slot.counters
+            tally.update({name: after[name] - before[name] for name in COUNTER_NAMES})
             tally["bytes_in"] = received
             if state is not None:
                 tally.update(state.size())

@@ -103,7 +103,7 @@ class SlotState:
         warm_bytes: int | None = None,
     ) -> None:
         self.chunks = chunks
-        self.fetched = 0
+        self.fetched = self._inside = 0
         saved = chunks.getValue((MANIFEST,))
         if saved is None:
             self.manifest = Manifest(uuid.uuid4().hex, uuid.uuid4().hex, -1, fingerprint, layouts=layouts)
@@ -222,6 +222,7 @@ class SlotState:
     def save(self, batch: int) -> None:
         """Make this micro-batch's changes durable and warm."""
         self._end_visits()
+        self._inside = self.manifest.inside()  # followed from here on: a sum over all chunks for each new one adds up
         self.manifest.lineage = [*self.manifest.lineage, self.manifest.nonce][-LINEAGE:]
         self.manifest.nonce, self.manifest.batch = uuid.uuid4().hex, batch
         for name, store in self.slot.stores.items():
@@ -273,15 +274,18 @@ class SlotState:
             listed.remove(chunk)
 
     def _remove(self, chunk: Chunk) -> None:
-        if chunk.number is not None:
+        if chunk.number is None:
+            self._inside -= chunk.size
+        else:
             self.chunks.removeKey((chunk.number,))
 
     def _write(self, store: Store, start: int, tier: int, rows: pa.RecordBatch) -> Chunk:
         data = to_bytes(rows, compress=True)
         oldest, newest = store.life.span(rows)
         chunk = Chunk(None, start, rows.num_rows, len(data), tier, oldest, newest, rows.nbytes)
-        if chunk.size <= INSIDE_BYTES and self.manifest.inside() + chunk.size <= ALL_INSIDE_BYTES:
+        if chunk.size <= INSIDE_BYTES and self._inside + chunk.size <= ALL_INSIDE_BYTES:
             chunk.data = data
+            self._inside += chunk.size
             return chunk
         chunk.number = self.manifest.next_number
         self.manifest.next_number += 1

@@ -153,8 +153,7 @@ def _prefix_key(array: pa.Array) -> Int64s:
 def plus(keys: Int64s, amount: int) -> Int64s:
     """Return ``keys + amount``, held at int64's borders instead of wrapping; ``amount`` may be any integer."""
     wrapped = np.int64((amount - LOWEST) % (1 << 64) + LOWEST)
-    with np.errstate(over="ignore"):
-        moved = keys + wrapped
+    moved = keys + wrapped  # arrays of integers wrap without a warning
     if amount >= 0:
         return np.where(keys > HIGHEST - amount, HIGHEST, moved)
     return np.where(keys < LOWEST - amount, LOWEST, moved)

@@ -23,6 +23,9 @@ _MANY = 1000
 #: Fewer ranges than these are followed to their ends one by one.
 _SHORT = 64
 
+#: So few probes search for their ends at once: each step of a walk costs more than their searches.
+_FEW = 256
+
 _orders: OrderedDict[tuple[int, ...], tuple[pa.Array, Int64s, Int64s]] = OrderedDict()
 
 
@@ -95,6 +98,8 @@ def range_ends(keys: Int64s, begin: Int64s, upper: Int64s, *, right: bool) -> In
     right
         Whether keys equal to the bound are inside.
     """
+    if len(begin) <= _FEW:
+        return np.maximum(begin, np.searchsorted(keys, upper, "right" if right else "left"))
     size = len(keys)
     end = begin.copy()
     active = np.flatnonzero(begin < size)

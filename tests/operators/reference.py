@@ -7,7 +7,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import product
+from operator import eq, ge, gt, le, lt, ne
 from random import Random
 from typing import Any
 
@@ -81,7 +81,9 @@ DOMAINS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "binary": (pa.binary(), [b"", b"\0", b"\0\0", b"\x7f", b"\x80", b"\xff", b"\xff" * 8, b"\xff" * 9, b"a" * 9]),
 }
 
-OPS = ("=", "<=>", "<>", "<", "<=", ">", ">=")
+_COMPARE = {"=": eq, "<=>": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+
+OPS = tuple(_COMPARE)
 
 
 def order(value: Any) -> Any:
@@ -95,8 +97,7 @@ def compare(op: str, left: Any, right: Any) -> bool:
     """Return whether Spark finds ``left op right`` to be TRUE."""
     if left is None or right is None:
         return op == "<=>" and left is None and right is None
-    x, y = order(left), order(right)
-    return bool({"=": x == y, "<=>": x == y, "<>": x != y, "<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y}[op])
+    return bool(_COMPARE[op](order(left), order(right)))
 
 
 def float32(number: float) -> float:
@@ -130,16 +131,23 @@ def matches(checks: Iterable[Check], left: Row, right: Row) -> bool:
 
 def nested_loop(spec: JoinSpec, inputs: Sequence[Sequence[Row]]) -> Counter[tuple[Any, ...]]:
     """Join by brute force; a result is the tuple of its rows' ``id``."""
-    edges = [(edge.left, edge.right, edge.checks) for edge in spec.edges]
-    partial: list[tuple[Row, ...]] = [()]
+    joined: list[tuple[int, ...]] = [()]  # row numbers
     for rank, rows in enumerate(inputs):
-        due = [(left, checks) for left, right, checks in edges if right == rank]
-        partial = [
-            (*joined, row)
-            for joined, row in product(partial, rows)
-            if all(matches(checks, joined[left], row) for left, checks in due)
+        partners = [
+            (
+                edge.left,
+                [{n for n, row in enumerate(rows) if matches(edge.checks, left, row)} for left in inputs[edge.left]],
+            )
+            for edge in spec.edges
+            if edge.right == rank
         ]
-    return Counter(tuple(row["id"] for row in joined) for joined in partial)
+        every = set(range(len(rows)))
+        joined = [
+            (*numbers, n)
+            for numbers in joined
+            for n in every.intersection(*(found[numbers[left]] for left, found in partners))
+        ]
+    return Counter(tuple(inputs[rank][number]["id"] for rank, number in enumerate(numbers)) for numbers in joined)
 
 
 def streams(

@@ -33,10 +33,15 @@ def test_keys_of_any_span_are_sorted_stably(span, count):
     assert (ordered == np.sort(array)).all()
 
 
-@given(st.lists(st.integers(0, 30), max_size=300), st.lists(st.tuples(st.integers(-1, 31), st.integers(0, 40))))
-def test_range_ends_are_those_of_a_binary_search(keys, probes):
+@given(
+    st.lists(st.integers(0, 30), max_size=300),
+    st.lists(st.tuples(st.integers(-1, 31), st.integers(0, 40))),
+    st.sampled_from([1, 300]),
+)
+def test_range_ends_are_those_of_a_binary_search(keys, probes, times):
+    """Few probes are searched for, many walk."""
     ordered = np.sort(np.array(keys, np.int64))
-    probes = np.array(sorted(probes), np.int64).reshape(-1, 2)
+    probes = np.array(sorted(probes * times), np.int64).reshape(-1, 2)
     begin, upper = np.searchsorted(ordered, probes[:, 0], "left"), probes[:, 0] + probes[:, 1] - 2
     for right in (True, False):
         wanted = np.maximum(np.searchsorted(ordered, upper, "right" if right else "left"), begin)
