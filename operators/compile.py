@@ -23,6 +23,7 @@ from .processor import JoinProcessor
 from .results import COUNTERS, unpack
 from .schemes import SCHEMES
 from .spec import JoinSpec, StreamSpec
+from .stage import Stage
 from .types import from_wire, is_plain, type_names, wire_type
 
 _ROUTE = "__route"
@@ -245,11 +246,11 @@ def _run(
     for number in range(stages):
         packed = number < stages - 1 or not plain
         schema = PACKED_SCHEMA if packed else ", ".join([*fields, f"{COUNTERS} string"])
-        processor = JoinProcessor(
+        stage = Stage(
             spec, number, streaming=streaming, counters=metric is not None, packed=packed, warm_bytes=warm_bytes
         )
         frame = frame.groupBy("slot").transformWithStateInPandas(
-            processor, schema, "Append", time_mode, eventTimeColumnName="" if packed else marked or ""
+            JoinProcessor(stage), schema, "Append", time_mode, eventTimeColumnName="" if packed else marked or ""
         )
     counted = F.col(COUNTERS) if plain else F.when(F.col("kind") == COUNTED, F.col("data").cast("string"))
     if metric is not None:

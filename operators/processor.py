@@ -1,37 +1,27 @@
-"""The join (the papers' JoinBolt) as Spark sees it: a stateful processor keyed by slot, one stage of a scheme.
+"""The join as Spark sees it: a stateful processor keyed by slot, one stage of a scheme.
 
-A call gets the packed rows of one slot and one micro-batch, loads the slot, lets the scheme work rank by rank, gives
-results out as they come and makes the changes durable at the end.
+When a query starts, Spark runs a new Python process for each stage, one after the other, only to ask which state
+variables there are. So this module imports nothing of ours (pandas, Arrow and the operators take a second), and what
+the stage is travels as bytes until a task needs it.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from itertools import chain
-from typing import Any
+import pickle
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
+from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from .aggregate import Reducer
-from .bundle import Bundle
-from .chunk import bundle_from_bytes, from_bytes, pack_from_bytes
-from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
-from .kernels.sorting import forget
 from .manifest import STATE
-from .memory import release, settle
-from .results import COUNTER_NAMES, Output, PackedRow, framed
-from .schemes import SCHEMES
-from .schemes.base import Outcome, Result, Slot, Work, listed
-from .schemes.routing import counted
-from .spec import JoinSpec
-from .state import SlotState
-from .task import batch_id, for_this_batch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .stage import Stage, StageTask
 
 #: Types of the state variable; there is one, for each costs a task 4 ms. As text they would go to the JVM to be parsed.
 _NUMBER = StructType([StructField("number", LongType())])
@@ -43,44 +33,34 @@ class JoinProcessor(StatefulProcessor):
 
     Parameters
     ----------
-    spec
-        The join.
     stage
-        Number of the stage.
-    streaming
-        Whether state outlives the call (a batch query has one micro-batch).
-    counters
-        Whether a row with counters follows the results.
-    packed
-        Whether results come out packed, for a further stage or for types that pandas does not carry unchanged.
-    warm_bytes
-        Bytes that the warm copies of a machine may take, None for any number.
+        The stage.
     """
 
-    def __init__(
-        self,
-        spec: JoinSpec,
-        stage: int,
-        *,
-        streaming: bool,
-        counters: bool,
-        packed: bool,
-        warm_bytes: int | None = None,
-    ) -> None:
-        self.warm_bytes = warm_bytes
-        self.time = next((stream.time for stream in spec.streams if stream.time), None)
-        self.spec, self.stage, self.streaming, self.counters = spec, stage, streaming, counters
-        self.packed = packed
+    def __init__(self, stage: Stage) -> None:
+        self.pickled = pickle.dumps(stage)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state variable, and take the layout of the task's micro-batch."""
-        self.chunks = handle.getMapState(STATE, _NUMBER, _DATA)
-        self.spec, self.history = for_this_batch(self.spec)
-        self.handle = handle
+        """Name the state variable, and in a task take the layout of its micro-batch.
+
+        Raises
+        ------
+        CheckpointMismatchError, CheckpointVersionError, CheckpointDamagedError
+            The driver refuses the checkpoint.
+        """
+        chunks = handle.getMapState(STATE, _NUMBER, _DATA)
+        self.task: StageTask | None = None
+        if TaskContext.get() is not None:
+            from .stage import StageTask
+
+            self.task = StageTask(_stage(self.pickled), handle, chunks)
 
     def close(self) -> None:
         """Leave the worker fit for its next task: warm slots stay with it."""
-        settle()
+        if self.task is not None:
+            from .memory import settle
+
+            settle()
 
     def handleInputRows(  # noqa: N802 (PySpark's name)
         self,
@@ -89,7 +69,8 @@ class JoinProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Join one micro-batch of one slot."""
-        return framed(self._batch(key, rows, timerValues))
+        assert self.task is not None
+        return self.task.join(key, rows, timerValues)
 
     def handleExpiredTimer(  # noqa: N802 (PySpark's name)
         self,
@@ -98,140 +79,11 @@ class JoinProcessor(StatefulProcessor):
         expiredTimerInfo: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Let rows of a slot expire that no rows came for."""
-        return framed(self._batch(key, iter(()), timerValues, fired=int(expiredTimerInfo.getExpiryTimeInMs())))
+        assert self.task is not None
+        return self.task.join(key, iter(()), timerValues, int(expiredTimerInfo.getExpiryTimeInMs()))
 
-    def _batch(
-        self, key: Any, rows: Iterator[Any], timer_values: Any, fired: int | None = None
-    ) -> Iterator[pd.DataFrame | PackedRow]:
-        slot_number = slot_keys(self.spec.slots).index(int(key[0]))
 
-        def make() -> Slot:
-            return SCHEMES[self.spec.scheme].stages(self.spec)[self.stage](self.spec, slot_number)
-
-        work, passed, bundles, earlier, received = self._unpack(rows)
-        state: SlotState | None = None
-        if self.streaming:
-            layouts = self.history.until(batch_id())
-            state = SlotState(make, self.chunks, self.spec.fingerprint, layouts, self.warm_bytes)
-        slot = make() if state is None else state.slot
-        watermark = self._watermark(timer_values)
-        inputs = self._inputs(work)
-        before = Counter(slot.counters)
-        tally: Counter[str] = Counter()
-        if state is not None and watermark > 0:
-            if self.stage == 0:
-                tally["late"] = self._drop_late(work, watermark, slot_number)
-            tally["expired"] = state.expire(watermark)
-        forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
-        results = self._counted(self._open(slot.process(work), watermark, tally), tally)
-        results = chain(self._listed(bundles), results)
-        if self.spec.aggregate is not None:
-            results, passed = Reducer(self.spec.aggregate).run(results, passed), []
-        output = Output(self.spec, int(key[0]), packed=self.packed)
-        yield from output.rows(results, passed, forward)
-        release(received, self.warm_bytes)  # before what saving takes
-        if state is not None:
-            before_timer = state.manifest.timer
-            state.save(batch_id())
-            self._set_timer(before_timer, state.manifest.timer, fired)
-        forget()
-        release(received, self.warm_bytes)
-        if self.counters and fired is None:  # a report of some slots alone would look like one of all
-            after = slot.counters
-            tally.update({name: after[name] - before[name] for name in COUNTER_NAMES})
-            tally["bytes_in"] = received
-            if state is not None:
-                tally.update(state.size())
-            yield from output.counters(slot_number, [*earlier, {**tally, "inputs": inputs}], watermark)
-
-    def _set_timer(self, old: int | None, new: int | None, fired: int | None) -> None:
-        """Have the slot called when its next rows expire. Spark takes back a timer that has fired."""
-        if self.time is None or (old == new and fired is None):
-            return
-        if old is not None and old != fired:
-            self.handle.deleteTimer(old)
-        if new is not None:
-            self.handle.registerTimer(new)
-
-    def _inputs(self, work: Work) -> dict[str, int]:
-        """Return for each stream that brought rows its newest event time (microseconds), 0 if it has none."""
-        found = {}
-        for rank, batches in work.rows.items():
-            stream = self.spec.streams[rank]
-            if any(batch.num_rows for batch in batches):
-                newest = [pc.max(batch.column(stream.time)).as_py() for batch in batches] if stream.time else []
-                found[stream.alias] = max((time for time in newest if time is not None), default=0)
-        return found
-
-    def _watermark(self, timer_values: Any) -> int:
-        """Return the micro-batch's watermark in microseconds, 0 if there is none (yet)."""
-        if not any(stream.time for stream in self.spec.streams):
-            return 0
-        return max(int(timer_values.getCurrentWatermarkInMs()), 0) * 1000
-
-    def _drop_late(self, work: Work, watermark: int, slot: int) -> int:
-        """Drop rows at or before the watermark (DESIGN section 6); return how many, each counted in one slot."""
-        dropped = 0
-        for rank, batches in work.rows.items():
-            time = self.spec.streams[rank].time
-            if time is None:
-                continue
-            for number, batch in enumerate(batches):
-                late = pc.less_equal(batch.column(time), watermark)
-                late = pc.fill_null(late, False)
-                if pc.any(late).as_py():
-                    dropped += counted(self.spec, rank, batch.filter(late), slot)
-                    batches[number] = batch.filter(pc.invert(late))
-        return dropped
-
-    def _unpack(
-        self, frames: Iterator[pd.DataFrame]
-    ) -> tuple[Work, list[pa.RecordBatch], list[Bundle], list[Mapping[str, Any]], int]:
-        """Decode packed rows; results (listed, or as bundles) and counters of an earlier stage come back apart."""
-        work, received = Work(), 0
-        passed: list[pa.RecordBatch] = []
-        bundles: list[Bundle] = []
-        earlier: list[Mapping[str, Any]] = []
-        for frame in frames:
-            for kind, data in zip(frame["kind"], frame["data"], strict=True):
-                received += len(data)
-                if kind == PACK:
-                    work.packs.append(pack_from_bytes(data))
-                elif kind == PARTIAL:
-                    work.partials.append(from_bytes(data))
-                elif kind == RESULT:
-                    passed.append(from_bytes(data))
-                elif kind == BUNDLE:
-                    bundles.append(bundle_from_bytes(data))
-                elif kind == COUNTED:
-                    earlier.append(json.loads(data))
-                else:
-                    work.rows.setdefault(int(kind), []).append(from_bytes(data))
-        return work, passed, bundles, earlier, received
-
-    def _open(self, results: Iterator[Outcome], watermark: int, tally: Counter[str]) -> Iterator[Outcome]:
-        """Drop results at or before the watermark where they have an event time.
-
-        A result's last row is above the watermark, unless its time is NULL; Spark allows no such result in a window.
-        """
-        for result in results:
-            if self.spec.result_time is not None and watermark > 0 and isinstance(result, Result):
-                times = [result.parts[rank].column(stream.time) for rank, stream in enumerate(self.spec.streams)]
-                late = pc.less_equal(pc.max_element_wise(*times), watermark)
-                dropped = pc.sum(late).as_py() or 0
-                if dropped:
-                    tally["late"] += dropped
-                    kept_rows = pc.invert(pc.fill_null(late, False))
-                    result = Result({rank: part.filter(kept_rows) for rank, part in result.parts.items()})
-            yield result
-
-    def _listed(self, bundles: list[Bundle]) -> Iterator[Result]:
-        """Yield the results that an earlier stage has found and counted, and not listed."""
-        while bundles:
-            yield from listed(bundles.pop(), [stream.listed for stream in self.spec.streams])
-
-    def _counted(self, results: Iterator[Outcome], tally: Counter[str]) -> Iterator[Outcome]:
-        for result in results:
-            if isinstance(result, Result | Bundle):
-                tally["results"] += len(result)
-            yield result
+@lru_cache(maxsize=64)
+def _stage(pickled: bytes) -> Stage:
+    stage: Stage = pickle.loads(pickled)
+    return stage

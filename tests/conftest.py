@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from .sessions import local_session
+from .sessions import compiled_pyspark, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # it the JVM takes 48 MiB for code, which Spark's generated classes fill; then it would stop compiling.
     java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
     settings = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": java}
-    session = local_session(tmp_path_factory.mktemp("spark"), "tests", settings)
+    home = tmp_path_factory.mktemp("spark")
+    with compiled_pyspark(home / "home"):
+        session = local_session(home, "tests", settings)
     session.sparkContext.setLogLevel("OFF")
     yield session
     for query in session.streams.active:

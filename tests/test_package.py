@@ -134,6 +134,22 @@ def test_the_command_line_loads_what_measures_and_runs_only_when_it_is_asked_to(
     )
 
 
+def test_a_stage_says_what_state_it_has_before_it_loads_pandas() -> None:
+    """Spark starts a Python process for each stage of a query that starts, to ask for that only."""
+    assert not run(
+        "import sys\n"
+        "from pyspark import cloudpickle\n"
+        "from trijoin_sql.operators.processor import JoinProcessor\n"
+        "class Handle:\n"
+        "    def getMapState(self, name, *types): assert name == 'trijoin'\n"
+        "processor = cloudpickle.loads(cloudpickle.dumps(JoinProcessor(None)))\n"
+        "processor.init(Handle())\n"
+        "processor.close()\n"
+        "heavy = {'numpy', 'pyarrow', 'pandas'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+
+
 def test_public_names_are_there() -> None:
     missing = [name for name in trijoin_sql.__all__ if not hasattr(trijoin_sql, name)]
     assert not missing

@@ -96,7 +96,7 @@ def test_the_zip_file_has_all_that_workers_load(tmp_path: Path) -> None:
                 other.writestr(name, b"\0" * 4 + data[4:] if name.endswith(".pyc") else data)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from trijoin_sql.operators import dispatch, processor\n"
+        "from trijoin_sql.operators import dispatch, processor, stage\n"
         "print(processor.__file__); print('sqlglot' in sys.modules, 'networkx' in sys.modules)"
     )
     packages = sysconfig.get_paths()["purelib"]

@@ -177,7 +177,7 @@ def run(
     compact: bool = True,
     groups: list[pa.RecordBatch] | None = None,
 ) -> tuple[Counter[tuple[Any, ...]], list[list[Slot]]]:
-    """Run micro-batches through the real router, slots and stages, as `operators.processor` does.
+    """Run micro-batches through the real router, slots and stages, as `operators.stage` does.
 
     Returns
     -------
