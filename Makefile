@@ -1,6 +1,8 @@
 # The README's commands. Every target sets itself up first; a second set-up costs nothing.
 PYTHON ?= python3
 VENV := .venv
+# One pytest process has the Spark session and all tests that share it, the other one all other tests.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadgroup
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .PHONY: help setup java demo test fast lint types format corpus corpus-test fuzz plans soak bench clean
@@ -23,10 +25,10 @@ demo: java  ## three streams of real departures, a cyclic and a chain query (abo
 	@$(BIN)/trijoin-sql demo
 
 test: java lint types  ## lint, types and all tests
-	@$(BIN)/python -m pytest
+	@$(PYTEST)
 
 fast: setup  ## the tests that need no Spark, in seconds
-	@$(BIN)/python -m pytest -m 'not spark and not slow'
+	@$(PYTEST) -m 'not spark and not slow'
 
 lint: setup  ## ruff, its rules and its format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

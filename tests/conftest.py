@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 # be made, which counts as slow generation), and what fails once fails every time.
 settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def local_dir(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A place of this process' own for warm copies: another one's tests lose theirs on purpose."""
+    os.environ["TRIJOIN_LOCAL_DIR"] = str(tmp_path_factory.mktemp("local"))
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +47,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whatever uses the session, so that ``-m 'not spark'`` needs no list kept by hand."""
+    """Mark whatever uses the session, which stays in one process: ``-m 'not spark'`` needs no list kept by hand."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+            item.add_marker(pytest.mark.xdist_group("session"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from trijoin_sql import cli, errors
@@ -46,11 +47,7 @@ def test_help_is_of_the_command_and_its_flags_have_no_type() -> None:
     assert "bool" not in said.stdout + process("--help").stdout
 
 
-def _commands() -> list[str]:
-    return [command.name or command.callback.__name__ for command in cli.app.registered_commands if command.callback]
-
-
-@pytest.mark.parametrize("command", _commands())
+@pytest.mark.parametrize("command", sorted(typer.main.get_group(cli.app).commands))
 def test_each_command_has_help(command: str) -> None:
     """Rich reads square brackets in help as markup, and fails on those that are none."""
     said = trijoin(command, "--help")
