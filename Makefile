@@ -27,7 +27,7 @@ demo: java  ## three streams of real departures, a cyclic and a chain query (abo
 test: java lint types  ## lint, types and all tests
 	@$(PYTEST)
 
-fast: setup  ## the tests that need no Spark, in seconds
+fast: setup  ## the tests that need no Spark
 	@$(PYTEST) -m 'not spark and not slow'
 
 lint: setup  ## ruff, its rules and its format
