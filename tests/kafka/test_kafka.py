@@ -78,18 +78,18 @@ def send(address: str, topics: dict[str, list[dict[str, Any]]]) -> None:
     for topic, values in topics.items():
         for value in values:
             producer.produce(topic, json.dumps(value))
-    assert producer.flush(30) == 0
+    assert producer.flush(brokers.PATIENCE) == 0
 
 
 def received(address: str) -> Counter[tuple[int, int, int]]:
     """Return all that is in the topic of results."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "the test", "enable.auto.commit": False})
     found: Counter[tuple[int, int, int]] = Counter()
-    for number in consumer.list_topics("found", timeout=10).topics["found"].partitions:
+    for number in consumer.list_topics("found", timeout=brokers.PATIENCE).topics["found"].partitions:
         partition = TopicPartition("found", number, 0)
-        _, end = consumer.get_watermark_offsets(partition, timeout=10)
+        _, end = consumer.get_watermark_offsets(partition, timeout=brokers.PATIENCE)
         consumer.assign([partition])
-        for record in consumer.consume(end, timeout=10):
+        for record in consumer.consume(end, timeout=brokers.PATIENCE):
             assert record.error() is None
             value = json.loads(record.value())
             assert record.key() == str(value["s"]).encode()

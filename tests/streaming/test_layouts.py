@@ -184,7 +184,7 @@ def test_units_follow_the_load(tables: Tables, tmp_path: Path) -> None:
     writer = tj.sql(sql).writeStream.foreachBatch(lambda frame, batch: found.update({batch: bag(frame.collect())}))
     query = tj.start(writer.trigger(processingTime="0 seconds"), str(checkpoint))
     try:
-        for _ in range(200):
+        for _ in range(800):
             query.awaitTermination(0.3)
             if query.restarts and query.query.lastProgress:
                 break
@@ -238,7 +238,7 @@ def test_a_job_follows_its_load_up_and_down(tables: Tables, tmp_path: Path) -> N
         request.ask("nothing more to come")
 
     session = trijoin_sql.TriJoinSession.create(tables.spark)
-    end = threading.Timer(90, done.set)
+    end = threading.Timer(240, done.set)
     watcher = threading.Thread(target=watch)
     end.start()
     watcher.start()
