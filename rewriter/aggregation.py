@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from .aggregate_types import argument_type, decimal_size, is_average_exact, sum_type
 from .dialect import parse_expression, render
-from .functions import AGGREGATES, PARTS_OF_DATES, PURE, SCALARS
+from .functions import AGGREGATES, ALIKE, PARTS_OF_DATES, PURE, SCALARS
 from .parts import Aggregation, GroupKey, PartialState
 from .scopes import expression_type, field_of
 from .types import INTEGERS, TIMES, UNKNOWN
@@ -23,7 +23,7 @@ _HARMLESS = (
     exp.Column | exp.Dot | exp.Identifier | exp.Literal | exp.Boolean | exp.Null | exp.Paren | exp.Neg | exp.Var
     | exp.Add | exp.Sub | exp.Mul | exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE | exp.NullSafeEQ
     | exp.And | exp.Or | exp.Not | exp.Is | exp.Between | exp.In | exp.Like | exp.Case | exp.If | exp.DPipe | exp.Trim
-    | exp.Substring | exp.Interval
+    | exp.Substring | exp.Interval | exp.Alias
 )  # fmt: skip
 
 #: Nodes whose text may be that of the expression in them.
@@ -170,8 +170,8 @@ class AggregationReader:
             bad = isinstance(node, exp.Column) and field_of(node) is None
             if bad or not (isinstance(node, _HARMLESS) or _name(node) in PURE or _harmless_special(node)):
                 raise NotInUnits(f"{what} {render(tree)} could raise an error on a row that does not join")
-            if isinstance(node, exp.Binary) and not isinstance(node, exp.DPipe | exp.And | exp.Or | exp.Dot):
-                kinds = {expression_type(node.left), expression_type(node.right)}
+            for operands in (_alike(node), _results(node)):
+                kinds = {expression_type(operand) for operand in operands}
                 if "string" in kinds and len(kinds - {UNKNOWN}) > 1:
                     raise NotInUnits(f"{what} {render(tree)} could raise an error on a row that does not join")
         return relations
@@ -245,7 +245,7 @@ class AggregationReader:
             real = [one for one in arguments if not isinstance(one, exp.Star | exp.Literal)]
             if len(real) == 1 and not conditions:
                 return self.state("count", real[0], "bigint")
-            conditions += [exp.Not(this=exp.Is(this=one.copy(), expression=exp.Null())) for one in real]
+            conditions += [exp.Not(this=exp.Is(this=exp.paren(one), expression=exp.Null())) for one in real]
         if not conditions:
             return self.state("count", None, "bigint")
         both = exp.and_(*conditions) if len(conditions) > 1 else conditions[0].copy()
@@ -286,6 +286,36 @@ def _harmless_special(node: exp.Expr) -> bool:
         case exp.Anonymous() if _name(node) in PARTS_OF_DATES:
             return all(expression_type(part) in (*TIMES, "date") for part in node.expressions if not _is_text(part))
     return False
+
+
+def _alike(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the operands that Spark casts to one type; that of a text may raise an error."""
+    match node:
+        case exp.DPipe() | exp.And() | exp.Or() | exp.Dot():
+            return
+        case exp.Binary():
+            yield from (node.left, node.right)
+        case exp.In():
+            yield from (node.this, *node.expressions)
+        case exp.Between():
+            yield from (node.this, node.args["low"], node.args["high"])
+        case exp.Case():
+            branches = node.args["ifs"]
+            if node.this is not None:
+                yield from (node.this, *(branch.this for branch in branches))
+        case exp.Anonymous() if _name(node) in ALIKE:
+            yield from node.expressions
+
+
+def _results(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the results of a CASE or an IF."""
+    match node:
+        case exp.Case():
+            yield from (branch.args["true"] for branch in node.args["ifs"])
+            if node.args.get("default") is not None:
+                yield node.args["default"]
+        case exp.If():
+            yield from (tree for tree in (node.args.get("true"), node.args.get("false")) if tree is not None)
 
 
 def _is_text(tree: exp.Expr) -> bool:

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from .catalog import TYPE_NAMES
-from .dialect import interval_microseconds, parse_expression, render
+from .dialect import parse_expression, render
+from .intervals import interval_microseconds
 from .plan import Join, JoinNode, Node, Predicate, Retention, Scan, TimeBound, scans, transform, walk
 from .rules.rule import NotApplicable
 from .settings import DEFAULTS, Settings

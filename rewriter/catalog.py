@@ -9,7 +9,8 @@ from typing import Protocol
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ..errors import SqlSyntaxError
-from .dialect import MICROSECONDS, tokenize
+from .dialect import tokenize
+from .intervals import MICROSECONDS, length_microseconds
 from .plan import Column, RowsFrom
 
 #: The option of a stream that declares its rows a second, and what the settings begin with that declare them by name.
@@ -271,9 +272,12 @@ class _Declaration:
             if self.word() != word:
                 self.fail(f"WATERMARK column DELAY OF INTERVAL ...: {word} is missing")
             self.position += 1
-        number, unit = self.take(), self.take()
-        scale = MICROSECONDS.get(unit.upper().removesuffix("S"))
-        if scale is None or not number.replace(".", "", 1).isdigit():
+        words = [self.take()]  # `10 SECONDS`, `'10' SECONDS`, `'1 hour 30 minutes'`
+        while self.word().removesuffix("S") in MICROSECONDS or self.word().replace(".", "", 1).isdigit():
+            words.append(self.take())
+        delay = length_microseconds(" ".join(words))
+        if delay is None:
+            self.position -= 1
             self.fail("the delay is a number and a unit such as SECONDS")
             raise AssertionError
-        return column, round(float(number) * scale)
+        return column, delay

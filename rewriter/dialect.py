@@ -17,10 +17,11 @@ from sqlglot import exp
 from sqlglot.dialects.databricks import Databricks
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.generators.databricks import DatabricksGenerator
-from sqlglot.parsers.databricks import DatabricksParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ..errors import SqlSyntaxError
+from .intervals import MICROSECONDS, interval_microseconds
+from .precedence import SparkPrecedence
 
 EXPLAIN_FORMATS = ("FORMATTED", "JSON", "MERMAID", "DOT", "HTML")
 
@@ -36,19 +37,21 @@ _AFTER_WITHIN = (TokenType.NUMBER, TokenType.INTERVAL, TokenType.STRING)
 
 _SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
 
-MICROSECONDS = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
-}
-
-
 #: What follows the number of an INTERVAL.
 _UNITS = (*MICROSECONDS, "MONTH", "YEAR", "QUARTER")
+
+
+#: Points in time that a typed literal may name since Spark 3.2, but no cast.
+_SPECIAL_TIMES = ("epoch", "now", "today", "yesterday", "tomorrow")
+
+_TIMES = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ)
+
+#: How the least value of a type is written.
+_LEAST = {
+    ("128", exp.DType.TINYINT): "-128Y",
+    ("32768", exp.DType.SMALLINT): "-32768S",
+    ("9223372036854775808", exp.DType.BIGINT): "-9223372036854775808L",
+}
 
 
 class Watermark(exp.Expression):
@@ -67,6 +70,13 @@ def _unit_function(name: str) -> Callable[[list[Any]], exp.Expr]:
     return build
 
 
+def _typed_literal(literal: exp.Expr, kind: exp.Expr) -> exp.Expr:
+    cast = exp.Cast(this=literal, to=kind)
+    if literal.name.strip().lower() in _SPECIAL_TIMES:
+        cast.meta["typed"] = True
+    return cast
+
+
 class TriJoinSql(Databricks):
     """The dialect; use `parse_statement`, `parse_expression` and `render`."""
 
@@ -76,7 +86,7 @@ class TriJoinSql(Databricks):
         COMMANDS: ClassVar[set[TokenType]] = set()  # else EXPLAIN would swallow the rest of the text
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
 
-    class Parser(DatabricksParser):
+    class Parser(SparkPrecedence):
         """Adds WATERMARK and WITHIN, and leaves functions alone."""
 
         FUNCTIONS: ClassVar[dict[str, Any]] = {
@@ -84,18 +94,23 @@ class TriJoinSql(Databricks):
             "ARRAY": exp.Array.from_arg_list,  # as a plain call its subscript would be read as a literal
         }
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: DatabricksParser.FUNCTION_PARSERS[name] for name in _SPECIAL_FORMS
+            name: SparkPrecedence.FUNCTION_PARSERS[name] for name in _SPECIAL_FORMS
         }
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: DatabricksParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
+            name: SparkPrecedence.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
         }
         QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Any]] = {
-            **DatabricksParser.QUERY_MODIFIER_PARSERS,
+            **SparkPrecedence.QUERY_MODIFIER_PARSERS,
             _WITHIN: lambda self: ("within", self._parse_within()),
+        }
+        # `DATE 'today'`: CAST knows no special values
+        TYPE_LITERAL_PARSERS: ClassVar[dict[exp.DType, Any]] = {
+            **SparkPrecedence.TYPE_LITERAL_PARSERS,
+            **dict.fromkeys((exp.DType.DATE, *_TIMES), lambda self, this, kind: _typed_literal(this, kind)),
         }
         QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
         PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Any]] = {
-            **DatabricksParser.PLACEHOLDER_PARSERS,
+            **SparkPrecedence.PLACEHOLDER_PARSERS,
             TokenType.PLACEHOLDER: lambda self: self._parse_positional(),
         }
 
@@ -159,6 +174,8 @@ class TriJoinSql(Databricks):
 
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **{k: v for k, v in DatabricksGenerator.TRANSFORMS.items() if k not in (exp.Select, exp.With, exp.Create)},
+            exp.BitwiseLeftShift: lambda self, e: self.binary(e, "<<"),
+            exp.BitwiseRightShift: lambda self, e: self.binary(e, ">>"),
             exp.NullSafeEQ: lambda self, e: self.binary(e, "<=>"),
             exp.NullSafeNEQ: lambda self, e: f"NOT ({self.binary(e, '<=>')})",
             Watermark: lambda self, e: (
@@ -168,6 +185,22 @@ class TriJoinSql(Databricks):
                 + f" DELAY OF {self.sql(e, 'delay').replace(' + INTERVAL ', ' ')}"
             ),
         }
+
+        TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**DatabricksGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
+
+        def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+            if expression.meta.get("typed"):
+                return f"{self.sql(expression, 'to')} {self.sql(expression, 'this')}"
+            return super().cast_sql(expression, safe_prefix)
+
+        def neg_sql(self, expression: exp.Neg) -> str:
+            # the least number of a type is the one whose opposite is none
+            cast = expression.this
+            if isinstance(cast, exp.Cast) and isinstance(cast.this, exp.Literal):
+                least = _LEAST.get((cast.this.name, cast.args["to"].this))
+                if least is not None:
+                    return least
+            return super().neg_sql(expression)
 
         def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
             return self._watermarked(expression, lambda bare: super(type(self), self).table_sql(bare, sep), sep)
@@ -421,33 +454,6 @@ def render(tree: exp.Expr) -> str:
     """Render a tree as Spark SQL on one line."""
     keep = isinstance(tree, exp.Query | exp.From | exp.Table)  # rendering may change these
     return tree.sql(DIALECT, normalize_functions=False, comments=False, copy=keep)
-
-
-def interval_microseconds(length: object) -> int | None:
-    """Return the length of a constant interval of days or less in microseconds, None for any other expression."""
-    if isinstance(length, exp.Neg):
-        inner = interval_microseconds(length.this)
-        return None if inner is None else -inner
-    if isinstance(length, exp.Paren):
-        return interval_microseconds(length.this)
-    if isinstance(length, exp.Add):  # sqlglot's reading of `INTERVAL 1 HOUR 30 MINUTES` too
-        parts = [interval_microseconds(part) for part in (length.left, length.right)]
-        return None if None in parts else sum(part for part in parts if part is not None)
-    if not isinstance(length, exp.Interval) or not isinstance(length.this, exp.Literal):
-        return None
-    unit = length.args.get("unit")
-    if not isinstance(unit, exp.Var):
-        return None
-    scale = MICROSECONDS.get(unit.name.upper().removesuffix("S"))
-    text = length.this.name.strip()
-    if scale is None or not re.fullmatch(r"[+-]?\d+(\.\d{1,6})?", text):
-        return None
-    whole, _, fraction = text.partition(".")
-    sign = -1 if whole.startswith("-") else 1
-    micros = abs(int(whole)) * scale
-    if fraction:
-        micros += int(fraction) * scale // 10 ** len(fraction)
-    return sign * micros
 
 
 def quote(name: str) -> str:

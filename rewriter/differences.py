@@ -16,7 +16,8 @@ from typing import Literal, Protocol
 from sqlglot import exp
 
 from .bands import DAY, Difference, bound_difference, intersect
-from .dialect import interval_microseconds, parse_expression, render
+from .dialect import parse_expression, render
+from .intervals import interval_microseconds
 from .plan import FLIPPED, ComparisonOp, Predicate
 from .types import INTEGERS, TIMES, integer_limits, is_decimal
 
@@ -330,6 +331,7 @@ def _offset(tree: exp.Expr, scope: Types) -> tuple[str, int, str] | None:
     """Split ``base + constant`` into the base's text, the constant and its unit, where that is exact."""
     shift, base = 0, bare(tree)
     kind = scope.type_of(tree)
+    longest = 0
     while isinstance(base, exp.Add | exp.Sub):
         left, right = bare(base.left), bare(base.right)
         sign = 1 if isinstance(base, exp.Add) else -1
@@ -340,11 +342,12 @@ def _offset(tree: exp.Expr, scope: Types) -> tuple[str, int, str] | None:
         if constant is None:
             break
         shift += sign * constant
+        longest = max(longest, abs(shift), abs(constant))
         base = rest
     unit = _unit(scope.type_of(base))
     if unit is None or _unit(kind) != unit:
         return None
-    if unit == "timestamp" and abs(shift) >= DAY:
+    if unit == "timestamp" and longest >= DAY:
         return None  # a day is not always 24 hours: Spark adds it on the calendar of the session's zone
     return render(base), shift, unit
 

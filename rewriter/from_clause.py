@@ -101,7 +101,10 @@ class FromClause:
     def _derived(self, source: Node, node: JoinNode, moved: MovedColumns) -> Scan:
         """Return a join below a group (an outer join, a stream with its static relations) as a scan."""
         inside = [self._scan(scan) for scan in scans(source)]
-        read = [self._scan(scan) for scan in _read_here(source)]  # the others come as the output of a join node
+        here = _read_here(source)  # the others come as the output of a join node
+        known = [self.sources[scan.alias] for scan in here if scan.alias in self.sources]
+        names = _unique_names(cte for one in known for cte in _ctes_of(one))
+        read = [self._scan(scan, names) for scan in here]
         first, stands = inside[0], input_scan(source)
         aliases = {scan.alias for scan in inside}
         wanted = [pair for pair in sorted(read_by_node(node)) if pair[0] in aliases]
@@ -123,6 +126,7 @@ class FromClause:
             columns.append(Column(unique, types.get((alias, name), "unknown")))
         select = exp.Select(expressions=items or [exp.Literal.number(1)])
         self.put(source, select)
+        _rename_ctes(select, names)
         if isinstance(source, StaticJoin) and source.predicates:
             select.set("where", exp.Where(this=self._conjunction(source.predicates)))
         return lasting(
@@ -142,17 +146,20 @@ class FromClause:
             return lasting(self._scan(node))
         return node.with_inputs(tuple(self._finished(below) for below in node.inputs))
 
-    def _scan(self, scan: Scan) -> Scan:
+    def _scan(self, scan: Scan, names: Mapping[Cte, str] | None = None) -> Scan:
         source = self.sources.get(scan.alias)
         if source is None:
             return scan
         drop_unused_ctes(source.item)
         ctes = _ctes_of(source)
+        names = _unique_names(ctes) if names is None else names
+        item = relation_of(source)
+        _rename_ctes(item, names)
         tables = [*tables_of(source), *(table for cte in ctes for table in cte.node.find_all(exp.Table))]
         return dataclasses.replace(
             scan,
-            relation=render(relation_of(source)),
-            ctes=tuple((cte.name, cte_sql(cte)) for cte in ctes),
+            relation=render(item),
+            ctes=tuple((names[cte], cte_sql(cte, names)) for cte in ctes),
             below=mentioned(tables, self.nodes),
         )
 
@@ -281,10 +288,36 @@ def _ctes_of(source: Source) -> list[Cte]:
     return list(found)
 
 
-def cte_sql(cte: Cte) -> str:
+def _unique_names(ctes: Iterable[Cte]) -> dict[Cte, str]:
+    """Return a name for each: its own, but numbered where one inside another query hides one outside of it."""
+    names: dict[Cte, str] = {}
+    taken: set[str] = set()
+    for cte in dict.fromkeys(ctes):
+        name, number = cte.name, 2
+        while name.lower() in taken:
+            name, number = f"{cte.name}_{number}", number + 1
+        taken.add(name.lower())
+        names[cte] = name
+    return names
+
+
+def _rename_ctes(tree: exp.Expr, names: Mapping[Cte, str]) -> None:
+    """Let the tables of a copy read the common table expressions under their new names, in place."""
+    for table in list(tree.find_all(exp.Table)):
+        cte = cte_of(table)
+        name = names.get(cte, cte.name) if cte is not None else None
+        if cte is not None and name is not None and name != cte.name:
+            if not table.alias and table is not tree:
+                table.set("alias", exp.TableAlias(this=identifier(table.name)))
+            table.set("this", identifier(name))
+
+
+def cte_sql(cte: Cte, names: Mapping[Cte, str]) -> str:
     """Return a common table expression's query, its column list applied."""
     columns = cte.node.args["alias"].columns
-    body = render(without_our_clauses(cte.node.this))
+    query = without_our_clauses(cte.node.this)
+    _rename_ctes(query, names)
+    body = render(query)
     if not columns:
         return body
     return f"SELECT * FROM ({body}) AS {quote(cte.name)}({', '.join(render(column) for column in columns)})"

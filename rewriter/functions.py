@@ -36,6 +36,9 @@ PURE = _names("""
     sign md5 sha1 xxhash64 hash startswith endswith contains instr
 """)
 
+#: Those of them that cast their arguments to one type.
+ALIKE = _names("coalesce nvl ifnull nullif greatest least nanvl")
+
 #: The same, of dates and times; a text would have to be cast, which may raise an error.
 PARTS_OF_DATES = _names("""
     year month day dayofmonth quarter hour minute second weekofyear dayofweek dayofyear last_day date_trunc trunc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +28,18 @@ _AFTER_FROM = frozenset(
         *("UNION", "EXCEPT", "MINUS", "INTERSECT"),
     }
 )
+
+
+#: By a sign: the setting under which Spark reads it, in strings or around names, as our parser does not.
+_OTHER_READINGS = {
+    "\\": "spark.sql.parser.escapedStringLiterals",
+    '"': "spark.sql.ansi.doubleQuotedIdentifiers",
+}
+
+
+def read_otherwise(sql: str, is_on: Callable[[str], bool]) -> str | None:
+    """Return the setting under which Spark reads a text otherwise than we do, None if there is none."""
+    return next((name for sign, name in _OTHER_READINGS.items() if sign in sql and is_on(name)), None)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from .dialect import render
-from .scopes import Field, Frame, Source, Unresolvable, expression_type
+from .functions import GENERATORS
+from .scopes import Field, Frame, Source, Unresolvable, expression_type, field_of
 
 _UNKNOWN_STAR: list[Field] = []
 
@@ -93,8 +94,10 @@ class Names:
             elif isinstance(item, exp.Column | exp.Dot):
                 name = item.name
                 columns.append(Field(None, name, expression_type(item), item))
+            elif isinstance(item, exp.Anonymous) and str(item.this).lower() in GENERATORS:
+                return None  # of one column or of several
             else:
-                columns.append(Field(None, render(item), expression_type(item), item))
+                columns.append(Field(None, column_name(item), expression_type(item), item))
         return columns
 
     def star(self, item: exp.Expr, frame: Frame) -> list[Field] | None:
@@ -104,6 +107,7 @@ class Names:
             return None
         if any(star.args.get(key) for key in ("replace", "rename", "ilike")):
             return _UNKNOWN_STAR
+        source = None
         if isinstance(item, exp.Column):
             names = [part.name for part in item.parts[:-1]]
             source = next((s for s in frame.sources if self.names_source(s, names)), None)
@@ -114,8 +118,24 @@ class Names:
             return _UNKNOWN_STAR
         else:
             fields = frame.visible
-        dropped = {self.key(name.name) for name in star.args.get("except_") or []}
-        return [f for f in fields if self.key(f.name) not in dropped]
+        dropped = []
+        offered = Frame(fields, [source] if source else frame.sources)
+        for name in star.args.get("except_") or []:
+            parts = [part.name for part in name.parts] if isinstance(name, exp.Column | exp.Dot) else [name.name]
+            try:
+                found = self.lookup(offered, parts)
+            except Unresolvable:
+                return _UNKNOWN_STAR
+            hit = [f for f in fields if found and found[1] == len(parts) and found[0] in (f, _merged(f))]
+            if not hit:  # a field of a struct, say
+                return _UNKNOWN_STAR
+            dropped += hit
+        return [f for f in fields if f not in dropped]
+
+
+def _merged(target: Field) -> Field | None:
+    """Return the field that a column of USING has its values of."""
+    return field_of(target.tree) if isinstance(target.tree, exp.Column) else None
 
 
 def star_fields(item: exp.Expr, frame: Frame, case_sensitive: bool) -> list[Field] | None:
@@ -130,6 +150,17 @@ def star_fields(item: exp.Expr, frame: Frame, case_sensitive: bool) -> list[Fiel
     if fields is _UNKNOWN_STAR:
         raise Unresolvable(f"{render(item)} cannot be expanded with the schemas that are known")
     return fields
+
+
+def column_name(item: exp.Expr) -> str:
+    """Return the name that we give an item of SELECT that has none."""
+    name: str = item.meta.setdefault("column_name", render(item))
+    return name
+
+
+def given_name(item: exp.Expr) -> str | None:
+    """Return the name that `column_name` gave an item."""
+    return item.meta.get("column_name")
 
 
 def column_of(target: Field) -> exp.Column:

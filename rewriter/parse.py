@@ -10,9 +10,10 @@ from sqlglot import exp
 from .aggregation import AggregationReader, NotInUnits, aggregates
 from .catalog import TableInfo
 from .derived_tables import MergedTree, open_derived_tables
-from .dialect import identifier, interval_microseconds, render
+from .dialect import identifier, render
 from .functions import AGGREGATES, GENERATORS, VOLATILE
 from .hints import read_hints
+from .intervals import interval_microseconds
 from .names import star_fields
 from .plan import Aggregation, Column, Join, Node, Predicate, Project, Query, Scan, Where
 from .plan import Block as PlanBlock

@@ -16,9 +16,10 @@ from typing import TypeVar
 from sqlglot import exp
 
 from .bands import Difference, constant_sql, intersect, same_difference
-from .dialect import identifier, interval_microseconds, parse_expression, render
+from .dialect import identifier, parse_expression, render
 from .differences import bare, exact_difference
 from .fractional import fractional_difference
+from .intervals import interval_microseconds
 from .plan import (
     FLIPPED,
     ComparisonOp,

@@ -12,7 +12,7 @@ from .aggregation import replaced
 from .dialect import identifier, parse_expression, quote, render
 from .from_clause import FromClause, drop_unused_ctes, mentioned
 from .hints import without_our_clauses
-from .names import star_fields
+from .names import given_name, star_fields
 from .parse import Binding, Parsed, base_fields, expand, plan_text
 from .plan import Block, JoinNode, Node, Query, Scan, Where, walk
 from .result_time import RESULT_TIME, event_times, is_wanted, latest_of
@@ -23,6 +23,8 @@ def render_query(plan: Node, parsed: Parsed, case_sensitive: bool = False) -> Qu
     """Write the SQL of every converted SELECT anew, inner ones first, and return the plan that is executed."""
     blocks = {node.number: node for node in walk(plan) if isinstance(node, Block)}
     nodes: dict[str, JoinNode] = {}
+    if not any(block.problem for block in parsed.resolution.blocks):
+        _name_items(parsed.resolution.tree)
     for number in sorted(blocks):
         _BlockRenderer(blocks[number], parsed.bindings[number], nodes, case_sensitive).run()
     tree = parsed.resolution.tree
@@ -84,15 +86,7 @@ class _BlockRenderer:
         if isinstance(item, exp.Column | exp.Dot) and not isinstance(item, exp.Star):
             name = item.name
             return [exp.alias_(self.rewrite(item), identifier(name), copy=False)]
-        if not isinstance(item, exp.Alias | exp.Aliases) and self.block_is_nested():
-            return [exp.alias_(self.rewrite(item), exp.to_identifier(render(item), quoted=True), copy=False)]
         return [self.rewrite(item)]
-
-    def block_is_nested(self) -> bool:
-        parent = self.binding.block.select.parent
-        return isinstance(parent, exp.CTE) or (
-            isinstance(parent, exp.Subquery) and isinstance(parent.parent, exp.From | exp.Join)
-        )
 
     def expression(self, field: Field) -> exp.Expr:
         column = exp.Column(this=identifier(field.name))
@@ -150,6 +144,8 @@ class _BlockRenderer:
         for key in ("order", "sort"):
             clause = select.args.get(key)
             for ordered in clause.expressions if clause else []:
+                if isinstance(ordered.this, exp.Literal):
+                    continue  # the place of an output
                 for tree, name in outputs:
                     if ordered.this == tree:
                         ordered.set("this", exp.Column(this=name.copy()))
@@ -157,6 +153,26 @@ class _BlockRenderer:
                 else:
                     if select.args.get("distinct"):
                         _replace_columns(ordered, outputs)
+
+
+def _name_items(tree: exp.Expr) -> None:
+    """Give the items of derived tables and CTEs that have no name the one by which the SELECTs above them know them."""
+    for select in tree.find_all(exp.Select):
+        if _gives_names(select):
+            for item in [one for one in select.expressions if not isinstance(one, exp.Alias | exp.Aliases)]:
+                name = given_name(item)
+                if name is not None:
+                    item.replace(exp.alias_(item.copy(), exp.to_identifier(name, quoted=True), copy=False))
+
+
+def _gives_names(select: exp.Select) -> bool:
+    """Tell whether a SELECT names the columns of a derived table or a CTE."""
+    tree: exp.Expr = select
+    while isinstance(tree.parent, exp.SetOperation | exp.Subquery) and tree.parent.this is tree:
+        tree = tree.parent
+        if isinstance(tree.parent, exp.From | exp.Join):
+            return True
+    return isinstance(tree.parent, exp.CTE)
 
 
 def _is_second_branch(select: exp.Select) -> bool:

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from .catalog import Catalog, TableInfo
 from .dialect import render
+from .having import is_grouped_by
 from .names import Names, column_of
 from .plan import RowsFrom
 from .scopes import (
@@ -34,6 +35,7 @@ from .scopes import (
     own_nodes,
 )
 from .settings import DEFAULTS, Settings
+from .struct_names import keep_field_name
 
 
 def resolve(tree: exp.Expr, catalog: Catalog, settings: Settings = DEFAULTS) -> Resolution:
@@ -186,8 +188,9 @@ class _Resolver(Names):
             self.resolve_columns(tree.on, frame, ctes, outer)
         if using:
             frame = self.merge(tree, using, left[1], right[1])
-        if kind in ("semi", "anti"):
-            frame = left[1]
+        if kind in ("semi", "anti"):  # the columns of USING still come first
+            kept = [field for field in frame.visible if field not in right[1].visible]
+            frame = Frame(kept, left[1].sources, left[1].complete)
         return tree, frame
 
     def merge(self, tree: JoinTree, using: list[str], left: Frame, right: Frame) -> Frame:
@@ -239,6 +242,10 @@ class _Resolver(Names):
                 if info.rows_from == "statistics":  # the rows that the table has, not those that will come
                     info = replace(info, rows=None)
                 return self.made_table(item, alias, source.parts, info, source.fields is not None)
+            case exp.Table(this=exp.Anonymous() as call) if str(call.this).lower() == "identifier":
+                source = Source(item.alias or "identifier", item, None)
+                source.problem = "IDENTIFIER(...) names a relation that only Spark looks up"
+                return source
             case exp.Table(this=exp.Func()):
                 source = Source(item.alias or item.this.name.lower(), item, None, info=TableInfo((), streaming=False))
                 if item.this.name.lower() == "range":
@@ -313,6 +320,8 @@ class _Resolver(Names):
                 if not isinstance(tree, exp.Expr):
                     continue
                 first = names if key in ("order", "sort", "having", "qualify") else set()
+                if key == "having":
+                    first = names - self.grouped_by(tree, select, frame)
                 after = explicit if key in ("expressions", "group", "windows") else names
                 try:
                     self.resolve_columns(tree, frame, ctes, outer, first, after if key != "where" else set())
@@ -320,6 +329,19 @@ class _Resolver(Names):
                     problem = problem or reason
         if problem:
             raise problem
+
+    def grouped_by(self, having: exp.Expr, select: exp.Select, frame: Frame) -> set[str]:
+        """Return the bare names in HAVING that are columns of GROUP BY, whatever outputs have the same ones."""
+
+        def lookup(column: exp.Column) -> Field | None:
+            try:
+                found = None if column.table else self.lookup(frame, [column.name])
+            except Unresolvable:
+                return None
+            return found[0] if found else None
+
+        columns = [node for node in own_nodes(having) if isinstance(node, exp.Column) and not node.table]
+        return {self.key(column.name) for column in columns if is_grouped_by(column, select, lookup)}
 
     def resolve_columns(
         self,
@@ -364,6 +386,7 @@ class _Resolver(Names):
             raise Unresolvable(f"the column {render(column)} cannot be resolved with the schemas that are known")
         if used == len(parts):
             column.meta["field"] = attached
+            keep_field_name(column)
             return
         base: exp.Expr = exp.Column(this=parts[used - 1].copy())
         base.meta["field"] = attached

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from .catalog import TableInfo
-from .dialect import interval_microseconds
 from .functions import AGGREGATES
+from .intervals import interval_microseconds
 from .plan import JoinKind, RowsFrom
 from .types import UNKNOWN, type_of
 

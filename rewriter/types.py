@@ -8,7 +8,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from .catalog import TYPE_NAMES
-from .dialect import interval_microseconds, render
+from .dialect import render
+from .intervals import interval_microseconds
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 TIMES = ("timestamp", "timestamp_ntz")

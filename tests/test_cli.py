@@ -203,6 +203,14 @@ def test_a_syntax_error_gives_the_place_in_the_file() -> None:
     assert line[caret.index("^") :].startswith("AND")
 
 
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    """`run` ignores it; behind it, `explain` overlooked the first declaration."""
+    (tmp_path / "query.sql").write_text(SCRIPT, encoding="utf-8-sig")
+    said = trijoin("explain", str(tmp_path / "query.sql"))
+    assert (said.exit_code, said.stdout) == (0, trijoin("explain", "-", stdin=SCRIPT).stdout)
+    assert trijoin("explain", "-", stdin="\ufeff" + SCRIPT).stdout == said.stdout
+
+
 @pytest.mark.parametrize("content", [b"", b"SET a = 1", b"\xff\xfe"])
 def test_explain_of_a_file_without_a_query(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "query.sql").write_bytes(content)

@@ -305,3 +305,16 @@ def test_zone_shift_is_what_clocks_change() -> None:
     assert largest_shift("UTC") == largest_shift("+05:30") == 0
     assert largest_shift("America/New_York") == 3_600_000_000
     assert largest_shift("Nowhere/Land") == 86_400_000_000
+
+
+def test_text_that_spark_reads_by_another_setting_is_sparks(tj: TriJoinSession, spark: SparkSession) -> None:
+    """Names in double quotes would have been strings to us; on streams the setting is named."""
+    sql = 'SELECT "r".id FROM r JOIN s ON "r".a < s.a'
+    spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    try:
+        assert bag(tj.sql(sql)) == bag(spark.sql("SELECT r.id FROM r JOIN s ON r.a < s.a"))
+        assert not uses_us(tj.sql(sql))
+        with pytest.raises(UnsupportedQueryError, match="doubleQuotedIdentifiers"):
+            tj.sql(sql.replace("FROM r", "FROM stream_r r").replace("JOIN s", "JOIN stream_s s"))
+    finally:
+        spark.conf.unset("spark.sql.ansi.doubleQuotedIdentifiers")

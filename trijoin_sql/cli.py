@@ -253,7 +253,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
     from .rewriter.pipeline import rewrite
     from .rewriter.script import query_start, with_rate, with_view
 
-    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    text = sys.stdin.read().removeprefix("\ufeff") if file == "-" else Path(file).read_text(encoding="utf-8-sig")
     catalog, statements = read_script(text, columns_in_text)
     documents: list[dict[str, Any]] = []
     views: list[dict[str, Any]] = []

@@ -30,7 +30,7 @@ from .operators.spec import JoinSpec
 from .rates import cost_defaults
 from .rewriter.arguments import Arguments
 from .rewriter.dialect import parse_statement
-from .rewriter.glance import glance
+from .rewriter.glance import glance, read_otherwise
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
 from .rewriter.plan import JoinNode, walk
 from .rewriter.settings import Settings, Stored
@@ -139,6 +139,13 @@ class TriJoinSession:
                 return self.sql(named, args)
         if kwargs or not (args is None or isinstance(args, Mapping | list)):  # Spark says what is wrong with others
             return _spark_sql(self.spark, text, args, kwargs)
+        otherwise = read_otherwise(text, lambda name: self._is_on(name, "false"))
+        if otherwise is not None:
+            frame = _spark_sql(self.spark, text, args, {})
+            if frame.isStreaming:
+                why = f"with {otherwise} Spark reads this text otherwise than we do"
+                raise UnsupportedQueryError(why, "unset it for queries with such joins")
+            return frame
         try:
             seen = glance(text)
             rewritten = self._rewrite(text, args) if seen.joins == "inner" else None

@@ -103,7 +103,7 @@ def _negated(tree: exp.Not) -> list[exp.Expr]:
         case exp.Not():
             return simplify(inner.this)
         case exp.Or():
-            return [part for side in (inner.left, inner.right) for part in simplify(exp.Not(this=side.copy()))]
+            return [part for side in (inner.left, inner.right) for part in simplify(exp.not_(side))]
         case exp.Boolean():
             return [] if not inner.this else [exp.false()]
     opposite = _OPPOSITE.get(type(inner))

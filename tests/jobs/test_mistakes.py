@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def fill(text: str, folders: dict[str, Path]) -> str:
     for name, path in folders.items():
         text = text.replace(f"{{{name}}}", str(path))
     return text
+
+
+@pytest.mark.parametrize("text", ["go", "BEGIN", "b", "create", "insert"])
+def test_a_statement_of_one_word_has_no_second_one_to_look_at(text: str) -> None:
+    """It ended in a traceback."""
+    with suppress(JobError):
+        parse_job(Script("job.sql", f"SET spark.sql.session.timeZone = UTC; {text}; {STREAM}{REST}"))
 
 
 def check(text: str) -> list[str]:

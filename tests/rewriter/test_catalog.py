@@ -62,10 +62,30 @@ def test_views_and_derived_tables_of_one_stream_bring_its_rows() -> None:
 
 
 @pytest.mark.parametrize(
+    ("delay", "microseconds"),
+    [
+        ("INTERVAL 10 SECONDS", 10_000_000),
+        ("INTERVAL '10' SECONDS", 10_000_000),
+        ("INTERVAL '10 seconds'", 10_000_000),
+        ("INTERVAL 1 HOUR 30 MINUTES", 5_400_000_000),
+        ("INTERVAL '1 hour 30 minutes'", 5_400_000_000),
+        ("INTERVAL 0.5 DAYS", 43_200_000_000),
+    ],
+)
+def test_a_delay_is_read_as_a_job_reads_it(delay: str, microseconds: int) -> None:
+    """`explain` refused some of these, and read only the first unit of others."""
+    catalog, _ = read_script(f"CREATE STREAM r (a INT) WATERMARK ts DELAY OF {delay} USING rate")
+    found = catalog.table(("r",))
+    assert found is not None
+    assert found.delay == microseconds
+
+
+@pytest.mark.parametrize(
     ("sql", "line", "column"),
     [
         ("CREATE STREAM r (a INT", 1, 20),
         ("SELECT 1;\nCREATE STREAM r (a INT) WATERMARK ts DELAY OF 10 SECONDS", 2, 47),
+        ("CREATE STREAM r (a INT) WATERMARK ts DELAY OF INTERVAL 10 MINUTS", 1, 56),
         ("CREATE TABLE t (a)", 1, 18),
         ("CREATE STREAM r (a INT) USING json OPTIONS (path 'x',\n trijoin.rowsPerSecond 'many')", 2, 2),
         ("CREATE STREAM r (a INT) USING rate OPTIONS (rowsPerSecond 0)", 1, 45),

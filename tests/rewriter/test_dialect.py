@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from trijoin_sql.rewriter.dialect import View, interval_microseconds, parse_expression, parse_statement, quote, render
+from sqlglot import exp
+from trijoin_sql.rewriter.dialect import View, parse_expression, parse_statement, quote, render
+from trijoin_sql.rewriter.intervals import interval_microseconds
 
 from trijoin_sql.errors import SqlSyntaxError
 
@@ -186,3 +188,33 @@ def test_names_are_quoted_where_they_must_be() -> None:
 )
 def test_intervals_that_have_one_length(text: str, micros: int | None) -> None:
     assert interval_microseconds(parse_expression(text)) == micros
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("a = b < c", "(a = b) < c"),
+        ("NOT a = b < c", "NOT (a = b) < c"),
+        ("a < b IS NULL", "(a < b) IS NULL"),
+        ("a = b IN (TRUE)", "(a = b) IN (TRUE)"),
+        ("1 | a << 2 & 3 ^ 4", "1 | a << 2 & 3 ^ 4"),
+        ("a >>> 1 > 3", "shiftrightunsigned(a, 1) > 3"),
+        ("-128Y + -32768S - -9223372036854775808L", "-128Y + -32768S - -9223372036854775808L"),
+        ("a > DATE 'today'", "a > DATE 'today'"),
+        ("CAST(a AS TIME) > b", "CAST(a AS TIME) > b"),
+    ],
+)
+def test_operators_bind_as_tightly_as_in_spark(text: str, same: str) -> None:
+    """Comparisons do so alike, shifts between sums and ``&``; what is read otherwise elsewhere has parentheses."""
+    tree = parse_expression(text)
+    assert render(tree) == same
+    assert render(parse_expression(same)) == same
+
+
+def test_bits_are_grouped_as_in_spark() -> None:
+    assert parse_expression("1 | a << 2") == parse_expression("1 | (a << 2)").transform(
+        lambda node: node.this if isinstance(node, exp.Paren) else node
+    )
+    tree = parse_expression("a || b + c")
+    assert isinstance(tree, exp.Add)
+    assert isinstance(tree.this, exp.DPipe)

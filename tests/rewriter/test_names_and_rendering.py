@@ -27,7 +27,8 @@ def test_case_matters_if_the_session_says_so() -> None:
 
 def test_using_merges_columns_and_the_qualified_ones_are_still_there() -> None:
     """Spark: the merged column comes first, and t.* has it as well."""
-    sql = final_sql("SELECT * EXCEPT (ts, x, n, d, m), s.id AS sid FROM r JOIN s USING (id) JOIN u ON u.key = id")
+    dropped = ", ".join(f"{relation}.{name}" for name in ("ts", "x", "n", "d", "m") for relation in "rs")
+    sql = final_sql(f"SELECT * EXCEPT ({dropped}), s.id AS sid FROM r JOIN s USING (id) JOIN u ON u.key = id")
     items = sql.removeprefix("SELECT ").split(" FROM ")[0].replace("__trijoin_1.", "").split(", ")
     assert items == [
         "r__id AS id",
@@ -269,3 +270,22 @@ def test_a_relation_brings_the_ctes_that_it_reads_and_no_others() -> None:
     (join,) = nodes(unread + " ON r.id < d.k")
     assert [source_scan(source).ctes for source in join.sources] == [(), ()]
     assert "WITH" not in source_scan(join.sources[1]).relation
+
+
+def test_identifier_is_no_table_function() -> None:
+    """It was taken for a relation that is no stream."""
+    (reason,) = reasons("SELECT r.id FROM IDENTIFIER('r') AS r JOIN s ON r.a < s.a")
+    assert "only Spark looks up" in reason
+
+
+def test_a_name_too_few_is_no_bug_of_ours() -> None:
+    """Spark refuses the list of columns; opening the derived table failed before."""
+    sql = "SELECT * FROM (SELECT r.a, s.id FROM r JOIN s ON r.a < s.a) AS q(k) JOIN t ON q.k < t.a"
+    assert [len(join.sources) for join in nodes(sql)] == [2, 2]
+
+
+def test_a_volatile_condition_stays_in_its_derived_table() -> None:
+    """Above the join it would be asked for every triple, not for every pair."""
+    inner = "SELECT r.id FROM r JOIN s ON r.a < s.a WHERE rand() < 0.5"
+    sql = final_sql(f"SELECT q.id FROM ({inner}) q JOIN t ON q.id < t.a")
+    assert "rand" not in sql

@@ -142,6 +142,13 @@ def test_a_day_on_the_calendar_is_no_constant_length() -> None:
     assert (p.kind, p.right) == ("range", "s.ts - INTERVAL '1' DAY")
 
 
+@pytest.mark.parametrize("steps", ["+ INTERVAL 1 DAY - INTERVAL 23 HOURS", "- INTERVAL 20 HOURS - INTERVAL 20 HOURS"])
+def test_steps_over_a_day_are_not_added_up(steps: str) -> None:
+    """Spark takes the day on the calendar first, then the hours: their sum of one hour would be another time."""
+    (p,) = predicates(f"r.ts >= s.ts {steps}")
+    assert p.kind == "range"
+
+
 def test_timestamps_are_subtracted_on_the_wall_clock() -> None:
     """Spark's ``ts - ts`` is the difference of local times, not of instants."""
     assert band("r.ts - s.ts <= INTERVAL 5 MINUTES AND r.ts - s.ts > INTERVAL '-5' MINUTES") == (

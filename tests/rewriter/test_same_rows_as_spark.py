@@ -105,6 +105,44 @@ SELECT /*+ SCHEME('operator_tree((a, b), (c, d))') */ a.id, d.x, b.n FROM r a, s
 SELECT /*+ SCHEME('operator_tree(((a, b), c), d)') */ a.id, d.x, b.n FROM r a, s b, t c, r d WHERE a.ts = b.ts AND b.a < c.a AND c.n = d.n AND a.d <= d.d + 1 AND a.a + c.a > d.a
 WITH q AS (SELECT r.a + s.id AS y FROM r JOIN s ON r.id = s.id) SELECT v.y, z.y AS w FROM q z JOIN q x ON ABS(z.y - x.y) < 2 RIGHT JOIN (t JOIN q v ON t.a - v.y BETWEEN -1 AND 2) ON x.y <= t.id
 SELECT /*+ SCHEME('operator_tree((a, b), c)') */ c.id FROM r a JOIN s b ON a.id = b.id CROSS JOIN t c
+SELECT r.id FROM r JOIN s ON r.a < s.a WHERE NOT (r.id < s.a AND r.a > s.id OR r.x > 3)
+SELECT r.id FROM r JOIN s ON r.a < s.a WHERE NOT (r.id = 1 AND r.a = 2 OR r.id = 3)
+SELECT r.id, s.a FROM r LEFT JOIN s ON NOT (r.id = 1 AND s.a = 2 OR s.id = 5) JOIN t ON t.a < r.a
+SELECT to_json(struct(r.a, s.id, R.x AS y, r.a + 1)) AS v FROM r JOIN s ON r.a < s.a
+SELECT to_json(struct(id, (r.n, r.a))) AS v FROM r JOIN s USING (id)
+SELECT to_json(q.v) AS w, q.v.a FROM (SELECT struct(r.a, s.id) AS v, r.id FROM r JOIN s ON r.a < s.a) q JOIN t ON q.id < t.id
+SELECT to_json(struct(q.c, t.a)) AS v FROM (SELECT r.a + s.a AS c FROM r JOIN s ON r.id = s.id) q JOIN t ON q.c < t.a
+SELECT r.n, max(struct(r.a, s.x)).a AS m, to_json(max(struct(r.a, s.id))) AS j FROM r JOIN s ON r.a < s.a GROUP BY r.n
+SELECT to_json(struct(r.n, count(*))) AS v FROM r JOIN s ON r.a < s.a GROUP BY r.n
+SELECT r.id FROM r JOIN s ON r.a < s.a WHERE (r.id, s.a) IN ((1, 2), (2, 3)) OR (r.id, r.a) IN (SELECT t.id, t.a FROM t)
+SELECT r.a, 1 AS one FROM r JOIN s ON r.a < s.a ORDER BY 1 LIMIT 5
+SELECT sum(r.a) AS id, count(*) AS n FROM r JOIN u ON r.a < u.val GROUP BY r.id HAVING id > 2
+SELECT concat(r.n, 'x') AS n, count(*) AS k FROM r JOIN u ON r.a < u.val GROUP BY r.n HAVING n = 'x'
+SELECT r.id + 1 AS id, collect_set(r.a) AS k FROM r JOIN u ON r.a < u.val GROUP BY r.id HAVING id > 2
+SELECT r.id + 1 AS id, count(*) AS k FROM r JOIN u ON r.a < u.val GROUP BY r.id + 1 HAVING id + 1 > 3
+SELECT r.id + 1 AS id, sum(r.a) AS k FROM r JOIN u ON r.a < u.val GROUP BY 1 HAVING id > 3
+SELECT max(r.a) AS a, sum(r.a) AS k FROM r JOIN u ON r.a < u.val GROUP BY r.id HAVING a > 3
+SELECT 1 | r.id << 2, r.id & 3 << 1, r.id ^ s.id >> 1, 1 | r.id & 2, -8 >>> 1 FROM r JOIN s ON r.id & 3 << 1 = s.id & 3 << 1
+SELECT count(r.a > 1 OR r.id > 2) FILTER (WHERE r.id = 1 OR r.a = 2), count(NOT r.x > 1, r.a), count(r.n = 'x' AND r.a > 1, r.id), count(r.a IN (1, 2), r.id) FROM r JOIN s ON r.a < s.a
+SELECT * FROM (SELECT a, id FROM r) q JOIN (SELECT a AS c FROM t) s ON q.a < s.c LEFT ANTI JOIN s u USING (id)
+SELECT * FROM (SELECT a, id, n FROM r) q JOIN (SELECT a AS c FROM t) s ON q.a < s.c LEFT SEMI JOIN s u USING (n, id)
+SELECT * EXCEPT (r.a) FROM r JOIN s ON r.a < s.a
+SELECT * EXCEPT (r.a, n) FROM r JOIN (SELECT id AS k, a FROM s) s ON r.a < s.a
+SELECT r.id FROM r JOIN s ON (r.a > 1) = (s.a > 1)
+SELECT r.id FROM r JOIN s ON r.a > 1 = true = (s.a > 1)
+SELECT arrays_zip(q.p, q.o, array(q.id)) FROM (SELECT array(r.id) AS p, array(s.a) AS o, r.id FROM r JOIN s ON r.a < s.a) q JOIN t ON q.id < t.id
+SELECT arrays_zip(r.p, s.o) FROM (SELECT id, array(id, a) AS p FROM r) r JOIN (SELECT a, array(x) AS o FROM s) s ON r.id < s.a
+SELECT * EXCEPT (r.id) FROM r JOIN s USING (id)
+SELECT r.id FROM r JOIN s ON r.a < s.a IS NULL
+SELECT q.id, t.a FROM (SELECT id, a + 1, n FROM s) q JOIN (SELECT a FROM t) t ON q.id < t.a
+SELECT * FROM (SELECT a + 1, id FROM s) q JOIN (SELECT a AS e FROM t) t ON q.id < t.e
+SELECT * FROM (SELECT DISTINCT r.a + 1, s.id FROM r JOIN s ON r.a < s.a) q JOIN (SELECT a AS e FROM t) t ON q.id < t.e
+WITH q AS (SELECT upper(r.n), count(*), s.id FROM r JOIN s ON r.a < s.a GROUP BY r.n, s.id) SELECT * FROM q x JOIN q y ON x.id < y.id
+WITH q AS (SELECT * FROM r) SELECT * FROM (WITH q AS (SELECT * FROM q WHERE a > 1) SELECT q.a FROM q JOIN s ON q.a < s.a)
+WITH q AS (SELECT * FROM r) SELECT x.id, y.m FROM q x JOIN (WITH q AS (SELECT id, a AS m FROM q WHERE a > 1) SELECT m FROM q) y ON x.a < y.m LEFT JOIN (WITH q AS (SELECT id FROM s) SELECT q.id FROM q) z ON z.id = y.m JOIN t ON t.a < x.id
+SELECT -128Y, -32768S, -9223372036854775808L, r.id * 1.55BD, 1.5F FROM r JOIN s ON r.a < s.a
+SELECT DATE 'epoch', TIMESTAMP 'epoch', TIMESTAMP_NTZ '2024-01-01 00:00:00' FROM r JOIN s ON r.a < s.a
+SELECT * FROM (SELECT r.id, s.a FROM r JOIN s ON r.a < s.a) AS q (k, l) JOIN t ON q.k < t.a
 """.strip().splitlines()  # noqa: E501
 
 

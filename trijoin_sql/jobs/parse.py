@@ -10,7 +10,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ..errors import SqlSyntaxError
-from ..rewriter.dialect import MICROSECONDS, parse_statement
+from ..rewriter.dialect import parse_statement
+from ..rewriter.intervals import lengths
 from .script import Script, Word, close, did_you_mean
 from .statements import (
     MODES,
@@ -88,8 +89,9 @@ def _statement(script: Script, tokens: list[Token]) -> JobStatement:
             if rest[:3] == ["SPARK", ".", "JARS"]:
                 return _start_setting(reader)
     for at, known in enumerate((("CREATE", "INSERT"), ("STREAM", "SINK") if words[:1] == ["CREATE"] else ())):
-        meant = close(words[at], known, 0.75) if words[at : at + 1] == [tokens[at].text.upper()] else None
-        if meant not in (None, words[at]):
+        is_word = at < len(tokens) and words[at : at + 1] == [tokens[at].text.upper()]
+        meant = close(words[at], known, 0.75) if is_word else None
+        if meant is not None and meant != words[at]:
             reader.fail_at(at, f"no statement begins with {' '.join(words[: at + 1])}", f"did you mean {meant}?")
     sql = reader.rest()
     if words[:1] == ["CREATE"] and "VIEW" in words:
@@ -299,11 +301,11 @@ def _interval(reader: _Reader, clauses: tuple[str, ...]) -> Word:
 
 def _duration(reader: _Reader, text: str, start: int) -> str:
     text = re.sub(r"^interval\s+", "", text.strip().lower())
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text)
-    units = [unit.upper().removesuffix("S") for _, unit in parts]
-    if not parts or re.sub(r"\d+(?:\.\d+)?\s*[a-z]+\s*", "", text) or any(unit not in MICROSECONDS for unit in units):
-        reader.script.fail(start, f"{text!r} is no length of time", "write a number and a unit such as 10 seconds")
-    return " ".join(f"{number} {unit.lower()}s" for (number, _), unit in zip(parts, units, strict=True))
+    parts = lengths(text)
+    if parts is None:
+        hint = "write a number and a unit such as 10 seconds"
+        raise reader.script.error(start, f"{text!r} is no length of time", hint)
+    return " ".join(f"{number} {unit.lower()}s" for number, unit in parts)
 
 
 class _Reader:
