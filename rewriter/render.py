@@ -102,8 +102,14 @@ class _BlockRenderer:
 
     def is_mine(self, field: Field) -> bool:
         if field.tree is not None:
-            return any(self.is_mine(base) for base in base_fields(field.tree))
+            bases = list(base_fields(field.tree))
+            return any(map(self.is_mine, bases)) if bases else self.offers(field)
         return field.source is not None and self.from_.sources.get(field.source.plan_alias) is field.source
+
+    def offers(self, field: Field) -> bool:
+        """Tell whether a constant is a column of a derived table of this SELECT."""
+        frame = self.binding.block.frame
+        return field in frame.visible or any(field in (source.fields or ()) for source in frame.sources)
 
     def rewrite(self, tree: exp.Expr) -> exp.Expr:
         """Write the columns of this SELECT anew, in place; subqueries inside may refer to them too."""

@@ -129,7 +129,7 @@ class _Generator:
     def items(self, relations: list[Relation], count: int) -> tuple[str, list[tuple[str, str]]]:
         items, columns = [], []
         for _ in range(count):
-            text, kind = self.expression(relations)
+            text, kind = self.expression(relations) if self.chance(0.97) else (str(self.dice.randint(1, 3)), "int")
             name = self.fresh(OUTPUTS, reuse=False)
             items.append(f"{text}{self.dice.choice((' AS ', ' '))}{name}")
             columns.append((name, kind))
@@ -141,9 +141,13 @@ class _Generator:
         text = self.column(relations, one, name)
         if kind == "int" and self.chance(0.3):
             other, _ = self.number(relations)
-            return self.dice.choice((f"{text} + {other}", f"coalesce({text}, {other})", f"{text} * 2 - 1")), "int"
+            bits = f"{text} & 3 << 1 | {other}"
+            return self.dice.choice((f"{text} + {other}", f"coalesce({text}, {other})", f"{text} * 2 - 1", bits)), "int"
         if kind == "text" and self.chance(0.3):
             return self.dice.choice((f"upper({text})", f"{text} || '\\'s'", f"concat({text}, 'ß')")), "text"
+        if self.chance(0.04):
+            number, _ = self.number(relations)
+            return f"to_json(struct({text}, ({number}, {text}) AS p, {number} + 1))", "text"
         if self.chance(0.05):
             return f"CASE WHEN {text} IS NULL THEN 0 ELSE 1 END", "int"
         return text, kind
@@ -178,6 +182,10 @@ class _Generator:
             tail = " GROUP BY " + (texts, ordinals, "ALL", f"ROLLUP ({texts})")[how]
             if self.chance(0.3):
                 tail += f" HAVING {self.dice.choice(('count(*) > 1', f'max({number}) >= 0', f'min({number}) < 4'))}"
+        key = keys[0][0].partition(".")[2] if keys else ""
+        if key.isidentifier() and keys[0][1] == "int" and " HAVING " not in tail and self.chance(0.3):
+            items, columns = f"{items}, max({number}) + 1 AS {key}", [*columns, (key, "int")]
+            tail += f" HAVING {key} > 1"  # the column that is grouped by, or this output?
         return items, columns, tail
 
     def windowed(
@@ -406,6 +414,11 @@ class _Generator:
                 f"({' = 1 OR '.join(numbers)} = 2)",
                 f"greatest({', '.join(numbers)}) >= {numbers[0]}",
                 f"NOT ({numbers[0]} = {numbers[1]} OR {self.single(last)})",
+                f"NOT ({self.single(first)} AND {numbers[0]} < {numbers[1]} OR {self.single(last)})",
+                f"NOT ({self.single(first)} OR NOT ({self.single(last)} AND {numbers[0]} <> {numbers[1]}))",
+                f"{numbers[0]} | {numbers[1]} << 1 > 3",
+                f"{numbers[0]} < {numbers[1]} IS NOT NULL",
+                f"{numbers[0]} < {numbers[1]} = ({self.single(last)})",
                 f"CASE WHEN {numbers[0]} > 2 THEN {numbers[-1]} ELSE 1 END < 4",
                 f"({', '.join(numbers[:2])}) = ({numbers[1]}, {numbers[0]})",
             )

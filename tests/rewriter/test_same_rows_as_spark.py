@@ -126,6 +126,7 @@ SELECT 1 | r.id << 2, r.id & 3 << 1, r.id ^ s.id >> 1, 1 | r.id & 2, -8 >>> 1 FR
 SELECT count(r.a > 1 OR r.id > 2) FILTER (WHERE r.id = 1 OR r.a = 2), count(NOT r.x > 1, r.a), count(r.n = 'x' AND r.a > 1, r.id), count(r.a IN (1, 2), r.id) FROM r JOIN s ON r.a < s.a
 SELECT * FROM (SELECT a, id FROM r) q JOIN (SELECT a AS c FROM t) s ON q.a < s.c LEFT ANTI JOIN s u USING (id)
 SELECT * FROM (SELECT a, id, n FROM r) q JOIN (SELECT a AS c FROM t) s ON q.a < s.c LEFT SEMI JOIN s u USING (n, id)
+SELECT count(q.o) FILTER (WHERE q.o > 1) AS c, min(q.o) AS m, t.id FROM (SELECT 3 AS o, r.a FROM r JOIN s ON r.id = s.id) q JOIN t ON q.a < t.a AND q.o < t.id GROUP BY t.id
 SELECT * EXCEPT (r.a) FROM r JOIN s ON r.a < s.a
 SELECT * EXCEPT (r.a, n) FROM r JOIN (SELECT id AS k, a FROM s) s ON r.a < s.a
 SELECT r.id FROM r JOIN s ON (r.a > 1) = (s.a > 1)
