@@ -245,7 +245,8 @@ class AggregationReader:
             real = [one for one in arguments if not isinstance(one, exp.Star | exp.Literal)]
             if len(real) == 1 and not conditions:
                 return self.state("count", real[0], "bigint")
-            conditions += [exp.Not(this=exp.Is(this=exp.paren(one), expression=exp.Null())) for one in real]
+            values = (one.copy() if isinstance(one, exp.Column) else exp.paren(one) for one in real)
+            conditions += [exp.Not(this=exp.Is(this=value, expression=exp.Null())) for value in values]
         if not conditions:
             return self.state("count", None, "bigint")
         both = exp.and_(*conditions) if len(conditions) > 1 else conditions[0].copy()

@@ -174,8 +174,6 @@ class TriJoinSql(Databricks):
 
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **{k: v for k, v in DatabricksGenerator.TRANSFORMS.items() if k not in (exp.Select, exp.With, exp.Create)},
-            exp.BitwiseLeftShift: lambda self, e: self.binary(e, "<<"),
-            exp.BitwiseRightShift: lambda self, e: self.binary(e, ">>"),
             exp.NullSafeEQ: lambda self, e: self.binary(e, "<=>"),
             exp.NullSafeNEQ: lambda self, e: f"NOT ({self.binary(e, '<=>')})",
             Watermark: lambda self, e: (
