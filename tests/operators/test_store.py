@@ -124,6 +124,44 @@ def test_many_small_batches_leave_few_segments_and_copy_little() -> None:
     assert copied <= 2400 * 2 * log(600, 2)
 
 
+def test_sizes_are_those_of_the_rows_asked_for() -> None:
+    """In any order, from any number of segments."""
+    store = filled([5, 1, 40, 3], compact=False)
+    wanted = np.random.default_rng(2).integers(0, 49, 200)
+    sizes = store.row_sizes(wanted, ["text", "a"])
+    assert isinstance(sizes, np.ndarray)
+    texts = np.array([0 if number % 3 == 0 else len(f"text {number}") for number in wanted])
+    assert (sizes - texts).min() >= 4
+    assert (sizes - texts).max() < 16
+    assert isinstance(store.row_sizes(wanted, ["a"]), float)
+
+
+class Compared(np.ndarray):
+    """Numbers that count how often they are compared."""
+
+    times = 0
+
+    def __ge__(self, other: object) -> np.ndarray:
+        Compared.times += 1
+        return np.asarray(self) >= other
+
+
+@pytest.mark.parametrize("segments", [1, 2, 32, 33, 500])
+def test_finding_the_segments_of_ids_does_not_compare_them_with_each(segments: int) -> None:
+    """A state of 16 GiB has more than 500 segments, and a block of results a million ids: that took seconds a block."""
+    store = Store("s", [])
+    starts = [10 * number for number in range(segments)]
+    store.segments = [Segment(start, 5) for start in starts]
+    ids = np.random.default_rng(1).permutation(10 * segments)
+    Compared.times = 0
+    of = store._segments_of(ids.view(Compared))
+    assert of.tolist() == (ids // 10).tolist()
+    assert Compared.times <= 32
+    present = store.present(ids)
+    assert present is not None
+    assert present.tolist() == (ids % 10 < 5).tolist()
+
+
 def test_a_large_segment_waits_for_its_like() -> None:
     """Merging a million rows with every arriving hundred would cost a micro-batch seconds."""
     store = Store("s", [PLAN.layout])
