@@ -135,7 +135,7 @@ class SlotState:
                 known.append(segment)
                 continue
             for piece in self._absent(store, chunks, segment.start, segment.stop):
-                piece.zones = segment.zones  # what the whole does not hold a part does not either
+                piece.zones, piece.longest = segment.zones, segment.longest  # what the whole has not a part has not
                 known.append(piece)
         next_ids = self.manifest.next_ids.get(name, [0, AHEAD])
         for seen, stop in zip(store.next_ids, next_ids, strict=True):
@@ -153,7 +153,9 @@ class SlotState:
             oldest = min((chunk.oldest for chunk in waiting if chunk.oldest is not None), default=None)
             newest = max((chunk.newest for chunk in waiting if chunk.newest is not None), default=None)
             last = min(waiting[-1].start + waiting[-1].rows, stop)
-            return Segment(first, last - first, oldest, newest, sum(chunk.raw for chunk in waiting))
+            segment = Segment(first, last - first, oldest, newest, sum(chunk.raw for chunk in waiting))
+            segment.longest = max(chunk.raw for chunk in waiting)  # nobody has seen its texts: a row has no more
+            return segment
 
         for chunk in chunks:
             if chunk.start >= stop or chunk.start + chunk.rows <= start:

@@ -82,7 +82,7 @@ class Segment:
     small
         The body as the warm copy's views hold it, where it is too small for a file.
     longest
-        Bytes of text that a row has at most.
+        Bytes of text that a row has at most; until the body was seen it may be too many.
     """
 
     start: int
