@@ -26,9 +26,9 @@ from .fingerprint import difference
 from .layout import History
 from .manifest import MANIFEST, Chunk, Manifest
 from .memory import release
-from .pieces import concat, longest_text, split
+from .pieces import concat, split
 from .schemes.base import Slot
-from .store import AHEAD, ARCHIVE_PERIODS, Body, Segment, Store, lanes
+from .store import AHEAD, ARCHIVE_PERIODS, Body, Segment, Store, lanes, longest
 from .warm import WarmCopy
 
 #: Chunks of one tier that are merged into one of the next.
@@ -184,7 +184,7 @@ class SlotState:
             raise CheckpointDamagedError("of this query", told)
         body = segment.body = rows, store.indexed(rows)
         segment.zones = {key: index.zone() for key, index in body[1].items()}
-        segment.longest = longest_text(rows, rows.schema.names)
+        segment.longest = longest(rows)
         size = segment.size = max(int(rows.nbytes), 1)
         del pieces
         release(size, self.warm.limit)  # what decoding took

@@ -136,6 +136,13 @@ def test_sizes_are_those_of_the_rows_asked_for() -> None:
     assert isinstance(store.row_sizes(wanted, ["a"]), float)
 
 
+def test_lists_of_members_are_no_texts_of_the_row() -> None:
+    """No result has them; as texts they would have every row of a block looked at where one hub is large."""
+    store = Store("s", [])
+    store.append(pack(batch(0, 4), np.ones(5000, np.int64), np.arange(5000)))
+    assert 0 < store.longest < 20
+
+
 class Compared(np.ndarray):
     """Numbers that count how often they are compared."""
 
