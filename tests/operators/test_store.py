@@ -242,6 +242,31 @@ def test_results_are_put_together_a_few_megabytes_at_a_time() -> None:
         assert [one for result in found for one in result.parts[rank]["id"].to_pylist()] == ids.tolist()
 
 
+@pytest.mark.parametrize("count", [1, 2, 60, 250, 256])
+@pytest.mark.parametrize("rows", [1, 2000])
+@pytest.mark.parametrize("stored", [False, True])
+def test_few_results_with_long_texts_are_not_put_together(count: int, rows: int, stored: bool) -> None:
+    """250 of them with one text of 9 MB were more than Arrow takes into a column, which ended the query."""
+    long = pa.RecordBatch.from_pydict({"text": ["x" * 1_500_000] + [""] * (rows - 1)})
+    source: Store | pa.RecordBatch = long
+    if stored:
+        source = Store("s", [])
+        source.append(long)
+    others = pa.RecordBatch.from_pydict({"n": np.arange(count)})
+    found = list(joined({0: Part(source, np.zeros(count, np.int64)), 1: Part(others)}, [["text"], ["n"]]))
+    assert max(len(result) for result in found) <= 2
+    assert [one for result in found for one in result.parts[1]["n"].to_pylist()] == list(range(count))
+
+
+@pytest.mark.parametrize("rows", [50, 5000])
+def test_few_results_with_short_texts_are_one_piece(rows: int) -> None:
+    short = pa.RecordBatch.from_pydict({"text": ["x" * 100] * rows})
+    ids = np.arange(256) % rows
+    ((result),) = joined({0: Part(short, ids), 1: Part(short, ids)}, [["text"], ["text"]])
+    assert len(result) == 256
+    assert not list(joined({0: Part(short, ids[:0]), 1: Part(short, ids[:0])}, [["text"], ["text"]]))
+
+
 def test_concat_of_one_batch_is_that_batch() -> None:
     rows = batch(0, 3)
     assert concat([rows]) is rows
