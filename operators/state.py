@@ -26,9 +26,9 @@ from .fingerprint import difference
 from .layout import History
 from .manifest import MANIFEST, Chunk, Manifest
 from .memory import release
-from .pieces import concat, longest_text, split
+from .pieces import concat, split
 from .schemes.base import Slot
-from .store import AHEAD, ARCHIVE_PERIODS, Body, Segment, Store, lanes
+from .store import AHEAD, ARCHIVE_PERIODS, Body, Segment, Store, lanes, longest
 from .warm import WarmCopy
 
 #: Chunks of one tier that are merged into one of the next.
@@ -135,7 +135,7 @@ class SlotState:
                 known.append(segment)
                 continue
             for piece in self._absent(store, chunks, segment.start, segment.stop):
-                piece.zones = segment.zones  # what the whole does not hold a part does not either
+                piece.zones, piece.longest = segment.zones, segment.longest  # what the whole has not a part has not
                 known.append(piece)
         next_ids = self.manifest.next_ids.get(name, [0, AHEAD])
         for seen, stop in zip(store.next_ids, next_ids, strict=True):
@@ -153,7 +153,9 @@ class SlotState:
             oldest = min((chunk.oldest for chunk in waiting if chunk.oldest is not None), default=None)
             newest = max((chunk.newest for chunk in waiting if chunk.newest is not None), default=None)
             last = min(waiting[-1].start + waiting[-1].rows, stop)
-            return Segment(first, last - first, oldest, newest, sum(chunk.raw for chunk in waiting))
+            segment = Segment(first, last - first, oldest, newest, sum(chunk.raw for chunk in waiting))
+            segment.longest = max(chunk.raw for chunk in waiting)  # nobody has seen its texts: a row has no more
+            return segment
 
         for chunk in chunks:
             if chunk.start >= stop or chunk.start + chunk.rows <= start:
@@ -182,7 +184,7 @@ class SlotState:
             raise CheckpointDamagedError("of this query", told)
         body = segment.body = rows, store.indexed(rows)
         segment.zones = {key: index.zone() for key, index in body[1].items()}
-        segment.longest = longest_text(rows, rows.schema.names)
+        segment.longest = longest(rows)
         size = segment.size = max(int(rows.nbytes), 1)
         del pieces
         release(size, self.warm.limit)  # what decoding took

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from .index import Layout, Probe, SortedIndex, Zone
 from .kernels.order_keys import Int64s, values
 from .kernels.pairs import evaluate
-from .pieces import concat, cuts, longest_text, row_sizes, split
+from .pieces import concat, cuts, has_text, longest_text, row_bytes, row_sizes, split
 from .spec import Check
 
 #: A window's length is divided into about this many archive periods; segments do not merge across more than one.
@@ -43,6 +43,9 @@ _TELLING = 8
 
 #: More segments than these merge whatever their times are: rows that stay too long cost less than so many pieces.
 CROWDED = 64
+
+#: Up to so many segments, ids are compared with the first id of each; a binary search is faster with more.
+_FEW = 32
 
 #: Rows are taken from a copy of all segments that hold them if these have less than this many rows for each ...
 _SPARSE = 4
@@ -79,7 +82,7 @@ class Segment:
     small
         The body as the warm copy's views hold it, where it is too small for a file.
     longest
-        Bytes of text that a row has at most.
+        Bytes of text and the like that a row has at most; until the body was seen it may be too many.
     """
 
     start: int
@@ -99,7 +102,7 @@ class Segment:
         """Return a segment of rows in memory."""
         zones = {key: index.zone() for key, index in indexes.items()}
         made = cls(start, rows.num_rows, *life.span(rows), rows.nbytes, zones, None, (rows, indexes))
-        made.longest = longest_text(rows, rows.schema.names)
+        made.longest = longest(rows)
         return made
 
     @property
@@ -222,14 +225,19 @@ class Store:
 
     @property
     def longest(self) -> int:
-        """Bytes of text that a row has at most."""
+        """Bytes of text and the like that a row has at most."""
         return max((segment.longest for segment in self.segments), default=0)
 
     def row_sizes(self, ids: Int64s, columns: Sequence[str]) -> float | npt.NDArray[np.float64]:
         """Return the bytes that some columns of each row have, shape (k,); a single number if there are no texts."""
+        seen = next((segment.body[0] for segment in self.segments if segment.body is not None), None)
+        if seen is not None and not has_text(seen, columns):
+            return row_bytes(seen, columns)
         found, of = np.zeros(len(ids)), self._segments_of(ids)
-        for at in np.flatnonzero(np.bincount(of, minlength=len(self.segments))):
-            segment, here = self.segments[at], np.flatnonzero(of == at)
+        counts = np.bincount(of, minlength=len(self.segments))
+        order, ends = np.argsort(of, kind="stable"), np.cumsum(counts)  # a radix sort: the numbers have 16 bits
+        for at in np.flatnonzero(counts):
+            segment, here = self.segments[at], order[ends[at] - counts[at] : ends[at]]
             sizes = row_sizes(segment.rows, columns, ids[here] - segment.start)
             if not isinstance(sizes, np.ndarray):
                 return sizes
@@ -403,7 +411,10 @@ class Store:
 
     def _segments_of(self, ids: Int64s) -> npt.NDArray[Any]:
         """Return the number of the segment that each id belongs to, shape (k,), if it is stored."""
-        of: npt.NDArray[Any] = np.zeros(len(ids), np.uint16 if len(self.segments) <= 1 << 16 else np.uint32)
+        numbers: Any = np.uint16 if len(self.segments) <= 1 << 16 else np.uint32
+        if len(self.segments) > _FEW:
+            return np.searchsorted([segment.start for segment in self.segments[1:]], ids, "right").astype(numbers)
+        of: npt.NDArray[Any] = np.zeros(len(ids), numbers)
         for segment in self.segments[1:]:  # a comparison for each of the few is ten times faster than a binary search
             of += ids >= segment.start
         return of
@@ -440,6 +451,15 @@ def _checked(
         if not len(mine):
             break
     return mine, theirs
+
+
+def longest(rows: pa.RecordBatch) -> int:
+    """Return how many bytes of text and the like a row has at most, in columns that results or predicates may have.
+
+    Packed columns are called c0, c1 and so on. What begins with two underscores is a scheme's own: lists of members,
+    which are long and never leave the unit with the row.
+    """
+    return longest_text(rows, [name for name in rows.schema.names if not name.startswith("__")])
 
 
 class Placed(Protocol):

@@ -24,7 +24,11 @@ from .store import Body, Store
 #: Bytes to a multiple of which index arrays are put.
 ALIGN = 64
 
-_TAIL = struct.Struct("<QQQ")  # length of the text before it, of the whole file, check sum of the text
+#: The version of these files. Indexes and zones hold order keys, which another version of the library may make in
+#: another way: to each the files of the other are damaged, and the rows come from the state store, which has no keys.
+VERSION = 2
+
+_TAIL = struct.Struct("<QQQQ")  # version, length of the text before it, of the whole file, check sum of the text
 
 
 def write_body(file: pa.NativeFile, rows: pa.RecordBatch, indexes: Mapping[str, SortedIndex]) -> int:
@@ -55,7 +59,7 @@ def read_body(data: pa.Buffer, count: int, store: Store) -> Body:
     Raises
     ------
     ValueError
-        It is not whole: its end is not there, or it holds another number of rows.
+        It is not whole, or of another version: its end is not there, or it holds another number of rows.
     """
     header = read_end(data)
     if header["rows"] != count:
@@ -74,7 +78,7 @@ def write_end(file: pa.NativeFile, header: Mapping[str, Any]) -> int:
     """Write what says where everything is, and a tail by which a cut file is known; return the length of all."""
     text = json.dumps(header).encode()
     whole: int = file.tell() + len(text) + _TAIL.size
-    file.write(text + _TAIL.pack(len(text), whole, zlib.crc32(text)))
+    file.write(text + _TAIL.pack(VERSION, len(text), whole, zlib.crc32(text)))
     return whole
 
 
@@ -84,12 +88,14 @@ def read_end(data: pa.Buffer) -> Any:
     Raises
     ------
     ValueError
-        The end is not there.
+        The end is not there, or another version wrote it.
     """
     view = memoryview(data)
     if len(view) < _TAIL.size:
         raise ValueError("cut short")
-    length, whole, check = _TAIL.unpack_from(view, len(view) - _TAIL.size)
+    version, length, whole, check = _TAIL.unpack_from(view, len(view) - _TAIL.size)
+    if version != VERSION:
+        raise ValueError("damaged, or of another version")
     text = view[max(len(view) - _TAIL.size - length, 0) : -_TAIL.size]
     if len(view) != whole or zlib.crc32(text) != check:
         raise ValueError("damaged")

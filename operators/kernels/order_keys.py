@@ -3,6 +3,8 @@
 ``a < b`` in Spark's order implies ``key(a) <= key(b)``. Where the key is *exact*, ``a < b`` is ``key(a) < key(b)`` and
 ``a = b`` is ``key(a) = key(b)``; elsewhere (strings, binaries, wide decimals) it is a prefix, good enough to find
 candidates, and the values themselves decide.
+
+The files of the warm copy hold keys: whoever changes what a key is raises `warm_file.VERSION`.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ def order_key(array: pa.Array) -> Int64s:
         return values(array)
     if pa.types.is_decimal128(type_):
         words = _decimal_words(array)
-        return np.ascontiguousarray(words[:, 0 if type_.precision <= 18 else 1])
+        return np.ascontiguousarray(words[:, 0]) if type_.precision <= 18 else _wide_key(words)
     if _is_text(type_):
         return _prefix_key(array)
     raise TypeError(f"no order key for {type_}")
@@ -125,6 +127,30 @@ def _decimal_words(array: pa.Array) -> Int64s:
     if buffer is None:
         return np.zeros((len(array), 2), np.int64)
     return np.frombuffer(buffer, np.int64).reshape(-1, 2)[array.offset : array.offset + len(array)]
+
+
+def _wide_key(words: Int64s) -> Int64s:
+    """Return keys of 128-bit numbers: the sign, the bit length (7 bits), and the 56 bits behind the leading one.
+
+    Most decimals are far shorter than their type allows (``bigint`` beside ``decimal(10, 2)`` is ``decimal(22, 2)``),
+    so that their high words are all the same. Numbers of 57 bits, 17 digits, and less have keys of their own.
+    """
+    low, high = words[:, 0].view(np.uint64), words[:, 1].view(np.uint64)
+    negative = words[:, 1] < 0
+    if negative.any():
+        low, high = np.where(negative, -low, low), np.where(negative, ~high + (low == 0), high)  # they wrap around
+    large = high > 0
+    lead = np.where(large, high, low)
+    # Without the bit behind its leading one a number is not rounded up to a power of two that it is below.
+    double = (lead & ~(lead >> np.uint64(1))).astype(np.float64).view(np.uint64)
+    length = np.where(lead > 0, (double >> np.uint64(52)) - np.uint64(1022), np.uint64(0))
+    shift = np.minimum(np.uint64(64) - length, np.uint64(63))
+    top = lead << shift
+    if large.any():
+        top |= np.where(large, (low >> np.uint64(1)) >> (np.uint64(63) - shift), np.uint64(0))
+        length += large.astype(np.uint64) << np.uint64(6)
+    keys = ((length << np.uint64(56)) | ((top << np.uint64(1)) >> np.uint64(8))).view(np.int64)
+    return np.where(negative, -keys, keys)
 
 
 def _prefix_key(array: pa.Array) -> Int64s:

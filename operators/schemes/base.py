@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Protocol
 
 import numpy as np
@@ -28,7 +29,7 @@ from ..store import Store
 #: Bytes of results that are put together at a time. A block of index ranges may hold a million of them.
 RESULT_BYTES = 4 << 20
 
-#: So few results are put together whatever their size.
+#: So few results are put together where no text makes them many bytes.
 _FEW = 256
 
 #: The column of a hub or a list that holds the ids of the rows packed with it.
@@ -56,12 +57,18 @@ def joined(parts: Mapping[int, Part], listed: Sequence[Sequence[str]]) -> Iterat
         By rank: the columns that results have.
     """
     count = max(len(part) for part in parts.values())
-    if count > _FEW:
-        cut = pieces({rank: (part, listed[rank]) for rank, part in parts.items()}, RESULT_BYTES, _FEW)
-    else:
-        cut = iter([slice(0, count)] if count else [])
-    for some in cut:
+    if not count:
+        return
+    few = count <= _FEW and count * sum(_longest(part, listed[rank]) for rank, part in parts.items()) <= RESULT_BYTES
+    whole = {rank: (part, listed[rank]) for rank, part in parts.items()}
+    for some in (slice(0, count),) if few else pieces(whole, RESULT_BYTES, _FEW):
         yield Result({rank: part.take(listed[rank], some) for rank, part in parts.items()})
+
+
+def _longest(part: Part, names: Sequence[str]) -> float:
+    """Return how many bytes of text some columns of few rows have at most, or all bytes of one of them."""
+    longest = part.longest(names)
+    return longest if isfinite(longest) else float(np.max(part.row_sizes(names)))
 
 
 def listed(bundle: Bundle, columns: Sequence[Sequence[str]]) -> Iterator[Result]:

@@ -17,8 +17,9 @@ import pytest
 from trijoin_sql.operators import state as state_module
 from trijoin_sql.operators import store as store_module
 from trijoin_sql.operators import warm, warm_file
+from trijoin_sql.operators.bundle import Part
 from trijoin_sql.operators.manifest import MANIFEST
-from trijoin_sql.operators.schemes.base import Work
+from trijoin_sql.operators.schemes.base import RESULT_BYTES, Work, joined
 from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec
 from trijoin_sql.operators.state import SlotState
 from trijoin_sql.operators.store import Store
@@ -139,6 +140,28 @@ def test_a_lost_file_costs_its_rows_only(local: Path) -> None:
     assert sum(segment.body is None for segment in state.slot.stores["r"].segments) == 1
     assert all_rows(state.slot.stores["r"]) == wanted
     assert 0 < state.fetched < sum(len(data) for data in chunks.now.values())
+
+
+@pytest.mark.usefixtures("outside")
+@pytest.mark.parametrize("lost", ["*", "*.seg"])
+def test_long_texts_of_segments_that_are_not_in_memory_are_known(lost: str, local: Path) -> None:
+    """By the mean 4 MiB of results are as many rows as have 100 MB: what tells is what the view says, or the chunks."""
+    texts = pa.RecordBatch.from_pydict({"t": np.arange(5001), "a": ["x" * 100_000] + [""] * 5000})
+    chunks = Chunks()
+    state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
+    state.slot.stores["r"].append(texts)
+    state.save(0)
+    another_worker()
+    for path in local.glob(f"*/{lost}"):
+        path.unlink()
+    store = SlotState(lambda: OneStore(None), chunks, "q", ONE).slot.stores["r"]
+    assert [segment.body for segment in store.segments] == [None]
+    assert store.longest >= 100_000
+    assert lost == "*" or store.longest == 100_000
+    ids = np.concatenate([np.zeros(300, np.int64), np.arange(1, 3000)])
+    pieces = [result.parts[0].nbytes for result in joined({0: Part(store, ids)}, [["a", "t"]])]
+    assert max(pieces) < 1.1 * RESULT_BYTES
+    assert store.longest == 100_000, "once it was read it is known"
 
 
 @pytest.mark.parametrize("scheme", ["symmetric", "matrix", "semi_symmetric"])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Context, Decimal
 from random import Random
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from trijoin_sql.operators.index import Layout, Probe, plan_probe
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec
 from trijoin_sql.operators.store import Store
@@ -18,6 +21,7 @@ from trijoin_sql.operators.store import Store
 from trijoin_sql.errors import JoinOverflowError
 
 from .reference import DOMAINS, INT64, Row, batch_of, holds, matches
+from .test_order_keys import WIDE
 
 #: By name the checks of an edge on columns a and b (both sides have both), and the layout they should get.
 EDGES: dict[str, tuple[tuple[Check, ...], Layout]] = {
@@ -60,6 +64,10 @@ BANDS: dict[str, tuple[tuple[Check, ...], Layout]] = {
     "band across the border": ((Band("a", "a", INT64[0], INT64[1]),), Layout(None, "a", "a")),
     "band beyond the border": ((Band("a", "a", -(1 << 66), 1 << 66),), Layout(None, "a", "a")),
 }
+
+
+#: Python's own arithmetic rounds to 28 digits.
+WIDE_CONTEXT = Context(prec=40)
 
 
 def rows_of(random: Random, domain: Sequence[Any], count: int, start: int) -> list[Row]:
@@ -146,6 +154,37 @@ def test_fractional_bands(name: str, strict: bool) -> None:
         band = Band("a", "b", lower, upper, strict, strict, kind)
         for seed in range(3):
             assert_same(EdgeSpec(0, 1, (band,)), name, domain, seed, (20, 30, 2))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(WIDE, min_size=1, max_size=8), st.sampled_from(list(EDGES)), st.integers(0, 99))
+def test_wide_decimals_of_any_length_against_a_nested_loop(numbers: list[int], kind: str, seed: int) -> None:
+    """Their keys are prefixes of 57 bits: neighbours may share one, and no match may be lost for that."""
+    domain = [
+        Decimal(number).scaleb(-6, WIDE_CONTEXT)
+        for near in numbers
+        for number in (near, near + 1 if near < 0 else near - 1)
+    ]
+    checks = tuple(Compare(check.op, check.left, check.right, False) for check in EDGES[kind][0])
+    assert_same(EdgeSpec(0, 1, checks), "wide_decimal", domain, seed, (6, 9, 2))
+
+
+@pytest.mark.parametrize("kind", ["at least", "two-sided range", "stabbing"])
+def test_wide_decimals_of_few_digits_are_no_candidates_of_each_other(kind: str) -> None:
+    """bigint beside decimal(10, 2) is decimal(22, 2): a key of the high word made such a join quadratic."""
+    checks = tuple(Compare(check.op, check.left, check.right, False) for check in EDGES[kind][0])
+    type_ = pa.decimal128(22, 2)
+    low = [Decimal(number) for number in range(500)]
+    stored = pa.RecordBatch.from_arrays(
+        [pa.array(low, type_), pa.array([one + 1 for one in low], type_)], names=["a", "b"]
+    )
+    probing = stored.slice(0, 1)
+    plan = plan_probe(EdgeSpec(0, 1, checks))
+    store = Store("s", [plan.layout])
+    store.append(stored)
+    (segment,) = store.segments
+    found = Probe(plan, probing).candidates(segment.indexes[plan.layout.key], narrow=True)
+    assert sum(len(mine) for mine, _ in found) <= 2
 
 
 def test_a_hash_only_finds_candidates() -> None:

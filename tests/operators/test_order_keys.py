@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from itertools import product
 from typing import Any
 
@@ -87,10 +88,39 @@ def test_floats(numbers: list[float], type_: pa.DataType) -> None:
     assert_ordered(pa.array(numbers, type_), numbers)
 
 
-@settings(max_examples=100)
-@given(st.lists(st.integers(-(10**37), 10**37), max_size=12))
+#: Unscaled decimals of every length, and where 128 bits in two words could go wrong.
+WIDE = st.one_of(
+    st.sampled_from(
+        [sign * (1 << bits) + by for sign in (-1, 1) for bits in (0, 56, 57, 63, 64, 65, 120) for by in (-1, 0, 1)]
+    ),
+    st.sampled_from([0, 10**38 - 1, 1 - 10**38, 10**38 - 2]),
+    st.integers(1, 126).flatmap(lambda bits: st.integers(-min(1 << bits, 10**38 - 1), min(1 << bits, 10**38 - 1))),
+)
+
+
+def unscaled(numbers: list[int]) -> pa.Array:
+    return pa.array([Decimal(number) for number in numbers], pa.decimal128(38, 0))
+
+
+@settings(max_examples=150)
+@given(st.lists(WIDE, max_size=24))
 def test_wide_decimals(numbers: list[int]) -> None:
-    assert_ordered(pa.array(numbers, pa.decimal128(38, 0)), numbers)
+    assert_ordered(unscaled(numbers), numbers)
+
+
+def test_wide_decimals_of_few_digits_have_keys_of_their_own() -> None:
+    """The high word of all of them is 0 or -1: every stored row was a candidate of every probe."""
+    numbers = [
+        sign * number for number in (*range(2000), 10**16, 10**16 + 1, (1 << 57) - 1, 1 << 57) for sign in (-1, 1)
+    ]
+    assert len(np.unique(order_key(unscaled(numbers)))) == len(set(numbers))
+    large = [
+        sign * (number << shift)
+        for sign in (-1, 1)
+        for shift in (1, 40, 68)
+        for number in range(1 << 56, (1 << 56) + 50)
+    ]
+    assert len(np.unique(order_key(unscaled(large)))) == len(set(large))
 
 
 def test_all_bit_patterns_of_nan_are_one_value() -> None:

@@ -14,9 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from trijoin_sql.operators import index, warm, warm_file
 from trijoin_sql.operators import state as state_module
-from trijoin_sql.operators import warm
 from trijoin_sql.operators.fingerprint import difference
+from trijoin_sql.operators.kernels import order_keys, sorting
 from trijoin_sql.operators.manifest import FORMAT, MANIFEST
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec
@@ -202,6 +203,28 @@ def test_a_damaged_copy_is_rebuilt(
             damaged(path, int(path.stat().st_size * share))
         found += task.batch(number, batch)
     assert found == nested_loop(SPECS["symmetric"], rows)
+
+
+@pytest.mark.parametrize("small", SMALL)
+def test_a_copy_of_another_version_is_rebuilt(local: Path, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its indexes and zones hold order keys as that version made them; searched for others they would lose rows."""
+    small_are(small, monkeypatch)
+    rows, batches = inputs(60, 20)
+    task, found = Task(SPECS["symmetric"]), Counter[tuple[Any, ...]]()
+    key = order_keys.order_key
+    with monkeypatch.context() as other:
+        other.setattr(warm_file, "VERSION", warm_file.VERSION - 1)
+        for module in (index, sorting):
+            other.setattr(module, "order_key", lambda array: key(array) + 1000)
+        for number, batch in enumerate(batches[:10]):
+            task.batch(number, batch)
+    assert list(local.glob("*/*.view"))
+    for number, batch in enumerate(batches[10:], 10):
+        no_worker()
+        found += task.batch(number, batch)
+    before = nested_loop(SPECS["symmetric"], [[row for row in some if row["id"] % 1000 < 30] for some in rows])
+    assert found == nested_loop(SPECS["symmetric"], rows) - before
+    assert found
 
 
 def test_a_full_disk_costs_the_copy_and_not_the_query(local: Path) -> None:

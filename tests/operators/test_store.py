@@ -124,6 +124,51 @@ def test_many_small_batches_leave_few_segments_and_copy_little() -> None:
     assert copied <= 2400 * 2 * log(600, 2)
 
 
+def test_sizes_are_those_of_the_rows_asked_for() -> None:
+    """In any order, from any number of segments."""
+    store = filled([5, 1, 40, 3], compact=False)
+    wanted = np.random.default_rng(2).integers(0, 49, 200)
+    sizes = store.row_sizes(wanted, ["text", "a"])
+    assert isinstance(sizes, np.ndarray)
+    texts = np.array([0 if number % 3 == 0 else len(f"text {number}") for number in wanted])
+    assert (sizes - texts).min() >= 4
+    assert (sizes - texts).max() < 16
+    assert isinstance(store.row_sizes(wanted, ["a"]), float)
+
+
+def test_lists_of_members_are_no_texts_of_the_row() -> None:
+    """No result has them; as texts they would have every row of a block looked at where one hub is large."""
+    store = Store("s", [])
+    store.append(pack(batch(0, 4), np.ones(5000, np.int64), np.arange(5000)))
+    assert 0 < store.longest < 20
+
+
+class Compared(np.ndarray):
+    """Numbers that count how often they are compared."""
+
+    times = 0
+
+    def __ge__(self, other: object) -> np.ndarray:
+        Compared.times += 1
+        return np.asarray(self) >= other
+
+
+@pytest.mark.parametrize("segments", [1, 2, 32, 33, 500])
+def test_finding_the_segments_of_ids_does_not_compare_them_with_each(segments: int) -> None:
+    """A state of 16 GiB has more than 500 segments, and a block of results a million ids: that took seconds a block."""
+    store = Store("s", [])
+    starts = [10 * number for number in range(segments)]
+    store.segments = [Segment(start, 5) for start in starts]
+    ids = np.random.default_rng(1).permutation(10 * segments)
+    Compared.times = 0
+    of = store._segments_of(ids.view(Compared))
+    assert of.tolist() == (ids // 10).tolist()
+    assert Compared.times <= 32
+    present = store.present(ids)
+    assert present is not None
+    assert present.tolist() == (ids % 10 < 5).tolist()
+
+
 def test_a_large_segment_waits_for_its_like() -> None:
     """Merging a million rows with every arriving hundred would cost a micro-batch seconds."""
     store = Store("s", [PLAN.layout])
@@ -195,6 +240,31 @@ def test_results_are_put_together_a_few_megabytes_at_a_time() -> None:
     assert max(sum(part.nbytes for part in result.parts.values()) for result in found) < 1.1 * RESULT_BYTES
     for rank in (0, 1):
         assert [one for result in found for one in result.parts[rank]["id"].to_pylist()] == ids.tolist()
+
+
+@pytest.mark.parametrize("count", [1, 2, 60, 250, 256])
+@pytest.mark.parametrize("rows", [1, 2000])
+@pytest.mark.parametrize("stored", [False, True])
+def test_few_results_with_long_texts_are_not_put_together(count: int, rows: int, stored: bool) -> None:
+    """250 of them with one text of 9 MB were more than Arrow takes into a column, which ended the query."""
+    long = pa.RecordBatch.from_pydict({"text": ["x" * 1_500_000] + [""] * (rows - 1)})
+    source: Store | pa.RecordBatch = long
+    if stored:
+        source = Store("s", [])
+        source.append(long)
+    others = pa.RecordBatch.from_pydict({"n": np.arange(count)})
+    found = list(joined({0: Part(source, np.zeros(count, np.int64)), 1: Part(others)}, [["text"], ["n"]]))
+    assert max(len(result) for result in found) <= 2
+    assert [one for result in found for one in result.parts[1]["n"].to_pylist()] == list(range(count))
+
+
+@pytest.mark.parametrize("rows", [50, 5000])
+def test_few_results_with_short_texts_are_one_piece(rows: int) -> None:
+    short = pa.RecordBatch.from_pydict({"text": ["x" * 100] * rows})
+    ids = np.arange(256) % rows
+    ((result),) = joined({0: Part(short, ids), 1: Part(short, ids)}, [["text"], ["text"]])
+    assert len(result) == 256
+    assert not list(joined({0: Part(short, ids[:0]), 1: Part(short, ids[:0])}, [["text"], ["text"]]))
 
 
 def test_concat_of_one_batch_is_that_batch() -> None:
