@@ -32,6 +32,9 @@ RESULT_BYTES = 4 << 20
 #: So few results are put together where no text makes them many bytes.
 _FEW = 256
 
+#: Members that one row of a hub has at most: half a megabyte of ids.
+MOST_MEMBERS = 1 << 16
+
 #: The column of a hub or a list that holds the ids of the rows packed with it.
 MEMBERS = "__members"
 
@@ -175,6 +178,8 @@ def kept(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> pa.RecordBatch:
 def pack(rows: pa.RecordBatch, at: Int64s, members: Int64s, *, pairs: bool = False) -> pa.RecordBatch:
     """Make hubs: one row for each different ``at``, with the list of its members (001 section 3.3, TuplePacking).
 
+    A list of more than `MOST_MEMBERS` goes on in another row of the same hub: what is stored and sent is cut by rows.
+
     Parameters
     ----------
     rows
@@ -186,11 +191,22 @@ def pack(rows: pa.RecordBatch, at: Int64s, members: Int64s, *, pairs: bool = Fal
     """
     order, at = sort_keys(at)
     members = members[order]
-    starts = np.arange(len(at)) if pairs else np.flatnonzero(np.diff(at, prepend=-1))
+    starts = np.arange(len(at)) if pairs else _starts(at)
     hubs, offsets = at[starts], np.append(starts, len(at))
     lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(members))
     taken = rows.take(pa.array(hubs))
     return pa.RecordBatch.from_arrays([*taken.columns, lists], names=[*taken.schema.names, MEMBERS])
+
+
+def _starts(at: Int64s) -> Int64s:
+    """Return where a hub's list begins, or goes on in another row, in sorted row numbers."""
+    starts = np.flatnonzero(np.diff(at, prepend=-1))
+    lengths = np.diff(starts, append=len(at))
+    rows = -(-lengths // MOST_MEMBERS)
+    if len(rows) == 0 or rows.max() == 1:
+        return starts
+    first = np.repeat(np.cumsum(rows) - rows, rows)
+    return np.asarray(np.repeat(starts, rows) + (np.arange(len(first)) - first) * MOST_MEMBERS)
 
 
 def matches(store: Store, plan: ProbePlan, rows: pa.RecordBatch) -> tuple[Int64s, Int64s]:

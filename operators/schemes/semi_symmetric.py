@@ -29,11 +29,14 @@ from ..bundle import Bundle, Numbers, Part, numbered
 from ..index import Layout, Probe, ProbePlan, list_parts, plan_probe
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate, expand
-from ..pieces import concat
+from ..pieces import concat, cuts
 from ..spec import Check, JoinSpec
 from ..store import Lifetime, Store
 from .base import MEMBERS, Outcome, Pack, Work, joined, kept, matches, owned, pack
 from .symmetric import HubUnit
+
+#: Bytes of a pack that crosses to the T units, about: each is one value to Spark.
+PACK_BYTES = 4 << 20
 
 #: A stored row's id as a probing column.
 _ID = "__id"
@@ -154,10 +157,25 @@ class FirstStageSlot:
             else:
                 hubs = self.unit.become_hub(rank, rows)
                 if hubs is not None:
-                    yield self._pack(hubs)
+                    yield from self._packs(hubs)
+
+    def _packs(self, hubs: pa.RecordBatch) -> Iterator[Pack]:
+        """Send hubs with the rows that they are hubs of, in packs of about `PACK_BYTES`."""
+        offsets, _ = list_parts(hubs.column(MEMBERS))
+        waiting = [
+            hubs.slice(some.start, some.stop - some.start)
+            for some in cuts(np.diff(offsets) * float(offsets.itemsize), PACK_BYTES, hubs.num_rows)
+        ]
+        while waiting:
+            some = waiting.pop(0)
+            made = self._pack(some)
+            half = some.num_rows // 2
+            if half and made.hubs.nbytes + made.members.nbytes > 2 * PACK_BYTES:  # wide rows
+                waiting[:0] = [some.slice(0, half), some.slice(half)]
+            else:
+                yield made
 
     def _pack(self, hubs: pa.RecordBatch) -> Pack:
-        """Send hubs with the rows that they are hubs of."""
         offsets, ids = list_parts(hubs.column(MEMBERS))
         different, position = numbered(ids)
         lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(position))

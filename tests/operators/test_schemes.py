@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators.bundle import Part
-from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.operators.schemes.base import RESULT_BYTES, joined
+from trijoin_sql.operators.schemes import SCHEMES, base, semi_symmetric
+from trijoin_sql.operators.schemes.base import RESULT_BYTES, Work, joined
 from trijoin_sql.operators.schemes.iterative import probe_order
 from trijoin_sql.operators.schemes.routing import grid
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec
@@ -154,6 +154,42 @@ def test_symmetric(units: int) -> None:
         spec = JoinSpec("j", streams(3, COLUMNS), edges, "symmetric", units, None, options)
         results += assert_exact(spec, random)
     assert results > 100
+
+
+@pytest.mark.parametrize("scheme", ["symmetric", "semi_symmetric"])
+def test_long_lists_are_cut(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub with millions of members was one value in the state store, and all packs of a micro-batch were one."""
+    monkeypatch.setattr(base, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(semi_symmetric, "PACK_BYTES", 48)
+    random, results = Random(7), 0
+    for kinds in (("equality", "nothing"), ("not equal", "band"), ("nothing", "two-sided")):
+        spec = JoinSpec("j", streams(3, COLUMNS), chain(1, kinds), scheme, 2, 1)
+        results += assert_exact(spec, random)
+    assert results > 100
+
+
+def test_a_list_goes_on_in_another_row_of_its_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "MOST_MEMBERS", 3)
+    rows = batch_of(rows_of(Random(1), 4, 0), SCHEMA)
+    at, members = np.array([2, 0, 2, 3, 2, 2, 2, 2, 0]), np.arange(9)
+    hubs = base.pack(rows, at, members)
+    lists = hubs.column(base.MEMBERS).to_pylist()
+    assert hubs.column("id").to_pylist() == [0, 2, 2, 3]
+    assert lists == [[1, 8], [0, 2, 4], [5, 6, 7], [3]]
+    assert base.pack(rows, at[:0], members[:0]).num_rows == 0
+
+
+def test_packs_that_cross_are_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark takes each as one value, and needs several copies of it on its heap."""
+    monkeypatch.setattr(semi_symmetric, "PACK_BYTES", 4096)
+    monkeypatch.setattr(base, "MOST_MEMBERS", 100)
+    spec = JoinSpec("j", streams(3, COLUMNS), chain(1, ("nothing", "nothing")), "semi_symmetric", 1, 1)
+    slot = SCHEMES["semi_symmetric"].stages(spec)[0](spec, 0)
+    rows = {rank: [batch_of(rows_of(Random(rank), 60, 0), SCHEMA)] for rank in range(2)}
+    packs = [found for found in slot.process(Work(rows)) if isinstance(found, base.Pack)]
+    assert len(packs) > 3
+    assert all(found.hubs.nbytes + found.members.nbytes <= 2 * 4096 or found.hubs.num_rows == 1 for found in packs)
+    assert sum(len(members) for found in packs for members in found.hubs.column(base.MEMBERS).to_pylist()) == 3600
 
 
 @pytest.mark.parametrize("kind", KINDS)
