@@ -16,7 +16,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from .bundle import Bundle, Part, compressed, encoded
+from .bundle import Bundle, Part, compressed, encoded, pieces
+from .columns import Columns, Picked
 from .kernels.order_keys import Int64s
 from .kernels.pairs import BLOCK, expand
 from .kernels.sums import MOST_WEIGHT, as_sum, count_by, extreme_by, sum_by, whole_numbers
@@ -27,6 +28,9 @@ from .spec import AggregateSpec, StateSpec
 #: Groups that may wait before they are merged, and so many left after that are given out as they are.
 WAITING, MANY = 1 << 18, 1 << 17
 
+#: Bytes of groups that may wait, and of one batch of them; half as many left after a merge are given out.
+GROUP_BYTES = 32 << 20
+
 
 class Reducer:
     """Reduces the results of one micro-batch of one slot."""
@@ -34,7 +38,7 @@ class Reducer:
     def __init__(self, aggregate: AggregateSpec) -> None:
         self.aggregate = aggregate
         self.waiting: list[pa.RecordBatch] = []
-        self.count = 0
+        self.count = self.size = 0
 
     def run(self, outcomes: Iterator[Outcome], earlier: Iterable[pa.RecordBatch] = ()) -> Iterator[Outcome]:
         """Yield groups instead of results, and everything else as it is.
@@ -48,21 +52,21 @@ class Reducer:
         """
         for groups in earlier:
             self._add(groups)
+            yield from self._many()
         for outcome in outcomes:
             if isinstance(outcome, Result | Bundle) and not len(outcome):
                 continue
             if isinstance(outcome, Result):
                 parts = {rank: Part(rows, None) for rank, rows in outcome.parts.items()}
-                self._add(self._reduced(parts, len(outcome), None))
+                found = self._reduced(parts, len(outcome), None)
             elif isinstance(outcome, Bundle):
-                for groups in self._of_bundle(outcome):
-                    self._add(groups)
+                found = self._of_bundle(outcome)
             else:
                 yield outcome
-            if self.count >= WAITING:
-                self._merge()
-                if self.count >= MANY:
-                    yield from self._given()
+                continue
+            for groups in found:
+                self._add(groups)
+                yield from self._many()
         self._merge()
         yield from self._given()
 
@@ -70,11 +74,20 @@ class Reducer:
         if groups.num_rows:
             self.waiting.append(groups)
             self.count += groups.num_rows
+            self.size += groups.nbytes
+
+    def _many(self) -> Iterator[Outcome]:
+        """Merge the groups that wait where they are many, and give them out where they stay many."""
+        if self.count < WAITING and self.size < GROUP_BYTES:
+            return
+        self._merge()
+        if self.count >= MANY or self.size >= GROUP_BYTES // 2:
+            yield from self._given()
 
     def _given(self) -> Iterator[Outcome]:
         for groups in self.waiting:
             yield Reduced(groups)
-        self.waiting, self.count = [], 0
+        self.waiting, self.count, self.size = [], 0, 0
 
     def _merge(self) -> None:
         """Merge the groups that wait."""
@@ -89,7 +102,7 @@ class Reducer:
         for state in states:
             columns.append(_state(_merged(state), groups, size, rows.column(state.name), None))
         merged = pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
-        self.waiting, self.count = [merged], merged.num_rows
+        self.waiting, self.count, self.size = [merged], merged.num_rows, merged.nbytes
 
     # --------------------------------------------------------------------------------------------------------- results
 
@@ -98,8 +111,8 @@ class Reducer:
         parts: dict[int, Part],
         length: int,
         weights: Int64s | None,
-        folded: dict[str, pa.Array] | None = None,
-    ) -> pa.RecordBatch:
+        folded: dict[str, pa.Array | Picked] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
         """Reduce listed rows.
 
         Parameters
@@ -113,10 +126,10 @@ class Reducer:
         folded
             By name: states that are known for each row already.
         """
+        columns = {rank: Columns(part) for rank, part in parts.items()}
         codes, size = np.zeros(length, np.int64), 1
         for rank in dict.fromkeys(key.rank for key in self.aggregate.keys):
-            names = [key.column for key in self.aggregate.keys if key.rank == rank]
-            found, some = parts[rank].encoded(names, length)
+            found, some = columns[rank].encoded([key.column for key in self.aggregate.keys if key.rank == rank])
             codes, size = found + codes * some, size * some
             if size > max(4 * length, 1 << 16):
                 codes, size = compressed(codes)
@@ -127,34 +140,51 @@ class Reducer:
                 codes = (np.cumsum(present) - 1)[codes]
                 size = int(present.sum())
         first = _representatives(codes, size)
-        arrays = [parts[key.rank].column(key.column, first) for key in self.aggregate.keys]
+        reduced: list[pa.Array | Picked] = []
+        for key in self.aggregate.keys:
+            part = parts[key.rank]
+            reduced.append(Picked(part.source, key.column, first if part.ids is None else part.ids[first]))
         for state in self.aggregate.states:
             if folded is not None and state.name in folded:
-                arrays.append(_state(_merged(state), codes, size, folded[state.name], None))
-                continue
-            column = None if state.rank is None or state.column is None else parts[state.rank].column(state.column)
-            arrays.append(_state(state, codes, size, column, weights))
-        return pa.RecordBatch.from_arrays(arrays, names=list(self.aggregate.names))
+                known = folded[state.name]
+                if isinstance(known, Picked):
+                    reduced.append(known.extreme(codes, size, greatest=state.function == "max"))
+                else:
+                    reduced.append(_state(_merged(state), codes, size, known, None))
+            elif state.rank is None or state.column is None:
+                reduced.append(count_by(codes, size, None, weights))
+            else:
+                reduced.append(_of_columns(state, codes, size, columns[state.rank], weights))
+        return _batches(reduced, size, list(self.aggregate.names))
 
     # --------------------------------------------------------------------------------------------------------- bundles
 
     def _of_bundle(self, bundle: Bundle) -> Iterator[pa.RecordBatch]:
         states = [state for state in self.aggregate.states if state.rank == bundle.rank]
-        folded: dict[str, pa.Array] | None = {}
+        folded: dict[str, pa.Array | Picked] | None = {}
         if any(key.rank == bundle.rank for key in self.aggregate.keys):
             folded = None
         elif states:
             folded = _folded(bundle, states)
         if folded is None:
             for parts, length in bundle.listed():
-                yield self._reduced(parts, length, None)
+                yield from self._reduced(parts, length, None)
             return
         for at, some in bundle.cut(MOST_WEIGHT):
             known = {name: column.slice(at, len(some.begin)) for name, column in folded.items()}
-            yield self._reduced(some.parts, len(some.begin), some.counts, known)
+            yield from self._reduced(some.parts, len(some.begin), some.counts, known)
 
 
-def _folded(bundle: Bundle, states: Sequence[StateSpec]) -> dict[str, pa.Array] | None:
+def _batches(columns: Sequence[pa.Array | Picked], size: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield groups, shape (size,) each column, at most about `GROUP_BYTES` at a time."""
+    picked = {at: (column.part, [column.name]) for at, column in enumerate(columns) if isinstance(column, Picked)}
+    for some in pieces(picked, GROUP_BYTES) if picked and size else [slice(0, size)]:
+        taken = [column.slice(some.start, some.stop - some.start) for column in columns]
+        arrays = [column.array() if isinstance(column, Picked) else column for column in taken]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _folded(bundle: Bundle, states: Sequence[StateSpec]) -> dict[str, pa.Array | Picked] | None:
     """Return states over the members of each row of a bundle, shape (k,); None where listing is the better way."""
     begin, end, of = bundle.distinct()
     counts = end - begin
@@ -162,31 +192,29 @@ def _folded(bundle: Bundle, states: Sequence[StateSpec]) -> dict[str, pa.Array] 
     if bundle.lists is None and size > max(len(bundle.positions), BLOCK):
         return _by_prefixes(bundle, states)
     lists = np.repeat(np.arange(len(begin)), counts)
-    pieces = [position for _, position in expand(begin, end)]
-    at = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
-    names = list(dict.fromkeys(str(state.column) for state in states))
-    rows = Part(bundle.members, bundle.positions[at])
-    columns = {name: rows.column(name) for name in names}
-    to = pa.array(of)
-    return {s.name: _state(s, lists, len(begin), columns[str(s.column)], None).take(to) for s in states}
+    listed = [position for _, position in expand(begin, end)]
+    at = np.concatenate(listed) if listed else np.zeros(0, np.int64)
+    columns = Columns(Part(bundle.members, bundle.positions[at]))
+    found = {state.name: _of_columns(state, lists, len(begin), columns, None) for state in states}
+    return {name: column.take(pa.array(of)) for name, column in found.items()}
 
 
-def _by_prefixes(bundle: Bundle, states: Sequence[StateSpec]) -> dict[str, pa.Array] | None:
+def _by_prefixes(bundle: Bundle, states: Sequence[StateSpec]) -> dict[str, pa.Array | Picked] | None:
     """Return counts and sums over ranges as differences of running totals; None if one of them is not exact so."""
-    found: dict[str, pa.Array] = {}
-    whole = Part(bundle.members, bundle.positions)
+    found: dict[str, pa.Array | Picked] = {}
+    columns = Columns(Part(bundle.members, bundle.positions))
     for state in states:
-        column = whole.column(str(state.column))
-        valid = np.ones(len(column), np.bool_) if column.null_count == 0 else np.asarray(column.is_valid())
-        amounts = valid.astype(np.int64)
+        name = str(state.column)
+        valid = columns.valid(name)
+        amounts = np.ones(len(bundle.positions), np.int64) if valid is None else valid.astype(np.int64)
         present = _differences(amounts, bundle)
         if state.function == "count":
             found[state.name] = pa.array(present)
             continue
-        numbers = whole_numbers(column) if state.function == "sum" else None
+        numbers = whole_numbers(columns.values(name)) if state.function == "sum" else None
         if numbers is None:
             return None
-        sums = _differences(np.where(valid, numbers, 0), bundle)
+        sums = _differences(numbers if valid is None else np.where(valid, numbers, 0), bundle)
         found[state.name] = as_sum(sums, present == 0, state.precision, state.scale, state.sql)
     return found
 
@@ -194,6 +222,21 @@ def _by_prefixes(bundle: Bundle, states: Sequence[StateSpec]) -> dict[str, pa.Ar
 def _differences(amounts: Int64s, bundle: Bundle) -> Int64s:
     totals = np.concatenate([np.zeros(1, np.int64), np.cumsum(amounts)])
     return np.asarray(totals[bundle.end] - totals[bundle.begin])
+
+
+def _of_columns(
+    state: StateSpec, groups: Int64s, size: int, columns: Columns, weights: Int64s | None
+) -> pa.Array | Picked:
+    """Return a state of rows that are not taken."""
+    name = str(state.column)
+    if state.function == "count":
+        valid = columns.valid(name)
+        if valid is not None:
+            groups, weights = groups[valid], None if weights is None else weights[valid]
+        return count_by(groups, size, None, weights)
+    if state.function == "sum":
+        return _state(state, groups, size, columns.values(name), weights)
+    return columns.extreme(name, groups, size, greatest=state.function == "max")
 
 
 def _state(state: StateSpec, groups: Int64s, size: int, column: pa.Array | None, weights: Int64s | None) -> pa.Array:

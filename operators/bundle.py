@@ -106,13 +106,6 @@ class Part:
         """Return some of the rows."""
         return Part(self.source, rows if self.ids is None else self.ids[rows])
 
-    def encoded(self, names: Sequence[str], length: int) -> tuple[Int64s, int]:
-        """Return a number for each row, shape (k,), the same where columns are equal, and how many there are."""
-        if self.ids is not None and isinstance(self.source, pa.RecordBatch) and self.source.num_rows < length:
-            codes, size = encoded([self.source.column(name) for name in names], self.source.num_rows)
-            return codes[self.ids], size
-        return encoded([self.column(name) for name in names], length)
-
 
 def pieces(parts: Mapping[int, tuple[Part, Sequence[str]]], limit: int, least: int = 1) -> Iterator[slice]:
     """Cut results, some columns of rows of each stream, into pieces of at most about ``limit`` bytes.

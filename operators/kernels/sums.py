@@ -6,6 +6,8 @@ of results counts as often as the pack has members.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -190,8 +192,10 @@ def _decimals(low: Int64s, high: Int64s, nothing: npt.NDArray[np.bool_], precisi
     return pa.Array.from_buffers(pa.decimal128(precision, scale), len(low), [validity, pa.py_buffer(words)])
 
 
-def extreme_by(groups: Int64s, size: int, column: pa.Array, *, greatest: bool) -> Int64s:
-    """Return for each group the row with its least or greatest value in Spark's order, -1 where it has no value.
+def extreme_by(
+    groups: Int64s, size: int, column: pa.Array, *, greatest: bool, of: npt.NDArray[np.integer[Any]] | None = None
+) -> Int64s:
+    """Return for each group where its least or greatest value in Spark's order is, -1 where it has no value.
 
     Parameters
     ----------
@@ -200,14 +204,23 @@ def extreme_by(groups: Int64s, size: int, column: pa.Array, *, greatest: bool) -
     size
         How many groups there are, the length of the result.
     column
-        The values, shape (n,).
+        The values, shape (n,); shape (m,) with ``of``.
     greatest
         Whether the greatest is wanted.
+    of
+        Which value each row has, shape (n,); None where each has its own.
     """
     valid = valid_rows(column)
-    rows = np.arange(len(groups)) if valid is None else np.flatnonzero(valid)
+    rows: npt.NDArray[np.integer[Any]]
+    if of is None:
+        rows = np.arange(len(groups)) if valid is None else np.flatnonzero(valid)
+        groups = groups[rows]
+    elif valid is None:
+        rows = of
+    else:
+        some = np.flatnonzero(valid[of])
+        rows, groups = of[some], groups[some]
     keys = (order_key(column) if is_exact(column.type) else _ranks(column))[rows]
-    groups = groups[rows]
     best = np.full(size, LOWEST if greatest else HIGHEST)
     (np.maximum if greatest else np.minimum).at(best, groups, keys)
     found = np.full(size, -1, np.int64)

@@ -93,7 +93,7 @@ class TreeSlot:
         for rank in self.joined:
             columns = self.spec.streams[rank].columns
             arrays = [left.column(partial_name(rank, column)) for column in columns]
-            parts[rank] = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+            parts[rank] = _batch(arrays, list(columns), left.num_rows)
         return Result(parts)
 
 
@@ -138,7 +138,14 @@ def _prefixed(rank: int, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def _beside(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
     names = [*left.schema.names, *right.schema.names]
-    return pa.RecordBatch.from_arrays([*left.columns, *right.columns], names=names)
+    return _batch([*left.columns, *right.columns], names, left.num_rows)
+
+
+def _batch(columns: list[pa.Array], names: list[str], count: int) -> pa.RecordBatch:
+    """Return columns as a batch. Arrow takes its length from them, and a stream of which nothing is read has none."""
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, names=names)
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
 
 
 def row_hash(rows: pa.RecordBatch) -> Int64s:

@@ -16,7 +16,16 @@ from trijoin_sql.operators.schemes import SCHEMES, base, semi_symmetric
 from trijoin_sql.operators.schemes.base import RESULT_BYTES, Work, joined
 from trijoin_sql.operators.schemes.iterative import probe_order
 from trijoin_sql.operators.schemes.routing import grid
-from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec
+from trijoin_sql.operators.spec import (
+    AggregateSpec,
+    Band,
+    Check,
+    Compare,
+    EdgeSpec,
+    JoinSpec,
+    StateSpec,
+    StreamSpec,
+)
 from trijoin_sql.operators.store import Store
 
 from .reference import Row, batch_of, cut, nested_loop, run, streams
@@ -247,6 +256,27 @@ def test_subgroups_of_a_common_key(units: int, subgroups: int) -> None:
         assert assert_exact(spec, random) > 0
     pair = JoinSpec("j", grouped[:2], (EdgeSpec(0, 1, more),), "biclique", units, subgroups=subgroups)
     assert assert_exact(pair, random) > 0
+
+
+@pytest.mark.parametrize("scheme", ["tree", "symmetric", "semi_symmetric", "matrix"])
+@pytest.mark.parametrize("with_columns", [(2,), (0,), (0, 2), ()], ids=str)
+def test_rows_without_columns_count(scheme: str, with_columns: tuple[int, ...]) -> None:
+    """``SELECT t.id FROM r, s, t`` reads nothing of r and s: their rows have no columns, and join all the same."""
+    inputs = tuple(
+        StreamSpec(f"s{rank}", (), ("id",) if rank in with_columns else (), "route", ((rank, "route"),))
+        for rank in range(3)
+    )
+    aggregate = AggregateSpec((), (StateSpec("count", "n"),))
+    options = (("grid", "2x1x1"),) if scheme == "matrix" else ()
+    spec = JoinSpec("j", inputs, (), scheme, 2, 1, options, aggregate=aggregate)
+    batches = [
+        {rank: [batch_of([{"id": at, "route": at} for at in range(3)], {name: pa.int64() for name in names})]}
+        for rank in (1, 0, 2, 1)
+        for names in ([*inputs[rank].columns, "route"],)
+    ]
+    groups: list[pa.RecordBatch] = []
+    run(spec, batches, groups=groups)
+    assert sum(sum(group.column("n").to_pylist()) for group in groups) == 6 * 3 * 3
 
 
 GRIDS: list[tuple[str, dict[int, tuple[tuple[int, str], ...]]]] = [
