@@ -177,9 +177,15 @@ class Reducer:
 
 def _batches(columns: Sequence[pa.Array | Picked], size: int, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield groups, shape (size,) each column, at most about `GROUP_BYTES` at a time."""
-    picked = {at: (column.part, [column.name]) for at, column in enumerate(columns) if isinstance(column, Picked)}
-    for some in pieces(picked, GROUP_BYTES) if picked and size else [slice(0, size)]:
-        taken = [column.slice(some.start, some.stop - some.start) for column in columns]
+    picked = {at: column for at, column in enumerate(columns) if isinstance(column, Picked)}
+    if sum(column.most_bytes() for column in picked.values()) <= GROUP_BYTES:
+        cut = iter([slice(0, size)])
+    else:
+        cut = pieces({at: (column.part, [column.name]) for at, column in picked.items()}, GROUP_BYTES)
+    for some in cut:
+        taken = columns
+        if some.stop - some.start < size:
+            taken = [column.slice(some.start, some.stop - some.start) for column in columns]
         arrays = [column.array() if isinstance(column, Picked) else column for column in taken]
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
@@ -234,7 +240,7 @@ def _of_columns(
         if valid is not None:
             groups, weights = groups[valid], None if weights is None else weights[valid]
         return count_by(groups, size, None, weights)
-    if state.function == "sum":
+    if state.function == "sum" or columns.is_taken([name]):
         return _state(state, groups, size, columns.values(name), weights)
     return columns.extreme(name, groups, size, greatest=state.function == "max")
 

@@ -23,6 +23,9 @@ from .pieces import cuts
 #: Bytes of a store's rows that are copied at a time, about.
 COPIED_BYTES = 32 << 20
 
+#: Texts that cannot be more bytes than these however often a row is there are taken as they are.
+FEW_BYTES = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Picked:
@@ -45,6 +48,13 @@ class Picked:
         """The rows; any row for NULL."""
         lacking = self.ids < 0
         return Part(self.source, np.where(lacking, self.ids.max(initial=0), self.ids) if lacking.any() else self.ids)
+
+    def most_bytes(self) -> float:
+        """Return how many bytes the values cannot exceed."""
+        source, count = self.source, len(self.ids)
+        if isinstance(source, pa.RecordBatch):
+            return float(count * source.column(self.name).nbytes)
+        return count * (source.longest + source.row_bytes)
 
     def slice(self, first: int, length: int) -> Picked:
         """Return some of the rows, as an array does."""
@@ -100,16 +110,18 @@ class Columns:
                 self._different = Part(source), ids
             else:
                 rows, of = numbered(np.asarray(ids, np.int64))
-                order = np.argsort(rows)  # a store's segments one after the other
-                back = np.empty(len(rows), np.int64)
-                back[order] = np.arange(len(rows))
-                self._different = Part(source, rows[order]), back[of]
+                if not isinstance(source, pa.RecordBatch):
+                    order = np.argsort(rows)  # its segments one after the other
+                    back = np.empty(len(rows), np.int64)
+                    back[order] = np.arange(len(rows))
+                    rows, of = rows[order], back[of]
+                self._different = Part(source, rows), of
         return self._different
 
     def values(self, name: str) -> pa.Array:
-        """Return the value of each row, shape (k,): for numbers only."""
+        """Return the value of each row, shape (k,): where `is_taken` says so, or they are numbers."""
         if name not in self._values:
-            if isinstance(self.part.source, pa.RecordBatch):
+            if self.is_taken([name]):
                 self._values[name] = self.part.column(name)
             else:
                 rows, of = self.different
@@ -121,6 +133,8 @@ class Columns:
         if isinstance(self.part.source, pa.RecordBatch):
             valid = valid_rows(self.part.source.column(name))
             return valid if valid is None or self.part.ids is None else valid[self.part.ids]
+        if self.is_taken([name]):
+            return valid_rows(self.values(name))
         rows, of = self.different
         found = np.concatenate([np.asarray(column.is_valid()) for _, (column,) in _copied(rows, [name])])
         return None if found.all() else found[of]
@@ -138,7 +152,7 @@ class Columns:
             Whether the greatest is wanted.
         """
         source, ids = self.part.source, self.part.ids
-        if self._is_soon_taken([name]):
+        if self.is_taken([name]):
             rows = extreme_by(groups, size, self.values(name), greatest=greatest)
             return Picked(source, name, rows if ids is None else np.where(rows < 0, -1, ids[rows]))
         different, of = self.different
@@ -159,7 +173,9 @@ class Columns:
         Rows with one number are equal in these columns. Equal rows have one number, unless they are of a store and too
         many to be looked at together.
         """
-        if self._is_soon_taken(names):
+        source = self.part.source
+        few = isinstance(source, pa.RecordBatch) and source.num_rows < len(self.part)
+        if not few and self.is_taken(names):
             return encoded([self.part.column(name) for name in names], len(self.part))
         rows, of = self.different
         codes, size = [], 0
@@ -169,23 +185,27 @@ class Columns:
             size += count
         return np.concatenate(codes)[of], size
 
-    def _is_soon_taken(self, names: Sequence[str]) -> bool:
-        """Return whether each row's values are there, or numbers that are taken sooner than rows are compared."""
-        source = self.part.source
-        if self.part.ids is None:
+    def is_taken(self, names: Sequence[str]) -> bool:
+        """Return whether each row's values are there, or numbers, or too few for a look at which rows differ."""
+        source, ids = self.part.source, self.part.ids
+        if ids is None:
             return True
-        if not isinstance(source, pa.RecordBatch) or source.num_rows < len(self.part):
-            return False
-        return all(_is_number(source.schema.field(name).type) for name in names)
+        if not isinstance(source, pa.RecordBatch):
+            return len(ids) * (source.longest + source.row_bytes) <= FEW_BYTES
+        columns = [source.column(name) for name in names]
+        return all(_is_number(column.type) or len(ids) * column.nbytes <= FEW_BYTES for column in columns)
 
 
 def _is_number(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_primitive(type_) or pa.types.is_decimal(type_) or pa.types.is_boolean(type_))
+    return bool(pa.types.is_primitive(type_) or pa.types.is_decimal(type_))
 
 
 def _copied(rows: Part, names: Sequence[str]) -> Iterator[tuple[slice, list[pa.Array]]]:
     """Yield some columns of rows, those of a store at most about `COPIED_BYTES` at a time."""
     source, count = rows.source, len(rows)
+    if rows.ids is None:
+        yield slice(0, count), [rows.column(name) for name in names]
+        return
     if isinstance(source, pa.RecordBatch) or count * (source.longest + source.row_bytes) <= COPIED_BYTES:
         cut = iter([slice(0, count)])
     else:

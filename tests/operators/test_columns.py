@@ -46,6 +46,7 @@ def plain(array: pa.Array) -> list[Any]:
 def test_values_of_every_type(kind: str, source: str, copied: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """NULL, NaN and -0.0, wide decimals and bytes above 127: as Spark orders them, in pieces of any size."""
     monkeypatch.setattr(columns_module, "COPIED_BYTES", copied)
+    monkeypatch.setattr(columns_module, "FEW_BYTES", copied // 40)
     type_, domain = DOMAINS[kind]
     random = Random(kind)
     values = [random.choice([None, *domain]) for _ in range(1000 if source == "large batch" else 25)]
@@ -116,6 +117,7 @@ def test_groups_of_long_keys_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> 
 def test_rows_of_stores_in_small_pieces(keys: tuple[tuple[int, str], ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """However few rows are looked at together, groups and states are those of a nested loop."""
     monkeypatch.setattr(columns_module, "COPIED_BYTES", 50)
+    monkeypatch.setattr(columns_module, "FEW_BYTES", 0)
     monkeypatch.setattr(aggregate_module, "GROUP_BYTES", 2000)
     random = Random(str(keys))
     for ranks in ([0, 1], [2]):
