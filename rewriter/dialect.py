@@ -46,13 +46,6 @@ _SPECIAL_TIMES = ("epoch", "now", "today", "yesterday", "tomorrow")
 
 _TIMES = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ)
 
-#: How the least value of a type is written.
-_LEAST = {
-    ("128", exp.DType.TINYINT): "-128Y",
-    ("32768", exp.DType.SMALLINT): "-32768S",
-    ("9223372036854775808", exp.DType.BIGINT): "-9223372036854775808L",
-}
-
 
 class Watermark(exp.Expression):
     """``WATERMARK column DELAY OF interval``, Spark 4.3's clause behind a relation."""
@@ -85,6 +78,16 @@ class TriJoinSql(Databricks):
 
         COMMANDS: ClassVar[set[TokenType]] = set()  # else EXPLAIN would swallow the rest of the text
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+
+        def tokenize(self, sql: str) -> list[Token]:
+            tokens = super().tokenize(sql)
+            words = [token.text.upper() for token in tokens]
+            for at in reversed(range(len(tokens) - 3)):  # sqlglot takes it for a TIMESTAMP
+                if words[at] == "TIMESTAMP" and words[at + 1 : at + 4] == ["WITHOUT", "TIME", "ZONE"]:
+                    old = tokens[at]
+                    kind = TokenType.TIMESTAMPNTZ
+                    tokens[at : at + 4] = [Token(kind, old.text, old.line, old.col, old.start, tokens[at + 3].end)]
+            return tokens
 
     class Parser(SparkPrecedence):
         """Adds WATERMARK and WITHIN, and leaves functions alone."""
@@ -148,7 +151,8 @@ class TriJoinSql(Databricks):
                 column = self._parse_assignment()
                 name = self._parse_id_var() if self._match(TokenType.ALIAS) else None
                 if column and self._match_text_seq("DELAY", "OF"):
-                    clause = Watermark(this=column, alias=name, delay=self._parse_interval())
+                    delay = self._parse_interval()
+                    clause = Watermark(this=column, alias=name, delay=delay.unnest() if delay else None)
                 else:
                     self._retreat(index)
             alias = super()._parse_table_alias(alias_tokens)
@@ -187,18 +191,12 @@ class TriJoinSql(Databricks):
         TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**DatabricksGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
 
         def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+            suffix = expression.meta.get("suffix")
+            if suffix is not None:
+                return f"{self.sql(expression, 'this')}{suffix}"
             if expression.meta.get("typed"):
                 return f"{self.sql(expression, 'to')} {self.sql(expression, 'this')}"
             return super().cast_sql(expression, safe_prefix)
-
-        def neg_sql(self, expression: exp.Neg) -> str:
-            # the least number of a type is the one whose opposite is none
-            cast = expression.this
-            if isinstance(cast, exp.Cast) and isinstance(cast.this, exp.Literal):
-                least = _LEAST.get((cast.this.name, cast.args["to"].this))
-                if least is not None:
-                    return least
-            return super().neg_sql(expression)
 
         def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
             return self._watermarked(expression, lambda bare: super(type(self), self).table_sql(bare, sep), sep)

@@ -377,6 +377,8 @@ def _number(tree: exp.Expr) -> Fraction | None:
     if isinstance(tree, exp.Neg):
         inner = _number(tree.this)
         return None if inner is None else -inner
+    if isinstance(tree, exp.Anonymous) and str(tree.this).lower() == "positive" and len(tree.expressions) == 1:
+        return _number(tree.expressions[0])
     if isinstance(tree, exp.Literal) and not tree.is_string and re.fullmatch(r"\d+(\.\d*)?|\.\d+", tree.name):
         return Fraction(tree.name.rstrip("."))
     return None

@@ -33,7 +33,7 @@ GENERATORS = _names("""
 PURE = _names("""
     abs coalesce nvl ifnull nvl2 nullif greatest least upper lower ucase lcase ltrim rtrim btrim concat concat_ws
     length char_length character_length substr substring replace reverse initcap left right isnull isnotnull isnan nanvl
-    sign md5 sha1 xxhash64 hash startswith endswith contains instr
+    sign positive md5 sha1 xxhash64 hash startswith endswith contains instr
 """)
 
 #: Those of them that cast their arguments to one type.

@@ -22,12 +22,76 @@ _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
 )
 
 
+#: What stands behind a number and says its type. Beside decimals Spark goes by the value of such a literal, by the type
+#: of a cast.
+SUFFIXES = {"L": "BIGINT", "S": "SMALLINT", "Y": "TINYINT", "D": "DOUBLE", "F": "FLOAT"}
+
+
 class SparkPrecedence(DatabricksParser):
-    """The part of the parser that reads operators."""
+    """The part of the parser that reads operators, signs and intervals of several parts."""
 
     EQUALITY: ClassVar[dict[TokenType, Any]] = {**DatabricksParser.EQUALITY, **DatabricksParser.COMPARISON}
     COMPARISON: ClassVar[dict[TokenType, Any]] = {}
     TERM: ClassVar[dict[TokenType, Any]] = {**DatabricksParser.TERM, TokenType.DPIPE: exp.DPipe}
+
+    UNARY_PARSERS: ClassVar[dict[TokenType, Any]] = {
+        **DatabricksParser.UNARY_PARSERS,
+        # to Spark an operator: it makes a number of a text
+        TokenType.PLUS: lambda self: exp.Anonymous(this="positive", expressions=[self._parse_unary()]),
+        TokenType.DASH: lambda self: self._parse_negative(),
+    }
+
+    def _parse_negative(self) -> exp.Expr | None:
+        """Read what follows a minus: the sign belongs to a number, as in ``-1::string``."""
+        if not self._match(TokenType.NUMBER, advance=False):
+            return self.expression(exp.Neg(this=self._parse_unary()))
+        number = self._parse_primary()
+        index = self._index
+        if self._match(TokenType.DCOLON):
+            kind = SUFFIXES.get(self._curr.text.upper())
+            if kind is None:
+                self._retreat(index)
+            else:
+                self._advance()
+                number = self.build_cast(strict=True, this=number, to=exp.DataType.build(kind))
+        negative = self.expression(exp.Neg(this=number))
+        if self._match(TokenType.DCOLON, advance=False):
+            return self._parse_column_ops(exp.Paren(this=negative))
+        return negative
+
+    def build_cast(self, strict: bool, **kwargs: Any) -> Any:
+        """Make a cast; one that is a literal with a suffix remembers it."""
+        cast = super().build_cast(strict, **kwargs)
+        if isinstance(cast.this, exp.Literal) and not cast.this.is_string and self._prev.text.upper() in SUFFIXES:
+            cast.meta["suffix"] = self._prev.text.upper()
+        return cast
+
+    def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
+        """Read an interval; one of several parts is their sum, in parentheses."""
+        total: exp.Expr | None = self._parse_interval_part(require_interval, parse_function_unit)
+        if total is None:
+            return None
+        while self._match_set((TokenType.STRING, TokenType.NUMBER), advance=False):
+            part = self._parse_interval_part(False, parse_function_unit)
+            if part is None:
+                break
+            total = exp.Add(this=total, expression=part)
+        return exp.Paren(this=total) if isinstance(total, exp.Add) else total
+
+    def _parse_interval_part(self, require_interval: bool, parse_function_unit: bool) -> exp.Expr | None:
+        index = self._index
+        if not self._match(TokenType.INTERVAL) and require_interval:
+            return None
+        is_text = self._match(TokenType.STRING, advance=False)
+        this = self._parse_primary() if is_text else self._parse_term()
+        # a column that is called interval
+        is_name = isinstance(this, exp.Column) and not this.table and not this.this.quoted
+        known_unit = self._curr is not None and self._curr.text.upper() in self.dialect.VALID_INTERVAL_UNITS
+        if this is None or (is_name and self._curr is not None and not known_unit):
+            self._retreat(index)
+            return None
+        part: exp.Expr = self._parse_interval_span(this, parse_function_unit=parse_function_unit)
+        return part
 
     def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
         this = self._parse_bitwise()

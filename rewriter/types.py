@@ -72,8 +72,9 @@ def type_of(tree: exp.Expr, column_type: Callable[[exp.Column], str]) -> str:
             return "boolean"
         case exp.Anonymous():
             name = str(tree.this).lower()
-            if name == "abs" and len(tree.expressions) == 1:
-                return type_of(tree.expressions[0], column_type)
+            if name in ("abs", "positive") and len(tree.expressions) == 1:
+                kind = type_of(tree.expressions[0], column_type)
+                return "double" if kind == "string" else kind
             return _FUNCTIONS.get(name, UNKNOWN)
     return UNKNOWN
 

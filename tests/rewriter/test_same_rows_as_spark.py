@@ -142,6 +142,20 @@ WITH q AS (SELECT upper(r.n), count(*), s.id FROM r JOIN s ON r.a < s.a GROUP BY
 WITH q AS (SELECT * FROM r) SELECT * FROM (WITH q AS (SELECT * FROM q WHERE a > 1) SELECT q.a FROM q JOIN s ON q.a < s.a)
 WITH q AS (SELECT * FROM r) SELECT x.id, y.m FROM q x JOIN (WITH q AS (SELECT id, a AS m FROM q WHERE a > 1) SELECT m FROM q) y ON x.a < y.m LEFT JOIN (WITH q AS (SELECT id FROM s) SELECT q.id FROM q) z ON z.id = y.m JOIN t ON t.a < x.id
 SELECT -128Y, -32768S, -9223372036854775808L, r.id * 1.55BD, 1.5F FROM r JOIN s ON r.a < s.a
+SELECT r.id, s.id FROM r JOIN s ON r.ts < s.ts - INTERVAL '0' HOUR '3' MINUTE
+SELECT r.id, s.id FROM r JOIN s ON r.ts > s.ts - INTERVAL 0 HOUR 3 MINUTES AND r.ts <= s.ts + INTERVAL 0 HOURS 2 MINUTES
+SELECT r.ts - INTERVAL 1 DAY 2 HOURS, INTERVAL 1 HOUR 30 MINUTES / 2, s.d - INTERVAL 1 YEAR 2 MONTHS, - INTERVAL 1 DAY 2 HOURS FROM r JOIN s ON r.id = s.id WHERE s.ts > r.ts - INTERVAL 0 HOURS 5 MINUTES
+SELECT r.d + INTERVAL 1 DAY + 1, r.ts + INTERVAL 1 DAY + 2 * INTERVAL 1 HOUR FROM r JOIN s ON r.id = s.id
+SELECT t.a, t.id FROM (SELECT 2 AS c, r.id FROM r JOIN s ON r.id = s.id) q JOIN t ON t.id = q.id ORDER BY q.c, t.a, t.id LIMIT 3
+SELECT q.one, t.a, count(*) AS n FROM (SELECT 1 AS one, r.id FROM r JOIN s ON r.id = s.id) q JOIN t ON t.id = q.id GROUP BY q.one, t.a WITH ROLLUP
+SELECT q.c, t.n, count(*) AS n FROM (SELECT 2 AS c, r.id FROM r JOIN s ON r.id = s.id) q JOIN t ON t.id = q.id GROUP BY q.c, t.n
+SELECT t.n FROM (SELECT 'x' AS c, r.id FROM r JOIN s ON r.id = s.id) q JOIN t ON t.id = q.id GROUP BY q.c, t.n
+SELECT q.c + 1 AS c, sum(t.a) AS b FROM (SELECT 3 AS c, r.id FROM r JOIN s ON r.id = s.id) q JOIN t ON t.id = q.id GROUP BY q.c + 1 HAVING q.c + 1 > 2
+SELECT r.m * 2L, r.m / 3S, r.m - +2, 1.5 + 2L, r.n > -1::string FROM r JOIN s ON r.id = s.id
+SELECT r.id FROM r JOIN s ON r.m / 3S = (s.m + 0.0) / 3
+SELECT r.id, sum(r.m * 2L) AS x, avg(r.m + 1L) AS y, sum(r.m * +1) AS z, max(r.m - +2) AS w FROM r JOIN s ON r.a < s.a GROUP BY r.id
+SELECT r.id FROM r JOIN s ON r.a - s.a < 2L AND r.id - s.id <= +1
+SELECT CAST(r.ts AS TIMESTAMP WITHOUT TIME ZONE) FROM r JOIN s ON r.id = s.id
 SELECT DATE 'epoch', TIMESTAMP 'epoch', TIMESTAMP_NTZ '2024-01-01 00:00:00' FROM r JOIN s ON r.a < s.a
 SELECT * FROM (SELECT r.id, s.a FROM r JOIN s ON r.a < s.a) AS q (k, l) JOIN t ON q.k < t.a
 """.strip().splitlines()  # noqa: E501
