@@ -10,8 +10,8 @@ of one stream never meet, whatever a unit holds when a stream's turn comes is ex
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Protocol
@@ -23,11 +23,15 @@ from ..bundle import Bundle, Part, pieces
 from ..index import Probe, ProbePlan
 from ..kernels.order_keys import Int64s, values
 from ..kernels.sorting import sort_keys
+from ..pieces import concat
 from ..spec import JoinSpec
 from ..store import Store
 
 #: Bytes of results that are put together at a time. A block of index ranges may hold a million of them.
 RESULT_BYTES = 4 << 20
+
+#: Bytes of arriving rows that are handled at a time.
+ARRIVING_BYTES = 32 << 20
 
 #: So few results are put together where no text makes them many bytes.
 _FEW = 256
@@ -157,6 +161,25 @@ class Slot(Protocol):
     def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch; results and packs come out as soon as they are known."""
         ...
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put a stream's rows of a micro-batch together, at most about `ARRIVING_BYTES` at a time.
+
+    Rows of one stream never meet, so it does not matter what of a rank is handled first. A batch query has one
+    micro-batch: all rows of a large table would be more than Arrow puts into one array, and in memory twice.
+    """
+    left = deque(batches)
+    batches = ()  # a batch goes when it has been handled
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    while left:
+        waiting.append(left.popleft())
+        size += waiting[-1].nbytes
+        if not left or size + left[0].nbytes > ARRIVING_BYTES:
+            rows, waiting, size = concat(waiting), [], 0
+            yield rows
+            del rows
 
 
 def owned(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:

@@ -22,10 +22,9 @@ from ..bundle import Bundle, Part
 from ..index import Probe, ProbePlan, plan_probe
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate
-from ..pieces import concat
 from ..spec import Check, EdgeSpec, JoinSpec
 from ..store import Lifetime, Store
-from .base import Outcome, Work, joined, kept, owned
+from .base import Outcome, Work, gathered, joined, kept, owned
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +182,8 @@ class IterativeSlot:
         for rank in range(len(self.spec.streams)):
             if not work.rows.get(rank):
                 continue
-            rows = concat(work.rows.pop(rank))
-            yield from self.unit.arrive(rank, rows)
-            mine = kept(self.spec, rank, rows) if self.stores_all else owned(self.spec, rank, rows, self.slot)
-            self.unit.keep(rank, mine)
-            del rows, mine  # the next stream's rows are not in memory beside these
+            for rows in gathered(work.rows.pop(rank)):
+                yield from self.unit.arrive(rank, rows)
+                mine = kept(self.spec, rank, rows) if self.stores_all else owned(self.spec, rank, rows, self.slot)
+                self.unit.keep(rank, mine)
+                del rows, mine  # the next rows are not in memory beside these

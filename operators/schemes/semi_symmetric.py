@@ -29,10 +29,10 @@ from ..bundle import Bundle, Numbers, Part, numbered
 from ..index import Layout, Probe, ProbePlan, list_parts, plan_probe
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate, expand
-from ..pieces import concat, cuts
+from ..pieces import cuts
 from ..spec import Check, JoinSpec
 from ..store import Lifetime, Store
-from .base import MEMBERS, Outcome, Pack, Work, joined, kept, matches, owned, pack
+from .base import MEMBERS, Outcome, Pack, Work, gathered, joined, kept, matches, owned, pack
 from .symmetric import HubUnit
 
 #: Bytes of a pack that crosses to the T units, about: each is one value to Spark.
@@ -149,15 +149,15 @@ class FirstStageSlot:
         for rank in range(3):
             if not work.rows.get(rank):
                 continue
-            rows = concat(work.rows.pop(rank))
-            if rank == self.first:
-                self.unit.keep(owned(self.spec, rank, rows, self.slot))
-            elif rank == self.last:
-                yield from self.unit.probe_hubs(rank, rows)
-            else:
-                hubs = self.unit.become_hub(rank, rows)
-                if hubs is not None:
-                    yield from self._packs(hubs)
+            for rows in gathered(work.rows.pop(rank)):
+                if rank == self.first:
+                    self.unit.keep(owned(self.spec, rank, rows, self.slot))
+                elif rank == self.last:
+                    yield from self.unit.probe_hubs(rank, rows)
+                else:
+                    hubs = self.unit.become_hub(rank, rows)
+                    if hubs is not None:
+                        yield from self._packs(hubs)
 
     def _packs(self, hubs: pa.RecordBatch) -> Iterator[Pack]:
         """Send hubs with the rows that they are hubs of, in packs of about `PACK_BYTES`."""
@@ -210,16 +210,16 @@ class SecondStageSlot:
                     yield from self._join_pack(pack_)
             if not work.rows.get(rank):
                 continue
-            rows = concat(work.rows.pop(rank))
-            if rank == self.hub:
-                self.unit.become_hub(rank, rows)
-                self.middle.keep(owned(self.spec, rank, rows, self.slot))
-                continue
-            if rank == self.first:
-                yield from self.unit.probe_hubs(rank, rows)
-            else:
-                self.unit.keep(owned(self.spec, rank, rows, self.slot))
-            yield from self.middle.arrive(rank, rows)
+            for rows in gathered(work.rows.pop(rank)):
+                if rank == self.hub:
+                    self.unit.become_hub(rank, rows)
+                    self.middle.keep(owned(self.spec, rank, rows, self.slot))
+                    continue
+                if rank == self.first:
+                    yield from self.unit.probe_hubs(rank, rows)
+                else:
+                    self.unit.keep(owned(self.spec, rank, rows, self.slot))
+                yield from self.middle.arrive(rank, rows)
 
     def _join_pack(self, pack_: Pack) -> Iterator[Outcome]:
         """Join a pack (s, r ...) with the stored t that are earlier than s."""

@@ -17,10 +17,9 @@ import pyarrow as pa
 from ..bundle import Bundle, Part
 from ..index import Probe, list_parts, plan_probe
 from ..kernels.pairs import evaluate, expand
-from ..pieces import concat
 from ..spec import JoinSpec
 from ..store import Lifetime, Store
-from .base import MEMBERS, Outcome, Work, joined, kept, matches, owned, pack
+from .base import MEMBERS, Outcome, Work, gathered, joined, kept, matches, owned, pack
 
 
 class HubUnit:
@@ -142,9 +141,9 @@ class SymmetricSlot:
         for rank in range(3):
             if not work.rows.get(rank):
                 continue
-            rows = concat(work.rows.pop(rank))
-            for unit in self.units:
-                if unit.rank != rank:
-                    yield from unit.probe_hubs(rank, rows)
-                    unit.become_hub(rank, rows)
-            self.units[rank].keep(owned(self.spec, rank, rows, self.slot))
+            for rows in gathered(work.rows.pop(rank)):
+                for unit in self.units:
+                    if unit.rank != rank:
+                        yield from unit.probe_hubs(rank, rows)
+                        unit.become_hub(rank, rows)
+                self.units[rank].keep(owned(self.spec, rank, rows, self.slot))

@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from ..kernels.order_keys import HIGHEST, Int64s, order_key
-from ..pieces import concat
 from ..spec import Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
-from .base import Outcome, Partial, Result, Work, kept, owned
+from .base import Outcome, Partial, Result, Work, gathered, kept, owned
 from .iterative import IterativeUnit
 
 #: The route of an intermediate result.
@@ -65,13 +64,11 @@ class TreeSlot:
     def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch."""
         for rank, batches in enumerate((self._left(work), work.rows.get(self.added, []))):
-            if not batches:
-                continue
-            rows = concat(batches)
-            for result in self.unit.arrive(rank, rows):
-                assert isinstance(result, Result)  # a pair's results are listed: they may be stored
-                yield self._outcome(result)
-            self.unit.keep(rank, owned(self.pair, rank, rows, self.slot))
+            for rows in gathered(batches):
+                for result in self.unit.arrive(rank, rows):
+                    assert isinstance(result, Result)  # a pair's results are listed: they may be stored
+                    yield self._outcome(result)
+                self.unit.keep(rank, owned(self.pair, rank, rows, self.slot))
 
     def _left(self, work: Work) -> list[pa.RecordBatch]:
         if self.stage:

@@ -320,6 +320,47 @@ def test_matrix_of_four_and_five_streams() -> None:
     assert assert_exact(spec, random, 12) > 0
 
 
+@pytest.mark.parametrize("aggregated", [False, True])
+@pytest.mark.parametrize("scheme", ["semi_symmetric", "symmetric", "matrix", "tree", "biclique"])
+def test_a_rank_in_pieces(scheme: str, aggregated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of gigabytes is one micro-batch, and more than Arrow puts together: pieces of a rank never meet."""
+    monkeypatch.setattr(base, "ARRIVING_BYTES", 700)
+    random = Random(scheme)
+    count = 2 if scheme == "biclique" else 3
+    aggregate = AggregateSpec((), (StateSpec("count", "n"),)) if aggregated else None
+    grid_ = (("grid", "1x2x1"),)
+    for number, intermediates in enumerate(("pack", "pair")):
+        edges = cycle(("band", "equality", "one-sided")) if number else chain(1, ("band", "equality"))
+        if count == 2:
+            edges = edges[:1]
+        elif scheme == "semi_symmetric":
+            edges = edges[:2]
+        options = grid_ if scheme == "matrix" else (("intermediates", intermediates),)
+        dimensions = {rank: ((rank, "route"),) for rank in range(3)}
+        spec = JoinSpec("j", streams(count, COLUMNS, dimensions), edges, scheme, 2, 1, options, aggregate=aggregate)
+        inputs = [rows_of(random, 40, 1000 * rank) for rank in range(count)]
+        batches = batches_of([cut(random, rows, 2) for rows in inputs], pieces=6)
+        groups: list[pa.RecordBatch] = []
+        found, stages = run(spec, batches, groups=groups)
+        wanted = nested_loop(spec, inputs)
+        assert max(store.next_ids[0] for slot in stages[0] for store in slot.stores.values()) > 15
+        if aggregated:
+            assert sum(sum(group.column("n").to_pylist()) for group in groups) == sum(wanted.values()) > 0
+        else:
+            assert found == wanted
+            assert found
+
+
+def test_rows_are_put_together_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small batches as one, for each costs a probe; none is lost, none larger than allowed unless it came so."""
+    monkeypatch.setattr(base, "ARRIVING_BYTES", 800)
+    sizes = [10, 20, 30, 40, 0, 1, 300, 5, 0]
+    batches = [pa.RecordBatch.from_pydict({"id": pa.array(range(size), pa.int64())}) for size in sizes]
+    assert [rows.num_rows for rows in base.gathered(batches)] == [100, 1, 300, 5]
+    assert [rows.num_rows for rows in base.gathered(batches[4:5])] == [0]
+    assert list(base.gathered([])) == []
+
+
 def test_an_empty_stream_has_no_results_and_stores_the_others() -> None:
     """When it wakes up, everything that came before is there."""
     random = Random(2)
