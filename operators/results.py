@@ -158,11 +158,12 @@ class Output:
                     yield keys[slot], kind, data
                 continue
             assert isinstance(result, Result | Reduced)
-            waiting.append(self._named(result))
-            size += waiting[-1].nbytes
-            if size >= PACKED_BYTES:
-                yield self.key, RESULT, to_bytes(pa.concat_batches(waiting))
-                waiting, size = [], 0
+            for piece in split(self._named(result), PACKED_BYTES):  # groups come as many as there are
+                waiting.append(piece)
+                size += piece.nbytes
+                if size >= PACKED_BYTES:
+                    yield self.key, RESULT, to_bytes(pa.concat_batches(waiting))
+                    waiting, size = [], 0
         if waiting:
             yield self.key, RESULT, to_bytes(pa.concat_batches(waiting))
 

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 from trijoin_sql.operators import aggregate as aggregate_module
 from trijoin_sql.operators import columns as columns_module
+from trijoin_sql.operators import results as results_module
 from trijoin_sql.operators.aggregate import Reducer
 from trijoin_sql.operators.bundle import Bundle, Part
+from trijoin_sql.operators.chunk import from_bytes
 from trijoin_sql.operators.columns import Columns
 from trijoin_sql.operators.schemes.base import Reduced
 from trijoin_sql.operators.spec import AggregateSpec, EdgeSpec, JoinSpec, KeySpec, StateSpec
@@ -111,6 +113,17 @@ def test_groups_of_long_keys_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> 
         groups, most = groups + len(one), max(most, one.rows.nbytes)
     assert groups == 3600
     assert most < 2.1 * aggregate_module.GROUP_BYTES  # one batch waits for another
+
+
+def test_groups_for_another_stage_go_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All groups that a stage found were one value on their way through Spark."""
+    monkeypatch.setattr(results_module, "PACKED_BYTES", 10_000)
+    groups = pa.RecordBatch.from_pydict({"k": [f"{number:0100}" for number in range(1000)], "n": range(1000)})
+    spec = JoinSpec("j", (), (), "semi_symmetric", 1, 1, output=("k", "n"))
+    output = results_module.Output(spec, 0, packed=True)
+    sent = [row[2] for row in output.rows(iter([Reduced(groups)]), [], {}) if isinstance(row, tuple)]
+    assert max(map(len, sent)) < 25_000
+    assert pa.Table.from_batches(map(from_bytes, sent)).to_pydict() == groups.to_pydict()
 
 
 @pytest.mark.parametrize("keys", KEYS, ids=str)
