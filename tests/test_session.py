@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from trijoin_sql.operators.compile import Compiled, compile_join
 from trijoin_sql.operators.spec import JoinSpec
 
 import trijoin_sql
-from trijoin_sql import SqlSyntaxError, TriJoinSession, UnavailableError, UnsupportedQueryError
+from trijoin_sql import SqlSyntaxError, TriJoinSession, UnavailableError, UnsupportedQueryError, session
 from trijoin_sql.catalog import SparkCatalog
 from trijoin_sql.zones import largest_shift
 
@@ -305,6 +305,30 @@ def test_zone_shift_is_what_clocks_change() -> None:
     assert largest_shift("UTC") == largest_shift("+05:30") == 0
     assert largest_shift("America/New_York") == 3_600_000_000
     assert largest_shift("Nowhere/Land") == 86_400_000_000
+
+
+def test_what_we_fail_at_and_spark_does_not_is_sparks_on_tables(
+    tj: TriJoinSession, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only Spark knows what it calls a column without a name; streams cannot do without us."""
+    inner = "SELECT count(*), r.id AS k FROM r JOIN s ON r.id = s.id GROUP BY r.id"
+    sql = f"SELECT q.k FROM ({inner}) q JOIN t ON t.id = q.k WHERE q.`count(1)` > 0"
+    assert bag(tj.sql(sql)) == bag(spark.sql(sql))
+    assert "left to Spark" in caplog.text
+
+
+def test_columns_of_another_type_are_not_given_out_for_sparks(
+    tj: TriJoinSession, spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that means something else to Spark than to us often has another type."""
+    real = session.run_sql
+
+    def misread(*args: Any) -> DataFrame:
+        return real(*args).withColumn("third", functions.lit("x"))
+
+    monkeypatch.setattr(session, "run_sql", misread)
+    assert bag(tj.sql(CHAIN)) == bag(spark.sql(CHAIN))
+    assert "bigint, bigint, string, to Spark bigint, bigint, bigint" in caplog.text
 
 
 def test_text_that_spark_reads_by_another_setting_is_sparks(tj: TriJoinSession, spark: SparkSession) -> None:

@@ -179,12 +179,19 @@ class TriJoinSession:
                 return frame if rewritten.view is None else self._create_view(rewritten, frame)
 
     def _compiled_or_refused(self, rewritten: Rewrite, args: Any) -> DataFrame:
-        """Compile; what Spark refuses is asked for again in the user's own words, which are in its message then."""
+        """Compile; what Spark refuses is asked for again in the user's own words, which are in its message then.
+
+        Where it has nothing against them the mistake is ours, and tables, unlike streams, can do without us.
+        """
         try:
             return self._compile(rewritten, args)
-        except AnalysisException:
+        except AnalysisException as error:
             self._let_spark_refuse(rewritten.sql, args)
-            raise
+            frame = _spark_sql(self.spark, rewritten.spark_sql, args, {})
+            if frame.isStreaming:
+                raise
+            _log.warning("left to Spark: %s", str(error).splitlines()[0])
+            return frame
 
     def _let_spark_refuse(self, text: str, args: Any) -> None:
         """Raise what Spark has to say against a query without our clauses: a table or a column that is nowhere."""
@@ -399,6 +406,11 @@ class TriJoinSession:
                 _log.warning("Spark will refuse %s; %s", refusal.reason, refusal.hint)
         # Spark says how the columns are called: its names for expressions are part of what users see.
         original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
+        ours, theirs = (", ".join(one.dataType.simpleString() for one in frame.schema) for frame in (result, original))
+        if ours != theirs:  # something was misread
+            _log.warning("its columns are %s, to Spark %s: a bug of TriJoin SQL, please report the query", ours, theirs)
+            if not original.isStreaming:
+                return original
         return result.toDF(*original.columns)
 
     def _flag(self, name: str, default: str) -> bool:

@@ -15,11 +15,11 @@ def test_what_is_imported_is_kept_out_of_collection_once_and_again_after_further
         memory.settle()
         first = gc.get_freeze_count()
         assert first > 10_000
-        kept = [[] for _ in range(100)]
+        kept = [[] for _ in range(10_000)]
         memory.settle()
         assert gc.get_freeze_count() <= first, "nothing was imported: what tasks hold stays in collection"
         monkeypatch.setitem(sys.modules, "imported_later", ModuleType("imported_later"))
         memory.settle()
-        assert gc.get_freeze_count() >= first + len(kept)
+        assert gc.get_freeze_count() > first + len(kept) // 2, "some of what was there before may be gone"
     finally:
         gc.unfreeze()
