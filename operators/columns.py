@@ -140,17 +140,7 @@ class Columns:
         return None if found.all() else found[of]
 
     def extreme(self, name: str, groups: Int64s, size: int, *, greatest: bool) -> Picked:
-        """Return the least or greatest value of each group in Spark's order, NULL where it has none.
-
-        Parameters
-        ----------
-        groups
-            The group of each row, shape (k,), from 0 up.
-        size
-            How many groups there are, the length of the result.
-        greatest
-            Whether the greatest is wanted.
-        """
+        """Return the least or greatest value of each group, NULL where it has none: see `kernels.sums.extreme_by`."""
         source, ids = self.part.source, self.part.ids
         if self.is_taken([name]):
             rows = extreme_by(groups, size, self.values(name), greatest=greatest)

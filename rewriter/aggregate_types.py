@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from .functions import called
 from .types import INTEGERS, UNKNOWN, type_of
 
 
@@ -60,9 +61,9 @@ def argument_type(tree: exp.Expr, column_type: Callable[[exp.Expr], str]) -> str
             return _widest([*branches, tree.args.get("default")], column_type)
         case exp.If():
             return _widest([tree.args["true"], tree.args.get("false")], column_type)
-        case exp.Anonymous() if str(tree.this).lower() in ("coalesce", "nvl", "ifnull", "greatest", "least"):
+        case exp.Anonymous() if called(tree) in ("coalesce", "nvl", "ifnull", "greatest", "least"):
             return _widest(tree.expressions, column_type)
-        case exp.Anonymous() if str(tree.this).lower() == "abs" and len(tree.expressions) == 1:
+        case exp.Anonymous() if called(tree) in ("abs", "positive") and len(tree.expressions) == 1:
             return argument_type(tree.expressions[0], column_type)
     return type_of(tree, column_type)
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from .aggregate_types import argument_type, decimal_size, is_average_exact, sum_type
 from .dialect import parse_expression, render
-from .functions import AGGREGATES, ALIKE, PARTS_OF_DATES, PURE, SCALARS
+from .functions import AGGREGATES, ALIKE, PARTS_OF_DATES, PURE, SCALARS, called
 from .parts import Aggregation, GroupKey, PartialState
 from .scopes import expression_type, field_of
 from .types import INTEGERS, TIMES, UNKNOWN
@@ -42,7 +42,7 @@ def aggregates(select: exp.Select) -> bool:
     if select.args.get("group"):
         return True
     trees = [*select.expressions, *(select.args[key] for key in ("having",) if select.args.get(key))]
-    return any(_name(node) in AGGREGATES for tree in trees for node in _own(tree))
+    return any(called(node) in AGGREGATES for tree in trees for node in _own(tree))
 
 
 def _own(tree: exp.Expr) -> Iterator[exp.Expr]:
@@ -56,10 +56,6 @@ def _own(tree: exp.Expr) -> Iterator[exp.Expr]:
                 yield from _own(argument)
         else:
             yield from _own(child)
-
-
-def _name(tree: object) -> str:
-    return str(tree.this).lower() if isinstance(tree, exp.Anonymous) else ""
 
 
 class AggregationReader:
@@ -110,7 +106,7 @@ class AggregationReader:
                 self.visit(clause)
         for clause in (select.args.get(key) for key in ("cluster", "distribute", "limit", "offset")):
             if clause is not None and any(
-                _name(one) in AGGREGATES or field_of(one) is not None for one in clause.walk()
+                called(one) in AGGREGATES or field_of(one) is not None for one in clause.walk()
             ):
                 raise NotInUnits(f"{render(clause).strip()} is Spark's")
         keys = tuple(key for key in self.keys.values() if key is not None)
@@ -147,7 +143,7 @@ class AggregationReader:
         return found
 
     def add_key(self, tree: exp.Expr) -> None:
-        if any(_name(node) in ("window", "session_window", "window_time") for node in tree.walk()):
+        if any(called(node) in ("window", "session_window", "window_time") for node in tree.walk()):
             raise NotInUnits("a window of time is Spark's")
         text = self.canonical(tree)
         if text in self.keys:
@@ -168,7 +164,7 @@ class AggregationReader:
             raise NotInUnits(f"{what} {render(tree)} is not over the joined relations alone")
         for node in tree.walk():
             bad = isinstance(node, exp.Column) and field_of(node) is None
-            if bad or not (isinstance(node, _HARMLESS) or _name(node) in PURE or _harmless_special(node)):
+            if bad or not (isinstance(node, _HARMLESS) or called(node) in PURE or _harmless_special(node)):
                 raise NotInUnits(f"{what} {render(tree)} could raise an error on a row that does not join")
             for operands in (_alike(node), _results(node)):
                 kinds = {expression_type(operand) for operand in operands}
@@ -180,7 +176,7 @@ class AggregationReader:
 
     def visit(self, tree: exp.Expr) -> None:
         """Find the aggregates of a clause; all other columns must be inside GROUP BY expressions."""
-        name = _name(tree.this if isinstance(tree, exp.Filter) else tree)
+        name = called(tree.this if isinstance(tree, exp.Filter) else tree)
         if name in AGGREGATES:
             self.merges.setdefault(self.canonical(tree), self.merged(tree))
             return
@@ -200,14 +196,14 @@ class AggregationReader:
         call, condition = tree, None
         if isinstance(tree, exp.Filter):
             call, condition = tree.this, tree.expression.this
-        name, arguments = _name(call), list(call.expressions)
+        name, arguments = called(call), list(call.expressions)
         if name not in ("count", "count_if", "sum", "min", "max", *_MEANS):
             raise NotInUnits(f"{name.upper()} is not among COUNT, SUM, MIN, MAX and AVG")
         if any(isinstance(argument, exp.Distinct) for argument in arguments):
             raise NotInUnits(f"{render(call)} needs all values")
         if len(arguments) != 1 and not (name == "count" and arguments):
             raise NotInUnits(f"{render(call)} cannot be read")
-        if any(_name(node) in AGGREGATES for argument in arguments for node in argument.walk()):
+        if any(called(node) in AGGREGATES for argument in arguments for node in argument.walk()):
             raise NotInUnits(f"{render(call)} has an aggregate inside")
         if render(tree) not in self.shown:
             self.shown.append(render(tree))
@@ -284,7 +280,7 @@ def _harmless_special(node: exp.Expr) -> bool:
             return isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.name) != 0
         case exp.Extract():
             return expression_type(node.expression) in (*TIMES, "date")
-        case exp.Anonymous() if _name(node) in PARTS_OF_DATES:
+        case exp.Anonymous() if called(node) in PARTS_OF_DATES:
             return all(expression_type(part) in (*TIMES, "date") for part in node.expressions if not _is_text(part))
     return False
 
@@ -304,7 +300,7 @@ def _alike(node: exp.Expr) -> Iterator[exp.Expr]:
             branches = node.args["ifs"]
             if node.this is not None:
                 yield from (node.this, *(branch.this for branch in branches))
-        case exp.Anonymous() if _name(node) in ALIKE:
+        case exp.Anonymous() if called(node) in ALIKE:
             yield from node.expressions
 
 
@@ -329,7 +325,7 @@ def canonical(tree: exp.Expr, text: Callable[[exp.Expr], str]) -> str:
         tree = tree.this
     copy = tree.copy()
     for node in copy.find_all(exp.Anonymous):
-        node.set("this", str(node.this).lower())
+        node.set("this", called(node))
     return text(copy)
 
 

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from .catalog import TYPE_NAMES
 from .dialect import parse_expression, render
+from .functions import called
 from .intervals import interval_microseconds
 from .plan import Join, JoinNode, Node, Predicate, Retention, Scan, TimeBound, scans, transform, walk
 from .rules.rule import NotApplicable
@@ -174,9 +175,9 @@ def _event_time(text: str, times: dict[str, tuple[str, str]], zone_shift: int) -
                 pass
             case _:
                 return None
-    elif isinstance(tree, exp.Anonymous) and str(tree.this).lower() in _NUMBERS and len(tree.expressions) == 1:
+    elif called(tree) in _NUMBERS and len(tree.expressions) == 1:
         (column,) = tree.expressions
-        unit = _NUMBERS[str(tree.this).lower()]
+        unit = _NUMBERS[called(tree)]
         cut, is_number = unit if unit > 1 else 0, True
     if not isinstance(column, exp.Column) or (number and unit is None):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from .functions import VOLATILE
+from .functions import VOLATILE, called
 from .scopes import Block, JoinTree, Output, Source, Tree, own_nodes
 
 
@@ -62,13 +62,9 @@ def _is_plain(source: Source, output: Output) -> bool:
     if len(source.fields or []) != len(output.columns) or not all(_is_scalar(c.tree) for c in output.columns):
         return False
     where = select.args.get("where")
-    if where is not None and any(isinstance(node, exp.Query) or _is_volatile(node) for node in own_nodes(where)):
+    if where is not None and any(isinstance(node, exp.Query) or called(node) in VOLATILE for node in own_nodes(where)):
         return False
     return _all_inner(inner.tree)
-
-
-def _is_volatile(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in VOLATILE
 
 
 def _all_inner(tree: Tree) -> bool:

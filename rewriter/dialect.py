@@ -35,6 +35,8 @@ _WITHIN_TAKES = "WITHIN takes a length of time such as 10 MINUTES"
 
 _AFTER_WITHIN = (TokenType.NUMBER, TokenType.INTERVAL, TokenType.STRING)
 
+_NO_ZONE = ["WITHOUT", "TIME", "ZONE"]
+
 _SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
 
 #: What follows the number of an INTERVAL.
@@ -66,7 +68,7 @@ def _unit_function(name: str) -> Callable[[list[Any]], exp.Expr]:
 def _typed_literal(literal: exp.Expr, kind: exp.Expr) -> exp.Expr:
     cast = exp.Cast(this=literal, to=kind)
     if literal.name.strip().lower() in _SPECIAL_TIMES:
-        cast.meta["typed"] = True
+        cast.meta["literal"] = f"{kind.sql(DIALECT)} '{literal.name}'"
     return cast
 
 
@@ -78,16 +80,6 @@ class TriJoinSql(Databricks):
 
         COMMANDS: ClassVar[set[TokenType]] = set()  # else EXPLAIN would swallow the rest of the text
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
-
-        def tokenize(self, sql: str) -> list[Token]:
-            tokens = super().tokenize(sql)
-            words = [token.text.upper() for token in tokens]
-            for at in reversed(range(len(tokens) - 3)):  # sqlglot takes it for a TIMESTAMP
-                if words[at] == "TIMESTAMP" and words[at + 1 : at + 4] == ["WITHOUT", "TIME", "ZONE"]:
-                    old = tokens[at]
-                    kind = TokenType.TIMESTAMPNTZ
-                    tokens[at : at + 4] = [Token(kind, old.text, old.line, old.col, old.start, tokens[at + 3].end)]
-            return tokens
 
     class Parser(SparkPrecedence):
         """Adds WATERMARK and WITHIN, and leaves functions alone."""
@@ -191,11 +183,9 @@ class TriJoinSql(Databricks):
         TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**DatabricksGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
 
         def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
-            suffix = expression.meta.get("suffix")
-            if suffix is not None:
-                return f"{self.sql(expression, 'this')}{suffix}"
-            if expression.meta.get("typed"):
-                return f"{self.sql(expression, 'to')} {self.sql(expression, 'this')}"
+            literal: str | None = expression.meta.get("literal")
+            if literal is not None:
+                return literal
             return super().cast_sql(expression, safe_prefix)
 
         def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
@@ -398,6 +388,8 @@ def _retag(tokens: list[Token], index: int) -> Token:
     word = token.text.upper()
     if token.token_type == TokenType.WINDOW and after == TokenType.L_PAREN:
         other = TokenType.VAR  # the function window(ts, '5 minutes')
+    elif word == "TIMESTAMP" and [one.text.upper() for one in tokens[index + 1 : index + 4]] == _NO_ZONE:
+        other = TokenType.TIMESTAMPNTZ
     elif word == "WITHIN" and token.token_type != TokenType.IDENTIFIER and after in _AFTER_WITHIN:
         other = _WITHIN
     else:

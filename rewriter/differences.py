@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from .bands import DAY, Difference, bound_difference, intersect
 from .dialect import parse_expression, render
+from .functions import called
 from .intervals import interval_microseconds
 from .plan import FLIPPED, ComparisonOp, Predicate
 from .types import INTEGERS, TIMES, integer_limits, is_decimal
@@ -128,7 +129,7 @@ def _is_whole(form: _Form | None) -> bool:
 def absolute(tree: exp.Expr) -> exp.Expr | None:
     """Return ``x`` of ``ABS(x)``, None of anything else."""
     tree = bare(tree)
-    if isinstance(tree, exp.Anonymous) and str(tree.this).lower() == "abs" and len(tree.expressions) == 1:
+    if called(tree) == "abs" and len(tree.expressions) == 1:
         return bare(tree.expressions[0])
     return None
 
@@ -184,7 +185,7 @@ def _form(tree: exp.Expr, scope: Types) -> _Form | None:
     if isinstance(tree, exp.Neg):
         inner = _form(tree.this, scope)
         return None if inner is None or inner.measure == "point" else _stepped(inner.negated(), scope)
-    if isinstance(tree, exp.Anonymous) and str(tree.this).lower() in _DATE_DIFFERENCES and len(tree.expressions) == 2:
+    if called(tree) in _DATE_DIFFERENCES and len(tree.expressions) == 2:
         sides = [_form(side, scope) for side in tree.expressions]
         if any(side is None or side.unit != "date" or side.measure != "point" for side in sides):
             return None
@@ -377,7 +378,7 @@ def _number(tree: exp.Expr) -> Fraction | None:
     if isinstance(tree, exp.Neg):
         inner = _number(tree.this)
         return None if inner is None else -inner
-    if isinstance(tree, exp.Anonymous) and str(tree.this).lower() == "positive" and len(tree.expressions) == 1:
+    if called(tree) == "positive" and len(tree.expressions) == 1:
         return _number(tree.expressions[0])
     if isinstance(tree, exp.Literal) and not tree.is_string and re.fullmatch(r"\d+(\.\d*)?|\.\d+", tree.name):
         return Fraction(tree.name.rstrip("."))

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
+
+def called(node: object) -> str:
+    """Return the name of the function that a node calls, in small letters; empty if it calls none."""
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())

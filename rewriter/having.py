@@ -11,24 +11,24 @@ from collections.abc import Callable, Hashable, Iterator
 
 from sqlglot import exp
 
-from .functions import AGGREGATES
+from .functions import AGGREGATES, called
 from .scopes import Field, field_of, own_nodes
 
 #: Finds the column that a bare name means, None if there is not exactly one.
 Lookup = Callable[[exp.Column], Field | None]
 
 
-def is_grouped_by(column: exp.Column, select: exp.Select, lookup: Lookup) -> bool:
-    """Tell whether a column of HAVING is, or is part of, an expression of GROUP BY."""
-    if lookup(column) is None:
-        return False
+def grouped_columns(having: exp.Expr, select: exp.Select, lookup: Lookup) -> Iterator[exp.Column]:
+    """Yield the bare columns of HAVING that are, or are part of, an expression of GROUP BY."""
     groups = {_signature(tree, lookup) for tree in _groups(select)}
-    node: exp.Expr | None = column
-    while node is not None and not isinstance(node, exp.Having | exp.Query):
-        if _signature(node, lookup) in groups:
-            return True
-        node = node.parent
-    return False
+    for column in own_nodes(having):
+        if isinstance(column, exp.Column) and not column.table and lookup(column) is not None:
+            node: exp.Expr | None = column
+            while node is not None and not isinstance(node, exp.Having | exp.Query):
+                if _signature(node, lookup) in groups:
+                    yield column
+                    break
+                node = node.parent
 
 
 def _groups(select: exp.Select) -> Iterator[exp.Expr]:
@@ -38,7 +38,7 @@ def _groups(select: exp.Select) -> Iterator[exp.Expr]:
         return
     items = [item.this if isinstance(item, exp.Alias) else item for item in select.expressions]
     if group.args.get("all"):
-        yield from (item for item in items if not any(_is_aggregate(node) for node in own_nodes(item)))
+        yield from (item for item in items if not any(called(node) in AGGREGATES for node in own_nodes(item)))
     named = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
     pending = [tree for value in group.args.values() if isinstance(value, list) for tree in value]
     while pending:
@@ -53,10 +53,6 @@ def _groups(select: exp.Select) -> Iterator[exp.Expr]:
             yield named[tree.name.lower()]
         else:
             yield tree
-
-
-def _is_aggregate(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in AGGREGATES
 
 
 def _signature(tree: exp.Expr, lookup: Lookup) -> Hashable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from .dialect import render
-from .functions import GENERATORS
+from .functions import GENERATORS, called
 from .scopes import Field, Frame, Source, Unresolvable, expression_type, field_of
 
 _UNKNOWN_STAR: list[Field] = []
@@ -94,7 +94,7 @@ class Names:
             elif isinstance(item, exp.Column | exp.Dot):
                 name = item.name
                 columns.append(Field(None, name, expression_type(item), item))
-            elif isinstance(item, exp.Anonymous) and str(item.this).lower() in GENERATORS:
+            elif called(item) in GENERATORS:
                 return None  # of one column or of several
             else:
                 columns.append(Field(None, column_name(item), expression_type(item), item))

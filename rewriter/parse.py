@@ -11,7 +11,7 @@ from .aggregation import AggregationReader, NotInUnits, aggregates
 from .catalog import TableInfo
 from .derived_tables import MergedTree, open_derived_tables
 from .dialect import identifier, render
-from .functions import AGGREGATES, GENERATORS, VOLATILE
+from .functions import AGGREGATES, GENERATORS, VOLATILE, called
 from .hints import read_hints
 from .intervals import interval_microseconds
 from .names import star_fields
@@ -29,6 +29,7 @@ from .scopes import (
     leaves,
     own_nodes,
 )
+from .types import INTEGERS
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ class _Builder:
         for node in own_nodes(conjunct):
             if isinstance(node, exp.Query | exp.Window | exp.Star | exp.Alias):
                 return None
-            if isinstance(node, exp.Anonymous) and str(node.this).lower() in VOLATILE | AGGREGATES | GENERATORS:
+            if called(node) in VOLATILE | AGGREGATES | GENERATORS:
                 return None
             if isinstance(node, exp.CurrentTimestamp):
                 return None
@@ -274,8 +275,7 @@ class _Builder:
                 yield from base_fields(_field_tree(field))
             return
         for star in tree.find_all(exp.Star):
-            counted = isinstance(star.parent, exp.Anonymous) and str(star.parent.this).lower() == "count"
-            if not counted and star.find_ancestor(exp.Select) is self.block.select:
+            if called(star.parent) != "count" and star.find_ancestor(exp.Select) is self.block.select:
                 self.problem = self.problem or "a star inside an expression"
         yield from base_fields(tree)
 
@@ -325,8 +325,19 @@ def _expanded(field: Field, column: Callable[[Field], exp.Expr]) -> exp.Expr:
     if field.tree is None:
         return column(field)
     inner = expand(field.tree, column)
+    if _is_whole_number(inner) and field.type in INTEGERS:
+        # a column: Spark goes by its type, where it goes by the value of a literal, or takes it for an output's place
+        return exp.Cast(this=inner.unnest(), to=exp.DataType.build(field.type))
     simple = exp.Column | exp.Literal | exp.Paren | exp.Anonymous | exp.Cast
     return inner if isinstance(inner, simple) else exp.Paren(this=inner)
+
+
+def _is_whole_number(tree: exp.Expr) -> bool:
+    """Tell whether an expression is a literal: ``2``, ``-2``, ``2L``."""
+    tree = tree.unnest()
+    if isinstance(tree, exp.Neg):
+        tree = tree.this
+    return (isinstance(tree, exp.Literal) and tree.is_int) or "literal" in tree.meta
 
 
 def split_and(tree: exp.Expr) -> list[exp.Expr]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from sqlglot import exp
+from sqlglot.dialects.databricks import Databricks
 from sqlglot.parsers.databricks import DatabricksParser
 from sqlglot.tokenizer_core import TokenType
 
@@ -24,7 +25,7 @@ _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
 
 #: What stands behind a number and says its type. Beside decimals Spark goes by the value of such a literal, by the type
 #: of a cast.
-SUFFIXES = {"L": "BIGINT", "S": "SMALLINT", "Y": "TINYINT", "D": "DOUBLE", "F": "FLOAT"}
+SUFFIXES = {suffix: kind for suffix, kind in Databricks.Tokenizer.NUMERIC_LITERALS.items() if suffix != "BD"}
 
 
 class SparkPrecedence(DatabricksParser):
@@ -63,7 +64,7 @@ class SparkPrecedence(DatabricksParser):
         """Make a cast; one that is a literal with a suffix remembers it."""
         cast = super().build_cast(strict, **kwargs)
         if isinstance(cast.this, exp.Literal) and not cast.this.is_string and self._prev.text.upper() in SUFFIXES:
-            cast.meta["suffix"] = self._prev.text.upper()
+            cast.meta["literal"] = f"{cast.this.name}{self._prev.text.upper()}"
         return cast
 
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:

@@ -57,9 +57,6 @@ class _BlockRenderer:
 
     def rewrite_select(self) -> None:
         select = self.binding.block.select
-        grouped = bool(select.args.get("group"))
-        for key in ("expressions", "group", "having", "order", "sort") if grouped else ("order", "sort"):
-            self.keep_from_ordinals(select.args.get(key))
         items: list[exp.Expr] = []
         for item in select.expressions:
             items += self.item(item)
@@ -108,21 +105,6 @@ class _BlockRenderer:
             bases = list(base_fields(field.tree))
             return any(map(self.is_mine, bases)) if bases else self.offers(field)
         return field.source is not None and self.from_.sources.get(field.source.plan_alias) is field.source
-
-    def keep_from_ordinals(self, clause: exp.Expr | list[exp.Expr] | None) -> None:
-        """Write columns that are whole numbers, constants of a derived table, so that they are no places of outputs."""
-        for tree in clause if isinstance(clause, list) else [clause] if clause is not None else []:
-            for node in list(tree.find_all(exp.Column)):
-                field = field_of(node)
-                value = expand(node, self.column) if field is not None and self.is_mine(field) else None
-                if isinstance(value, exp.Literal) and value.is_int:
-                    self.replace(node, exp.Cast(this=value, to=exp.DataType.build("INT")))
-
-    @staticmethod
-    def replace(node: exp.Expr, value: exp.Expr) -> None:
-        if isinstance(node.parent, exp.Select):  # an item that has no name but the column's
-            value = exp.alias_(value, identifier(node.name), copy=False)
-        node.replace(value)
 
     def offers(self, field: Field) -> bool:
         """Tell whether a constant is a column of a derived table of this SELECT."""

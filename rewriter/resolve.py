@@ -14,7 +14,8 @@ from sqlglot import exp
 
 from .catalog import Catalog, TableInfo
 from .dialect import render
-from .having import is_grouped_by
+from .functions import called
+from .having import grouped_columns
 from .names import Names, column_of
 from .plan import RowsFrom
 from .scopes import (
@@ -242,7 +243,7 @@ class _Resolver(Names):
                 if info.rows_from == "statistics":  # the rows that the table has, not those that will come
                     info = replace(info, rows=None)
                 return self.made_table(item, alias, source.parts, info, source.fields is not None)
-            case exp.Table(this=exp.Anonymous() as call) if str(call.this).lower() == "identifier":
+            case exp.Table() if called(item.this) == "identifier":
                 source = Source(item.alias or "identifier", item, None)
                 source.problem = "IDENTIFIER(...) names a relation that only Spark looks up"
                 return source
@@ -340,8 +341,7 @@ class _Resolver(Names):
                 return None
             return found[0] if found else None
 
-        columns = [node for node in own_nodes(having) if isinstance(node, exp.Column) and not node.table]
-        return {self.key(column.name) for column in columns if is_grouped_by(column, select, lookup)}
+        return {self.key(column.name) for column in grouped_columns(having, select, lookup)}
 
     def resolve_columns(
         self,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 
+from .functions import called
 from .parse import Parsed
 from .plan import Block, JoinNode, Node, Refusal, Scan, source_scan, walk
 from .scopes import field_of, own_nodes
@@ -114,7 +115,7 @@ def _pair(tree: exp.Expr) -> Iterator[tuple[str, str]]:
 
 
 def _is_call(tree: exp.Expr, names: tuple[str, ...]) -> bool:
-    return isinstance(tree, exp.Anonymous) and str(tree.this).lower() in names
+    return called(tree) in names
 
 
 def _own(node: Node) -> Iterator[Node]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from .catalog import TableInfo
-from .functions import AGGREGATES
+from .functions import AGGREGATES, called
 from .intervals import interval_microseconds
 from .plan import JoinKind, RowsFrom
 from .types import UNKNOWN, type_of
@@ -204,7 +204,7 @@ def in_aggregate(column: exp.Column) -> bool:
     """Return whether a column stands inside an aggregate function."""
     node = column.parent
     while node is not None and not isinstance(node, exp.Query):
-        if isinstance(node, exp.Anonymous) and str(node.this).lower() in AGGREGATES:
+        if called(node) in AGGREGATES:
             return True
         node = node.parent
     return False

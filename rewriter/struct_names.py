@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from .dialect import identifier
+from .functions import called
 
 #: Where a row constructor makes a value; elsewhere (IN, comparisons, GROUPING SETS) names are not seen, or not allowed.
 _VALUES = exp.Select | exp.Alias | exp.Anonymous | exp.Array | exp.Dot | exp.If | exp.Case | exp.Group | exp.Ordered
@@ -24,13 +25,13 @@ def keep_field_name(column: exp.Column) -> None:
             parent = parent.parent
         if not isinstance(parent, _VALUES):
             return
-    elif not isinstance(call, exp.Anonymous):
-        return
-    elif str(call.this).lower() == "arrays_zip":  # takes no AS, but the name of a struct's field
+    elif called(call) == "arrays_zip":  # takes no AS, but the name of a struct's field
         text = exp.Literal.string(column.name)
         struct = exp.Anonymous(this="named_struct", expressions=[text, column.copy()])
         column.replace(exp.Dot(this=struct, expression=name))
         return
-    elif str(call.this).lower() != "struct" or isinstance(call.parent, exp.EQ | exp.NEQ | exp.NullSafeEQ | exp.In):
+    elif (
+        call is None or called(call) != "struct" or isinstance(call.parent, exp.EQ | exp.NEQ | exp.NullSafeEQ | exp.In)
+    ):
         return
     column.replace(exp.alias_(column.copy(), name, copy=False))

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from .catalog import TYPE_NAMES
 from .dialect import render
+from .functions import called
 from .intervals import interval_microseconds
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -71,7 +72,7 @@ def type_of(tree: exp.Expr, column_type: Callable[[exp.Column], str]) -> str:
         case exp.Boolean() | exp.Predicate() | exp.Not():
             return "boolean"
         case exp.Anonymous():
-            name = str(tree.this).lower()
+            name = called(tree)
             if name in ("abs", "positive") and len(tree.expressions) == 1:
                 kind = type_of(tree.expressions[0], column_type)
                 return "double" if kind == "string" else kind

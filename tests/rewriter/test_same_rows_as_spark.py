@@ -155,6 +155,7 @@ SELECT r.m * 2L, r.m / 3S, r.m - +2, 1.5 + 2L, r.n > -1::string FROM r JOIN s ON
 SELECT r.id FROM r JOIN s ON r.m / 3S = (s.m + 0.0) / 3
 SELECT r.id, sum(r.m * 2L) AS x, avg(r.m + 1L) AS y, sum(r.m * +1) AS z, max(r.m - +2) AS w FROM r JOIN s ON r.a < s.a GROUP BY r.id
 SELECT r.id FROM r JOIN s ON r.a - s.a < 2L AND r.id - s.id <= +1
+SELECT t.m * q.c AS a, t.m / q.k AS b, t.m * q.l AS c, q.y, q.c + q.k AS d FROM (SELECT 2 AS c, -2 AS k, 3L AS l, -128Y AS y, r.id FROM r JOIN s ON r.id = s.id) q JOIN t ON t.id = q.id AND t.a - q.c < 2 AND q.l <> t.a ORDER BY q.k, q.l
 SELECT CAST(r.ts AS TIMESTAMP WITHOUT TIME ZONE) FROM r JOIN s ON r.id = s.id
 SELECT DATE 'epoch', TIMESTAMP 'epoch', TIMESTAMP_NTZ '2024-01-01 00:00:00' FROM r JOIN s ON r.a < s.a
 SELECT * FROM (SELECT r.id, s.a FROM r JOIN s ON r.a < s.a) AS q (k, l) JOIN t ON q.k < t.a
