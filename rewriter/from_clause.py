@@ -18,6 +18,7 @@ from .delays import lasting
 from .derived_tables import MergedTree
 from .dialect import identifier, parse_expression, quote, render
 from .hints import without_our_clauses
+from .names import unused
 from .parse import relation_of, tables_of
 from .plan import (
     Column,
@@ -115,10 +116,7 @@ class FromClause:
         items: list[exp.Expr] = []
         columns = []
         for alias, name in wanted:
-            unique = base = name if alias == first.alias else f"{alias}__{name}"
-            number = 2
-            while alias != first.alias and unique.lower() in taken:
-                unique, number = f"{base}_{number}", number + 1
+            unique = name if alias == first.alias else unused(f"{alias}__{name}", taken)
             taken.add(unique.lower())
             moved[alias, name] = (first.alias, unique)
             value = parse_expression(self.remap(f"{quote(alias)}.{quote(name)}")).copy()
@@ -293,11 +291,8 @@ def _unique_names(ctes: Iterable[Cte]) -> dict[Cte, str]:
     names: dict[Cte, str] = {}
     taken: set[str] = set()
     for cte in dict.fromkeys(ctes):
-        name, number = cte.name, 2
-        while name.lower() in taken:
-            name, number = f"{cte.name}_{number}", number + 1
-        taken.add(name.lower())
-        names[cte] = name
+        names[cte] = unused(cte.name, taken)
+        taken.add(names[cte].lower())
     return names
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from sqlglot import exp
 
 from .dialect import render
@@ -161,6 +163,14 @@ def column_name(item: exp.Expr) -> str:
 def given_name(item: exp.Expr) -> str | None:
     """Return the name that `column_name` gave an item."""
     return item.meta.get("column_name")
+
+
+def unused(name: str, taken: Container[str]) -> str:
+    """Return a name that is not taken, with a number where need be; those that are taken are in small letters."""
+    unique, number = name, 2
+    while unique.lower() in taken:
+        unique, number = f"{name}_{number}", number + 1
+    return unique
 
 
 def column_of(target: Field) -> exp.Column:

@@ -14,7 +14,7 @@ from .dialect import identifier, render
 from .functions import AGGREGATES, GENERATORS, VOLATILE, called
 from .hints import read_hints
 from .intervals import interval_microseconds
-from .names import star_fields
+from .names import star_fields, unused
 from .plan import Aggregation, Column, Join, Node, Predicate, Project, Query, Scan, Where
 from .plan import Block as PlanBlock
 from .scopes import (
@@ -73,7 +73,8 @@ def build_plan(resolution: Resolution, case_sensitive: bool = False) -> Parsed:
         plans[block.number], bindings[block.number] = plan, binding
     inner = {id(node) for plan in plans.values() for scan in _all_scans(plan) for node in scan.below}
     tops = tuple(plan for plan in plans.values() if id(plan) not in inner)
-    return Parsed(Query(render(resolution.tree), tops), bindings, resolution)
+    words = frozenset(one.name.lower() for one in resolution.tree.find_all(exp.Identifier))
+    return Parsed(Query(render(resolution.tree), tops, words), bindings, resolution)
 
 
 def _all_scans(node: Node) -> Iterable[Scan]:
@@ -137,10 +138,7 @@ class _Builder:
                 name = tree.alias
                 if name.lower() in taken and prefix:
                     name = f"{prefix}_{name}"
-                base, number = name, 2
-                while name.lower() in taken:
-                    name, number = f"{base}_{number}", number + 1
-                tree.plan_alias = name
+                tree.plan_alias = unused(name, taken)
                 self.sources.append(tree)
 
     # --------------------------------------------------------------------------------------------------------- nodes

@@ -373,10 +373,16 @@ class Query(Node):
     """The rest of a SELECT (projection, grouping, ordering ...) as Spark SQL over the join nodes below.
 
     ``sql`` refers to the output of a join node below under that node's ``name`` (a quoted identifier).
+
+    Parameters
+    ----------
+    words
+        The identifiers of the text, in small letters: names that we make up must not be taken for one of them.
     """
 
     sql: str
     below: tuple[Node, ...] = field(default=())
+    words: frozenset[str] = frozenset()
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..join_graph import build_graph
+from ..names import unused
 from ..plan import (
     BiJoin,
     Block,
@@ -25,6 +26,7 @@ from ..plan import (
     OutputColumn,
     Predicate,
     Project,
+    Query,
     Scan,
     TriJoin,
     scans,
@@ -39,18 +41,22 @@ UNDECIDED = Decision("none", None, None, "not decided yet")
 
 def create_multi_join_nodes(plan: Node, member: Membership = can_be_member) -> Node | NotApplicable:
     """Convert the groups that step 1 has marked; those that must stay with Spark become `LeftAlone`."""
-    names = _Names()
+    names = _Names(plan.words if isinstance(plan, Query) else frozenset())
     changed = _multi_join_node(plan, member, names, {}, None)
     return NotApplicable("step 1 has marked no group") if changed == plan else changed
 
 
 @dataclasses.dataclass
 class _Names:
+    """Names of nodes and of their columns, none of which the statement has: Spark would take one for the other."""
+
+    taken: frozenset[str]
     count: int = 0
 
     def next(self) -> str:
         self.count += 1
-        return f"__trijoin_{self.count}"
+        name = f"__trijoin_{self.count}"
+        return self.next() if name in self.taken else name
 
 
 def _multi_join_node(
@@ -93,7 +99,7 @@ def _node_of_group(group: JoinGroup, member: Membership, names: _Names, block: B
     collect(group.input)
     relations = [source_scan(source).alias for source in sources]
     below = [scan for source in sources for scan in scans(source)]
-    output = output_columns(below, predicates, block)
+    output = output_columns(below, predicates, block, names.taken)
     mapping = {(column.relation, column.column): column.name for column in output}
     owner = {scan.alias: source_scan(source).alias for source in sources for scan in scans(source)}
     own = [_between_inputs(predicate, owner, relations) for predicate in predicates]
@@ -130,7 +136,9 @@ def why_left_alone(relations: list[str], block: Block | None) -> str | None:
     return None
 
 
-def output_columns(below: list[Scan], predicates: list[Predicate], block: Block | None) -> tuple[OutputColumn, ...]:
+def output_columns(
+    below: list[Scan], predicates: list[Predicate], block: Block | None, words: frozenset[str]
+) -> tuple[OutputColumn, ...]:
     """Name all columns of a node's inputs: ``r__id`` for ``r.id``, with a number where that is taken."""
     wanted: dict[tuple[str, str], str] = {}
     for scan in below:
@@ -143,13 +151,10 @@ def output_columns(below: list[Scan], predicates: list[Predicate], block: Block 
     for alias, name in needed:
         if alias in aliases:
             wanted.setdefault((alias, name), "unknown")
-    taken: set[str] = set()
+    taken = set(words)
     output = []
     for (alias, name), type_name in wanted.items():
-        base = unique = f"{alias}__{name}"
-        number = 2
-        while unique.lower() in taken:
-            unique, number = f"{base}_{number}", number + 1
+        unique = unused(f"{alias}__{name}", taken)
         taken.add(unique.lower())
         output.append(OutputColumn(unique, alias, name, type_name))
     return tuple(output)

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from ..decide import decide
 from ..dialect import quote
 from ..join_graph import build_graph
+from ..names import unused
 from ..plan import (
     BiJoin,
     Column,
@@ -80,7 +81,7 @@ def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
     within = [p for p in predicates if set(p.relations) <= set(members)]
     across = [p for p in predicates if not set(p.relations) <= set(members)]
     inner = _inner(node, name, members, within, across)
-    alias = _fresh("_".join(members), relations)
+    alias = unused("_".join(members), {one.lower() for one in relations})
     columns = {(column.relation, column.column): column.name for column in inner.output}
     moved = MovedColumns({pair: (alias, column) for pair, column in columns.items()})
     rank = {name: index for index, name in enumerate(relations)}
@@ -129,7 +130,7 @@ def _inner(
         wanted = [*wanted, next(iter([*types, *(at for p in within for at in columns_of(p.left or ""))]))]
     for alias, column_name in wanted:
         if alias in members and (alias, column_name) not in needed:
-            unique = _fresh(f"{alias}__{column_name}", tuple(taken))
+            unique = unused(f"{alias}__{column_name}", taken)
             taken.add(unique.lower())
             needed[alias, column_name] = (unique, types.get((alias, column_name), "unknown"))
     output = tuple(OutputColumn(unique, alias, one, kind) for (alias, one), (unique, kind) in needed.items())
@@ -216,11 +217,3 @@ def _retention(alias: str, bounds: tuple[TimeBound, ...], order: list[str]) -> R
             reach[bound.left] = None if bound.lower is None else -bound.lower
     lengths = [length for length in reach.values() if length is not None]
     return Retention(alias, max(0, *lengths) if lengths and len(lengths) == len(reach) else None)
-
-
-def _fresh(name: str, taken: tuple[str, ...]) -> str:
-    used = {one.lower() for one in taken}
-    unique, number = name, 2
-    while unique.lower() in used:
-        unique, number = f"{name}_{number}", number + 1
-    return unique

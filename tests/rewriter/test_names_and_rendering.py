@@ -25,6 +25,25 @@ def test_case_matters_if_the_session_says_so() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT r.a AS r__id, r__id + 1 AS next, r.id AS id FROM r JOIN s ON r.a < s.a",
+        "SELECT r.a AS `R__ID`, COUNT(*) AS n, MAX(r.id) AS id FROM r JOIN s ON r.a < s.a GROUP BY r__id",
+        "SELECT r.id AS id, (SELECT MAX(r__id) FROM q) AS m FROM r JOIN s ON r.a < s.a",
+    ],
+)
+def test_names_of_ours_are_none_that_the_statement_has(sql: str) -> None:
+    """Spark would take ``r__id`` for the column of the join's output, and not for the alias that the user gave."""
+    assert "r__id" not in {column.name.lower() for column in node(sql).output}
+    assert "__trijoin_1.r__id" not in final_sql(sql).lower().replace("__trijoin_1.r__id_2", "")
+
+
+def test_a_join_is_no_table_that_the_statement_has() -> None:
+    sql = "SELECT r.id, one FROM r JOIN s ON r.a < s.a LEFT JOIN __trijoin_1 ON TRUE"
+    assert [join.name for join in nodes(f"WITH __trijoin_1 AS (SELECT 1 AS one) {sql}")] == ["__trijoin_2"]
+
+
 def test_using_merges_columns_and_the_qualified_ones_are_still_there() -> None:
     """Spark: the merged column comes first, and t.* has it as well."""
     dropped = ", ".join(f"{relation}.{name}" for name in ("ts", "x", "n", "d", "m") for relation in "rs")
