@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import typer
@@ -21,14 +21,20 @@ def trijoin(*arguments: str, stdin: str = "", **environment: str) -> Any:
     return CliRunner().invoke(cli.app, arguments, input=stdin, env={"COLUMNS": "100", **environment})
 
 
-def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def process(
+    *arguments: str, stdin: bytes = b"", stdout: int | IO[str] = subprocess.PIPE, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command as users do, which takes a second."""
-    return subprocess.run(
+    said = subprocess.run(
         [sys.executable, "-m", "trijoin_sql", *arguments],
-        capture_output=True,
-        text=True,
+        input=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         env={**os.environ, "COLUMNS": "100", **environment},
         check=False,
+    )
+    return subprocess.CompletedProcess(
+        said.args, said.returncode, (said.stdout or b"").decode(), (said.stderr or b"").decode()
     )
 
 
@@ -53,6 +59,7 @@ def test_each_command_has_help(command: str) -> None:
     said = trijoin(command, "--help")
     assert (said.exit_code, said.stderr) == (0, "")
     assert f" {command} [OPTIONS]" in said.stdout
+    assert "\\b" not in said.stdout
 
 
 def test_help_shows_how_schemes_and_masters_are_written() -> None:
@@ -209,6 +216,23 @@ def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
     said = trijoin("explain", str(tmp_path / "query.sql"))
     assert (said.exit_code, said.stdout) == (0, trijoin("explain", "-", stdin=SCRIPT).stdout)
     assert trijoin("explain", "-", stdin="\ufeff" + SCRIPT).stdout == said.stdout
+
+
+def test_what_is_no_text_is_told_with_its_place(tmp_path: Path) -> None:
+    """In a POSIX locale Python reads stdin with half characters in the place of other bytes, and says nothing."""
+    sql = "SELECT r.a\r\nFROM r JOIN größer ON r.a < größer.a".encode("latin-1")
+    (tmp_path / "query.sql").write_bytes(sql)
+    for file, name in ((str(tmp_path / "query.sql"), str(tmp_path / "query.sql")), ("-", "stdin")):
+        said = process("explain", file, stdin=sql, LC_ALL="POSIX")
+        assert (said.returncode, said.stdout) == (2, "")
+        assert f"{name}:2:15: the file is not UTF-8 text from here on" in said.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_one_message() -> None:
+    with Path("/dev/full").open("w") as full:
+        said = process("explain", "-", stdin=b"SELECT 1", stdout=full)
+    assert (said.returncode, said.stderr) == (1, "error: cannot write: No space left on device\n")
 
 
 @pytest.mark.parametrize("content", [b"", b"SET a = 1", b"\xff\xfe"])

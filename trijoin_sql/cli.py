@@ -6,6 +6,7 @@ Data goes to stdout; progress, logs and errors go to stderr. Every command loads
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 from collections.abc import Callable
@@ -119,8 +120,8 @@ def explain_error(error: Exception) -> tuple[str, int] | None:
         return str(error), FAILED if isinstance(error, PlanError | JoinOverflowError) else REFUSED
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}", REFUSED
-    if isinstance(error, UnicodeDecodeError):
-        return f"not a text in UTF-8: {error.reason} at byte {error.start}", REFUSED
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        return f"cannot write: {error.strerror}", FAILED  # to stdout: other files have names
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
         return f"{error.name} is not installed: pip install {_pin(EXTRAS[error.name], error.name)}", REFUSED
     spark = sys.modules.get("pyspark.errors")  # an error of Spark's can only come where Spark is loaded
@@ -192,8 +193,21 @@ app.command(cls=Command, name="run", help=jobs.HELP)(jobs.run)
 app.command(cls=Command, name="bench", help=benchmarks.HELP)(benchmarks.bench)
 app.command(cls=Command, name="state", help=STATE_HELP)(state)
 
+EXPLAIN_HELP = """Show the join graph, the plan after every stage, the chosen scheme and how long state is kept.
 
-@app.command(cls=Command)
+Needs neither Java nor Spark. Of a job file, the queries of its INSERTs are shown, and its views that join. \
+Several queries: one after the other; json makes a list of them.
+
+\b
+trijoin-sql explain query.sql
+trijoin-sql explain query.sql --format html > plan.html
+echo 'SELECT ... FROM r JOIN s ON r.a < s.a' | trijoin-sql explain -
+
+Exit codes: 0 done, 2 wrong usage or refused SQL.
+"""
+
+
+@app.command(cls=Command, help=EXPLAIN_HELP)
 def explain(
     file: Annotated[
         str,
@@ -212,18 +226,7 @@ def explain(
         int, typer.Option(min=0, metavar="N", help="Only the N-th query of the file.", show_default="all")
     ] = 0,
 ) -> None:
-    r"""Show the join graph, the plan after every stage, the chosen scheme and how long state is kept.
-
-    Needs neither Java nor Spark. Of a job file, the queries of its INSERTs are shown, and its views that join.
-    Several queries: one after the other; json makes a list of them.
-
-    \b
-    trijoin-sql explain query.sql
-    trijoin-sql explain query.sql --format html > plan.html
-    echo 'SELECT ... FROM r JOIN s ON r.a < s.a' | trijoin-sql explain -
-
-    Exit codes: 0 done, 2 wrong usage or refused SQL.
-    """
+    """Explain the queries of a file; see `EXPLAIN_HELP`."""
     from .explain import Explanation
 
     found = [Explanation(document) for document in _documents(file)]
@@ -249,11 +252,12 @@ def explain(
 def _documents(file: str) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
     from .jobs.formats import columns_in_text
+    from .jobs.script import Script
     from .rewriter.catalog import read_script
     from .rewriter.pipeline import rewrite
     from .rewriter.script import query_start, with_rate, with_view
 
-    text = sys.stdin.read().removeprefix("\ufeff") if file == "-" else Path(file).read_text(encoding="utf-8-sig")
+    text = Script.read(file).text
     catalog, statements = read_script(text, columns_in_text)
     documents: list[dict[str, Any]] = []
     views: list[dict[str, Any]] = []

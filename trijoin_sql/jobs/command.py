@@ -51,7 +51,7 @@ Exit codes: 0 done or stopped, 1 a query failed, 2 wrong usage, a mistake in the
 
 
 def run(
-    job: Annotated[Path, typer.Argument(metavar="JOB.sql", help="The job file.", show_default=False)],
+    job: Annotated[Path, typer.Argument(metavar="JOB.sql", help="The job file, - for stdin.", show_default=False)],
     once: Annotated[bool, typer.Option("--once", help="Take what is there, then end.")] = False,
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="Spark's master.", show_default="local[*,4]")
@@ -131,7 +131,7 @@ def run_job(
     from .parse import parse_job
     from .script import Script
 
-    script = Script(str(path), _read(path))
+    script = Script.read(str(path))
     job = parse_job(script)
     for warning in check_job(job):
         if not quiet:
@@ -172,7 +172,7 @@ def run_job(
         err.print(Text(f"{error}\nHint: trijoin-sql doctor says what this machine lacks", style="red"))
         raise typer.Exit(REFUSED) from None
     if output == "json" or not quiet:
-        _summary(outcome, path, output)
+        _summary(outcome, script.path, output)
     return None
 
 
@@ -182,15 +182,6 @@ def _warn_of_endless_state(err: Console, job: Any, query: Any) -> None:
         rows = f"rows of {', '.join(query.endless)} are kept for ever"
         how = f"trijoin-sql explain {job.script.path} says how to bound them"
         err.print(Text(f"{job.script.path}:{line}:{column}: UNBOUNDED: {rows}; {how} (warning)", style="yellow"))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = path.read_bytes()[: error.start].decode("utf-8", "replace")
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        raise JobError("the file is not UTF-8 text from here on", str(path), before, line, column) from None
 
 
 def _jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
@@ -215,14 +206,14 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _summary(outcome: Any, path: Path, output: str) -> None:
+def _summary(outcome: Any, job: str, output: str) -> None:
     if output == "json":
         queries = [
             {**tally.to_dict(), **({"rows": list(map(json.loads, outcome.rows[tally.sink]))} if memory else {})}
             for tally in outcome.tallies
             for memory in [tally.sink in outcome.rows]
         ]
-        summary = {"job": str(path), "ended": outcome.ended, "seconds": round(outcome.seconds, 3), "queries": queries}
+        summary = {"job": job, "ended": outcome.ended, "seconds": round(outcome.seconds, 3), "queries": queries}
         print(json.dumps(summary), flush=True)
         return
     for tally in outcome.tallies:

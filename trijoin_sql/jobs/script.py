@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -46,6 +49,26 @@ class Script:
 
     path: str
     text: str
+
+    @classmethod
+    def read(cls, path: str) -> Script:
+        """Read a file, or stdin where the path is ``-``.
+
+        Raises
+        ------
+        JobError
+            It is not UTF-8.
+        OSError
+            It cannot be read.
+        """
+        name, content = ("stdin", sys.stdin.buffer.read()) if path == "-" else (path, Path(path).read_bytes())
+        content = content.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        try:
+            return cls(name, content.decode())
+        except UnicodeDecodeError as error:
+            before = content[: error.start].decode()
+            line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+            raise JobError("the file is not UTF-8 text from here on", name, before, line, column) from None
 
     def place(self, offset: int) -> tuple[int, int]:
         """Return line and column, both from 1, of an offset."""
