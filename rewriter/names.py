@@ -115,7 +115,7 @@ class Names:
             source = next((s for s in frame.sources if self.names_source(s, names)), None)
             if source is None or source.fields is None:
                 return _UNKNOWN_STAR
-            fields = source.fields
+            fields = _as_in_frame(source.fields, frame)
         elif not frame.complete:
             return _UNKNOWN_STAR
         else:
@@ -133,6 +133,17 @@ class Names:
                 return _UNKNOWN_STAR
             dropped += hit
         return [f for f in fields if f not in dropped]
+
+
+def _as_in_frame(fields: list[Field], frame: Frame) -> list[Field]:
+    """Return a relation's columns as ``r.*`` has them: those that USING hides, then the others where ``*`` has them."""
+    places: dict[Field, int] = {}
+    for place, offered in enumerate((*frame.hidden, *frame.visible)):
+        one: Field | None = offered
+        while one is not None:
+            places.setdefault(one, place)
+            one = _merged(one)
+    return sorted(fields, key=lambda one: places.get(one, len(places)))
 
 
 def _merged(target: Field) -> Field | None:

@@ -191,11 +191,11 @@ class _Resolver(Names):
             frame = self.merge(tree, using, left[1], right[1])
         if kind in ("semi", "anti"):  # the columns of USING still come first
             kept = [field for field in frame.visible if field not in right[1].visible]
-            frame = Frame(kept, left[1].sources, left[1].complete)
+            frame = Frame(kept, left[1].sources, left[1].complete, left[1].hidden)
         return tree, frame
 
     def merge(self, tree: JoinTree, using: list[str], left: Frame, right: Frame) -> Frame:
-        merged, used = [], set()
+        merged, used, hidden = [], set(), []
         for name in using:
             one, other = self.by_name(left, name), self.by_name(right, name)
             tree.equal.append((one, other))
@@ -204,12 +204,16 @@ class _Resolver(Names):
                 case "full":
                     both = exp.Anonymous(this="coalesce", expressions=[column_of(one), column_of(other)])
                     merged.append(Field(None, one.name, one.type, both))
+                    hidden += [one, other]
                 case "right":
                     merged.append(Field(None, other.name, other.type, column_of(other)))
+                    hidden.append(one)
                 case _:
                     merged.append(Field(None, one.name, one.type, column_of(one)))
+                    hidden.append(other)
         rest = [f for f in (*left.visible, *right.visible) if f not in used]
-        return Frame([*merged, *rest], [*left.sources, *right.sources], left.complete and right.complete)
+        joined = _both(left, right)
+        return replace(joined, visible=[*merged, *rest], hidden=[*hidden, *joined.hidden])
 
     def relation(self, item: exp.Expr, ctes: Mapping[str, Cte], outer: list[Frame]) -> tuple[Tree, Frame]:
         inner = item.this
@@ -411,7 +415,12 @@ def _rows_of(select: exp.Select, sources: list[Source]) -> tuple[float | None, R
 
 
 def _both(left: Frame, right: Frame) -> Frame:
-    return Frame([*left.visible, *right.visible], [*left.sources, *right.sources], left.complete and right.complete)
+    return Frame(
+        [*left.visible, *right.visible],
+        [*left.sources, *right.sources],
+        left.complete and right.complete,
+        [*left.hidden, *right.hidden],
+    )
 
 
 def _spoil(outer: list[Frame], reason: str) -> None:

@@ -75,11 +75,26 @@ Tree = Source | JoinTree
 
 @dataclass(eq=False)
 class Frame:
-    """What a FROM offers to the clauses that see it; ``problem`` says why a name inside may be one of its columns."""
+    """What a FROM offers to the clauses that see it.
+
+    Parameters
+    ----------
+    visible
+        The columns of ``*``.
+    sources
+        Its relations.
+    complete
+        Whether all of their schemas are known.
+    hidden
+        The columns that USING and NATURAL leave out of ``*``, in Spark's order: with them ``r.*`` begins.
+    problem
+        Why a name inside may be one of its columns.
+    """
 
     visible: list[Field]
     sources: list[Source]
     complete: bool = True
+    hidden: list[Field] = field(default_factory=list)
     problem: str | None = None
 
 

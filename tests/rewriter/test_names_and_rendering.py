@@ -59,6 +59,14 @@ def test_using_merges_columns_and_the_qualified_ones_are_still_there() -> None:
     ]
 
 
+def test_a_relations_star_begins_with_the_columns_of_using() -> None:
+    """Spark: first what USING hides, then the rest in the order of ``*``; ``s.*`` had the order of the schema of s."""
+    sql = final_sql("SELECT s.* EXCEPT (ts, x, m), r.* EXCEPT (ts, x, m) FROM r JOIN s USING (n, a) WHERE r.id < s.id")
+    items = sql.removeprefix("SELECT ").split(" FROM ")[0].replace("__trijoin_1.", "").split(", ")
+    wanted = [f"{one}__{name}" for one in "sr" for name in ("n", "a", "id", "d")]
+    assert [item.split(" ")[0] for item in items] == wanted
+
+
 def test_the_merged_column_of_an_outer_join_is_that_of_the_preserved_side() -> None:
     sql = final_sql("SELECT id FROM (r JOIN u ON r.a < u.val) RIGHT JOIN s USING (id)")
     assert sql.startswith("SELECT s.id AS id FROM")

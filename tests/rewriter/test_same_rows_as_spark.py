@@ -134,6 +134,13 @@ SELECT r.id FROM r JOIN s ON r.a > 1 = true = (s.a > 1)
 SELECT arrays_zip(q.p, q.o, array(q.id)) FROM (SELECT array(r.id) AS p, array(s.a) AS o, r.id FROM r JOIN s ON r.a < s.a) q JOIN t ON q.id < t.id
 SELECT arrays_zip(r.p, s.o) FROM (SELECT id, array(id, a) AS p FROM r) r JOIN (SELECT a, array(x) AS o FROM s) s ON r.id < s.a
 SELECT * EXCEPT (r.id) FROM r JOIN s USING (id)
+SELECT s.*, r.* FROM r JOIN s USING (d, a)
+SELECT t.*, s.*, r.* FROM r JOIN s USING (d, a) JOIN t USING (a)
+SELECT s.*, r.*, t.* FROM r FULL JOIN s USING (d, a) RIGHT JOIN t USING (a) JOIN u ON u.val < t.a
+SELECT q.*, r.* FROM r JOIN (SELECT s.d AS d, s.a, t.id FROM s JOIN t USING (d)) q USING (id)
+SELECT s.* EXCEPT (x), r.*, u.* FROM r JOIN (s JOIN u ON s.a < u.val) USING (d)
+SELECT r.*, t.* FROM r LEFT ANTI JOIN s USING (d) JOIN t USING (n, a)
+SELECT s.* FROM r JOIN s USING (m) UNION ALL SELECT t.* FROM r LEFT JOIN t USING (m) JOIN u ON t.a < u.val
 SELECT r.id FROM r JOIN s ON r.a < s.a IS NULL
 SELECT q.id, t.a FROM (SELECT id, a + 1, n FROM s) q JOIN (SELECT a FROM t) t ON q.id < t.a
 SELECT * FROM (SELECT a + 1, id FROM s) q JOIN (SELECT a AS e FROM t) t ON q.id < t.e
