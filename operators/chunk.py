@@ -99,29 +99,34 @@ def _column(values: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([values], names=["values"])
 
 
-def nullable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch in which everything may be NULL, as far as its schema says.
+def uniform(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch in the one schema that its columns' Spark types have: Arrow puts only rows of one together.
 
-    Spark tells what can be NULL micro-batch by micro-batch (without rows from one side of a union, less can), and Arrow
-    puts only rows of one schema together.
+    Spark tells what can be NULL micro-batch by micro-batch (without rows from one side of a union, less can): here all
+    can. Time stamps inside arrays, structs and maps carry the session's time zone, and texts are large ones where
+    ``spark.sql.execution.arrow.useLargeVarTypes`` says so; a query may go on with other settings.
     """
-    kinds = [_nullable(kind) for kind in batch.schema.types]
+    kinds = [_uniform(kind) for kind in batch.schema.types]
     columns = [
-        column.cast(kind) if pa.types.is_nested(kind) else column
+        column.cast(kind) if kind != column.type or pa.types.is_nested(kind) else column
         for column, kind in zip(batch.columns, kinds, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _nullable(kind: pa.DataType) -> pa.DataType:
+def _uniform(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
-        return pa.list_(_nullable_field(kind.value_field))
+        return pa.list_(_uniform_field(kind.value_field))
     if pa.types.is_struct(kind):
-        return pa.struct([_nullable_field(one) for one in kind])
+        return pa.struct([_uniform_field(one) for one in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_nullable(kind.key_type), _nullable_field(kind.item_field))
-    return kind
+        return pa.map_(_uniform(kind.key_type), _uniform_field(kind.item_field))
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
-def _nullable_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_nullable(field.type)).with_nullable(True)  # with its metadata: it says what is a VARIANT
+def _uniform_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_uniform(field.type)).with_nullable(True)  # with its metadata: it says what is a VARIANT

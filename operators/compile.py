@@ -119,7 +119,9 @@ def compile_join(
     if aggregation is not None and in_units:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
     frames, stored = [], {}
-    for stream in streams:
+    for rank, stream in enumerate(streams):
+        if stream.time is not None and spec.keep_for(rank) is not None:  # a row without a time would never expire
+            inputs[stream.alias].required.append(stream.time)
         frame, stored[stream.alias] = _packed(inputs[stream.alias], stream)
         frames.append(frame)
     spec = replace(spec, fingerprint=fingerprint(spec, node, inputs, types, stored, arguments))

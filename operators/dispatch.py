@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from .chunk import PACKED_BYTES, nullable, to_bytes
+from .chunk import PACKED_BYTES, to_bytes, uniform
 from .memory import release, settle
 from .pieces import concat, split
 from .schemes import SCHEMES
@@ -70,7 +70,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        for piece in split(nullable(batch), PACKED_BYTES):
+        for piece in map(uniform, split(batch, PACKED_BYTES)):
             waiting.append(piece)
             size += piece.nbytes
             if size >= PACKED_BYTES:

@@ -127,7 +127,21 @@ class Manifest:
         if int(body["format"]) != FORMAT:
             told = f"its state has format {body['format']}, and this version reads format {FORMAT}"
             raise CheckpointVersionError("of this query", told)
-        manifest = cls(
+        try:
+            manifest = cls._of(body)
+        except KeyError as error:
+            raise CheckpointDamagedError("of this query", f"its manifest has no {error.args[0]}") from None
+        for chunk in manifest.all():
+            if chunk.number is None:
+                chunk.data = data[at : at + chunk.size]
+                at += chunk.size
+        if at != len(data):
+            raise CheckpointDamagedError("of this query", f"its manifest has {len(data)} bytes instead of {at}")
+        return manifest
+
+    @classmethod
+    def _of(cls, body: dict[str, Any]) -> Manifest:
+        return cls(
             body["uid"],
             body["nonce"],
             body["batch"],
@@ -140,13 +154,6 @@ class Manifest:
             body["lineage"],
             body["timer"],
         )
-        for chunk in manifest.all():
-            if chunk.number is None:
-                chunk.data = data[at : at + chunk.size]
-                at += chunk.size
-        if at != len(data):
-            raise CheckpointDamagedError("of this query", f"its manifest has {len(data)} bytes instead of {at}")
-        return manifest
 
 
 def _head(data: bytes) -> tuple[dict[str, Any], int]:

@@ -102,7 +102,9 @@ class StageTask:
         state: SlotState | None = None
         if self.stage.streaming:
             layouts = self.history.until(batch_id())
-            state = SlotState(make, self.chunks, self.spec.fingerprint, layouts, self.stage.warm_bytes)
+            state = SlotState(
+                make, self.chunks, self.spec.fingerprint, layouts, self.stage.warm_bytes, made_for=self.spec
+            )
         slot = make() if state is None else state.slot
         watermark = self._watermark(timer_values)
         inputs = self._inputs(work)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import accumulate, pairwise
@@ -21,14 +21,14 @@ from typing import Protocol
 import pyarrow as pa
 
 from ..errors import CheckpointDamagedError, CheckpointMismatchError
-from .chunk import CHUNK_BYTES, MERGED_BYTES, from_bytes, to_bytes
+from .chunk import CHUNK_BYTES, MERGED_BYTES, from_bytes, to_bytes, uniform
 from .fingerprint import difference
 from .layout import History
 from .manifest import MANIFEST, Chunk, Manifest
 from .memory import release
 from .pieces import concat, split
 from .schemes.base import Slot
-from .store import AHEAD, ARCHIVE_PERIODS, Body, Segment, Store, lanes, longest
+from .store import AHEAD, ARCHIVE_PERIODS, Body, Segment, Store, joint_zones, lanes, longest
 from .warm import WarmCopy
 
 #: Chunks of one tier that are merged into one of the next.
@@ -60,8 +60,8 @@ class ChunkMap(Protocol):
     def removeKey(self, key: tuple[int]) -> None: ...  # noqa: N802
 
 
-#: Slots that this worker process had in its last batches, by uid: the version, the slot, its warm copy.
-_recent: OrderedDict[str, tuple[str, Slot, WarmCopy]] = OrderedDict()
+#: Slots that this worker process had in its last batches, by uid: the version, what for, the slot, its warm copy.
+_recent: OrderedDict[str, tuple[str, object, Slot, WarmCopy]] = OrderedDict()
 _RECENT = 16
 
 #: Segments of this worker process that are in memory for a visit: they have no file, for the warm copy is full.
@@ -83,6 +83,9 @@ class SlotState:
         The layouts of the units up to this micro-batch.
     warm_bytes
         Bytes that the warm copies of a machine may take, None for any number.
+    made_for
+        What the slot is made for. What may differ between two runs of one query (how long rows are kept follows the
+        session's time zone) is in no fingerprint, but in a slot that this worker has from the run before.
 
     Raises
     ------
@@ -101,8 +104,9 @@ class SlotState:
         fingerprint: str,
         layouts: History,
         warm_bytes: int | None = None,
+        made_for: object = None,
     ) -> None:
-        self.chunks = chunks
+        self.chunks, self.made_for = chunks, made_for
         self.fetched = self._inside = 0
         saved = chunks.getValue((MANIFEST,))
         if saved is None:
@@ -117,8 +121,9 @@ class SlotState:
             raise CheckpointMismatchError("of this query", _other_units(before, layouts))
         recent = _recent.pop(self.manifest.uid, None)
         same_units = before.entries[-1] == layouts.entries[-1]  # a slot knows how many units there are
-        if recent is not None and recent[0] == self.manifest.nonce and same_units:
-            _, self.slot, self.warm = recent
+        if recent is not None and recent[:2] == (self.manifest.nonce, made_for) and same_units:
+            _, _, self.slot, self.warm = recent
+            self.warm.limit = warm_bytes
             self.warm.revise(self.slot.stores)
         else:
             self.slot, self.warm = make(), WarmCopy(self.manifest.uid, warm_bytes)
@@ -129,13 +134,12 @@ class SlotState:
     def _catch_up(self, name: str, store: Store) -> None:
         """Complete a store's list of segments: what the warm copy lacks will come from the state store."""
         chunks = self.manifest.chunks.get(name, [])
-        known: list[Segment] = []
-        for segment in store.segments:
-            if segment.body is not None:
-                known.append(segment)
-                continue
-            for piece in self._absent(store, chunks, segment.start, segment.stop):
-                piece.zones, piece.longest = segment.zones, segment.longest  # what the whole has not a part has not
+        known = [segment for segment in store.segments if segment.body is not None]
+        begins = {chunk.start for chunk in chunks}
+        for absent in _joined((segment for segment in store.segments if segment.body is None), begins):
+            for piece in self._absent(store, chunks, absent[0].start, absent[-1].stop):
+                parts = [one for one in absent if one.start < piece.stop and piece.start < one.stop]
+                piece.zones, piece.longest = joint_zones(parts), max(one.longest for one in parts)
                 known.append(piece)
         next_ids = self.manifest.next_ids.get(name, [0, AHEAD])
         for seen, stop in zip(store.next_ids, next_ids, strict=True):
@@ -177,7 +181,7 @@ class SlotState:
         for chunk in chunks:
             first, last = max(chunk.start, segment.start), min(chunk.start + chunk.rows, segment.stop)
             if first < last:
-                pieces.append(from_bytes(self._read(chunk)).slice(first - chunk.start, last - first))
+                pieces.append(self._rows(chunk).slice(first - chunk.start, last - first))
         rows = concat(pieces)
         if rows.num_rows != segment.count:
             told = f"of the rows {segment.start} to {segment.stop - 1} of {store.name} it holds {rows.num_rows}"
@@ -202,6 +206,9 @@ class SlotState:
             if leaving.file is None:
                 leaving.body = None
         return body
+
+    def _rows(self, chunk: Chunk) -> pa.RecordBatch:
+        return uniform(from_bytes(self._read(chunk)))  # as it came under the settings of then
 
     def _read(self, chunk: Chunk) -> bytes:
         if chunk.number is None:
@@ -244,7 +251,7 @@ class SlotState:
             self.manifest.next_ids[name] = list(store.next_ids)
         self.manifest.timer = self._due()
         self.warm.save(self.manifest.nonce, self.slot.stores)
-        _recent[self.manifest.uid] = (self.manifest.nonce, self.slot, self.warm)
+        _recent[self.manifest.uid] = (self.manifest.nonce, self.made_for, self.slot, self.warm)
         while len(_recent) > _RECENT:
             _recent.popitem(last=False)
         self.chunks.updateValue((MANIFEST,), (self.manifest.to_bytes(),))
@@ -258,7 +265,7 @@ class SlotState:
             if kept is not None and newest:
                 period = max(kept // ARCHIVE_PERIODS, 1000)
                 found.append(-(-(min(newest) + kept) // period) * period // 1000 + 1)
-        return min(found, default=None)
+        return max(min(found), 1) if found else None  # rows from before 1970 go when there is a watermark at all
 
     def size(self) -> dict[str, int]:
         """Return rows in memory-mapped stores, and the bytes and number of durable chunks."""
@@ -330,7 +337,7 @@ class SlotState:
         some = listed[first:last]
         if any(one.start + one.rows != other.start for one, other in pairwise(some)):
             return False  # ids must stay what they are
-        rows = concat([from_bytes(self._read(chunk)) for chunk in some])
+        rows = concat([self._rows(chunk) for chunk in some])
         merged = self._write(store, some[0].start, max(chunk.tier for chunk in some) + 1, rows)
         for chunk in some:
             self._remove(chunk)
@@ -345,8 +352,26 @@ class SlotState:
                     segment.body = None
 
 
+def _joined(segments: Iterable[Segment], begins: Collection[int]) -> Iterator[list[Segment]]:
+    """Yield segments in groups whose neighbours share a chunk (chunks have merged since): it is read once for all."""
+    group: list[Segment] = []
+    for segment in segments:
+        if group and (group[-1].stop != segment.start or segment.start in begins):
+            yield group
+            group = []
+        group.append(segment)
+    if group:
+        yield group
+
+
 def _other_units(before: History, now: History) -> str:
     old, new = before.entries[-1][1], now.entries[-1][1]
+    if old == new:
+        return (
+            "its units changed earlier, and this task was not told when. Only a classic session can go on with it, not "
+            "Spark Connect, and only with the file trijoin/joins-N.json of the checkpoint. In a foreachBatch function "
+            "let its own thread or a pyspark.InheritableThread run what uses the results"
+        )
     return (
         f"it has {old} units and the query {new}, and this task was not told that they changed. On Spark Connect units "
         f"cannot change: give the query UNITS({old}) again, or go on with it in a classic session. In a foreachBatch "

@@ -151,8 +151,10 @@ class Lifetime:
         return times["min"], times["max"]
 
     def is_over(self, newest: int | None, watermark: int) -> bool:
-        """Return whether rows up to an event time are no longer needed."""
-        return newest is not None and self.keep_for is not None and newest + self.keep_for <= watermark
+        """Return whether rows up to an event time are no longer needed. There is no watermark yet while it is 0."""
+        if newest is None or self.keep_for is None:
+            return False
+        return watermark > 0 and newest + self.keep_for <= watermark
 
     def may_merge(self, older: Spanned, younger: Spanned) -> bool:
         """Return whether rows may live in one piece: within an archive period (003 section 3.3).
@@ -183,6 +185,20 @@ def joint_span(one: Spanned, other: Spanned) -> tuple[int | None, int | None]:
     if one.oldest is None or other.oldest is None or one.newest is None or other.newest is None:
         return None, None
     return min(one.oldest, other.oldest), max(one.newest, other.newest)
+
+
+def joint_zones(segments: Sequence[Segment]) -> dict[str, Zone]:
+    """Return zones that hold the keys of all segments, for each index that all of them have one of."""
+    found: dict[str, Zone] = {}
+    for key in segments[0].zones:
+        if all(key in segment.zones for segment in segments):
+            columns = zip(*(segment.zones[key] for segment in segments), strict=True)
+            first, last, low, high, reach = (
+                None if None in column else extreme(column)
+                for extreme, column in zip((min, max, min, max, max), columns, strict=True)
+            )
+            found[key] = first, last, low, high, reach
+    return found
 
 
 class Store:

@@ -278,11 +278,13 @@ class WarmCopy:
         """Delete old views, and the segments that only they name, once some have gathered."""
         if sum(entry.name.endswith(".view") for entry in _entries(self.directory)) < 2 * _KEPT_VIEWS:
             return
-        views = sorted(self.directory.glob("*.view"), key=lambda path: path.stat().st_mtime_ns)
+        views = sorted(self.directory.glob("*.view"), key=_changed)
         named: set[str] = set()
         for path in views[-_KEPT_VIEWS:]:
             try:
                 view, _ = read_view(path)
+            except FileNotFoundError:  # another attempt of this slot cleans up, too
+                continue
             except ValueError:  # damaged; its version is rebuilt from the state store if it is ever needed
                 path.unlink(missing_ok=True)
                 continue
@@ -291,7 +293,7 @@ class WarmCopy:
         for path in views[:-_KEPT_VIEWS]:
             path.unlink(missing_ok=True)
         for path in self.directory.iterdir():
-            abandoned = path.suffix == ".tmp" and path.stat().st_mtime < time.time() - _TOUCH_SECONDS
+            abandoned = path.suffix == ".tmp" and 0 < _changed(path) < time.time_ns() - _TOUCH_SECONDS * 10**9
             if abandoned or (path.suffix == ".seg" and path.name not in named):
                 path.unlink(missing_ok=True)
 
@@ -310,6 +312,14 @@ def _described(entry: Mapping[str, Any], data: pa.Buffer, store: Store) -> Segme
         segment.small = data.slice(*entry["small"])
         segment.body = read_body(segment.small, count, store)
     return segment
+
+
+def _changed(path: Path) -> int:
+    """Return when a file was changed (nanoseconds), 0 if it has gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _description(segment: Segment, file: pa.NativeFile) -> dict[str, Any]:

@@ -26,7 +26,7 @@ ALIGN = 64
 
 #: The version of these files. Indexes and zones hold order keys, which another version of the library may make in
 #: another way: to each the files of the other are damaged, and the rows come from the state store, which has no keys.
-VERSION = 2
+VERSION = 3
 
 _TAIL = struct.Struct("<QQQQ")  # version, length of the text before it, of the whole file, check sum of the text
 
@@ -71,6 +71,8 @@ def read_body(data: pa.Buffer, count: int, store: Store) -> Body:
         for name, (start, size) in arrays.items():
             found[name] = np.frombuffer(data, np.int32 if name == "rows" else np.int64, size, start)
         indexes[key] = SortedIndex(store.layouts[key], **found)
+    if indexes.keys() != store.layouts.keys():
+        raise ValueError("other indexes than those of this query")
     return rows, indexes
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from trijoin_sql.errors import InvalidSettingError
+from trijoin_sql.listener import LayoutListener, Running
 from trijoin_sql.scaling import Scaler, ScalingPolicy
 
 POLICY = ScalingPolicy(capacity=100, decisions=3, most=12)
@@ -74,3 +77,14 @@ def test_wrong_settings_are_refused(name: str, text: str, words: str) -> None:
     with pytest.raises(InvalidSettingError, match=words) as caught:
         ScalingPolicy.from_settings(given.get)
     assert "spark.trijoin.scaling" in str(caught.value)
+
+
+def test_the_end_of_a_run_is_not_that_of_the_next() -> None:
+    """Spark tells it late, by a queue; a query that ran again with retired slots was forgotten then."""
+    listener = LayoutListener(None)  # type: ignore[arg-type]
+    listener.running["query"] = Running("second", None, {}, None)  # type: ignore[arg-type]
+    for run, left in (("first", 1), ("second", 0), ("second", 0)):
+        java = {"id": "query", "runId": run}
+        told = {key: lambda value=value: SimpleNamespace(toString=lambda: value) for key, value in java.items()}
+        listener.onQueryTerminated(SimpleNamespace(**told))
+        assert len(listener.running) == left

@@ -88,8 +88,9 @@ def want_units(query: StreamingQuery, units: Mapping[str, int]) -> None:
 
 @dataclass(slots=True)
 class Running:
-    """A query that runs, by its id: the file of its checkpoint, its joins by key, and what its tasks are told."""
+    """A run of a query: its id, the file of the checkpoint, the joins by key, and what the tasks are told."""
 
+    run_id: str
     file: CheckpointFile
     joins: dict[str, Join]
     properties: Any
@@ -128,8 +129,11 @@ class LayoutListener:
         """Do nothing."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Forget the query."""
-        self.running.pop(str(event.id().toString()), None)
+        """Forget the run. Spark says this late: the query may run again, which it says at once."""
+        query_id = str(event.id().toString())
+        running = self.running.get(query_id)
+        if running is not None and running.run_id == str(event.runId().toString()):
+            del self.running[query_id]
 
     def _start(self, query_id: str) -> None:
         found = next((query for query in self.spark.streams.active if query.id == query_id), None)
@@ -158,7 +162,7 @@ class LayoutListener:
             return
         if joins != saved:
             file.write(joins)
-        running = Running(file, dict(zip(keys, joins, strict=True)), properties)
+        running = Running(found.runId, file, dict(zip(keys, joins, strict=True)), properties)
         running.tell()
         if any(join.history.at(batch).slots > join.history.at(batch).units for join in joins):
             self.running[query_id] = running

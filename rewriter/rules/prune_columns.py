@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from ..bounds import input_scan
 from ..plan import Block, Join, JoinNode, Node, OutputColumn, Scan, StaticJoin, Where, transform
 from ..predicates import columns_of
 from .rule import NotApplicable
@@ -31,7 +32,7 @@ def _prune(node: Node, needed: set[tuple[str, str]]) -> Node:
         return node
     if isinstance(node, JoinNode):
         node = _pruned(node, needed)
-        inside = read_by_node(node)
+        inside = read_by_node(node) | _event_times(node)
         return node.with_inputs(tuple(_prune(below, inside | _read_by_spark(below)) for below in node.inputs))
     return node.with_inputs(tuple(_prune(below, needed) for below in node.inputs)) if node.inputs else node
 
@@ -46,6 +47,12 @@ def read_by_node(node: JoinNode) -> set[tuple[str, str]]:
             texts = [predicate.left, predicate.right, *(sql for _, sql in predicate.guards)]
             found.update(column for text in texts if text is not None for column in columns_of(text))
     return found
+
+
+def _event_times(node: JoinNode) -> set[tuple[str, str]]:
+    """Return the columns by which a join node knows how long rows are kept: below it there may be another node."""
+    inputs = [input_scan(source) for source in node.sources]
+    return {(scan.alias, scan.event_time) for scan in inputs if scan.event_time is not None}
 
 
 def _read_by_spark(node: Node) -> set[tuple[str, str]]:

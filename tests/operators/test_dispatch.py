@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators import dispatch
-from trijoin_sql.operators.chunk import from_bytes, nullable, pack_from_bytes, pack_to_bytes, to_bytes
+from trijoin_sql.operators.chunk import from_bytes, pack_from_bytes, pack_to_bytes, to_bytes, uniform
 from trijoin_sql.operators.dispatch import PACKED_SCHEMA, Dispatcher, slot_keys, unmurmur3
 from trijoin_sql.operators.pieces import concat, split
 from trijoin_sql.operators.schemes.base import MEMBERS, Pack
@@ -158,7 +158,7 @@ def test_what_can_be_null_is_the_same_in_all_batches() -> None:
         ],
         names=names,
     )
-    together = concat([nullable(one), nullable(other)])
+    together = concat([uniform(one), uniform(other)])
     assert together.to_pylist() == one.to_pylist() + other.to_pylist()
 
 

@@ -236,7 +236,7 @@ def test_a_full_disk_costs_the_copy_and_not_the_query(local: Path) -> None:
         no_worker()
         found += task.batch(number, batch)
     assert found == nested_loop(SPECS["symmetric"], rows)
-    ((_, slot, _),) = state_module._recent.values()
+    ((_, _, slot, _),) = state_module._recent.values()
     bodies = [segment.body for store in slot.stores.values() for segment in store.segments]
     assert bodies
     assert not any(bodies), "what has no file is not kept in memory without a bound instead"

@@ -111,8 +111,11 @@ class _Generator:
         if mode == 2:
             items, columns = self.items(relations, 3)
             return f"SELECT {hint}DISTINCT {items} FROM {text}{clause}", columns, True
-        if mode == 3 and depth and len(columns := [c for one in relations for c in one.columns]) < 40 and top:
-            star = self.dice.choice(("*", f"{relations[-1].alias}.*, {relations[0].alias}.*", "*, 1 AS one"))
+        merges = " USING " in text or " NATURAL " in text
+        if (mode == 3 or (merges and self.chance(0.4))) and top and sum(len(one.columns) for one in relations) < 40:
+            stars = [f"{one.alias}.*" for one in relations]
+            some = ", ".join(self.dice.sample(stars, self.dice.randint(1, len(stars))))
+            star = self.dice.choice(("*", some, some, "*, 1 AS one"))
             return f"SELECT {hint}{star} FROM {text}{clause}", [], False
         if mode == 4:
             return self.windowed(relations, hint, text, clause)
@@ -253,7 +256,7 @@ class _Generator:
         ]
         if how < 0.12 and unique:
             using = self.dice.sample(unique, min(len(unique), self.dice.choice((1, 1, 2))))
-            word = self.dice.choice(("JOIN", "JOIN", "LEFT JOIN", "FULL JOIN"))
+            word = self.dice.choice(("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
             for name in using:
                 relation.merged.add(name.lower())
                 last.merged.add(name.lower())

@@ -134,6 +134,7 @@ SELECT r.id FROM r JOIN s ON r.a > 1 = true = (s.a > 1)
 SELECT arrays_zip(q.p, q.o, array(q.id)) FROM (SELECT array(r.id) AS p, array(s.a) AS o, r.id FROM r JOIN s ON r.a < s.a) q JOIN t ON q.id < t.id
 SELECT arrays_zip(r.p, s.o) FROM (SELECT id, array(id, a) AS p FROM r) r JOIN (SELECT a, array(x) AS o FROM s) s ON r.id < s.a
 SELECT * EXCEPT (r.id) FROM r JOIN s USING (id)
+SELECT t.id FROM t JOIN c ON t.a < c.id SEMI JOIN (VALUES (1), (3)) AS v(i) ON c.id + v.i > 3 JOIN (r q JOIN s z ON q.id < z.id) ON t.d = z.d WHERE greatest(t.id, z.a, q.id) >= t.id
 SELECT s.*, r.* FROM r JOIN s USING (d, a)
 SELECT t.*, s.*, r.* FROM r JOIN s USING (d, a) JOIN t USING (a)
 SELECT s.*, r.*, t.* FROM r FULL JOIN s USING (d, a) RIGHT JOIN t USING (a) JOIN u ON u.val < t.a

@@ -82,6 +82,34 @@ def test_a_changed_predicate_is_refused_and_a_changed_layout_of_the_text_is_not(
     assert first + second == bag(tables.spark.sql(sql).collect())
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("spark.sql.session.timeZone", "America/New_York"),
+        ("spark.sql.execution.arrow.useLargeVarTypes", "true"),
+    ],
+)
+def test_settings_that_change_types_in_arrow(tables: Tables, tmp_path: Path, setting: str, value: str) -> None:
+    """Time stamps in structs carry the session's zone, which is the machine's if nobody sets it."""
+    made = (
+        "(SELECT id, i, s, struct(ts, array(ts) AS many, map(s, ts) AS by_name, s) AS nest FROM {0} WHERE s <> '') {0}"
+    )
+    sql = "SELECT /*+ UNITS(2) */ r.id, s.id, r.nest, s.nest, s.s FROM {} JOIN {} ON r.i BETWEEN s.i - 1 AND s.i + 1"
+    sql = sql.format(made.format("r"), made.format("s"))
+    first = start(tables, sql, tmp_path / "checkpoint")
+    add_rest(tables)
+    before = tables.spark.conf.get(setting)
+    tables.spark.conf.set(setting, value)
+    try:
+        second = start(tables, sql, tmp_path / "checkpoint")
+        tables.use(streaming=False)
+        assert first + second == bag(tables.spark.sql(sql).collect())
+    finally:
+        tables.spark.conf.set(setting, str(before))
+    assert first
+    assert second
+
+
 def test_a_failed_sink_sees_the_same_batch_again(tables: Tables, tmp_path: Path) -> None:
     """The sink fails after the join saved its state; the batch runs again with the same rows, duplicates included."""
     sql = SQL.format(hint="UNITS(2)")

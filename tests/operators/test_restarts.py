@@ -1,0 +1,217 @@
+"""What may be different when a query goes on: the settings, the worker, what of the copy is left; Spark's calendar."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from trijoin_sql.operators import store as store_module
+from trijoin_sql.operators import warm
+from trijoin_sql.operators.chunk import uniform
+from trijoin_sql.operators.layout import History
+from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec, StreamSpec
+from trijoin_sql.operators.state import SlotState
+
+from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError
+
+from .slots import ONE, Chunks, OneStore, Task, all_rows, another_worker
+from .test_bounded_state import rows
+
+BEFORE_1970 = -365 * 86_400 * 1_000_000
+
+
+@pytest.fixture
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own for warm copies, where every segment has a file."""
+    monkeypatch.setattr(warm, "root", lambda: tmp_path)
+    monkeypatch.setattr(warm, "SMALL_BYTES", 0)
+    return tmp_path
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_rows_from_before_1970_stay_until_there_is_a_watermark(moves: bool) -> None:
+    """No watermark is 0, which is after them: their chunks went with the micro-batch that wrote them."""
+    chunks = Chunks()
+    for number in range(3):
+        if moves:
+            another_worker()
+        state = SlotState(lambda: OneStore(10), chunks, "q", ONE)
+        state.slot.stores["r"].append(rows([BEFORE_1970 + number]))
+        state.save(number)
+        chunks.commit()
+        assert sum(chunk.rows for chunk in state.manifest.all()) == number + 1
+    assert state.manifest.timer == 1, "they are looked at when the first watermark comes, and not before"
+    state = SlotState(lambda: OneStore(10), chunks, "q", ONE)
+    assert all_rows(state.slot.stores["r"]).num_rows == 3
+    assert state.expire(1) == 3
+    state.save(3)
+    assert not list(state.manifest.all())
+
+
+def payload(kind: pa.DataType, first: int, value: Any) -> pa.RecordBatch:
+    """One row of a stream with a payload of some type."""
+    columns = [pa.array([first]), pa.array([0]), pa.array([value], kind), pa.array([0])]
+    return pa.RecordBatch.from_arrays(columns, names=["id", "a", "p", "route"])
+
+
+NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
+
+
+def zoned(zone: str) -> pa.DataType:
+    """A type that has a time stamp of some zone in every kind of nest."""
+    stamp = pa.timestamp("us", zone)
+    return pa.struct([("one", stamp), ("many", pa.list_(stamp)), ("by_name", pa.map_(pa.string(), stamp))])
+
+
+@pytest.mark.parametrize("noticed", [True, False], ids=["uniform", "as older versions stored it"])
+@pytest.mark.parametrize("scheme", ["matrix", "symmetric", "semi_symmetric", "tree"])
+@pytest.mark.parametrize(
+    ("before", "after", "value"),
+    [
+        (zoned("Europe/Berlin"), zoned("UTC"), {"one": NOON, "many": [NOON], "by_name": [("x", NOON)]}),
+        (zoned("UTC"), zoned("America/New_York"), {"one": NOON, "many": [NOON, None], "by_name": []}),
+        (pa.string(), pa.large_string(), "x"),
+        (pa.list_(pa.large_binary()), pa.list_(pa.binary()), [b"x"]),
+    ],
+)
+def test_payloads_go_on_under_other_settings(
+    before: pa.DataType, after: pa.DataType, value: Any, scheme: str, noticed: bool, local: Path
+) -> None:
+    """Another session time zone, or ``useLargeVarTypes``, gives Arrow other types; the query never ran again."""
+    streams = tuple(
+        StreamSpec(f"s{rank}", (("id", f"id{rank}"), ("p", f"p{rank}")), ("id", "a", "p"), "route", ((rank, "route"),))
+        for rank in range(3)
+    )
+    edges = tuple(EdgeSpec(rank, rank + 1, (Band("a", "a", -1, 1),)) for rank in range(2))
+    grid = (("grid", "1x1x1"),) if scheme == "matrix" else ()
+    task, found = Task(JoinSpec("j", streams, edges, scheme, 1, 1, grid)), Counter[tuple[Any, ...]]()
+    for number in range(9):
+        if number == 3:
+            another_worker()
+        kind = before if number < 3 else after
+        batch = {rank: payload(kind, 100 * number + rank, value) for rank in range(3)}
+        wanted = batch if number < 3 and not noticed else {rank: uniform(one) for rank, one in batch.items()}
+        if number == 3 and not noticed:
+            for path in local.glob("*"):  # copies of an older version are not read
+                shutil.rmtree(path)
+        found += task.batch(number, wanted)
+    assert len(found) == sum(found.values()) == 9**3
+
+
+def test_a_slot_goes_on_with_what_the_query_is_now(local: Path) -> None:
+    """A worker that had the slot in the run before went on with its bounds, and with its limit of the copy."""
+    del local
+    chunks = Chunks()
+    for number, (keep_for, limit) in enumerate([(10, 1 << 40), (10**9, 1 << 20), (10**9, 1 << 20)]):
+        state = SlotState(lambda keep=keep_for: OneStore(keep), chunks, "q", ONE, limit, made_for=keep_for)  # type: ignore[misc]
+        assert state.slot.stores["r"].life.keep_for == keep_for
+        assert state.warm.limit == limit
+        state.slot.stores["r"].append(rows([1000 + number]))
+        state.expire(1000)
+        state.save(number)
+        chunks.commit()
+    assert all_rows(state.slot.stores["r"]).num_rows == 3
+
+
+def test_evicted_segments_merge_as_their_chunks_do(local: Path) -> None:
+    """One for each micro-batch stayed for ever: to read them all took 27 times the state from the store."""
+    chunks = Chunks()
+    for number in range(200):
+        state = SlotState(lambda: OneStore(None), chunks, "q", ONE, 1 << 18)
+        state.slot.stores["r"].append(rows(range(number * 1000, number * 1000 + 1000)))
+        state.save(number)
+        chunks.commit()
+        for path in local.glob("*/*.seg"):
+            path.unlink()
+    another_worker()
+    state = SlotState(lambda: OneStore(None), chunks, "q", ONE, 1 << 18)
+    store = state.slot.stores["r"]
+    assert len(store.segments) < 30
+    assert all_rows(store)["t"].to_pylist() == list(range(200_000))
+    assert state.fetched <= state.size()["state_bytes"]
+
+
+def test_zones_of_pieces_hold_those_of_the_segments() -> None:
+    """A piece that is brought back stands for several segments; what only one of them knows is not known of it."""
+    one = store_module.Segment(0, 1, zones={"x": (1, 5, -3, 4, None), "y": (1, 1, 1, 1, 1)})
+    other = store_module.Segment(1, 1, zones={"x": (0, 3, None, 9, None)})
+    assert store_module.joint_zones([one, other]) == {"x": (0, 5, None, 9, None)}
+
+
+def test_units_that_changed_earlier_are_said_to() -> None:
+    """It said "it has 4 units and the query 4"."""
+    chunks = Chunks()
+    state = SlotState(lambda: OneStore(None), chunks, "q", History(((0, 2), (3, 4))))
+    state.save(5)
+    chunks.commit()
+    with pytest.raises(CheckpointMismatchError, match="its units changed earlier"):
+        SlotState(lambda: OneStore(None), chunks, "q", History(((0, 4),)))
+
+
+def test_another_attempt_may_clean_up_at_the_same_time(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A view that had gone between two looks was taken for a full disk, and the whole copy was deleted."""
+    monkeypatch.setattr(warm, "_KEPT_VIEWS", 2)
+    chunks = Chunks()
+    read_view, changed = warm.read_view, warm._changed
+
+    def an_old_one_goes(path: Path) -> None:
+        """What the other attempt does: it keeps the youngest, too."""
+        views = sorted(path.parent.glob("*.view"), key=changed)
+        if path in views[:-1]:
+            path.unlink()
+
+    def gone(path: Path) -> Any:
+        an_old_one_goes(path)
+        return read_view(path)
+
+    def gone_too(path: Path) -> int:
+        an_old_one_goes(path)
+        return changed(path)
+
+    for number in range(12):
+        state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
+        state.slot.stores["r"].append(rows([number]))
+        if number == 7:
+            monkeypatch.setattr(warm, "read_view", gone)
+            monkeypatch.setattr(warm, "_changed", gone_too)
+        state.save(number)
+        chunks.commit()
+    assert any(local.glob("*/*.seg")), "the copy is still there"
+    assert all_rows(state.slot.stores["r"])["t"].to_pylist() == list(range(12))
+
+
+def test_files_with_other_indexes_are_not_used(local: Path) -> None:
+    """A version that plans other indexes would look for one that is not there."""
+    chunks = Chunks()
+    state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
+    state.slot.stores["r"].append(rows([1]))
+    state.save(0)
+    another_worker()
+
+    def more() -> OneStore:
+        slot = OneStore(None)
+        layout = store_module.Layout(low="n", high="n")
+        slot.store.layouts[layout.key] = layout
+        return slot
+
+    state = SlotState(more, chunks, "q", ONE)
+    (segment,) = state.slot.stores["r"].segments
+    assert set(segment.indexes) == set(state.slot.stores["r"].layouts)
+
+
+@pytest.mark.parametrize("left_out", ["uid", "chunks", "layouts", "timer"])
+def test_a_manifest_without_a_part_is_damage(left_out: str) -> None:
+    from trijoin_sql.operators import manifest as module
+
+    state = SlotState(lambda: OneStore(None), Chunks(), "q", ONE)
+    head, _ = module._head(state.manifest.to_bytes())
+    del head[left_out]
+    text = json.dumps(head).encode()
+    with pytest.raises(CheckpointDamagedError, match=f"its manifest has no {left_out}"):
+        module.Manifest.from_bytes(module._LENGTH.pack(len(text)) + text)
