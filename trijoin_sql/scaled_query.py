@@ -67,6 +67,7 @@ class ScaledQuery:
         self.restarts = 0
         self._batch = -1
         self._ending: Any = None
+        self._wanted: dict[str, int] = {}
         self._scalers: dict[str, Scaler] = {}
         self._loads: dict[str, dict[int, int]] = {}
         self._decisions: dict[str, deque[Decision]] = {}
@@ -154,7 +155,7 @@ class ScaledQuery:
         self._batch = progress.batchId
         wanted = self._decide(progress)
         if wanted and self.query.isActive:
-            want_units(self.query, wanted)
+            self._wanted = wanted
             self._ending = no_further_batch(self._spark, self.query) or self.query
         return False
 
@@ -170,7 +171,12 @@ class ScaledQuery:
         self._ending = None
         if failure(self.query) is not None:
             return False
-        self.query = self._start()
+        before = self.query
+        want_units(before, self._wanted)
+        try:
+            self.query = self._start()
+        finally:
+            want_units(before, {})  # where it did not start: whoever starts it later asks for units of their own
         self.restarts += 1
         return True
 

@@ -68,8 +68,8 @@ class CheckpointState:
     ----------
     batch, watermark
         The last micro-batch that was committed, and the watermark that the next one has.
-    fingerprint
-        What a query must be to go on with it, a line each.
+    fingerprints
+        By operator: what its join must be to go on with it, a line each.
     layouts
         By operator: ``(first micro-batch, units)`` of every layout of the units.
     stores
@@ -78,7 +78,7 @@ class CheckpointState:
 
     batch: int
     watermark: str | None
-    fingerprint: tuple[str, ...]
+    fingerprints: dict[int, tuple[str, ...]]
     layouts: dict[int, tuple[tuple[int, int], ...]]
     stores: tuple[StoreState, ...]
 
@@ -128,7 +128,7 @@ def _read(spark: SparkSession, checkpoint: Path) -> CheckpointState:
     ]
     # A manifest is written when something changes, so it may be older than the last micro-batch.
     manifests.sort(key=lambda found: found[2].batch)
-    lines = tuple(manifests[-1][2].fingerprint.splitlines())
+    lines = {operator: tuple(manifest.fingerprint.splitlines()) for operator, _, manifest in manifests}
     layouts = {operator: manifest.layouts.entries for operator, _, manifest in manifests}
     moment = _time(watermark * 1000) if watermark else None
     return CheckpointState(batch, moment, lines, layouts, tuple(stores))
@@ -216,10 +216,20 @@ def state(
     if output == "json":
         typer.echo(json.dumps(asdict(found)))
         return
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    report(found, Console(highlight=False, width=None if sys.stdout.isatty() else 140))
+
+
+def report(found: CheckpointState, console: Console) -> None:
+    """Print what a checkpoint holds; operators of one join are told together."""
     console.print(f"batch {found.batch}, watermark {found.watermark or 'none'}")
-    for line in found.fingerprint:
-        console.print(line, markup=False)
+    joins: dict[tuple[str, ...], list[int]] = {}
+    for operator, lines in sorted(found.fingerprints.items()):
+        joins.setdefault(lines, []).append(operator)
+    for lines, operators in joins.items():
+        if len(joins) > 1:
+            console.print(f"operator {', '.join(map(str, operators))}:")
+        for line in lines:
+            console.print(line, markup=False)
     for operator, layouts in found.layouts.items():
         told = ", ".join(f"{units} from batch {first}" for first, units in layouts)
         console.print(f"units of operator {operator}: {told}")

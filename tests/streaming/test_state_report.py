@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from trijoin_sql import TriJoinSession
 from trijoin_sql.errors import CheckpointDamagedError, InvalidSettingError
-from trijoin_sql.state import read_state
+from trijoin_sql.state import read_state, report
 
 #: What is cut to two bytes, and what the message names.
 DAMAGES = {
@@ -49,7 +50,7 @@ def test_report_lists_what_each_unit_stores(spark: SparkSession, tmp_path: Path)
     assert {store.slot for store in found.stores} == {0, 1, 2}
     assert {name: sum(s.rows for s in found.stores if s.store == name) for name in ("r", "s")} == {"r": 30, "s": 30}
     assert all(store.size > 0 for store in found.stores if store.chunks)
-    assert any("ABS(r.a - s.a) < 2" in line for line in found.fingerprint)
+    assert any("ABS(r.a - s.a) < 2" in line for line in found.fingerprints[0])
     assert found.layouts == {0: ((0, 3),)}
     assert [store.slot for store in found.stores] == [0, 0, 1, 1, 2, 2]
     assert snapshot(checkpoint) == before
@@ -70,6 +71,23 @@ def test_report_lists_what_each_unit_stores(spark: SparkSession, tmp_path: Path)
     shutil.rmtree(checkpoint / "commits")
     with pytest.raises(InvalidSettingError, match="has committed no micro-batch"):
         read_state(spark, checkpoint)
+
+
+def test_a_query_of_several_joins_is_told_join_by_join(spark: SparkSession, tmp_path: Path) -> None:
+    """Of two joins only the one was told that had worked last."""
+    for name in ("r", "s"):
+        spark.range(30).coalesce(1).write.parquet(str(tmp_path / name))
+        spark.readStream.schema("id bigint").parquet(str(tmp_path / name)).createOrReplaceTempView(name)
+    sql = "SELECT r.id FROM r JOIN s ON r.id < s.id UNION ALL SELECT r.id FROM r JOIN s ON r.id = s.id + 3"
+    checkpoint = tmp_path / "checkpoint"
+    writer = TriJoinSession.create(spark).sql(sql).writeStream.format("noop").trigger(availableNow=True)
+    writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+    found = read_state(spark, checkpoint)
+    assert len(set(found.fingerprints.values())) == 2
+    with (console := Console(width=140)).capture() as capture:
+        report(found, console)
+    said = capture.get()
+    assert said.index("operator 0:") < said.index("r.id < s.id") < said.index("operator 1:") < said.index("s.id + 3")
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
