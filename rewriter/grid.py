@@ -128,13 +128,13 @@ def _fewest(candidates: Iterable[tuple[int, ...]], placed: list[frozenset[int]])
 
 def _prime_factors(number: int) -> list[int]:
     factors, factor = [], 2
-    while number > 1:
+    while factor * factor <= number:
         if number % factor:
             factor += 1
             continue
         factors.append(factor)
         number //= factor
-    return factors
+    return [*factors, number] if number > 1 else factors
 
 
 def _factorings(cells: int, count: int) -> Iterator[tuple[int, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from difflib import get_close_matches
 from typing import Any
 
@@ -11,6 +12,9 @@ from sqlglot import exp
 from ..errors import InvalidHintError
 from .dialect import render
 from .plan import Hints
+from .settings import MOST_UNITS
+
+_NUMBER = re.compile("[0-9]{1,9}")
 
 
 def read_hints(select: exp.Select) -> Hints:
@@ -21,7 +25,7 @@ def read_hints(select: exp.Select) -> Hints:
     InvalidHintError
         A value of SCHEME, UNITS, ROUTING or INTERMEDIATES is none that there is; a name is nearly that of one of ours.
     """
-    hints = Hints()
+    hints, seen = Hints(), set[str]()
     hint = select.args.get("hint")
     for item in hint.expressions if isinstance(hint, exp.Hint) else []:
         if not isinstance(item, exp.Expr):
@@ -30,6 +34,9 @@ def read_hints(select: exp.Select) -> Hints:
             continue
         name = item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
         values = [value.name for value in item.expressions]
+        if name in _CHOICES and name in seen:
+            raise InvalidHintError(render(item), f"{name} stands there twice")
+        seen.add(name)
         match name:
             case "NO_TRIJOIN":
                 hints = dataclasses.replace(hints, convert=False)
@@ -43,8 +50,8 @@ def read_hints(select: exp.Select) -> Hints:
                     raise InvalidHintError(render(item), f"the schemes are {', '.join(SCHEMES)}")
                 hints = dataclasses.replace(hints, scheme=scheme, tree=tree)
             case "UNITS":
-                if len(values) != 1 or not values[0].isdigit() or int(values[0]) < 1:
-                    raise InvalidHintError(render(item), "it takes one whole number from 1 up")
+                if len(values) != 1 or not _NUMBER.fullmatch(values[0]) or not 1 <= int(values[0]) <= MOST_UNITS:
+                    raise InvalidHintError(render(item), f"it takes one whole number from 1 to {MOST_UNITS}")
                 hints = dataclasses.replace(hints, units=int(values[0]))
             case "INTERMEDIATES":
                 if values not in (["pack"], ["pair"]):
@@ -53,7 +60,7 @@ def read_hints(select: exp.Select) -> Hints:
             case "ROUTING":
                 hints = dataclasses.replace(hints, **_routing(values, render(item)))
             case _ if meant := get_close_matches(name, _HINTS, 1, 0.8):  # Spark would pass over it
-                raise InvalidHintError(render(item), f"there is none of that name; did you mean {meant[0]}?")
+                raise InvalidHintError(render(item), f"there is none of that name, perhaps {meant[0]} is meant")
     return hints
 
 
@@ -70,10 +77,13 @@ def _routing(values: list[str], hint: str) -> dict[str, Any]:
     match values:
         case ["random" | "hash" as routing]:
             return {"routing": routing}
-        case ["contrand" as routing, subgroups] if subgroups.isdigit() and int(subgroups) > 0:
+        case ["contrand" as routing, subgroups] if _NUMBER.fullmatch(subgroups) and int(subgroups) > 0:
             return {"routing": routing, "subgroups": int(subgroups)}
     raise InvalidHintError(hint, "it takes 'random', 'hash', or 'contrand' and a number of subgroups")
 
+
+#: Hints that choose one of several.
+_CHOICES = ("SCHEME", "UNITS", "ROUTING", "INTERMEDIATES")
 
 _HINTS = ("NO_TRIJOIN", "NO_UNIT_AGGREGATE", "TRIJOIN", "SCHEME", "UNITS", "ROUTING", "INTERMEDIATES")
 

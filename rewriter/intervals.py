@@ -41,7 +41,7 @@ def interval_microseconds(length: object) -> int | None:
     micros = abs(int(whole)) * scale
     if fraction:
         micros += int(fraction) * scale // 10 ** len(fraction)
-    return sign * micros
+    return sign * micros if micros < 1 << 63 else None  # Spark has no longer ones
 
 
 def lengths(text: str) -> list[tuple[str, str]] | None:

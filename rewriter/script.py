@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
+from ..errors import InvalidSettingError
 from .catalog import RATE_SETTING, DdlCatalog, TableInfo, positive
 from .dialect import parse_statement, tokenize
 from .plan import Column
 from .resolve import resolve
+from .settings import MOST_UNITS, Settings
 
 _SET_RATE = re.compile(rf"\s*SET\s+{re.escape(RATE_SETTING)}(\S+?)\s*=\s*(\S+)\s*", re.IGNORECASE)
+_SET_UNITS = re.compile(r"\s*SET\s+spark\.trijoin\.units\s*=\s*(\S+)\s*", re.IGNORECASE)
 _QUERY = ("SELECT", "WITH", "FROM", "(")
 
 
@@ -30,6 +34,23 @@ def with_rate(catalog: DdlCatalog, sql: str) -> DdlCatalog:
     found = _SET_RATE.fullmatch(sql)
     rows = positive(found[2].strip("'\"")) if found else None
     return catalog if found is None or rows is None else catalog.with_rate(found[1].replace("`", ""), rows)
+
+
+def with_units(settings: Settings, sql: str) -> Settings:
+    """Return settings with the units that ``SET spark.trijoin.units = 4`` asks for; any other statement sets nothing.
+
+    Raises
+    ------
+    InvalidSettingError
+        The value is no number of units.
+    """
+    found = _SET_UNITS.fullmatch(sql)
+    if found is None:
+        return settings
+    text = found[1].strip("'\"")
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise InvalidSettingError("spark.trijoin.units", text, f"it takes a whole number from 1 to {MOST_UNITS}")
+    return dataclasses.replace(settings, units=int(text))
 
 
 def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:

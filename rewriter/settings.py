@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from ..errors import InvalidSettingError
 
+#: Units of a group at most: more than any cluster has cores, and few enough to list the cells of every grid.
+MOST_UNITS = 100_000
+
 
 @dataclass(frozen=True)
 class CostDefaults:
@@ -120,8 +123,8 @@ class Settings:
     stored: tuple[Stored, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.units is not None and self.units < 1:
-            raise InvalidSettingError("units", self.units, "it takes a whole number from 1 up")
+        if self.units is not None and not 1 <= self.units <= MOST_UNITS:
+            raise InvalidSettingError("units", self.units, f"it takes a whole number from 1 to {MOST_UNITS}")
 
 
 #: What is assumed without settings.

@@ -34,7 +34,7 @@ def process(
         check=False,
     )
     return subprocess.CompletedProcess(
-        said.args, said.returncode, (said.stdout or b"").decode(), (said.stderr or b"").decode()
+        said.args, said.returncode, (said.stdout or b"").decode(errors="replace"), (said.stderr or b"").decode()
     )
 
 
@@ -226,6 +226,44 @@ def test_what_is_no_text_is_told_with_its_place(tmp_path: Path) -> None:
         said = process("explain", file, stdin=sql, LC_ALL="POSIX")
         assert (said.returncode, said.stdout) == (2, "")
         assert f"{name}:2:15: the file is not UTF-8 text from here on" in said.stderr
+
+
+DECLARED = "CREATE STREAM r (a INT); CREATE STREAM s (a INT);\n"
+JOINED = "SELECT r.a FROM r JOIN s ON r.a < s.a"
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        (f"SELEC{JOINED[6:]}; {JOINED}", "stdin:2:1: there is no statement SELEC"),
+        (f"-- note\nINSRT INTO k {JOINED}; {JOINED}", "stdin:3:1: there is no statement INSRT"),
+        (f"SET spark.trijoin.unit = 3; {JOINED}", "stdin:2:5: there is no setting spark.trijoin.unit"),
+        (f"SET spark.trijoin.units = abc; {JOINED}", "spark.trijoin.units = abc is not usable"),
+        (f"SET spark.trijoin.units = 0; {JOINED}", "units = 0 is not usable"),
+        (JOINED.replace("SELECT", "SELECT /*+ UNITS(1000000007) */"), "it takes one whole number from 1 to 100000."),
+        (JOINED.replace("SELECT", "SELECT /*+ UNITS(2), UNITS(3) */"), "UNITS stands there twice."),
+        (JOINED.replace("SELECT", "SELECT /*+ SCHEM('tree') */"), "perhaps SCHEME is meant."),
+        (f"{JOINED} WITHIN 99999999999999999999 SECONDS", "WITHIN"),
+    ],
+)
+def test_explain_refuses_what_run_would(sql: str, says: str) -> None:
+    """A slip was passed over, with exit code 0; so many units took minutes; two hints of one name were the last."""
+    said = trijoin("explain", "-", stdin=DECLARED + sql)
+    assert (said.exit_code, said.stdout) == (2, "")
+    assert says in said.stderr
+
+
+def test_explain_knows_the_units_that_a_job_sets() -> None:
+    found = json.loads(
+        trijoin("explain", "-", "-f", "json", stdin=f"SET spark.trijoin.units = 3; {DECLARED}{JOINED}").stdout
+    )
+    assert found["groups"][0]["decision"]["units"] == 3
+
+
+def test_what_a_locale_cannot_write_is_written_in_escapes() -> None:
+    said = process("explain", "-", stdin=JOINED.encode(), PYTHONIOENCODING="latin-1")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "\\u251c" in said.stdout
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")

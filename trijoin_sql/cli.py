@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -28,6 +29,9 @@ from .jobs import command as jobs
 from .jobs.failures import reason
 from .state import HELP as STATE_HELP
 from .state import state
+
+if TYPE_CHECKING:
+    from .jobs.script import Script
 
 
 class Format(StrEnum):
@@ -91,7 +95,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 the query failed, 2 wrong usage, refused SQL or a machine that is not ready.",
+    epilog="Exit codes: 0 done, 1 the query failed, 2 wrong usage, refused SQL or a machine that is not ready, "
+    "130 stopped by Ctrl-C.",
 )
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")]
@@ -100,6 +105,8 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Spark's log and 
 
 def main() -> None:
     """Run the command line and exit."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # where the locale's encoding has not all characters
     app(prog_name="trijoin-sql")  # `python -m trijoin_sql` makes no name for a shell's completion
 
 
@@ -255,9 +262,11 @@ def _documents(file: str) -> list[dict[str, Any]]:
     from .jobs.script import Script
     from .rewriter.catalog import read_script
     from .rewriter.pipeline import rewrite
-    from .rewriter.script import query_start, with_rate, with_view
+    from .rewriter.script import query_start, with_rate, with_units, with_view
+    from .rewriter.settings import DEFAULTS
 
-    text = Script.read(file).text
+    script = Script.read(file)
+    text, settings = script.text, DEFAULTS
     catalog, statements = read_script(text, columns_in_text)
     documents: list[dict[str, Any]] = []
     views: list[dict[str, Any]] = []
@@ -266,18 +275,35 @@ def _documents(file: str) -> list[dict[str, Any]]:
         start = text.index(statement, start) + query_start(statement)
         sql = statement[query_start(statement) :]
         try:
-            rewritten = rewrite(sql, catalog)
+            rewritten = rewrite(sql, catalog, settings)
         except SqlSyntaxError as error:
             detail = error.parameters["detail"].partition(f" (line {error.line}, column {error.column})")[0]
             line_start = text.rfind("\n", 0, start) + 1
             column = error.column + (start - line_start if error.line == 1 else 0)
             raise SqlSyntaxError(detail, text, error.line + text.count("\n", 0, start), column) from None
+        if rewritten.kind == "other":
+            _refuse_slips(script, sql, start)
+        settings = with_units(settings, sql)
         start += len(sql)
         catalog = with_view(with_rate(catalog, sql), sql)
         if rewritten.kind != "other":
             plain_view = rewritten.kind == "create_view" and not rewritten.groups
             (views if plain_view else documents).append(rewritten.to_dict())
     return documents or views
+
+
+def _refuse_slips(script: Script, sql: str, start: int) -> None:
+    """Refuse a statement of Spark's that is probably a slip: Spark would say so, and here it would be passed over."""
+    from .jobs.script import close
+    from .jobs.settings import hint_if_unknown, set_key
+    from .rewriter.dialect import tokenize
+
+    if (key := set_key(sql.lstrip())) is not None and (hint := hint_if_unknown(key[0])) is not None:
+        script.fail(script.text.index(key[0], start), f"there is no setting {key[0]}", hint)
+    first = tokenize(sql)[0]
+    meant = close(first.text, ("SELECT", "INSERT", "CREATE"), 0.8)
+    if meant not in (None, first.text.upper()):
+        script.fail(start + first.start, f"there is no statement {first.text}", f"did you mean {meant}?")
 
 
 @app.command(cls=Command)

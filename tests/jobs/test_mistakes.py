@@ -116,6 +116,34 @@ def test_places_count_characters_and_keep_tabs() -> None:
     assert caret == " " * 7 + "\t" + " " * 22 + "^"
 
 
+@pytest.mark.parametrize("spelled", ["{0}/out/../in", "{0}/link", "file:{0}/./in", "{0}/in/below"])
+def test_no_sink_writes_where_a_stream_reads(tmp_path: Path, spelled: str) -> None:
+    """Spelled in another way it did: the stream then saw the sink's log instead of its files, and lost rows."""
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    read = f"CREATE STREAM r (a INT) USING json OPTIONS (path '{tmp_path}/in');\n"
+    path = spelled.format(tmp_path)
+    for options in (
+        f"path '{path}', checkpointLocation '{tmp_path}/c'",
+        f"path '{tmp_path}/o', checkpointLocation '{path}'",
+    ):
+        with pytest.raises(JobError, match=r"is read by the stream r|is inside the one that the stream r reads"):
+            check(f"{read}CREATE SINK k USING json OPTIONS ({options});\nINSERT INTO k SELECT * FROM r")
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        ("CREATE STREAM r USING rate OPTIONS (rowsPerSecond '²');", "takes a whole number from 1 up, not '²'"),
+        ("CREATE STREAM r USING rate; CREATE SINK `a``b` USING memory;", "letters, digits and _ only"),
+    ],
+)
+def test_what_would_fail_inside_of_spark_is_refused_before(job: str, says: str) -> None:
+    with pytest.raises(JobError, match=re.escape(says)):
+        check(f"{job} CREATE SINK n USING noop; INSERT INTO n SELECT * FROM r")
+
+
 def test_a_function_beside_the_job_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "beside_the_job.py").write_text("def save(frame, batch): pass\nbroken = 1\n")

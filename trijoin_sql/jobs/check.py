@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -153,6 +154,8 @@ def _check_watermark(script: Script, stream: CreateStream, name: str) -> None:
 def _check_sink(script: Script, sink: CreateSink) -> None:
     name, target = _format(script, sink.format, SINKS, SOURCES, "sink", "source")
     _check_options(script, sink.format, sink.options, target)
+    if name == "memory" and not re.fullmatch(r"[A-Za-z_]\w*", sink.name.text, re.ASCII):
+        script.fail(sink.name.start, "a memory sink is a table of its name: letters, digits and _ only")
     if sink.mode is not None and sink.mode.text not in target.modes:
         modes = " or ".join(target.modes)
         hint = "use MODE append, or a foreachBatch sink that writes the changes"
@@ -205,11 +208,16 @@ def _check_sharing(job: Job) -> None:
             if (kind, other) != (role, sink.name.text):
                 what = "is read by the stream" if kind == "stream" else f"is the {kind} of the sink"
                 job.script.fail(word.start, f"the folder {word.text} {what} {other}", "choose another folder")
+            for above in Path(_folder(word.text)).parents:
+                kind, other = taken.get(str(above), ("", ""))
+                if kind == "stream":  # Spark reads what is in folders below, too
+                    told = f"the folder {word.text} is inside the one that the stream {other} reads"
+                    job.script.fail(word.start, told, "choose another folder")
 
 
 def _folder(location: str) -> str:
     path = local_path(location)
-    return location.rstrip("/") if path is None else str(path)
+    return location.rstrip("/") if path is None else os.path.realpath(path)  # by way of `..` or a link it is the same
 
 
 def _format(
@@ -239,7 +247,7 @@ def _check_options(script: Script, name: Word, options: Options, taken: Format, 
                 hint = f"did you mean {best}?" if best else f"it takes {', '.join(taken.options)}"
                 script.fail(key.start, f"{name} has no option {key.text}", hint)
         least = COUNTS.get(known or "")
-        if least is not None and not (value.text.isdigit() and int(value.text) >= least):
+        if least is not None and not (re.fullmatch("[0-9]+", value.text) and int(value.text) >= least):
             script.fail(value.start, f"{known} takes a whole number from {least} up, not {value.text!r}")
         if known == "port" and int(value.text) > 65535:
             script.fail(value.start, f"{value.text} is no port: ports end at 65535")
