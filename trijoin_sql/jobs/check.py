@@ -208,11 +208,6 @@ def _check_sharing(job: Job) -> None:
             if (kind, other) != (role, sink.name.text):
                 what = "is read by the stream" if kind == "stream" else f"is the {kind} of the sink"
                 job.script.fail(word.start, f"the folder {word.text} {what} {other}", "choose another folder")
-            for above in Path(_folder(word.text)).parents:
-                kind, other = taken.get(str(above), ("", ""))
-                if kind == "stream":  # Spark reads what is in folders below, too
-                    told = f"the folder {word.text} is inside the one that the stream {other} reads"
-                    job.script.fail(word.start, told, "choose another folder")
 
 
 def _folder(location: str) -> str:
