@@ -175,9 +175,10 @@ class _Declaration:
             self.position += 1
             name.append(self.take())
         columns = self.columns() if self.word() == "(" else ()
-        event_time, delay, rows, source = None, None, None, ""
+        event_time, delay, rows, source, watermark = None, None, None, "", 0
         while self.position < len(self.tokens):
             if self.word() == "WATERMARK":
+                watermark = self.position + 1
                 event_time, delay = self.watermark()
             elif self.word() == "USING":
                 source, declared = self.format()
@@ -186,6 +187,9 @@ class _Declaration:
                 rows = self.declared_rows(source)
             else:
                 self.position += 1
+        if event_time is not None and columns and event_time.lower() not in [one.name.lower() for one in columns]:
+            self.position = watermark
+            self.fail(f"{'.'.join(name)} has no column {event_time}")
         return ".".join(name), TableInfo(columns, streaming, rows, event_time, delay)
 
     def word(self) -> str:

@@ -165,6 +165,7 @@ CREATE STREAM r USING rate WATERMARK timestamp DELAY OF INTERVAL 1 SECOND;
 CREATE STREAM s USING rate-micro-batch OPTIONS (rowsPerBatch 4) WATERMARK timestamp DELAY OF INTERVAL 1 SECOND;
 CREATE STREAM q USING socket OPTIONS (host 'h', port 1, includeTimestamp true);
 CREATE SINK `the sink` USING console;
+CREATE SINK another USING memory;
 CREATE TEMPORARY VIEW `plain view` AS SELECT value * 2 AS v, timestamp AS ts FROM r;
 SET spark.sql.shuffle.partitions = 2;
 INSERT INTO `the sink`
@@ -251,6 +252,35 @@ def test_explain_refuses_what_run_would(sql: str, says: str) -> None:
     said = trijoin("explain", "-", stdin=DECLARED + sql)
     assert (said.exit_code, said.stdout) == (2, "")
     assert says in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("r USING rate WATERMARK timestamp", "r USING rate WATERMARK ts", "stdin:1:38: r has no column ts"),
+        ("STREAM s", "STREAM r", "stdin:2:15: there is already something named r, on line 1"),
+        (
+            "USING socket OPTIONS (host 'h', ",
+            "(a INTT) USING csv OPTIONS (path 'x', ",
+            "stdin:3:20: there is no type INTT",
+        ),
+        ("USING socket", "USING sockt", "stdin:3:23: there is no source format named sockt"),
+        ("INTO another", "INTO anoter", "stdin:10:13: there is no sink named anoter"),
+        ("sink` USING console", "sink` USING parquet", "stdin:4:30: parquet needs the option path"),
+        ("SECOND;", "MONTH;", "stdin:1:66: '1 month' is no length of time"),
+    ],
+)
+def test_explain_refuses_declarations_that_run_would(old: str, new: str, says: str) -> None:
+    """They were passed over: `explain` read the columns and no more, and `run` refused the file."""
+    said = trijoin("explain", "-", stdin=JOB.replace(old, new, 1))
+    assert (said.exit_code, said.stdout) == (2, "")
+    assert says in said.stderr
+
+
+def test_explain_looks_at_no_folder_that_a_job_names() -> None:
+    """The plan of a job can be asked for where its data are not."""
+    files = "(timestamp TIMESTAMP, value BIGINT) USING csv OPTIONS (path '/not/there') WATERMARK"
+    assert trijoin("explain", "-", stdin=JOB.replace("USING rate WATERMARK", files, 1)).exit_code == 0
 
 
 def test_explain_knows_the_units_that_a_job_sets() -> None:

@@ -258,7 +258,9 @@ def explain(
 
 def _documents(file: str) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
+    from .jobs.check import check_statements
     from .jobs.formats import columns_in_text
+    from .jobs.parse import parse_declarations
     from .jobs.script import Script
     from .rewriter.catalog import read_script
     from .rewriter.pipeline import rewrite
@@ -267,6 +269,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
 
     script = Script.read(file)
     text, settings = script.text, DEFAULTS
+    check_statements(parse_declarations(script))
     catalog, statements = read_script(text, columns_in_text)
     documents: list[dict[str, Any]] = []
     views: list[dict[str, Any]] = []

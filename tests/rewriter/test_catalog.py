@@ -12,11 +12,12 @@ from trijoin_sql.errors import SqlSyntaxError
 
 def test_a_stream_has_columns_a_watermark_and_a_rate() -> None:
     catalog, rest = read_script(
-        "CREATE STREAM r (id LONG, `x y` DECIMAL(10, 2) NOT NULL, z STRUCT<a: INT, b: ARRAY<STRING>>)\n"
+        "CREATE STREAM r (id LONG, ts TIMESTAMP, `x y` DECIMAL(10, 2) NOT NULL, z STRUCT<a: INT, b: ARRAY<STRING>>)\n"
         "USING rate OPTIONS (path ')', sep ',', rowsPerSecond '5') WATERMARK ts DELAY OF INTERVAL '1.5' MINUTES;\n"
         "-- the query\nSELECT ';' FROM r;"
     )
-    columns = (Column("id", "bigint"), Column("x y", "decimal(10,2)"), Column("z", "struct<a:int,b:array<string>>"))
+    names = ("id", "bigint"), ("ts", "timestamp"), ("x y", "decimal(10,2)"), ("z", "struct<a:int,b:array<string>>")
+    columns = tuple(Column(*name) for name in names)
     assert catalog.table(("R",)) == TableInfo(columns, True, 5.0, "ts", 90_000_000, "declared")
     assert rest == ("SELECT ';' FROM r",)
 
@@ -74,7 +75,7 @@ def test_views_and_derived_tables_of_one_stream_bring_its_rows() -> None:
 )
 def test_a_delay_is_read_as_a_job_reads_it(delay: str, microseconds: int) -> None:
     """`explain` refused some of these, and read only the first unit of others."""
-    catalog, _ = read_script(f"CREATE STREAM r (a INT) WATERMARK ts DELAY OF {delay} USING rate")
+    catalog, _ = read_script(f"CREATE STREAM r (ts TIMESTAMP) WATERMARK ts DELAY OF {delay} USING rate")
     found = catalog.table(("r",))
     assert found is not None
     assert found.delay == microseconds
@@ -89,6 +90,7 @@ def test_a_delay_is_read_as_a_job_reads_it(delay: str, microseconds: int) -> Non
         ("CREATE TABLE t (a)", 1, 18),
         ("CREATE STREAM r (a INT) USING json OPTIONS (path 'x',\n trijoin.rowsPerSecond 'many')", 2, 2),
         ("CREATE STREAM r (a INT) USING rate OPTIONS (rowsPerSecond 0)", 1, 45),
+        ("CREATE STREAM r (a INT) USING rate WATERMARK b DELAY OF INTERVAL 1 SECOND", 1, 46),
     ],
 )
 def test_a_bad_declaration_says_where_in_the_file(sql: str, line: int, column: int) -> None:

@@ -33,6 +33,27 @@ def check_job(job: Job) -> list[str]:
     JobError
         At the first mistake.
     """
+    check_statements(job)
+    for stream in job.streams:
+        path = stream.options.find("path")
+        if path is not None and find_format(SOURCES, stream.format.text) in FILES:
+            _refuse(job.script, path, why_unreadable(path.text))
+    for sink in job.sinks:
+        _check_target(job.script, sink)
+    if not job.inserts:
+        end = len(job.script.text.rstrip())
+        job.script.fail(end, "the job has no INSERT INTO: nothing would run", "write INSERT INTO sink SELECT ...;")
+    return _unused(job)
+
+
+def check_statements(job: Job) -> None:
+    """Check what stands in a job file alone: no file, folder or module is looked at.
+
+    Raises
+    ------
+    JobError
+        At the first mistake.
+    """
     _check_names(job)
     for statement in job.statements:
         match statement:
@@ -45,10 +66,6 @@ def check_job(job: Job) -> list[str]:
             case SparkStatement():
                 _check_setting(job.script, statement.sql)
     _check_sharing(job)
-    if not job.inserts:
-        end = len(job.script.text.rstrip())
-        job.script.fail(end, "the job has no INSERT INTO: nothing would run", "write INSERT INTO sink SELECT ...;")
-    return _unused(job)
 
 
 def load_function(script: Script, word: Word) -> Callable[[Any, int], None]:
@@ -128,9 +145,6 @@ def _check_stream(script: Script, stream: CreateStream) -> None:
             script.fail(
                 column.type.start, f"there is no type {column.type.text}", did_you_mean(column.type.text, TYPES)
             )
-    path = stream.options.find("path")
-    if path is not None and name in FILES:
-        _refuse(script, path, why_unreadable(path.text))
     _check_watermark(script, stream, name)
 
 
@@ -167,7 +181,11 @@ def _check_sink(script: Script, sink: CreateSink) -> None:
             f"the sink {sink.name} has no {CHECKPOINT}: without one a restart would lose or repeat rows",
             f"add it: OPTIONS ({CHECKPOINT} 'folder', ...)",
         )
-    for word in (checkpoint, sink.options.find("path") if name in FILES else None):
+
+
+def _check_target(script: Script, sink: CreateSink) -> None:
+    name = find_format(SINKS, sink.format.text)
+    for word in (sink.options.find(CHECKPOINT), sink.options.find("path") if name in FILES else None):
         if word is not None:
             _refuse(script, word, why_unwritable(word.text))
     function = sink.options.find("function")

@@ -55,6 +55,23 @@ def parse_job(script: Script) -> Job:
     return Job(script, tuple(_statement(script, tokens) for tokens in script.statements()))
 
 
+def parse_declarations(script: Script) -> Job:
+    """Parse the streams, sinks and inserts of a file, if it is a job's: one that has a sink.
+
+    A file without one only shows queries over inputs that need not be there; nothing of it is parsed.
+
+    Raises
+    ------
+    JobError
+        At the first mistake.
+    """
+    found = [(tokens, [token.text.upper() for token in tokens[:2]]) for tokens in script.statements()]
+    ours = (["CREATE", "STREAM"], ["CREATE", "SINK"], ["INSERT", "INTO"])
+    is_job = any(words == ["CREATE", "SINK"] for _, words in found)
+    taken = [tokens for tokens, words in found if is_job and words in ours]
+    return Job(script, tuple(_statement(script, tokens) for tokens in taken))
+
+
 def _statement(script: Script, tokens: list[Token]) -> JobStatement:
     reader = _Reader(script, tokens)
     words = [token.text.upper() for token in tokens[:5] if token.token_type not in _QUOTED]
