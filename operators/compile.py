@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..errors import InvalidHintError, PlanError
 from ..rewriter.plan import JoinNode, Predicate, source_scan
+from ..rewriter.trees import read_tree
 from . import aggregation as aggregation_
 from .dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
 from .edges import compile_edge
@@ -155,6 +156,9 @@ def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> 
         grid = lay_out(node, inputs, units)
         shares = "x".join(str(share) for share in grid.shares)
         return _Layout(name, grid.cells, (*decision.options, ("grid", shares)), 1, grid)
+    if name == "tree" and "order" in options:
+        ranks = [node.graph.relations.index(str(alias)) for alias in read_tree(options["order"])]
+        return _Layout(name, units, (("order", ",".join(map(str, ranks))),))
     random = name == "tree" or options.get("routing") == "random"
     common = None if random else lay_out(node, inputs, units, common=True)
     if common is None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..rewriter.dialect import quote
 from ..rewriter.plan import JoinNode, Scan, source_conditions, source_scan
 from .spec import JoinSpec
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .inputs import Input
 
 #: What cost chooses, by the names of the lines; a stream's stored columns follow from it.
-CHOSEN = ("scheme", "units", "subgroups", "option grid", "option routing")
+CHOSEN = ("scheme", "units", "subgroups", "option grid", "option routing", "option order")
 STORED = "stored columns of "
 
 
@@ -101,10 +102,18 @@ def difference(old: str, new: str) -> str:
 def hint_to_keep(old: str, new: str) -> str | None:
     """Return the hint with which a query goes on as it is stored, None if cost alone did not make the difference."""
     before, after = lines_of(old), lines_of(new)
-    if all(before.get(name) == after.get(name) for name in ("scheme", "units")):
+    if all(before.get(name) == after.get(name) for name in ("scheme", "units", "option order")):
         return None
     kept = [name for name in {**before, **after} if name not in CHOSEN and not name.startswith(STORED)]
     if any(before.get(name) != after.get(name) for name in kept):
         return None
     units = [f"UNITS({before['units']})"] if "units" in before else []
-    return ", ".join([f"SCHEME('{before['scheme']}')", *units])
+    written = f"({written_order(before)})" if before["scheme"] == "tree" else ""
+    return ", ".join([f"SCHEME('{before['scheme']}{written}')", *units])
+
+
+def written_order(lines: Mapping[str, str]) -> str:
+    """Return the order in which a tree joins its relations as a hint writes it down: ``s, t, r``."""
+    relations = lines["order of streams"].split(", ")
+    ranks = lines["option order"].split(",") if "option order" in lines else range(len(relations))
+    return ", ".join(quote(relations[int(rank)]) for rank in ranks)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, permutations
 
@@ -28,6 +28,9 @@ DEFAULT_UNITS = 2
 #: A member in a pack is a row number, a small part of a row.
 PACKED = 0.1
 
+#: The share of a cost from which on another is as good.
+NOTICED = 0.95
+
 #: All orders are tried up to this many relations, greedy ones beyond.
 EXHAUSTIVE = 7
 
@@ -41,7 +44,6 @@ class Model:
     kept: tuple[float, ...]
     shares: tuple[tuple[float, ...], ...]
     units: int
-    cells: int
 
     @property
     def count(self) -> int:
@@ -67,15 +69,15 @@ def _size(model: Model, members: frozenset[int]) -> float:
     return size
 
 
-def model_of(node: JoinNode, settings: Settings, units: int | None) -> Model:
-    """Collect the numbers of a group."""
+def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed: bool = True) -> Model:
+    """Collect the numbers of a group; without those observed, what a new session would know."""
     defaults = settings.costs
     selectivity = dict(defaults.selectivity)
     below = [source_scan(source) for source in node.sources]
     keep = {retention.alias: retention.keep_for for retention in node.retention}
     rates, kept = [], []
     for scan in below:
-        rate = rows_of(scan, defaults)
+        rate = rows_of(scan, defaults) if observed or scan.rows_from != "observed" else defaults.rate
         length = keep.get(scan.alias)
         rates.append(rate)
         kept.append(rate if scan.streaming is False else rate * (length / 1e6 if length else defaults.keep_for))
@@ -87,7 +89,7 @@ def model_of(node: JoinNode, settings: Settings, units: int | None) -> Model:
         )
         for a, rows in zip(names, kept, strict=True)
     )
-    return Model(names, tuple(rates), tuple(kept), shares, units or DEFAULT_UNITS, units or DEFAULT_UNITS)
+    return Model(names, tuple(rates), tuple(kept), shares, units or DEFAULT_UNITS)
 
 
 def rows_of(scan: Scan, defaults: CostDefaults) -> float:
@@ -153,12 +155,12 @@ def biclique(model: Model, by_hash: bool) -> Cost:
 
 def iterative(model: Model) -> Cost:
     """Return the cost of probing stream after stream inside one unit (004 section 3.1)."""
-    return Cost(sum(model.rates), sum(model.kept), _probing(model, 1, model.kept), 1)
+    return Cost(sum(model.rates), sum(model.kept), _probing(model), 1)
 
 
 def matrix(model: Model, node: JoinNode) -> Cost:
     """Return the cost of the join matrix in the grid that the operators lay out."""
-    grid = lay_out(node.graph, model.cells, can_hash(node))
+    grid = lay_out(node.graph, model.units, can_hash(node))
     copies = [
         math.prod(dimension.shares for dimension in grid if alias not in dimension.relations)
         for alias in model.relations
@@ -166,12 +168,12 @@ def matrix(model: Model, node: JoinNode) -> Cost:
     network, memory = (
         sum(rows * copy for rows, copy in zip(some, copies, strict=True)) for some in (model.rates, model.kept)
     )
-    inside = tuple(kept * copy / model.cells for kept, copy in zip(model.kept, copies, strict=True))
+    inside = tuple(kept * copy / model.units for kept, copy in zip(model.kept, copies, strict=True))
     searches = (
         _search(inside[other]) * model.rates[one] * (copies[one] - 1)
         for one, other in permutations(range(model.count), 2)
     )
-    return Cost(network, memory, _probing(model, 1, model.kept) + sum(searches), 1)
+    return Cost(network, memory, _probing(model) + sum(searches), 1)
 
 
 def can_hash(node: JoinNode) -> Callable[[KeyClass], bool]:
@@ -186,25 +188,36 @@ def can_hash(node: JoinNode) -> Callable[[KeyClass], bool]:
     return has_common_type
 
 
-def tree(model: Model) -> tuple[Cost, tuple[int, ...]]:
-    """Return the cost of the best chain of bicliques that store their results, and its order."""
-    best: tuple[float, Cost, tuple[int, ...]] | None = None
-    for order in _orders(model):
-        network = memory = cpu = 0.0
-        done = frozenset(order[:1])
-        for one in order[1:]:
-            left, right = model.rate(done) if len(done) > 1 else model.rates[min(done)], model.rates[one]
-            stored = model.size(done)
-            network += (left + right) * (1 + model.units)
-            memory += stored + model.kept[one]
-            joined = model.rate(done | {one})
-            cpu += left * model.units * _search(model.kept[one]) + right * model.units * _search(stored) + joined
-            done |= {one}
-        cost = Cost(network, memory, cpu, model.count - 1)
-        if best is None or (network + memory, order) < (best[0], best[2]):
-            best = (network + memory, cost, order)
-    assert best is not None
-    return best[1], best[2]
+def tree(model: Model, order: tuple[int, ...]) -> Cost:
+    """Return the cost of a chain of bicliques that store their results, relations joined in an order."""
+    network = memory = cpu = 0.0
+    done = frozenset(order[:1])
+    for one in order[1:]:
+        left, right = model.rate(done) if len(done) > 1 else model.rates[min(done)], model.rates[one]
+        stored = model.size(done)
+        network += (left + right) * (1 + model.units)
+        memory += stored + model.kept[one]
+        joined = model.rate(done | {one})
+        cpu += left * model.units * _search(model.kept[one]) + right * model.units * _search(stored) + joined
+        done |= {one}
+    return Cost(network, memory, cpu, model.count - 1)
+
+
+def best_order(model: Model) -> tuple[int, ...]:
+    """Return the order of the chain of bicliques that sends and keeps least.
+
+    The order of FROM stays unless another is noticeably better, and units do not matter: a query's checkpoint holds
+    results of one order.
+    """
+    model = replace(model, units=DEFAULT_UNITS)
+
+    def rows(order: tuple[int, ...]) -> float:
+        cost = tree(model, order)
+        return cost.network + cost.memory
+
+    written = tuple(range(model.count))
+    best = min(_orders(model), key=lambda order: (rows(order), order))
+    return best if rows(best) < NOTICED * rows(written) else written
 
 
 def operator_tree(model: Model, defaults: CostDefaults) -> tuple[Cost, TreeOf[int]] | None:
@@ -277,16 +290,17 @@ def _growth(model: Model, done: frozenset[int], part: frozenset[int]) -> float:
     return model.size(done | part) / max(model.size(done), 1e-9)
 
 
-def _probing(model: Model, units: int, kept: tuple[float, ...]) -> float:
+def _probing(model: Model) -> float:
     total = 0.0
     for start in range(model.count):
         rate, done, rest = model.rates[start], {start}, set(range(model.count)) - {start}
         while rest:
             step = {
-                one: kept[one] * math.prod(model.shares[one][other] for other in sorted(done)) for one in sorted(rest)
+                one: model.kept[one] * math.prod(model.shares[one][other] for other in sorted(done))
+                for one in sorted(rest)
             }
             nearest = min(step, key=lambda one: (step[one], one))
-            total += rate * units * _search(kept[nearest])
+            total += rate * _search(model.kept[nearest])
             rate *= step[nearest]
             done.add(nearest)
             rest.remove(nearest)

@@ -25,7 +25,9 @@ from ..errors import InvalidHintError
 from .catalog import RATE_OPTION, RATE_SETTING
 from .cost import (
     EXHAUSTIVE,
+    NOTICED,
     Model,
+    best_order,
     biclique,
     can_hash,
     cost_of_tree,
@@ -39,14 +41,12 @@ from .cost import (
     total,
     tree,
 )
+from .dialect import quote
 from .grid import common_key
 from .join_graph import is_connected
 from .plan import Alternative, Cost, Decision, Hints, InputRate, JoinNode, source_scan
 from .settings import CostDefaults, Settings, Stored
 from .trees import TreeOf, leaves, read_tree, tree_text
-
-#: The share of a cost that is not worth a word.
-_NOTICED = 0.95
 
 #: Schemes whose units may change at a restart; of two streams only without hash routing.
 _ELASTIC = ("symmetric", "semi_symmetric", "tree", "biclique")
@@ -83,9 +83,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
     """
     rates = _rates(node, settings.costs)
     stored = _stored(node, settings)
-    written = _hinted_tree(hints.tree, node) if hints.tree is not None else None
-    if written is None and hints.scheme is None and stored is not None and stored.tree is not None:
-        written = _hinted_tree(stored.tree, node)
+    written = _written(hints, stored, node)
     counts, units_from = _unit_counts(hints, settings, stored, rates)
     candidates = _costed(node, settings, counts, written, from_packs=from_packs)
     by_cost, reason, advice = _cheapest(candidates, node, rates, settings)
@@ -145,6 +143,17 @@ def _known(rates: tuple[InputRate, ...]) -> bool:
     return all(rate.rows_from in ("declared", "statistics") for rate in rates)
 
 
+def _written(hints: Hints, stored: Stored | None, node: JoinNode) -> dict[str, TreeOf[int]]:
+    """Return by scheme the tree that a hint writes down, else the one of the query's checkpoint."""
+    if hints.tree is not None and hints.scheme is not None:
+        return {hints.scheme: _hinted_tree(hints.scheme, hints.tree, node)}
+    if stored is None or hints.scheme not in (None, stored.scheme):
+        return {}
+    if stored.tree is not None:
+        return {stored.scheme: _hinted_tree(stored.scheme, stored.tree, node)}
+    return {"tree": tuple(range(len(node.graph.relations)))} if stored.scheme == "tree" else {}
+
+
 def _unit_counts(
     hints: Hints, settings: Settings, stored: Stored | None, rates: tuple[InputRate, ...]
 ) -> tuple[tuple[int | None, ...], str]:
@@ -189,21 +198,24 @@ def _costed(
     node: JoinNode,
     settings: Settings,
     counts: tuple[int | None, ...],
-    written: TreeOf[int] | None,
+    written: Mapping[str, TreeOf[int]],
     *,
     from_packs: bool,
 ) -> dict[str, _Costed]:
     """Return each scheme in the units in which it costs least."""
     best: dict[str, _Costed] = {}
+    order = leaves(written["tree"]) if "tree" in written else best_order(model_of(node, settings, None, observed=False))
+    mixed = written.get("operator_tree")
     for units in counts:
         model = model_of(node, settings, units)
         found: dict[str, tuple[Cost, TreeOf[int] | None]] = {
             scheme: (cost, None) for scheme, cost in _candidates(node, model).items()
         }
-        if units == counts[-1] and written is not None:
-            found["operator_tree"] = cost_of_tree(model, written), written
-        elif units == counts[-1] and model.count > 3 and (mixed := operator_tree(model, settings.costs)):
-            found["operator_tree"] = mixed
+        found["tree"] = tree(model, order), order
+        if units == counts[-1] and mixed is not None:
+            found["operator_tree"] = cost_of_tree(model, mixed), mixed
+        elif units == counts[-1] and model.count > 3 and (cheapest := operator_tree(model, settings.costs)):
+            found["operator_tree"] = cheapest
         results = model.rate(frozenset(range(model.count)))
         for scheme, (cost, shape) in found.items():
             number = total(
@@ -239,7 +251,7 @@ def _cheapest(
     if least == suggested:
         return suggested, f"{shape}, and {suggested} costs least", advice
     share = numbers[least] / numbers[suggested]
-    if share > _NOTICED:
+    if share > NOTICED:
         return suggested, f"{shape}, and no other scheme costs noticeably less", advice
     if share * (defaults.alike if known else defaults.guessed) >= 1:
         why = "which is about as much" if known else "which estimates cannot tell apart"
@@ -303,7 +315,7 @@ def _node_name(count: int) -> Literal["TriJoin", "MultiJoin", "BiJoin"]:
 
 
 def _candidates(node: JoinNode, model: Model) -> dict[str, Cost]:
-    found: dict[str, Cost] = {"iterative": iterative(model), "matrix": matrix(model, node), "tree": tree(model)[0]}
+    found: dict[str, Cost] = {"iterative": iterative(model), "matrix": matrix(model, node)}
     if model.count == 2:
         found["biclique"] = biclique(model, _has_common_key(node))
     if model.count == 3:
@@ -358,6 +370,8 @@ def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> tuple
         return (("routing", "hash" if _has_common_key(node) else "random"),)
     if chosen == "operator_tree" and found.tree:
         return (("tree", tree_text(found.tree)),)
+    if chosen == "tree" and found.tree and found.tree != tuple(range(len(found.tree))):
+        return (("order", ", ".join(quote(node.graph.relations[one]) for one in leaves(found.tree))),)
     return options
 
 
@@ -383,8 +397,8 @@ def _rounded(cost: Cost) -> Cost:
     return Cost(keep(cost.network), keep(cost.memory), keep(cost.cpu), cost.stages)
 
 
-def _hinted_tree(text: str, node: JoinNode) -> TreeOf[int]:
-    """Return the tree that a hint writes down, over the relations of a group."""
+def _hinted_tree(scheme: str, text: str, node: JoinNode) -> TreeOf[int]:
+    """Return the tree, or the order of one, that a hint writes down, over the relations of a group."""
     names = {name.lower(): index for index, name in enumerate(node.graph.relations)}
 
     def numbered(tree: TreeOf[str]) -> TreeOf[int]:
@@ -392,15 +406,19 @@ def _hinted_tree(text: str, node: JoinNode) -> TreeOf[int]:
             raise ValueError("a node of it has fewer than two parts")
         return tuple(numbered(part) if isinstance(part, tuple) else names[part.lower()] for part in tree)
 
-    hint = f"SCHEME('operator_tree({text})')"
+    hint = f"SCHEME('{scheme}({text})')"
+    form = "operator_tree((r, s), t)" if scheme == "operator_tree" else "tree(r, s, t)"
     try:
         tree = numbered(read_tree(text))
     except KeyError as error:
         raise InvalidHintError(hint, f"the group has no relation {error}") from None
     except ValueError as error:
-        raise InvalidHintError(hint, f"{error}; a tree is written as operator_tree((r, s), t)") from None
+        raise InvalidHintError(hint, f"{error}; write {form}") from None
     if sorted(leaves(tree)) != list(range(len(names))):
         raise InvalidHintError(hint, f"the group's relations are {', '.join(node.graph.relations)}, each once")
-    if all(isinstance(part, int) for part in tree):
+    flat = all(isinstance(part, int) for part in tree)
+    if scheme == "tree" and not flat:
+        raise InvalidHintError(hint, f"it joins one relation after the other; write {form}, or operator_tree")
+    if scheme == "operator_tree" and flat:
         raise InvalidHintError(hint, "it has no inner node; SCHEME('matrix') joins all relations in one")
     return tree

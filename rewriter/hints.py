@@ -32,7 +32,7 @@ def read_hints(select: exp.Select) -> Hints:
             if any(word in str(item).upper() for word in _HINTS):
                 raise InvalidHintError(str(item).strip(), "it cannot be read")
             continue
-        name = item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
+        name = _name(item)
         values = [value.name for value in item.expressions]
         if name in _CHOICES and name in seen:
             raise InvalidHintError(render(item), f"{name} stands there twice")
@@ -65,10 +65,10 @@ def read_hints(select: exp.Select) -> Hints:
 
 
 def _scheme_and_tree(text: str) -> tuple[str, str | None]:
-    """Take ``operator_tree((r, s), t)`` apart."""
+    """Take ``operator_tree((r, s), t)``, or ``tree(r, s, t)``, apart."""
     name, _, rest = text.partition("(")
-    if name.strip() == "operator_tree" and rest.rstrip().endswith(")"):
-        return "operator_tree", rest.rstrip()[:-1]
+    if name.strip() in ("operator_tree", "tree") and rest.rstrip().endswith(")"):
+        return name.strip(), rest.rstrip()[:-1]
     return text, None
 
 
@@ -90,10 +90,11 @@ _HINTS = ("NO_TRIJOIN", "NO_UNIT_AGGREGATE", "TRIJOIN", "SCHEME", "UNITS", "ROUT
 
 def is_our_hint(item: object) -> bool:
     """Tell whether a hint is ours."""
-    if not isinstance(item, exp.Expr):
-        return False
-    name = item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
-    return name in _HINTS
+    return isinstance(item, exp.Expr) and _name(item) in _HINTS
+
+
+def _name(item: exp.Expr) -> str:
+    return item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
 
 
 #: The schemes that SCHEME('...') knows.

@@ -319,7 +319,8 @@ class Hints:
     scheme, units
         The values of SCHEME(...) and UNITS(...).
     tree
-        The tree that SCHEME('operator_tree(...)') writes down, as it stands between the outer parentheses.
+        The tree that SCHEME('operator_tree(...)') writes down, or the order of SCHEME('tree(...)'), as it stands
+        between the outer parentheses.
     intermediates
         The value of INTERMEDIATES(...): ``pack`` or ``pair``.
     routing, subgroups

@@ -70,7 +70,7 @@ class Stored:
     scheme, units
         As in a `Decision`.
     tree
-        The operator tree, as a hint writes it down, where the scheme is one.
+        The operator tree, or the order of a ``tree`` (None: as in FROM), as a hint writes it down.
     conditions
         The conditions of its edges, sorted, which tell two groups of the same relations apart.
     """

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from .errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
-from .operators.fingerprint import difference, hint_to_keep, lines_of
+from .operators.fingerprint import difference, hint_to_keep, lines_of, written_order
 from .operators.layout import History, obstacle
 from .operators.manifest import FORMAT
 from .operators.spec import JoinSpec
@@ -137,7 +137,8 @@ def read_stored(joins: Sequence[Join]) -> tuple[Stored, ...]:
     for at, (join, part) in enumerate(zip(joins, parts, strict=True)):
         units = int(part.get("units", join.history.entries[-1][1]))
         written = tuple(sorted(value for name, value in part.items() if name.startswith("condition between ")))
-        found.append(Stored(relations[at], part["scheme"], units, None, written))
+        order = written_order(part) if "option order" in part else None
+        found.append(Stored(relations[at], part["scheme"], units, order, written))
         text, leaves = tree(at)
         if at not in nested and len(leaves) > len(relations[at]):
             trees.append(Stored(leaves, "operator_tree", units, text, written))

@@ -116,9 +116,19 @@ def test_a_delay_in_any_spelling_is_left_out(query: str, delay: str) -> None:
 
 def test_a_hint_does_not_keep_what_is_another_query() -> None:
     """What only the new query has is a difference too: with the hint it would be refused again."""
-    assert hint_to_keep("scheme: tree\nstream r: id int", "scheme: matrix\nstream r: id int") == "SCHEME('tree')"
-    assert hint_to_keep("scheme: tree", "scheme: matrix\nargument x: 3") is None
-    assert hint_to_keep("scheme: tree\nargument x: 3", "scheme: matrix") is None
+    biclique, other = "scheme: biclique\nstream r: id int", "scheme: matrix\nstream r: id int"
+    assert hint_to_keep(biclique, other) == "SCHEME('biclique')"
+    assert hint_to_keep("scheme: biclique", "scheme: matrix\nargument x: 3") is None
+    assert hint_to_keep("scheme: biclique\nargument x: 3", "scheme: matrix") is None
+
+
+def test_a_hint_keeps_the_order_of_a_tree() -> None:
+    """A checkpoint holds intermediate results of one order; before orders were chosen, it was that of FROM."""
+    old = "scheme: tree\norder of streams: r, s, the t"
+    new = old.replace("tree", "tree\noption order: 1,2,0")
+    assert hint_to_keep(old, new) == "SCHEME('tree(r, s, `the t`)')"
+    assert hint_to_keep(new, old) == "SCHEME('tree(s, `the t`, r)')"
+    assert "option order was 1,2,0 and is now absent" in difference(new, old)
 
 
 def test_what_is_above_the_join_is_not_part_of_it(fingerprint: Fingerprint) -> None:

@@ -53,8 +53,9 @@ def row(random: Random, second: float) -> dict[str, Any]:
         ("SCHEME('symmetric'), UNITS(2)", CYCLIC),
         ("SCHEME('semi_symmetric'), UNITS(2)", CHAIN),
         ("SCHEME('tree'), UNITS(2)", CHAIN),
+        ("SCHEME('tree(t, s, r)'), UNITS(2)", CHAIN),
     ],
-    ids=["cyclic", "chain in two stages", "chain of stored results"],
+    ids=["cyclic", "chain in two stages", "chain of stored results", "the last two first"],
 )
 def test_windows_of_results(spark: SparkSession, tmp_path: Path, hint: str, join: str) -> None:
     """Rows late but above the watermark make results above it: none kills the query, none is lost."""
