@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ..errors import SqlSyntaxError
+from ..errors import InvalidSettingError, SqlSyntaxError
 from .dialect import tokenize
 from .intervals import MICROSECONDS, length_microseconds
 from .plan import Column, RowsFrom
@@ -152,6 +152,20 @@ def positive(text: str) -> float | None:
     except ValueError:
         return None
     return number if 0 < number < float("inf") else None
+
+
+def declared(setting: str, text: str) -> float:
+    """Return the rows a second that a setting ``spark.trijoin.rate.NAME`` declares.
+
+    Raises
+    ------
+    InvalidSettingError
+        It is no number above 0.
+    """
+    rows = positive(text)
+    if rows is None:
+        raise InvalidSettingError(setting, text, "it takes a number of rows a second above 0")
+    return rows
 
 
 def _no_columns(_source: str, _declared: str) -> Iterable[tuple[str, str]]:

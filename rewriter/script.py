@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
-
-from ..errors import InvalidSettingError
-from .catalog import RATE_SETTING, DdlCatalog, TableInfo, positive
+from .catalog import RATE_SETTING, DdlCatalog, TableInfo, declared
 from .dialect import parse_statement, tokenize
 from .plan import Column
 from .resolve import resolve
-from .settings import MOST_UNITS, Settings
 
-_SET_RATE = re.compile(rf"\s*SET\s+{re.escape(RATE_SETTING)}(\S+?)\s*=\s*(\S+)\s*", re.IGNORECASE)
-_SET_UNITS = re.compile(r"\s*SET\s+spark\.trijoin\.units\s*=\s*(\S+)\s*", re.IGNORECASE)
 _QUERY = ("SELECT", "WITH", "FROM", "(")
 
 
@@ -25,32 +18,19 @@ def query_start(sql: str) -> int:
     return next((token.start for token in tokens[3:] if token.text.upper() in _QUERY), 0)
 
 
-def with_rate(catalog: DdlCatalog, sql: str) -> DdlCatalog:
+def with_rate(catalog: DdlCatalog, key: str, value: str) -> DdlCatalog:
     """Return a catalog that knows the rate that ``SET spark.trijoin.rate.NAME = 200`` declares.
 
-    Any other statement adds nothing, nor does a value that is no rate: Spark takes it, and the query that reads it says
-    what is wrong.
-    """
-    found = _SET_RATE.fullmatch(sql)
-    rows = positive(found[2].strip("'\"")) if found else None
-    return catalog if found is None or rows is None else catalog.with_rate(found[1].replace("`", ""), rows)
-
-
-def with_units(settings: Settings, sql: str) -> Settings:
-    """Return settings with the units that ``SET spark.trijoin.units = 4`` asks for; any other statement sets nothing.
+    Any other setting adds nothing.
 
     Raises
     ------
     InvalidSettingError
-        The value is no number of units.
+        The value is no rate.
     """
-    found = _SET_UNITS.fullmatch(sql)
-    if found is None:
-        return settings
-    text = found[1].strip("'\"")
-    if not re.fullmatch("[0-9]{1,9}", text):
-        raise InvalidSettingError("spark.trijoin.units", text, f"it takes a whole number from 1 to {MOST_UNITS}")
-    return dataclasses.replace(settings, units=int(text))
+    if not key.lower().startswith(RATE_SETTING):
+        return catalog
+    return catalog.with_rate(key[len(RATE_SETTING) :].replace("`", ""), declared(key, value))
 
 
 def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:

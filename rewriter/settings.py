@@ -124,7 +124,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.units is not None and not 1 <= self.units <= MOST_UNITS:
-            raise InvalidSettingError("units", self.units, f"it takes a whole number from 1 to {MOST_UNITS}")
+            raise InvalidSettingError(
+                "spark.trijoin.units", self.units, f"it takes a whole number from 1 to {MOST_UNITS}"
+            )
 
 
 #: What is assumed without settings.

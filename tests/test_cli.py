@@ -241,6 +241,9 @@ JOINED = "SELECT r.a FROM r JOIN s ON r.a < s.a"
         (f"SET spark.trijoin.unit = 3; {JOINED}", "stdin:2:5: there is no setting spark.trijoin.unit"),
         (f"SET spark.trijoin.units = abc; {JOINED}", "spark.trijoin.units = abc is not usable"),
         (f"SET spark.trijoin.units = 0; {JOINED}", "units = 0 is not usable"),
+        (f"SET spark.trijoin.units = ²; {JOINED}", "units = ² is not usable"),
+        (f"SET spark.trijoin.aggregateInUnits = yes; {JOINED}", "aggregateInUnits = yes is not usable"),
+        (f"SET spark.trijoin.rate.r = many; {JOINED}", "rate.r = many is not usable"),
         (JOINED.replace("SELECT", "SELECT /*+ UNITS(1000000007) */"), "it takes one whole number from 1 to 100000."),
         (JOINED.replace("SELECT", "SELECT /*+ UNITS(2), UNITS(3) */"), "UNITS stands there twice."),
         (JOINED.replace("SELECT", "SELECT /*+ SCHEM('tree') */"), "perhaps SCHEME is meant."),
@@ -283,11 +286,23 @@ def test_explain_looks_at_no_folder_that_a_job_names() -> None:
     assert trijoin("explain", "-", stdin=JOB.replace("USING rate WATERMARK", files, 1)).exit_code == 0
 
 
-def test_explain_knows_the_units_that_a_job_sets() -> None:
-    found = json.loads(
-        trijoin("explain", "-", "-f", "json", stdin=f"SET spark.trijoin.units = 3; {DECLARED}{JOINED}").stdout
-    )
-    assert found["groups"][0]["decision"]["units"] == 3
+def explained(sql: str) -> Any:
+    (group,) = json.loads(trijoin("explain", "-", "-f", "json", stdin=DECLARED + sql).stdout)["groups"]
+    return group
+
+
+def test_explain_knows_what_a_job_sets() -> None:
+    """All settings that a plan depends on, not units and rates alone."""
+    for sets in ("SET spark.trijoin.units = 3", "SET `spark.trijoin.units`=3", "SET spark.sql.shuffle.partitions = 3"):
+        assert explained(f"{sets}; {JOINED}")["decision"]["units"] == 3
+    counted = "SELECT COUNT(*) AS n FROM r JOIN s ON r.a < s.a"
+    assert explained(counted)["aggregation"]["in_units"]
+    assert not explained(f"SET spark.trijoin.aggregateInUnits = false; {counted}")["aggregation"]["in_units"]
+    shares = [
+        {one["scheme"]: one["cost"]["cpu"] for one in explained(sets + JOINED)["decision"]["alternatives"]}
+        for sets in ("", "SET spark.trijoin.selectivity.range = 0.001; ")
+    ]
+    assert shares[0]["biclique"] > 10 * shares[1]["biclique"]
 
 
 def test_what_a_locale_cannot_write_is_written_in_escapes() -> None:

@@ -64,7 +64,7 @@ def test_settings() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("unitBytes", "much", "256m"),
+        ("unitBytes", "much", "512m"),
         ("unitBytes", "0", "at least 1"),
         ("upper", "high", "share"),
         ("upper", "0.5", "above"),

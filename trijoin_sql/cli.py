@@ -262,13 +262,14 @@ def _documents(file: str) -> list[dict[str, Any]]:
     from .jobs.formats import columns_in_text
     from .jobs.parse import parse_declarations
     from .jobs.script import Script
+    from .jobs.settings import assignment
     from .rewriter.catalog import read_script
     from .rewriter.pipeline import rewrite
-    from .rewriter.script import query_start, with_rate, with_units, with_view
-    from .rewriter.settings import DEFAULTS
+    from .rewriter.script import query_start, with_rate, with_view
+    from .settings import rewriter_settings
 
     script = Script.read(file)
-    text, settings = script.text, DEFAULTS
+    text, settings = script.text, dict[str, str]()
     check_statements(parse_declarations(script))
     catalog, statements = read_script(text, columns_in_text)
     documents: list[dict[str, Any]] = []
@@ -278,7 +279,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
         start = text.index(statement, start) + query_start(statement)
         sql = statement[query_start(statement) :]
         try:
-            rewritten = rewrite(sql, catalog, settings)
+            rewritten = rewrite(sql, catalog, rewriter_settings(settings.get))
         except SqlSyntaxError as error:
             detail = error.parameters["detail"].partition(f" (line {error.line}, column {error.column})")[0]
             line_start = text.rfind("\n", 0, start) + 1
@@ -286,9 +287,11 @@ def _documents(file: str) -> list[dict[str, Any]]:
             raise SqlSyntaxError(detail, text, error.line + text.count("\n", 0, start), column) from None
         if rewritten.kind == "other":
             _refuse_slips(script, sql, start)
-        settings = with_units(settings, sql)
+        if (set_ := assignment(sql)) is not None:
+            settings[set_.key] = set_.value
+            catalog = with_rate(catalog, set_.key, set_.value)
         start += len(sql)
-        catalog = with_view(with_rate(catalog, sql), sql)
+        catalog = with_view(catalog, sql)
         if rewritten.kind != "other":
             plain_view = rewritten.kind == "create_view" and not rewritten.groups
             (views if plain_view else documents).append(rewritten.to_dict())
@@ -298,11 +301,12 @@ def _documents(file: str) -> list[dict[str, Any]]:
 def _refuse_slips(script: Script, sql: str, start: int) -> None:
     """Refuse a statement of Spark's that is probably a slip: Spark would say so, and here it would be passed over."""
     from .jobs.script import close
-    from .jobs.settings import hint_if_unknown, set_key
+    from .jobs.settings import assignment, hint_if_unknown
     from .rewriter.dialect import tokenize
 
-    if (key := set_key(sql.lstrip())) is not None and (hint := hint_if_unknown(key[0])) is not None:
-        script.fail(script.text.index(key[0], start), f"there is no setting {key[0]}", hint)
+    set_ = assignment(sql)
+    if set_ is not None and (hint := hint_if_unknown(set_.key)) is not None:
+        script.fail(start + set_.start, f"there is no setting {set_.key}", hint)
     first = tokenize(sql)[0]
     meant = close(first.text, ("SELECT", "INSERT", "CREATE"), 0.8)
     if meant not in (None, first.text.upper()):

@@ -16,13 +16,6 @@ from urllib.parse import urlsplit
 
 _log = logging.getLogger("trijoin_sql")
 
-#: Name of the Spark setting (``spark.conf.set``) with the units of a stream's group.
-UNITS = "spark.trijoin.units"
-#: Name of the Spark setting with the bytes that the warm copies of a machine may take (``512m``, ``8g``).
-WARM_BYTES = "spark.trijoin.warm.maxBytes"
-#: Name of the Spark setting that says whether units reduce their results where a query aggregates them.
-AGGREGATE = "spark.trijoin.aggregateInUnits"
-
 _STREAMING = "org.apache.spark.sql.execution.python.streaming"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PARTITIONS = "spark.sql.shuffle.partitions"

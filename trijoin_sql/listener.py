@@ -24,7 +24,7 @@ from .metrics import held_by_slot, join_keys
 from .operators.spec import JoinSpec
 from .operators.task import LAYOUTS
 from .rates import ObservedRates
-from .scaling import ENABLED
+from .settings import SCALING_ENABLED, spark_flag
 
 _log = logging.getLogger("trijoin_sql")
 
@@ -190,7 +190,7 @@ class LayoutListener:
         """Return the units that joins are to have: what was asked for, else the query's own, where it begins."""
         wanted = _wanted.pop(query_id, {})
         units = [spec.units for spec in specs]
-        if len(saved) == len(specs) and str(self.spark.conf.get(ENABLED, "false")).lower() == "true":
+        if len(saved) == len(specs) and spark_flag(lambda name: self.spark.conf.get(name, None), SCALING_ENABLED):
             units = [join.history.entries[-1][1] for join in saved]
         elif len(saved) == len(specs):  # what cost chose gives way
             followed = [join.history.entries[-1][1] for join in saved]

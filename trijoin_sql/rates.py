@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from .errors import InvalidSettingError
-from .rewriter.catalog import RATE_SETTING, positive
+from .rewriter.catalog import RATE_SETTING, declared, positive
 from .rewriter.settings import CostDefaults
 
 #: What the settings begin with that say which share of the pairs of rows match, by kind of predicate.
@@ -49,10 +49,7 @@ def declared_rate(get: Setting, name: tuple[str, ...]) -> float | None:
     for spelled in dict.fromkeys((key, key.lower())):
         text = get(spelled)
         if text is not None:
-            rows = positive(text)
-            if rows is None:
-                raise InvalidSettingError(spelled, text, "it takes a number of rows a second above 0")
-            return rows
+            return declared(spelled, text)
     return None
 
 

@@ -16,7 +16,8 @@ from .errors import InvalidSettingError
 from .jobs.stopping import failure, no_further_batch
 from .listener import known_join, want_units
 from .operators.compile import OBSERVED
-from .scaling import ENABLED, Decision, Scaler, ScalingPolicy
+from .scaling import Decision, Scaler, ScalingPolicy
+from .settings import SCALING_ENABLED
 
 #: Seconds between two looks at the query.
 POLL = 0.2
@@ -35,7 +36,7 @@ def scaling_policy(spark: SparkSession) -> ScalingPolicy | None:
     """
     policy = ScalingPolicy.from_settings(lambda name: spark.conf.get(name, None))
     if policy is not None and not hasattr(spark, "_jsparkSession"):
-        raise InvalidSettingError(ENABLED, "true", "on Spark Connect the units of a query cannot change")
+        raise InvalidSettingError(SCALING_ENABLED, "true", "on Spark Connect the units of a query cannot change")
     return policy
 
 

@@ -8,18 +8,13 @@ and starts again with a new layout (`operators.layout`), under which no row has 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
 from .errors import InvalidSettingError
+from .settings import SCALING, SCALING_ENABLED, flag, size
 
-#: Prefix of the settings (``spark.conf.set``), and the one that turns scaling on.
-PREFIX = "spark.trijoin.scaling."
-ENABLED = f"{PREFIX}enabled"
-
-_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _NAMES = {"capacity": "unitBytes", "most": "maxUnits"}
 
 
@@ -54,7 +49,7 @@ class ScalingPolicy:
                 raise InvalidSettingError(setting(name), getattr(self, name), "it must be at least 1")
         if not 0 < self.lower < self.target < self.upper:
             values = f"{self.lower}, {self.target}, {self.upper}"
-            raise InvalidSettingError(f"{PREFIX}lower, target, upper", values, "each must be above the one before")
+            raise InvalidSettingError(f"{SCALING}lower, target, upper", values, "each must be above the one before")
 
     @classmethod
     def from_settings(cls, get: Callable[[str], str | None]) -> ScalingPolicy | None:
@@ -75,10 +70,7 @@ class ScalingPolicy:
         InvalidSettingError
             A value is not of the kind that its setting takes.
         """
-        on = str(get(ENABLED) or "false").strip().lower()
-        if on not in ("true", "false"):
-            raise InvalidSettingError(ENABLED, on, "it takes true or false")
-        if on == "false":
+        if not flag(get, SCALING_ENABLED, default=False):
             return None
         values: dict[str, Any] = {}
         for known in fields(cls):
@@ -89,20 +81,17 @@ class ScalingPolicy:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that say the same, by their last names (``unitBytes``)."""
-        return {setting(known.name).removeprefix(PREFIX): getattr(self, known.name) for known in fields(self)}
+        return {setting(known.name).removeprefix(SCALING): getattr(self, known.name) for known in fields(self)}
 
 
 def setting(name: str) -> str:
     """Return the Spark setting for a parameter of the policy."""
-    return PREFIX + _NAMES.get(name, name)
+    return SCALING + _NAMES.get(name, name)
 
 
 def _value(name: str, text: str) -> float | int:
     if name == "capacity":
-        size = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text.lower())
-        if size is None:
-            raise InvalidSettingError(setting(name), text, "it takes a number of bytes, such as 256m")
-        return int(size[1]) * _SIZES[size[2]]
+        return size(setting(name), text)
     kind = int if name in ("decisions", "most") else float
     try:
         return kind(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,8 +16,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .catalog import SparkCatalog
 from .checkpoint import stored_joins
-from .config import AGGREGATE, STATE_SETTINGS, UNITS, WARM_BYTES, prepare_workers
-from .errors import InvalidSettingError, PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
+from .config import STATE_SETTINGS, prepare_workers
+from .errors import PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import Explanation
 from .frames import named_frames, takes_frames
 from .listener import next_number, observed_rates, register
@@ -27,20 +26,15 @@ from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
 from .operators.aggregation import SumTypeError
 from .operators.compile import compile_join, run_sql
 from .operators.spec import JoinSpec
-from .rates import cost_defaults
 from .rewriter.arguments import Arguments
 from .rewriter.dialect import parse_statement
 from .rewriter.glance import glance, read_otherwise
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
 from .rewriter.plan import JoinNode, walk
-from .rewriter.settings import Settings, Stored
+from .rewriter.settings import Stored
 from .scaled_query import ScaledQuery, scaling_policy
-from .scaling import ENABLED
+from .settings import parallelism, rewriter_settings, spark_flag, warm_bytes
 from .shipping import ship
-from .zones import largest_shift
-
-#: The default of `WARM_BYTES`.
-_WARM_DEFAULT = "16g"
 
 #: How the checkpoint of `TriJoinSession.resuming` stores rows.
 _stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
@@ -139,7 +133,7 @@ class TriJoinSession:
                 return self.sql(named, args)
         if kwargs or not (args is None or isinstance(args, Mapping | list)):  # Spark says what is wrong with others
             return _spark_sql(self.spark, text, args, kwargs)
-        otherwise = read_otherwise(text, lambda name: self._is_on(name, "false"))
+        otherwise = read_otherwise(text, lambda name: spark_flag(self._setting, name))
         if otherwise is not None:
             frame = _spark_sql(self.spark, text, args, {})
             if frame.isStreaming:
@@ -343,18 +337,7 @@ class TriJoinSession:
         return read_metrics(query)
 
     def _rewrite(self, text: str, args: Arguments = None, *, aggregate: bool = True) -> Rewrite:
-        settings = Settings(
-            case_sensitive=self._is_on("spark.sql.caseSensitive", "false"),
-            join_before_comma=self._is_on("spark.sql.ansi.relationPrecedence", "false")
-            and self._is_on("spark.sql.ansi.enabled", "true"),
-            units=self.set_units(),
-            parallelism=self.units(),
-            elastic=self._flag(ENABLED, "false"),
-            costs=cost_defaults(lambda name: self.spark.conf.get(name, None)),
-            aggregate_in_units=self._flag(AGGREGATE, "true"),
-            ansi=self._flag("spark.sql.ansi.enabled", "true"),
-            zone_shift=largest_shift(str(self.spark.conf.get("spark.sql.session.timeZone", "UTC"))),
-        )
+        settings = rewriter_settings(self._setting)
         if not aggregate:
             settings = replace(settings, aggregate_in_units=False)
         if _stored.get():
@@ -366,8 +349,9 @@ class TriJoinSession:
         if context is not None and context._jsc is None:  # PySpark would fail with an empty AssertionError
             raise UnavailableError("the Spark session", "it has been stopped", "make another one, and its views")
 
-    def _is_on(self, setting: str, default: str) -> bool:
-        return str(self.spark.conf.get(setting, default)).lower() == "true"
+    def _setting(self, name: str) -> str | None:
+        text = self.spark.conf.get(name, None)
+        return None if text is None else str(text)
 
     def _compile(self, rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> DataFrame:
         """Compile the join nodes from the bottom up, then let Spark run the rest of the SELECT over them."""
@@ -386,9 +370,9 @@ class TriJoinSession:
                         node,
                         frames,
                         named,
-                        default_units=self.units(),
+                        default_units=parallelism(self._setting) or 1,
                         metric=f"{node.name}{RUN}{number}",
-                        warm_bytes=self.warm_bytes(),
+                        warm_bytes=warm_bytes(self._setting),
                     )
                     frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
                     if node.decision.units_by_cost:
@@ -412,51 +396,6 @@ class TriJoinSession:
             if not original.isStreaming:
                 return original
         return result.toDF(*original.columns)
-
-    def _flag(self, name: str, default: str) -> bool:
-        text = str(self.spark.conf.get(name, default)).lower()
-        if text not in ("true", "false"):
-            raise InvalidSettingError(name, text, "it takes true or false")
-        return text == "true"
-
-    def units(self) -> int:
-        """Return the units of a stream's group where neither a hint nor cost says it.
-
-        Raises
-        ------
-        InvalidSettingError
-            ``spark.trijoin.units`` is not a whole number from 1 up.
-        """
-        return self.set_units() or max(int(str(self.spark.conf.get("spark.sql.shuffle.partitions", "1"))), 1)
-
-    def set_units(self) -> int | None:
-        """Return the units that ``spark.trijoin.units`` sets, None if it is not set.
-
-        Raises
-        ------
-        InvalidSettingError
-            It is not a whole number from 1 up.
-        """
-        text = self.spark.conf.get(UNITS, None)
-        if text is None:
-            return None
-        if not text.isdigit() or int(text) < 1:
-            raise InvalidSettingError(UNITS, text, "it takes a whole number from 1 up")
-        return int(text)
-
-    def warm_bytes(self) -> int:
-        """Return the bytes that the warm copies of a machine may take.
-
-        Raises
-        ------
-        InvalidSettingError
-            ``spark.trijoin.warm.maxBytes`` is not a size.
-        """
-        text = str(self.spark.conf.get(WARM_BYTES, _WARM_DEFAULT)).strip().lower()
-        found = re.fullmatch(r"(\d+)([kmgt]?)b?", text)
-        if found is None:
-            raise InvalidSettingError(WARM_BYTES, text, "it takes a size such as 512m or 8g")
-        return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
 
 
 def check_is_session(value: object) -> None:

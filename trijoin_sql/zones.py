@@ -26,7 +26,7 @@ def largest_shift(zone: str) -> int:
     try:
         info = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError):
-        return 0 if zone[:1] in "+-" else _DAY
+        return 0 if zone.startswith(("+", "-")) else _DAY
     start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     offsets = set()
     for days in range(0, 47_500, 14):

@@ -44,11 +44,11 @@ def test_a_table_is_static_and_unknown_ones_are_not_there() -> None:
 )
 def test_a_stream_declares_its_rate(declaration: str, rows: float | None) -> None:
     """By our option, or as the source `rate` does; a session's setting goes before both."""
-    catalog, (setting,) = read_script(f"CREATE STREAM r (a INT) {declaration}; SET spark.trijoin.rate.R = 3")
+    catalog, _ = read_script(f"CREATE STREAM r (a INT) {declaration}")
     found = catalog.table(("r",))
     assert found is not None
     assert found.rows == rows
-    changed = with_rate(catalog, setting).table(("r",))
+    changed = with_rate(catalog, "spark.trijoin.rate.R", "3").table(("r",))
     assert changed is not None
     assert (changed.rows, changed.rows_from) == (3.0, "declared")
 

@@ -274,7 +274,8 @@ def _overhead(options: Options, out: Console, *, show: bool) -> dict[str, Any]:
 def _session(name: str, units: int) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    from ..config import UNITS, configure
+    from ..config import configure
+    from ..settings import UNITS
 
     builder = SparkSession.builder.appName(f"trijoin-sql bench {name}").master(f"local[{units},4]")
     for key, value in {

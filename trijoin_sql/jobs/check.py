@@ -16,7 +16,7 @@ from ..rewriter.dialect import tokenize
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, TYPES, Format, find_format, fixed_columns
 from .paths import local_path, why_unreadable, why_unwritable
 from .script import Script, Word, close, did_you_mean
-from .settings import hint_if_unknown, set_key
+from .settings import assignment, hint_if_unknown
 from .statements import CreateSink, CreateStream, InsertInto, Job, Options, SparkStatement
 
 
@@ -124,9 +124,9 @@ def _check_names(job: Job) -> None:
 
 
 def _check_setting(script: Script, sql: Word) -> None:
-    found = set_key(sql.text)
-    if found is not None and (hint := hint_if_unknown(found[0])) is not None:
-        script.fail(sql.start + found[1], f"there is no setting {found[0]}", hint)
+    found = assignment(sql.text)
+    if found is not None and (hint := hint_if_unknown(found.key)) is not None:
+        script.fail(sql.start + found.start, f"there is no setting {found.key}", hint)
 
 
 def _check_stream(script: Script, stream: CreateStream) -> None:

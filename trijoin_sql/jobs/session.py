@@ -66,8 +66,8 @@ def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    from ..config import UNITS
     from ..session import TriJoinSession
+    from ..settings import UNITS
 
     user = {**submitted_settings(), **start_settings(job), **options.settings}
     if options.master is not None:

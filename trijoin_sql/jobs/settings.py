@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
-from ..config import AGGREGATE, UNITS, WARM_BYTES
 from ..rates import SELECTIVITY
 from ..rewriter.catalog import RATE_SETTING
 from ..rewriter.settings import CostDefaults
-from ..scaling import ENABLED, ScalingPolicy, setting
+from ..scaling import ScalingPolicy, setting
+from ..settings import AGGREGATE, SCALING_ENABLED, UNITS, WARM_BYTES
 from .script import did_you_mean
 
 _OURS = "spark.trijoin."
@@ -20,7 +20,7 @@ NAMES = (
     AGGREGATE,
     WARM_BYTES,
     *(SELECTIVITY + kind for kind in dict(CostDefaults().selectivity)),
-    ENABLED,
+    SCALING_ENABLED,
     *(setting(field.name) for field in fields(ScalingPolicy)),
 )
 
@@ -40,13 +40,30 @@ def hint_if_unknown(key: str) -> str | None:
     return did_you_mean(key, NAMES)
 
 
-def set_key(sql: str) -> tuple[str, int] | None:
-    """Return the key that a ``SET key = value`` sets and its offset, None for any other statement.
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a ``SET key = value`` sets.
+
+    Parameters
+    ----------
+    key, value
+        The value as Spark takes it: all that follows, quotes included.
+    start
+        Offset of the key in the statement.
+    """
+
+    key: str
+    value: str
+    start: int
+
+
+def assignment(sql: str) -> Assignment | None:
+    """Return what a ``SET key = value`` sets, None for any other statement.
 
     Examples
     --------
-    >>> set_key("SET spark.trijoin.units = 4")
-    ('spark.trijoin.units', 4)
+    >>> assignment("SET `spark.trijoin.units` = 4 ")
+    Assignment(key='spark.trijoin.units', value='4', start=5)
     """
-    found = re.match(r"SET\s+`?([\w.-]+)`?\s*=", sql, re.IGNORECASE)
-    return None if found is None else (found[1], found.start(1))
+    found = re.match(r"\s*SET\s+`?([\w.:-]+)`?\s*=(.*)", sql, re.IGNORECASE | re.DOTALL)
+    return None if found is None else Assignment(found[1], found[2].strip(), found.start(1))

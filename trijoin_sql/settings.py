@@ -1,0 +1,129 @@
+"""Our own settings, ``spark.trijoin.*``: their names, how their values read, and what the rewriter is told of them.
+
+A session's settings and those that a job file sets are read by the same functions, so `explain` of a file and its run
+come to the same plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from .errors import InvalidSettingError
+from .rates import cost_defaults
+from .rewriter.settings import DEFAULTS, MOST_UNITS, Settings
+from .zones import largest_shift
+
+#: Name of the Spark setting (``spark.conf.set``) with the units of a stream's group.
+UNITS = "spark.trijoin.units"
+#: Name of the Spark setting with the bytes that the warm copies of a machine may take (``512m``, ``8g``).
+WARM_BYTES = "spark.trijoin.warm.maxBytes"
+#: Name of the Spark setting that says whether units reduce their results where a query aggregates them.
+AGGREGATE = "spark.trijoin.aggregateInUnits"
+#: What the names of the settings of scaling begin with, and the one that turns it on.
+SCALING = "spark.trijoin.scaling."
+SCALING_ENABLED = f"{SCALING}enabled"
+
+_WARM_DEFAULT = "16g"
+_ANSI = "spark.sql.ansi.enabled"
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+#: Returns the value of a session's setting, None where it is not set.
+Setting = Callable[[str], "str | None"]
+
+
+def flag(get: Setting, name: str, *, default: bool) -> bool:
+    """Return a setting of ours that is true or false.
+
+    Raises
+    ------
+    InvalidSettingError
+        It is neither.
+    """
+    text = get(name)
+    known = {"true": True, "false": False}
+    if text is None or text.strip().lower() in known:
+        return default if text is None else known[text.strip().lower()]
+    raise InvalidSettingError(name, text, "it takes true or false")
+
+
+def size(name: str, text: str) -> int:
+    """Return how many bytes a text such as ``512m`` says.
+
+    Parameters
+    ----------
+    name
+        The setting.
+    text
+        Its value.
+
+    Raises
+    ------
+    InvalidSettingError
+        It says none.
+    """
+    found = re.fullmatch(r"([0-9]+)\s*([kmgt]?)b?", text.strip().lower())
+    if found is None:
+        raise InvalidSettingError(name, text, "it takes a number of bytes, such as 512m or 8g")
+    return int(found[1]) << _SHIFTS[found[2]]
+
+
+def units(get: Setting) -> int | None:
+    """Return the units that `UNITS` sets, None if it is not set.
+
+    Raises
+    ------
+    InvalidSettingError
+        It is no whole number from 1 to `MOST_UNITS`.
+    """
+    text = get(UNITS)
+    if text is None:
+        return None
+    if not re.fullmatch("[0-9]{1,9}", text.strip()) or not 1 <= int(text) <= MOST_UNITS:
+        raise InvalidSettingError(UNITS, text, f"it takes a whole number from 1 to {MOST_UNITS}")
+    return int(text)
+
+
+def parallelism(get: Setting) -> int | None:
+    """Return how many tasks Spark runs side by side, or the units that are set instead; None where neither is known."""
+    partitions = get("spark.sql.shuffle.partitions")
+    return units(get) or (None if partitions is None else max(int(partitions), 1))
+
+
+def warm_bytes(get: Setting) -> int:
+    """Return the bytes that the warm copies of a machine may take.
+
+    Raises
+    ------
+    InvalidSettingError
+        `WARM_BYTES` is no size.
+    """
+    return size(WARM_BYTES, get(WARM_BYTES) or _WARM_DEFAULT)
+
+
+def rewriter_settings(get: Setting) -> Settings:
+    """Return what the rewriter is to know of a session's settings; what is not set is as Spark has it.
+
+    Raises
+    ------
+    InvalidSettingError
+        A setting of ours has a value that it cannot have.
+    """
+    ansi, zone = spark_flag(get, _ANSI, default=True), get("spark.sql.session.timeZone")
+    return Settings(
+        case_sensitive=spark_flag(get, "spark.sql.caseSensitive"),
+        join_before_comma=ansi and spark_flag(get, "spark.sql.ansi.relationPrecedence"),
+        units=units(get),
+        parallelism=parallelism(get),
+        elastic=flag(get, SCALING_ENABLED, default=False),
+        costs=cost_defaults(get),
+        aggregate_in_units=flag(get, AGGREGATE, default=True),
+        ansi=ansi,
+        zone_shift=DEFAULTS.zone_shift if zone is None else largest_shift(zone),
+    )
+
+
+def spark_flag(get: Setting, name: str, *, default: bool = False) -> bool:
+    """Return a setting of Spark's that is true or false; Spark has refused what is neither."""
+    text = get(name)
+    return default if text is None else text.strip().lower() == "true"
