@@ -19,7 +19,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import cast
 
 from ..errors import InvalidHintError
 from .catalog import RATE_OPTION, RATE_SETTING
@@ -44,7 +44,7 @@ from .cost import (
 from .dialect import quote
 from .grid import common_key
 from .join_graph import is_connected
-from .plan import Alternative, Cost, Decision, Hints, InputRate, JoinNode, source_scan
+from .plan import Alternative, Cost, Decision, Hints, InputRate, JoinNode, NodeName, join_node_class, source_scan
 from .settings import CostDefaults, Settings, Stored
 from .trees import TreeOf, leaves, read_tree, tree_text
 
@@ -109,7 +109,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
     )
     model = model_of(node, settings, found.units)
     return Decision(
-        _node_name(model.count),
+        cast(NodeName, join_node_class(model.count).__name__),
         chosen,
         found.units,
         reason,
@@ -308,10 +308,6 @@ def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:
         ("results a second", results),
         ("rows kept", cost.memory),
     )
-
-
-def _node_name(count: int) -> Literal["TriJoin", "MultiJoin", "BiJoin"]:
-    return "BiJoin" if count == 2 else "TriJoin" if count == 3 else "MultiJoin"
 
 
 def _candidates(node: JoinNode, model: Model) -> dict[str, Cost]:

@@ -16,6 +16,8 @@ StateFunction = Literal["count", "sum", "min", "max"]
 ComparisonOp = Literal["=", "<=>", "<", "<=", ">", ">=", "<>", "band"]
 JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti"]
 
+#: How a node of ours is called, by the number of its inputs.
+NodeName = Literal["TriJoin", "MultiJoin", "BiJoin", "none"]
 #: Who says how many rows there are: a declaration, queries that ran before, Spark's statistics, or nobody.
 RowsFrom = Literal["declared", "observed", "statistics", "assumed"]
 
@@ -277,7 +279,7 @@ class Decision:
         Whether cost chose the units: then a checkpoint's number goes before.
     """
 
-    node: Literal["TriJoin", "MultiJoin", "BiJoin", "none"]
+    node: NodeName
     scheme: str | None
     units: int | None
     reason: str

@@ -22,17 +22,14 @@ from .document import group_dict
 from .hints import without_our_clauses
 from .parse import build_plan
 from .plan import (
-    BiJoin,
     Block,
     Join,
     JoinNode,
     LeftAlone,
-    MultiJoin,
     Node,
     Query,
     Refusal,
     Scan,
-    TriJoin,
     scans,
     transform,
     walk,
@@ -150,10 +147,8 @@ def choose_schemes(plan: Node, settings: Settings) -> Node | NotApplicable:
     def decided(node: Node, block: Block) -> Node:
         if not isinstance(node, JoinNode):
             return node
-        decision = decide(node, block.hints, settings, from_packs=block.input is node and may_count_packs(node, block))
-        kind: type[JoinNode] = {"BiJoin": BiJoin, "TriJoin": TriJoin}.get(decision.node, MultiJoin)
-        values = {item.name: getattr(node, item.name) for item in dataclasses.fields(node)}
-        return kind(**{**values, "decision": decision})
+        decision = decide(node, block.hints, settings, from_packs=may_count_packs(node, block, settings))
+        return dataclasses.replace(node, decision=decision)
 
     def visit(node: Node) -> Node:
         return dataclasses.replace(node, input=_own(node.input, node, decided)) if isinstance(node, Block) else node

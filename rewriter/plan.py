@@ -25,6 +25,7 @@ from .parts import (
     InputRate,
     JoinGraph,
     JoinKind,
+    NodeName,
     OutputColumn,
     PartialState,
     Predicate,
@@ -60,6 +61,7 @@ __all__ = [
     "LeftAlone",
     "MultiJoin",
     "Node",
+    "NodeName",
     "OutputColumn",
     "PartialState",
     "Predicate",
@@ -75,6 +77,7 @@ __all__ = [
     "TimeBound",
     "TriJoin",
     "Where",
+    "join_node_class",
     "scans",
     "source_conditions",
     "source_scan",
@@ -272,6 +275,11 @@ class TriJoin(JoinNode):
 @dataclass(frozen=True)
 class MultiJoin(JoinNode):
     """Four relations and more (004)."""
+
+
+def join_node_class(count: int) -> type[JoinNode]:
+    """Return the class of a join node with so many inputs."""
+    return {2: BiJoin, 3: TriJoin}.get(count, MultiJoin)
 
 
 @dataclass(frozen=True)

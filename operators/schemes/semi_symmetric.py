@@ -121,7 +121,7 @@ def _passing(
     keep: npt.NDArray[np.bool_] | None = None
     for check in checks:
         found = evaluate(
-            check, left.column(check.left).take(pa.array(at)), right.column(check.right).take(pa.array(other))
+            check, left.column(check.left).take(pa.array(at)), right.column(check.right).take(pa.array(other)), keep
         )
         keep = found if keep is None else keep & found
     return keep

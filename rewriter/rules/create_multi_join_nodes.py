@@ -13,22 +13,19 @@ import dataclasses
 from ..join_graph import build_graph
 from ..names import unused
 from ..plan import (
-    BiJoin,
     Block,
     Decision,
     Exchange,
     Join,
     JoinGroup,
-    JoinNode,
     LeftAlone,
-    MultiJoin,
     Node,
     OutputColumn,
     Predicate,
     Project,
     Query,
     Scan,
-    TriJoin,
+    join_node_class,
     scans,
     source_scan,
 )
@@ -107,8 +104,7 @@ def _node_of_group(group: JoinGroup, member: Membership, names: _Names, block: B
     reason = why_left_alone(relations, block)
     if reason:
         return LeftAlone(group.input, graph, Decision("none", None, None, reason))
-    kind: type[JoinNode] = {2: BiJoin, 3: TriJoin}.get(len(sources), MultiJoin)
-    return kind(names.next(), tuple(sources), graph, UNDECIDED, output)
+    return join_node_class(len(sources))(names.next(), tuple(sources), graph, UNDECIDED, output)
 
 
 def _between_inputs(predicate: Predicate, owner: dict[str, str], order: list[str]) -> Predicate:

@@ -20,18 +20,16 @@ from ..dialect import quote
 from ..join_graph import build_graph
 from ..names import unused
 from ..plan import (
-    BiJoin,
     Column,
     Hints,
     JoinNode,
-    MultiJoin,
     Node,
     OutputColumn,
     Predicate,
     Retention,
     Scan,
     TimeBound,
-    TriJoin,
+    join_node_class,
     source_scan,
     transform,
 )
@@ -147,7 +145,7 @@ def _decided(node: JoinNode) -> JoinNode:
     decision = decide(node, Hints(units=node.decision.units), _BY_SHAPE)
     by_cost = node.decision.units_by_cost
     decision = dataclasses.replace(decision, units_reason="those of the group", advice=None, units_by_cost=by_cost)
-    kind: type[JoinNode] = {"BiJoin": BiJoin, "TriJoin": TriJoin}.get(decision.node, MultiJoin)
+    kind = join_node_class(len(node.sources))
     return kind(node.name, node.sources, node.graph, decision, node.output, node.retention, node.result_time)
 
 

@@ -70,9 +70,9 @@ def _why_not(block: Block, settings: Settings) -> str | None:
     return None
 
 
-def may_count_packs(node: JoinNode, block: Block) -> bool:
-    """Tell whether the results of a chain, the whole FROM of a SELECT, could be counted from packs."""
-    if block.aggregation is None or not block.hints.aggregate or node.graph.residuals:
+def may_count_packs(node: JoinNode, block: Block, settings: Settings) -> bool:
+    """Tell whether the results of a chain, the whole FROM of a SELECT, would be counted from packs."""
+    if block.input is not node or block.aggregation is None or _why_not(block, settings) is not None:
         return False
     return _listed(node, block.aggregation) is not None
 
