@@ -19,7 +19,7 @@ from .dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
 from .edges import compile_edge
 from .fingerprint import fingerprint
 from .grid import Grid, lay_out
-from .inputs import Input, quoted, read_input, run_sql
+from .inputs import Input, quoted, read_input
 from .processor import JoinProcessor
 from .results import COUNTERS, unpack
 from .schemes import SCHEMES
@@ -289,6 +289,3 @@ def _spark_condition(number: int, predicate: Predicate) -> str:
     if predicate.upper is not None:
         parts.append(f"{left} - {right} {'<=' if predicate.upper_inclusive else '<'} ({predicate.upper})")
     return " AND ".join(parts)
-
-
-__all__ = ["Compiled", "compile_join", "run_sql"]

@@ -116,13 +116,13 @@ class WarmCopy:
         self._used: int | None = None
         self._touched = time.monotonic()
 
-    def load(self, nonces: Sequence[str], stores: Mapping[str, Store]) -> bool:
-        """Fill empty stores with the segments of the first version that there is a view of; return whether there is.
+    def load(self, nonces: Sequence[str], stores: Mapping[str, Store]) -> None:
+        """Fill empty stores with the segments of the first version that there is a view of.
 
         A segment whose file is gone or damaged comes without a body.
         """
         if not _is_ours(self.directory.parent):
-            return False
+            return
         for nonce in nonces:
             try:
                 view, data = read_view(self.directory / f"{nonce}.view")
@@ -136,8 +136,7 @@ class WarmCopy:
             for store in stores.values():
                 for segment in store.segments:
                     self.map(segment, store)
-            return True
-        return False
+            return
 
     def map(self, segment: Segment, store: Store) -> None:
         """Map a segment's file into memory; where that fails it has no file any more."""

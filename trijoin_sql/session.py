@@ -24,7 +24,8 @@ from .listener import next_number, observed_rates, register
 from .local_disk import set_permissions_without_processes
 from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
 from .operators.aggregation import SumTypeError
-from .operators.compile import compile_join, run_sql
+from .operators.compile import compile_join
+from .operators.inputs import run_sql
 from .operators.spec import JoinSpec
 from .rewriter.arguments import Arguments
 from .rewriter.dialect import parse_statement

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..kernels.order_keys import HIGHEST, Int64s, order_key
-from ..spec import Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
+from ..spec import Check, EdgeSpec, JoinSpec, StreamSpec
 from .base import Outcome, Partial, Result, Work, gathered, kept, owned
 from .iterative import IterativeUnit
 
@@ -123,9 +123,6 @@ def _pair(spec: JoinSpec, joined: tuple[int, ...], added: int) -> JoinSpec:
 
 
 def _renamed(check: Check, rank: int) -> Check:
-    if isinstance(check, Compare):
-        return replace(check, left=partial_name(rank, check.left))
-    assert isinstance(check, Band)
     return replace(check, left=partial_name(rank, check.left))
 
 

@@ -30,16 +30,16 @@ from ..plan import (
     source_scan,
 )
 from ..predicates import columns_of, flipped, over_output
-from .create_multi_join_groups import Membership, can_be_member
+from .create_multi_join_groups import can_be_member
 from .rule import NotApplicable
 
 UNDECIDED = Decision("none", None, None, "not decided yet")
 
 
-def create_multi_join_nodes(plan: Node, member: Membership = can_be_member) -> Node | NotApplicable:
+def create_multi_join_nodes(plan: Node) -> Node | NotApplicable:
     """Convert the groups that step 1 has marked; those that must stay with Spark become `LeftAlone`."""
     names = _Names(plan.words if isinstance(plan, Query) else frozenset())
-    changed = _multi_join_node(plan, member, names, {}, None)
+    changed = _multi_join_node(plan, names, {}, None)
     return NotApplicable("step 1 has marked no group") if changed == plan else changed
 
 
@@ -58,7 +58,6 @@ class _Names:
 
 def _multi_join_node(
     node: Node,
-    member: Membership,
     names: _Names,
     done: dict[int, Node],
     block: Block | None,
@@ -67,26 +66,26 @@ def _multi_join_node(
     if id(node) in done:
         return done[id(node)]
     block = node if isinstance(node, Block) else block
-    inputs = tuple(_multi_join_node(below, member, names, done, block) for below in node.inputs)
+    inputs = tuple(_multi_join_node(below, names, done, block) for below in node.inputs)
     result = node.with_inputs(inputs) if inputs else node
     if isinstance(result, JoinGroup):
-        result = _node_of_group(result, member, names, block)
+        result = _node_of_group(result, names, block)
     done[id(node)] = result
     return result
 
 
-def _node_of_group(group: JoinGroup, member: Membership, names: _Names, block: Block | None) -> Node:
+def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node:
     """Algorithm 3's createMultiJoinNodeByGroup."""
     sources: list[Node] = []
     predicates: list[Predicate] = []
 
     def collect(node: Node) -> None:
         match node:
-            case Join() if member(node):
+            case Join() if can_be_member(node):
                 collect(node.left)
                 collect(node.right)
                 predicates.extend(node.predicates)
-            case Exchange() | Project() if member(node):
+            case Exchange() | Project() if can_be_member(node):
                 collect(node.inputs[0])
             case Exchange():
                 collect(node.input)

@@ -63,15 +63,13 @@ class Overhead:
     added: float
 
 
-def measure_overhead(spark: SparkSession, turns: int = TURNS, warm: int = WARM) -> list[Overhead]:
+def measure_overhead(spark: SparkSession) -> list[Overhead]:
     """Measure every query of `QUERIES`.
 
     Parameters
     ----------
     spark
         A session, which gets the views ``a``, ``b`` and ``c``.
-    turns, warm
-        How often each query is analysed both ways, and how often before that.
     """
     from ..extension import disable, enable
 
@@ -81,20 +79,18 @@ def measure_overhead(spark: SparkSession, turns: int = TURNS, warm: int = WARM) 
     enable(spark)
     extended = spark.sql
     disable(spark)
-    return [_measure(name, text, plain, extended, turns, warm) for name, text in QUERIES.items()]
+    return [_measure(name, text, plain, extended) for name, text in QUERIES.items()]
 
 
-def _measure(
-    name: str, text: str, plain: Callable[[str], DataFrame], extended: Callable[[str], DataFrame], turns: int, warm: int
-) -> Overhead:
+def _measure(name: str, text: str, plain: Callable[[str], DataFrame], extended: Callable[[str], DataFrame]) -> Overhead:
     took: dict[str, list[float]] = {"plain": [], "enabled": []}
-    for turn in range(turns + warm):
+    for turn in range(TURNS + WARM):
         calls = [("plain", plain), ("enabled", extended)]
         for which, call in calls if turn % 2 else calls[::-1]:  # neither is always the first
             begun = time.perf_counter()
             call(text)
             took[which].append(1000 * (time.perf_counter() - begun))
-    kept = {which: times[warm:] for which, times in took.items()}
+    kept = {which: times[WARM:] for which, times in took.items()}
     differences = [with_us - without for without, with_us in zip(kept["plain"], kept["enabled"], strict=True)]
     return Overhead(name, *(statistics.median(times) for times in (kept["plain"], kept["enabled"], differences)))
 

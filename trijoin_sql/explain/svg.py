@@ -111,11 +111,10 @@ def path(*commands: object, **attributes: object) -> str:
     return element("path", d=data, **attributes)
 
 
-def arrow(x: float, y: float, css_class: str, size: float = 7) -> str:
+def arrow(x: float, y: float, css_class: str) -> str:
     """Return the head of an arrow that points right, with its tip at (x, y)."""
-    return path(
-        "M", x, y, "L", x - size, y - size * 0.55, "L", x - size, y + size * 0.55, "Z", class_=f"head {css_class}"
-    )
+    back, half = x - 7, 7 * 0.55
+    return path("M", x, y, "L", back, y - half, "L", back, y + half, "Z", class_=f"head {css_class}")
 
 
 def picture(view: Box, label: str, *children: str, css_class: str) -> str:
