@@ -43,10 +43,6 @@ CYCLIC: dict[str, Any] = {
             "   │  ├─ Scan r: STREAM transfers\n"
             "   │  └─ Scan s: STREAM payments\n"
             "   └─ Scan t: STREAM refunds",
-            "reasons": [
-                {"rule": "push_filters", "applied": True, "reason": "r.city <> t.city joins two relations"},
-                {"rule": "split_disjunctions", "applied": False, "reason": "no condition has an OR at its top"},
-            ],
         },
         {
             "name": "close bounds",
@@ -56,7 +52,7 @@ CYCLIC: dict[str, Any] = {
             "   │  ├─ Scan r: STREAM transfers\n"
             "   │  └─ Scan s: STREAM payments\n"
             "   └─ Scan t: STREAM refunds",
-            "reasons": ["every stream has an event-time bound to every other, nothing to add to the plan"],
+            "skipped": "every stream has an event-time bound to every other, nothing to add to the plan",
         },
         {
             "name": "convert",
@@ -65,7 +61,6 @@ CYCLIC: dict[str, Any] = {
             "   ├─ Scan r: STREAM transfers\n"
             "   ├─ Scan s: STREAM payments\n"
             "   └─ Scan t: STREAM refunds",
-            "reasons": [{"rule": "two_step_convert", "applied": True, "reason": "three streams, all pairs joined"}],
         },
     ],
     "groups": [
@@ -126,7 +121,6 @@ CYCLIC: dict[str, Any] = {
                     {"alias": "t", "keep_for": "10 seconds"},
                 ],
             },
-            "columns": {"r": ["account string", "amount decimal(10,2)"], "s": ["amount decimal(10,2)"]},
         }
     ],
     "advice": [],
@@ -141,7 +135,6 @@ CHAIN_UNBOUNDED: dict[str, Any] = {
         {
             "name": "convert",
             "plan": "TriJoin semi_symmetric, hub v\n  Scan c\n  Scan v\n  Scan o",
-            "reasons": {"two_step_convert": "two pairs joined: a chain with the hub v"},
         },
     ],
     "groups": [
@@ -235,7 +228,7 @@ MULTI: dict[str, Any] = {
                     {"relations": ["d"], "key": None, "shares": 1},
                     {"relations": ["e"], "key": None, "shares": 2},
                 ],
-                "options": [],
+                "options": {},
                 "alternatives": [
                     {"scheme": "matrix", "cost": _cost(1.2e5, 3e6, 5e6, 1), "chosen": True},
                     {"scheme": "TriJoin(a, b, c) then BiJoin d, e", "cost": _cost(9e4, 6e6, 6e6, 3), "chosen": False},
@@ -299,7 +292,6 @@ _SPARK_GROUP: dict[str, Any] = {
         "alternatives": [],
     },
     "state": {"bounded": False, "streams": []},
-    "refusals": [{"relation": "y", "reason": "its side of the outer join may be NULL"}],
 }
 BI: dict[str, Any] = {
     "version": 1,

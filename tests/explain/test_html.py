@@ -137,7 +137,7 @@ def test_says_what_a_reader_looks_for() -> None:
     for part in (
         "r, s and t run as one TriJoin under the symmetric scheme.", "TriJoin · symmetric · 4 units a group", "bounded",
         "Three streams with a predicate between every pair", "r.account = s.source", "10 minutes 10 seconds",
-        "did not change the plan", "push_filters", "did not apply", "no condition has an OR at its top", "2.16M", "×3",
+        "did not change the plan", "did not apply", "every stream has an event-time bound", "2.16M", "×3",
         "units of r", "s and t probe here", "Before and after",
     ):  # fmt: skip
         assert part in text
@@ -170,7 +170,6 @@ def test_several_groups() -> None:
     text = page(SEVERAL).all_text()
     assert "Three join groups: one TriJoin, one BiJoin and one left to Spark." in text
     assert "in group 1" in text
-    assert "y: its side of the outer join may be NULL" in text
 
 
 def test_live_section() -> None:
@@ -275,9 +274,8 @@ def test_terminal_shows_first_plan_last_plan_and_changes() -> None:
     assert "- └─ Filter r.city <> t.city" in text
 
 
-@pytest.mark.parametrize("key", ["skipped", "reasons"])
-def test_reason_why_a_stage_did_nothing(key: str) -> None:
+def test_reason_why_a_stage_did_nothing() -> None:
     document = copy.deepcopy(CYCLIC)
-    document["stages"][2] = {"name": "close bounds", "plan": "x", key: "no stream has event time"}
+    document["stages"][2] = {"name": "close bounds", "plan": "x", "skipped": "no stream has event time"}
     assert "no stream has event time" in page(document).all_text()
     assert "no stream has event time" in str(Explanation(document))

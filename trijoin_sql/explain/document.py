@@ -14,21 +14,12 @@ _SKEWED = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class RuleReason:
-    """Why a rule did or did not apply in a stage; ``applied`` is None where the document does not say."""
-
-    rule: str | None
-    applied: bool | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Stage:
-    """The plan after one rewriter stage."""
+    """The plan after one rewriter stage, and why the stage did nothing, if it did nothing."""
 
     name: str
     plan: str
-    reasons: tuple[RuleReason, ...] = ()
+    skipped: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +176,6 @@ class Group:
     alternatives: tuple[Alternative, ...]
     bounded: bool
     streams: tuple[StreamState, ...]
-    columns: tuple[str, ...] = ()
-    refusals: tuple[str, ...] = ()
     live: Live | None = None
     aggregation: Aggregation | None = None
     units_reason: str | None = None

@@ -22,7 +22,6 @@ from .document import (
     Live,
     Predicate,
     Refusal,
-    RuleReason,
     Stage,
     StreamState,
     UnitLoad,
@@ -102,20 +101,7 @@ def sentences(value: Json) -> list[str]:
 
 
 def _stage(stage: dict[str, Json]) -> Stage:
-    skipped = [RuleReason(None, False, sentence) for sentence in sentences(stage.get("skipped"))]
-    return Stage(_text(stage["name"]), _text(stage["plan"]), (*skipped, *_reasons(stage.get("reasons"))))
-
-
-def _reasons(value: Json) -> list[RuleReason]:
-    if isinstance(value, dict) and not value.keys() & {"rule", "reason"}:
-        return [RuleReason(rule, None, "; ".join(sentences(text))) for rule, text in value.items()]
-    if isinstance(value, dict):
-        applied = value.get("applied")
-        text = "; ".join(sentences(value.get("reason")))
-        return [RuleReason(_maybe(value.get("rule")), applied if isinstance(applied, bool) else None, text)]
-    if isinstance(value, list):
-        return [reason for item in value for reason in _reasons(item)]
-    return [RuleReason(None, None, sentence) for sentence in sentences(value)]
+    return Stage(_text(stage["name"]), _text(stage["plan"]), _maybe(stage.get("skipped")))
 
 
 def _group(index: int, group: dict[str, Json]) -> Group:
@@ -148,15 +134,13 @@ def _group(index: int, group: dict[str, Json]) -> Group:
         scheme=_maybe(decision.get("scheme")),
         units=_whole(decision.get("units")),
         reason=_text(decision["reason"]),
-        options=tuple(_options(decision.get("options"))),
+        options=tuple(_object(decision.get("options") or {}).items()),
         alternatives=tuple(_alternative(_object(item)) for item in _items(decision.get("alternatives") or [])),
         bounded=bool(state["bounded"]),
         streams=tuple(
             StreamState(_text(stream["alias"]), _maybe(stream["keep_for"]), _maybe(stream.get("advice")))
             for stream in map(_object, _items(state["streams"]))
         ),
-        columns=tuple(_columns(group.get("columns"))),
-        refusals=tuple(sentences(group.get("refusals"))),
         live=_live(group.get("live")),
         aggregation=_aggregation(group.get("aggregation")),
         units_reason=_maybe(decision.get("units_reason")),
@@ -207,27 +191,6 @@ def _aggregation(value: Json) -> Aggregation | None:
         tuple(sentences(found.get("listed"))),
         _maybe(found.get("reason")),
     )
-
-
-def _options(value: Json) -> list[tuple[str, Json]]:
-    match value:
-        case dict():
-            return list(value.items())
-        case list():
-            return [(_text(pair[0]), pair[1]) for pair in value if isinstance(pair, list) and len(pair) == 2]
-    return []
-
-
-def _columns(value: Json) -> list[str]:
-    match value:
-        case {"name": str(name), **rest}:
-            detail = " ".join(item for item in rest.values() if isinstance(item, str))
-            return [f"{name} {detail}".rstrip()]
-        case dict():
-            return [f"{alias}: {', '.join(_columns(item))}" for alias, item in value.items()]
-        case list():
-            return [column for item in value for column in _columns(item)]
-    return sentences(value)
 
 
 def _live(value: Json) -> Live | None:

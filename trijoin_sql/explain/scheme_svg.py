@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from ..rewriter.trees import read_tree
 from .document import Dimension, Group
 from .svg import Box, around, arrow, element, path, picture, rect, text, text_width, title
 from .wording import count, node_title, shorten
@@ -205,7 +205,8 @@ def _panel_width(group: Group) -> float:
 def _tree(group: Group) -> str:
     """A chain of two-way joins, each a stage with units for both of its sides."""
     option = group.option("order")
-    order = [str(part) for part in read_tree(option)] if isinstance(option, str) else list(group.relations)
+    written = re.findall(r"`((?:[^`]|``)+)`|([^\s,`]+)", option) if isinstance(option, str) else []
+    order = [quoted.replace("``", "`") or plain for quoted, plain in written] or list(group.relations)
     ranks = {alias: i for i, alias in enumerate(group.relations)}
     first, chip = _chip(order[0], 0, 30, ranks[order[0]])
     parts, x, panels = [first], chip.right + 60, []

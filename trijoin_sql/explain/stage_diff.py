@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .document import RuleReason, Stage
+from .document import Stage
 
 _TREE = " │├└─┌┬┐┤┴┼+-:|*"
 
@@ -31,7 +31,7 @@ class StageChange:
     removed: int
     lines: tuple[DiffLine, ...]
     plan: str
-    reasons: tuple[RuleReason, ...]
+    skipped: str | None
 
     @property
     def lines_now(self) -> tuple[DiffLine, ...]:
@@ -49,7 +49,7 @@ def stage_changes(stages: Sequence[Stage]) -> list[StageChange]:
         diff = tuple(_diff(before, lines))
         added, removed = (sum(line.state == state for line in diff) for state in ("added", "removed"))
         state = "first" if before is None else "changed" if added or removed else "same"
-        changes.append(StageChange(number, stage.name, state, added, removed, diff, plan, stage.reasons))
+        changes.append(StageChange(number, stage.name, state, added, removed, diff, plan, stage.skipped))
         before = lines
     return changes
 

@@ -97,10 +97,6 @@ def _group(group: Group, groups: int) -> _Branch:
     if group.alternatives:
         branch.below.append(_Branch(f"alternatives: {how_chosen(group)}", _alternatives(group.alternatives)))
     branch.below.append(_state(group))
-    if group.columns:
-        branch.below.append(_Branch("output", list(group.columns)))
-    if group.refusals:
-        branch.below.append(_Branch("refused", [_Hanging(f"- {refusal}", 2) for refusal in group.refusals]))
     if group.live:
         branch.below.append(_live(group.live, group))
     return branch
@@ -192,9 +188,8 @@ def _stages(stages: Sequence[Stage]) -> _Branch:
     last = max((change.number for change in changes if change.state != "same"), default=1)
     for change in changes:
         below = _Branch(f"{change.number} {change.name}" + (" (no change)" if change.state == "same" else ""))
-        for reason in change.reasons:
-            sign = {True: "applied: ", False: "not applied: ", None: ""}[reason.applied]
-            below.lines.append(_Hanging(sign + ": ".join(part for part in (reason.rule, reason.text) if part), 2))
+        if change.skipped:
+            below.lines.append(_Hanging(f"not applied: {change.skipped}", 2))
         if change.number in (1, last):
             if change.state != "same":
                 below.lines += [_plan_line(line) for line in change.plan.splitlines()]
