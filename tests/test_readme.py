@@ -46,3 +46,12 @@ def test_the_first_query_runs(spark: SparkSession, capfd: pytest.CaptureFixture[
         assert all(abs(r - s) <= 1 and s < t < r + 3 for r, s, t in rows)
     finally:
         query.stop()
+
+
+@pytest.mark.parametrize("folder", ["trijoin_sql", "rewriter", "operators"])
+def test_every_module_is_named_where_a_newcomer_looks(folder: str) -> None:
+    """Runners of other engines are named by their folder."""
+    said = "".join(path.read_text("utf-8") for path in (ROOT / folder).rglob("README.md"))
+    modules = [path for path in (ROOT / folder).rglob("[a-z]*.py") if path.parent.name != "runners"]
+    assert len(modules) > 20
+    assert [path.name for path in modules if path.name not in said and f"`{path.stem}`" not in said] == []

@@ -19,12 +19,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from .checkpoint import CheckpointFile, Join, follow
 from .errors import CheckpointDamagedError, CheckpointMismatchError
-from .jobs.stopping import no_further_batch
 from .metrics import held_by_slot, join_keys
 from .operators.spec import JoinSpec
 from .operators.task import LAYOUTS
 from .rates import ObservedRates
 from .settings import SCALING_ENABLED, spark_flag
+from .stopping import no_further_batch
 
 _log = logging.getLogger("trijoin_sql")
 

@@ -36,6 +36,11 @@ def join_keys(plan: str) -> list[str]:
     return list(dict.fromkeys(re.findall(pattern, plan)))
 
 
+def slots_of(observed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the counters of a join's slots, of one observed row as a mapping; those without rows say nothing."""
+    return [json.loads(text) for text in observed.get(OBSERVED) or []]
+
+
 def held_by_slot(observed: Mapping[str, Any]) -> dict[str, dict[int, bool]]:
     """Return for each join, by its key, which of its slots hold anything; from a progress report's ``observedMetrics``.
 
@@ -44,8 +49,7 @@ def held_by_slot(observed: Mapping[str, Any]) -> dict[str, dict[int, bool]]:
     found: dict[str, dict[int, bool]] = {}
     for key, row in observed.items():
         if key.startswith(PREFIX):
-            slots = [json.loads(text) for text in row.get(OBSERVED) or []]
-            found[key] = {slot["slot"]: bool(slot["state_rows"] or slot["state_chunks"]) for slot in slots}
+            found[key] = {slot["slot"]: bool(slot["state_rows"] or slot["state_chunks"]) for slot in slots_of(row)}
     return found
 
 
@@ -253,9 +257,8 @@ def batch_counters(progress: Any) -> list[BatchCounters]:
     found = []
     for node, row in sorted(observed.items()):
         if node.startswith(PREFIX):
-            slots = _fields(row).get(OBSERVED) or []
-            parsed = sorted((json.loads(text) for text in slots), key=lambda slot: int(slot["slot"]))
-            found.append(BatchCounters(node.partition(RUN)[0], int(progress.batchId), tuple(parsed)))
+            slots = sorted(slots_of(_fields(row)), key=lambda slot: int(slot["slot"]))
+            found.append(BatchCounters(node.partition(RUN)[0], int(progress.batchId), tuple(slots)))
     return found
 
 

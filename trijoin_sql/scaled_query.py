@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Callable
@@ -13,11 +12,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .errors import InvalidSettingError
-from .jobs.stopping import failure, no_further_batch
 from .listener import known_join, want_units
-from .operators.compile import OBSERVED
+from .metrics import slots_of
 from .scaling import Decision, Scaler, ScalingPolicy
 from .settings import SCALING_ENABLED
+from .stopping import failure, no_further_batch
 
 #: Seconds between two looks at the query.
 POLL = 0.2
@@ -187,7 +186,7 @@ class ScaledQuery:
         wanted = {}
         for key, row in (progress.observedMetrics or {}).items():
             spec = known_join(key)
-            slots = [json.loads(text) for text in row.asDict().get(OBSERVED) or []] if spec is not None else []
+            slots = slots_of(row.asDict()) if spec is not None else []
             if spec is None or not spec.elastic or not slots:
                 continue
             loads = self._loads.setdefault(key, {})

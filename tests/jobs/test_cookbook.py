@@ -20,7 +20,7 @@ from trijoin_sql.jobs.prepare import prepare
 from trijoin_sql.jobs.run import run_queries
 from trijoin_sql.jobs.script import Script
 from trijoin_sql.jobs.statements import Job, SparkStatement
-from trijoin_sql.jobs.stopping import StopRequest
+from trijoin_sql.stopping import StopRequest
 
 COOKBOOK = Path(__file__).parents[2] / "queries" / "cookbook"
 QUESTIONS = sorted(path.stem for path in COOKBOOK.glob("*.sql"))

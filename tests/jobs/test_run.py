@@ -23,7 +23,7 @@ from trijoin_sql.jobs.prepare import prepare
 from trijoin_sql.jobs.run import Outcome, QueryFailedError, run_queries
 from trijoin_sql.jobs.script import Script
 from trijoin_sql.jobs.statements import Job
-from trijoin_sql.jobs.stopping import StopRequest
+from trijoin_sql.stopping import StopRequest
 
 JOB = """\
 CREATE STREAM r (a BIGINT, ts TIMESTAMP) USING json OPTIONS (path 'r') WATERMARK ts DELAY OF INTERVAL 1 HOUR;

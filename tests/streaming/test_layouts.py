@@ -23,8 +23,8 @@ from trijoin_sql.jobs.parse import parse_job
 from trijoin_sql.jobs.prepare import prepare
 from trijoin_sql.jobs.run import run_queries
 from trijoin_sql.jobs.script import Script
-from trijoin_sql.jobs.stopping import StopRequest
 from trijoin_sql.state import read_state
+from trijoin_sql.stopping import StopRequest
 
 from .differential import Bag, Tables, bag, run_stream
 

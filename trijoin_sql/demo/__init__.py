@@ -21,8 +21,8 @@ from rich.table import Table
 
 from ..config import configure, submitted_settings
 from ..jobs.progress import counted
-from ..jobs.stopping import StopRequest, signals
 from ..quiet import quiet_jvm, quiet_python
+from ..stopping import StopRequest, signals
 from .flights import DEPARTURES, WEATHER, Year, read_year, write_streams
 from .queries import QUERIES, DemoQuery
 from .reference import Bag, bag_of, batch_result, slice_count

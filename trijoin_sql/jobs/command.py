@@ -138,10 +138,10 @@ def run_job(
             err.print(Text(f"{warning} (warning)", style="yellow"))
     settings = dict(_setting(text) for text in conf)
 
+    from ..stopping import StopRequest, signals
     from .prepare import prepare
     from .run import QueryFailedError, run_queries
     from .session import SessionOptions, SparkStartError, job_session
-    from .stopping import StopRequest, signals
 
     def show(line: str) -> None:
         err.print(line, markup=False, highlight=False)

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ..errors import JobError
 from ..scaled_query import ScaledQuery, scaling_policy
+from ..stopping import StopRequest, failure, stop
 from .failures import reason, with_socket
 from .formats import CHECKPOINT
 from .locate import in_jvm, sentence
@@ -18,7 +19,6 @@ from .prepare import PreparedQuery
 from .progress import Board, Tally, input_names
 from .sinks import memory_rows, recover, writer
 from .statements import Job
-from .stopping import StopRequest, failure, stop
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

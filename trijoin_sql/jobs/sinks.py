@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..file_sink import recover_file_sink
+from ..stopping import StopRequest
 from .check import load_function
 from .formats import CHECKPOINT, FILES, SINKS, find_format
 from .script import Script
 from .statements import CreateSink
-from .stopping import StopRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,4 +1,4 @@
-"""The end of a job that does not end by itself: after the running batch, or at once if that is asked for twice."""
+"""The end of queries that do not end by themselves: after the running batch, or at once if that is asked for twice."""
 
 from __future__ import annotations
 
