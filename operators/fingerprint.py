@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..rewriter.dialect import quote
 from ..rewriter.plan import JoinNode, Scan, source_conditions, source_scan
+from ..rewriter.trees import order_text
 from .spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -116,4 +116,4 @@ def written_order(lines: Mapping[str, str]) -> str:
     """Return the order in which a tree joins its relations as a hint writes it down: ``s, t, r``."""
     relations = lines["order of streams"].split(", ")
     ranks = lines["option order"].split(",") if "option order" in lines else range(len(relations))
-    return ", ".join(quote(relations[int(rank)]) for rank in ranks)
+    return order_text(relations[int(rank)] for rank in ranks)

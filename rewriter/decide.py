@@ -41,12 +41,11 @@ from .cost import (
     total,
     tree,
 )
-from .dialect import quote
 from .grid import common_key
 from .join_graph import is_connected
 from .plan import Alternative, Cost, Decision, Hints, InputRate, JoinNode, NodeName, join_node_class, source_scan
 from .settings import CostDefaults, Settings, Stored
-from .trees import TreeOf, leaves, read_tree, tree_text
+from .trees import TreeOf, leaves, order_text, read_tree, tree_text
 
 #: Schemes whose units may change at a restart; of two streams only without hash routing.
 _ELASTIC = ("symmetric", "semi_symmetric", "tree", "biclique")
@@ -367,7 +366,7 @@ def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> tuple
     if chosen == "operator_tree" and found.tree:
         return (("tree", tree_text(found.tree)),)
     if chosen == "tree" and found.tree and found.tree != tuple(range(len(found.tree))):
-        return (("order", ", ".join(quote(node.graph.relations[one]) for one in leaves(found.tree))),)
+        return (("order", order_text(node.graph.relations[one] for one in leaves(found.tree))),)
     return options
 
 

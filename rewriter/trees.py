@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, TypeAlias, TypeVar
 
 Leaf = TypeVar("Leaf", int, str)
@@ -22,6 +23,11 @@ def leaves(tree: TreeOf[Leaf]) -> tuple[Leaf, ...]:
 def tree_text(tree: TreeOf[int]) -> str:
     """Return a tree as the option of a decision: ``(0,1),2,(3,4)``."""
     return ",".join(str(part) if isinstance(part, int) else f"({tree_text(part)})" for part in tree)
+
+
+def order_text(names: Iterable[str]) -> str:
+    """Return names as `read_tree` reads them: ``s, `the t`, r``."""
+    return ", ".join(name if re.fullmatch(r"\w+", name) else f"`{name.replace('`', '``')}`" for name in names)
 
 
 def read_tree(text: str) -> TreeOf[str]:

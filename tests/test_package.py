@@ -26,7 +26,7 @@ MODULES = {
 }
 
 #: What the operators take from the rewriter, all of it without anything but the standard library.
-FOR_OPERATORS = tuple(f"trijoin_sql.rewriter.{name}" for name in ("plan", "grid", "comparison"))
+FOR_OPERATORS = tuple(f"trijoin_sql.rewriter.{name}" for name in ("plan", "grid", "comparison", "trees"))
 
 
 def imports(module: str) -> Iterator[str]:

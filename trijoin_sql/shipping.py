@@ -27,7 +27,7 @@ MODULES: Mapping[str, tuple[str, ...] | None] = {
     "trijoin_sql.operators": None,
     "trijoin_sql.operators.kernels": None,
     "trijoin_sql.operators.schemes": None,
-    "trijoin_sql.rewriter": ("__init__.py", "parts.py", "plan.py"),
+    "trijoin_sql.rewriter": ("__init__.py", "parts.py", "plan.py", "trees.py"),
 }
 
 
