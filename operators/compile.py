@@ -23,7 +23,7 @@ from .inputs import Input, quoted, read_input
 from .processor import JoinProcessor
 from .results import COUNTERS, unpack
 from .schemes import SCHEMES
-from .spec import JoinSpec, StreamSpec
+from .spec import EdgeSpec, JoinSpec, StreamSpec
 from .stage import Stage
 from .types import from_wire, is_plain, type_names, wire_type
 
@@ -78,6 +78,17 @@ def compile_join(
         checkpoint too, so it is one that no other join of the process has.
     warm_bytes
         Bytes that the warm copies of a machine may take, None for any number.
+
+    Raises
+    ------
+    InvalidHintError
+        The units cannot be divided into the subgroups that a hint asks for.
+    UnsupportedQueryError
+        A condition needs what the join cannot do with the types that its columns have.
+    SumTypeError
+        A sum has a type that units cannot keep.
+    PlanError
+        The plan and Spark's schemas do not fit together: a bug of ours.
     """
     inputs: dict[str, Input] = {}
     for source in node.sources:
@@ -94,43 +105,59 @@ def compile_join(
     states = {} if aggregation is None else aggregation_.output_types(node, inputs)
     in_units = aggregation is not None and not demoted and aggregation_.can_reduce(aggregation, states)
     streams = tuple(_stream(node, inputs[alias], demoted, types, layout) for alias in node.graph.relations)
-    hub = node.graph.relations.index(node.graph.hub) if node.graph.hub else None
-    output = tuple(name for stream in streams for _, name in stream.payload)
-    if node.result_time is not None:
-        if any(stream.time is None for stream in streams):
-            raise PlanError(f"{node.name}: results have no event time, for an input has none")
-        streams = tuple(replace(stream, timed=True) for stream in streams)
-        output, types[node.result_time] = (*output, node.result_time), "timestamp"
-    spec = JoinSpec(
-        node.name,
-        streams,
-        tuple(edges),
-        layout.scheme,
-        layout.units,
-        hub,
-        layout.options,
-        "",
-        output,
-        _bounds(node),
-        layout.subgroups,
-        elastic=layout.scheme != "matrix" and layout.grid is None,
-        key=metric or "",
-        result_time=node.result_time,
-    )
+    spec = _spec(node, streams, tuple(edges), layout, types, metric or "")
     if aggregation is not None and in_units:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
-    frames, stored = [], {}
-    for rank, stream in enumerate(streams):
-        if stream.time is not None and spec.keep_for(rank) is not None:  # a row without a time would never expire
-            inputs[stream.alias].required.append(stream.time)
-        frame, stored[stream.alias] = _packed(inputs[stream.alias], stream)
-        frames.append(frame)
+    frames, stored = _packed_streams(spec, inputs)
     spec = replace(spec, fingerprint=fingerprint(spec, node, inputs, types, stored, arguments))
     if spec.aggregate is not None:
         spec = replace(spec, output=spec.aggregate.names)
         types.update(states)
     frame = _run(spec, frames, types, metric, warm_bytes)
     return Compiled(_finish(node, frame, demoted, in_units=in_units), spec)
+
+
+def _spec(
+    node: JoinNode,
+    streams: tuple[StreamSpec, ...],
+    edges: tuple[EdgeSpec, ...],
+    layout: _Layout,
+    types: dict[str, str],
+    key: str,
+) -> JoinSpec:
+    """Return the join without its fingerprint and aggregation; the type of its result time goes to ``types``."""
+    output = tuple(name for stream in streams for _, name in stream.payload)
+    if node.result_time is not None:
+        if any(stream.time is None for stream in streams):
+            raise PlanError(f"{node.name}: results have no event time, for an input has none")
+        streams = tuple(replace(stream, timed=True) for stream in streams)
+        output, types[node.result_time] = (*output, node.result_time), "timestamp"
+    return JoinSpec(
+        node.name,
+        streams,
+        edges,
+        layout.scheme,
+        layout.units,
+        hub=node.graph.relations.index(node.graph.hub) if node.graph.hub else None,
+        options=layout.options,
+        output=output,
+        bounds=_bounds(node),
+        subgroups=layout.subgroups,
+        elastic=layout.scheme != "matrix" and layout.grid is None,
+        key=key,
+        result_time=node.result_time,
+    )
+
+
+def _packed_streams(spec: JoinSpec, inputs: Mapping[str, Input]) -> tuple[list[DataFrame], dict[str, str]]:
+    """Return each stream's packed frame, and by alias what is stored of it."""
+    frames, stored = [], {}
+    for rank, stream in enumerate(spec.streams):
+        if stream.time is not None and spec.keep_for(rank) is not None:  # a row without a time would never expire
+            inputs[stream.alias].required.append(stream.time)
+        frame, stored[stream.alias] = _packed(inputs[stream.alias], stream)
+        frames.append(frame)
+    return frames, stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,8 @@ class StreamSpec:
     route
         The packed int64 column that decides where a row is stored. It is not kept.
     dimensions
-        Under ``matrix``: the dimensions of the grid in which it has a coordinate, as ``(dimension, packed column)``.
+        Under ``matrix``, or with a key that all streams share: the dimensions of the grid in which it has a coordinate,
+        as ``(dimension, packed column)``.
     group
         The packed column with the hash of the key that all streams share, where rows are routed by it.
     time

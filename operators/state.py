@@ -268,7 +268,7 @@ class SlotState:
         return max(min(found), 1) if found else None  # rows from before 1970 go when there is a watermark at all
 
     def size(self) -> dict[str, int]:
-        """Return rows in memory-mapped stores, and the bytes and number of durable chunks."""
+        """Return the rows that are kept, and the bytes and number of durable chunks."""
         chunks = list(self.manifest.all())
         return {
             "state_rows": sum(len(store) for store in self.slot.stores.values()),

@@ -115,6 +115,8 @@ class TriJoinSession:
 
         Raises
         ------
+        TypeError
+            ``text`` is no text.
         SqlSyntaxError
             The text does not parse.
         UnsupportedQueryError

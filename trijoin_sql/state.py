@@ -1,6 +1,7 @@
 """``trijoin-sql state CHECKPOINT``: what a stopped query keeps, read from its checkpoint and changing nothing.
 
-Every slot's durable manifest (``operators/state.py``) lists its chunks; Spark's state data source reads the manifests.
+Every slot's durable manifest (``operators/manifest.py``) lists its chunks; Spark's state data source reads the
+manifests.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Reads the checkpoint and changes nothing; stop the query first.
 \b
 trijoin-sql state checkpoints/near
 
-Exit codes: 0 done, 2 no checkpoint of ours at the place.
+Exit codes: 0 done, 2 no checkpoint of ours at the place, or a damaged one.
 """
 
 

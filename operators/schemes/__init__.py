@@ -1,4 +1,4 @@
-"""Join schemes, one module each; this table is the only place that knows them all."""
+"""Join schemes, one module each; this table says how each of them runs."""
 
 from __future__ import annotations
 

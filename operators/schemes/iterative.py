@@ -161,8 +161,8 @@ class IterativeSlot:
     Parameters
     ----------
     stores_all
-        True where dispatch sends a row only to the slots that store it (hash, matrix); False where rows are broadcast
-        and each slot keeps its own (random).
+        True where dispatch sends a row only to the slots that store it (``matrix``); False where rows are broadcast, to
+        all units or to those of a subgroup, and each slot keeps its own.
     """
 
     forwards: frozenset[int] = frozenset()
