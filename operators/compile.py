@@ -12,13 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..errors import InvalidHintError, PlanError
+from ..rewriter.grid import goes_by_key, is_elastic
 from ..rewriter.plan import JoinNode, Predicate, source_scan
 from ..rewriter.trees import read_tree
 from . import aggregation as aggregation_
 from .dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
 from .edges import compile_edge
 from .fingerprint import fingerprint
-from .grid import Grid, lay_out
+from .grid import Grid, lay_out, lay_out_by_key
 from .inputs import Input, quoted, read_input
 from .processor import JoinProcessor
 from .results import COUNTERS, unpack
@@ -143,7 +144,7 @@ def _spec(
         output=output,
         bounds=_bounds(node),
         subgroups=layout.subgroups,
-        elastic=layout.scheme != "matrix" and layout.grid is None,
+        elastic=is_elastic(layout.scheme, by_key=layout.grid is not None),
         key=key,
         result_time=node.result_time,
     )
@@ -186,8 +187,8 @@ def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> 
     if name == "tree" and "order" in options:
         ranks = [node.graph.relations.index(str(alias)) for alias in read_tree(options["order"])]
         return _Layout(name, units, (("order", ",".join(map(str, ranks))),))
-    random = name == "tree" or options.get("routing") == "random"
-    common = None if random else lay_out(node, inputs, units, common=True)
+    by_key = goes_by_key(name, options.get("routing"))
+    common = lay_out_by_key(node, inputs, units) if by_key else None
     if common is None:
         return _Layout(name, units, decision.options)
     subgroups = int(options.get("subgroups", units))

@@ -33,6 +33,8 @@ def compile_edge(
     left, right = inputs[edge.left], inputs[edge.right]
     checks: list[Check] = []
     equal: list[_Equal] = []
+    # Under `semi_symmetric` the ends of a chain meet only at a row of the hub.
+    checked = node.graph.not_implied(edge) if node.decision.scheme == "semi_symmetric" else edge.predicates
     for predicate in edge.predicates:
         check: Check | None
         if predicate.op == "band":
@@ -40,7 +42,7 @@ def compile_edge(
         else:
             check = _compare(predicate, left, right, equal)
         if check is not None:
-            checks.append(check)
+            checks += [check] if predicate in checked else []
         elif not predicate.derived:
             demoted.append(predicate)
     ranks = node.graph.relations.index(edge.left), node.graph.relations.index(edge.right)

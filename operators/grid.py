@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import overload
 
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
@@ -39,42 +38,26 @@ class Grid:
         return prod(self.shares)
 
 
-@overload
-def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int) -> Grid: ...
-
-
-@overload
-def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int, *, common: bool) -> Grid | None: ...
-
-
-def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int, *, common: bool = False) -> Grid | None:
-    """Lay out a grid for a node; what its cells are hashed by is packed into the inputs.
+def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int) -> Grid:
+    """Lay out the grid of `rewriter.grid.lay_out` for a node; what its cells are hashed by is packed into the inputs.
 
     Parameters
     ----------
     node, inputs
-        The node and its inputs.
+        The node and its inputs. Classes whose types have no common one to be hashed as are no dimension.
     cells
         How many cells there may be.
-    common
-        Whether only a key that all streams share will do; then the grid has that one dimension.
-
-    Returns
-    -------
-    The grid of `rewriter.grid.lay_out`, without the classes whose types have no common one to be hashed as. None if
-    there is no common key and only one will do.
     """
+    return _packed(node, inputs, lay_out_graph(node.graph, cells, _can_hash(inputs)))
 
-    def can_hash(members: KeyClass) -> bool:
-        return _hash_type(members, inputs) is not None
 
-    if common:
-        key = common_key(node.graph, can_hash)
-        if key is None:
-            return None
-        dimensions: tuple[Dimension, ...] = (Dimension(node.graph.relations, key, cells),)
-    else:
-        dimensions = lay_out_graph(node.graph, cells, can_hash)
+def lay_out_by_key(node: JoinNode, inputs: Mapping[str, Input], units: int) -> Grid | None:
+    """Lay out the units along the key that all streams share, and pack its hash; None if they share none."""
+    key = common_key(node.graph, _can_hash(inputs))
+    return None if key is None else _packed(node, inputs, (Dimension(node.graph.relations, key, units),))
+
+
+def _packed(node: JoinNode, inputs: Mapping[str, Input], dimensions: tuple[Dimension, ...]) -> Grid:
     coordinates: dict[str, list[tuple[int, str | None]]] = {alias: [] for alias in node.graph.relations}
     for number, dimension in enumerate(dimensions):
         if dimension.key is None:
@@ -91,6 +74,10 @@ def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int, *, common: 
         tuple(dimension.shares for dimension in dimensions),
         {alias: tuple(axes) for alias, axes in coordinates.items()},
     )
+
+
+def _can_hash(inputs: Mapping[str, Input]) -> Callable[[KeyClass], bool]:
+    return lambda members: _hash_type(members, inputs) is not None
 
 
 def _hash_type(members: KeyClass, inputs: Mapping[str, Input]) -> str | None:

@@ -9,15 +9,15 @@ come from the catalog and the graph; `CostDefaults` fills in.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations, permutations
 
 from .comparison import common_type, widest
 from .dialect import parse_expression
 from .grid import KeyClass, lay_out
-from .plan import Cost, Edge, JoinNode, Scan, source_scan
+from .plan import Cost, JoinNode, Scan, source_scan
 from .predicates import Scope
 from .settings import CostDefaults, Settings
 from .trees import TreeOf, leaves
@@ -28,6 +28,8 @@ DEFAULT_UNITS = 2
 #: A member in a pack is a row number, a small part of a row.
 PACKED = 0.1
 
+_EQUALITIES = ("equi", "null_safe")
+
 #: The share of a cost from which on another is as good.
 NOTICED = 0.95
 
@@ -37,18 +39,37 @@ EXHAUSTIVE = 7
 
 @dataclass(frozen=True, eq=False)  # sizes are cached by model: to hash all its numbers each time costs more
 class Model:
-    """The numbers of one group: per relation its rate and its kept rows, per pair the share of pairs that match."""
+    """The numbers of one group.
+
+    Parameters
+    ----------
+    relations, rates, kept
+        Per relation: its name, its rows a second, the rows that are kept.
+    shares
+        Per pair: the share of pairs that the user's own predicates let match.
+    units
+        Units of a stream's group, or cells.
+    equal, implied
+        Pairs with an equality of the user's own; shares of pairs that match by an equality that follows from others.
+        That one counts where those others do not: with ``r.k = s.k`` and ``s.k = t.k``, in the join of ``r`` and ``t``.
+    """
 
     relations: tuple[str, ...]
     rates: tuple[float, ...]
     kept: tuple[float, ...]
     shares: tuple[tuple[float, ...], ...]
     units: int
+    equal: frozenset[tuple[int, int]] = frozenset()
+    implied: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
         """How many relations there are."""
         return len(self.relations)
+
+    def linked(self, one: int, other: int) -> bool:
+        """Tell whether predicates join two relations."""
+        return self.shares[one][other] < 1.0 or (min(one, other), max(one, other)) in self.implied
 
     def size(self, members: frozenset[int]) -> float:
         """Return how many rows the join of some relations has, all kept rows joined."""
@@ -61,11 +82,13 @@ class Model:
 
 @lru_cache(maxsize=4096)
 def _size(model: Model, members: frozenset[int]) -> float:
-    ordered = sorted(members)
-    size = math.prod(model.kept[one] for one in ordered)
-    for index, one in enumerate(ordered):
-        for other in ordered[index + 1 :]:
-            size *= model.shares[one][other]
+    size = math.prod(model.kept[one] for one in sorted(members))
+    size *= math.prod([model.shares[one][other] for one, other in combinations(sorted(members), 2)])
+    joined = list(range(model.count))  # by equalities, which follow from one another inside a part
+    for one, other in (*model.equal, *model.implied) if model.implied else ():
+        if one in members and other in members and joined[one] != joined[other]:
+            size *= model.implied.get((one, other), 1.0)
+            joined = [joined[one] if part == joined[other] else part for part in joined]
     return size
 
 
@@ -82,14 +105,26 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
         rates.append(rate)
         kept.append(rate if scan.streaming is False else rate * (length / 1e6 if length else defaults.keep_for))
     names = node.graph.relations
-    shares = tuple(
-        tuple(
-            _share(node.graph.edge(a, b), selectivity, defaults.partners / max(rows, others, 1.0)) if a != b else 1.0
-            for b, others in zip(names, kept, strict=True)
-        )
-        for a, rows in zip(names, kept, strict=True)
+    shares = [[1.0] * len(names) for _ in names]
+    equal, implied = set(), {}
+    for edge in node.graph.edges:
+        one, other = sorted((names.index(edge.left), names.index(edge.right)))
+        most = defaults.partners / max(kept[one], kept[other], 1.0)
+        written = [predicate.kind for predicate in edge.predicates if not predicate.derived]
+        shares[one][other] = shares[other][one] = _share(written, selectivity, most)
+        if any(kind in _EQUALITIES for kind in written):
+            equal.add((one, other))
+        elif any(predicate.kind in _EQUALITIES for predicate in edge.predicates):
+            implied[one, other] = _share(["equi"], selectivity, most)
+    return Model(
+        names,
+        tuple(rates),
+        tuple(kept),
+        tuple(map(tuple, shares)),
+        units or DEFAULT_UNITS,
+        frozenset(equal),
+        implied,
     )
-    return Model(names, tuple(rates), tuple(kept), shares, units or DEFAULT_UNITS)
 
 
 def rows_of(scan: Scan, defaults: CostDefaults) -> float:
@@ -97,55 +132,51 @@ def rows_of(scan: Scan, defaults: CostDefaults) -> float:
     return defaults.rate if scan.rows is None else scan.rows
 
 
-def _share(edge: Edge | None, selectivity: dict[str, float], most: float) -> float:
-    """Return the share of pairs that match; with an equality or a band, ``most`` at most."""
-    if edge is None:
-        return 1.0
-    kinds = [predicate.kind for predicate in edge.predicates if not predicate.derived]
+def _share(kinds: Sequence[str], selectivity: dict[str, float], most: float) -> float:
+    """Return the share of pairs that match by some predicates; with an equality or a band, ``most`` at most."""
     share = math.prod(selectivity.get(kind, 1.0) for kind in kinds)
-    return min(share, most) if any(kind in ("equi", "null_safe", "band") for kind in kinds) else share
+    return min(share, most) if any(kind in (*_EQUALITIES, "band") for kind in kinds) else share
 
 
 # ------------------------------------------------------------------------------------------------------------- schemes
 
 
-def symmetric(model: Model) -> Cost:
-    """Return the cost of TriJoin's cyclic scheme: stored once, broadcast to the two other groups (001 section 4)."""
-    units = model.units
-    network = sum(model.rates) * (1 + 2 * units)
-    hubs = sum(
-        min(model.kept[y] * units, model.size(frozenset((x, y)))) + PACKED * model.size(frozenset((x, y))) / 2
-        for x, y in permutations(range(3), 2)
-    )
+def symmetric(model: Model, reached: int) -> Cost:
+    """Return the cost of TriJoin's cyclic scheme: a row is stored once and goes to both other groups (001 section 4).
+
+    Of each it reaches all units, or those that its key selects.
+    """
+    network = sum(model.rates) * (1 + 2 * reached)
+    hubs = sum(_hubs(model, y, x, reached) for x, y in permutations(range(3), 2))
     probes = sum(
-        model.rates[z] * (2 * units * _search(model.kept[x] / units) + _matches(model, z, x))
+        model.rates[z] * (2 * reached * _search(model.kept[x] / model.units) + _matches(model, z, x))
         for z, x in permutations(range(3), 2)
     )
     return Cost(network, sum(model.kept) + hubs, probes + model.rate(frozenset(range(3))), 1)
 
 
-def semi_symmetric(model: Model, hub: int) -> Cost:
+def semi_symmetric(model: Model, hub: int, reached: int) -> Cost:
     """Return the cost of TriJoin's chain scheme: two stages, packs go from the R units to the T units."""
-    units = model.units
     first, last = (one for one in range(3) if one != hub)
-    packs = model.rates[hub] * min(units, _matches(model, hub, first)) * units
-    network = sum(model.rates) * (1 + units) + model.rates[hub] * units + packs
-    hubs = sum(
-        min(model.kept[hub] * units, model.size(frozenset((hub, side))))
-        + PACKED * model.size(frozenset((hub, side))) / 2
-        for side in (first, last)
-    )
+    packs = model.rates[hub] * min(reached, _matches(model, hub, first)) * reached
+    network = sum(model.rates) * (1 + reached) + model.rates[hub] * reached + packs
+    hubs = _hubs(model, hub, first, reached) + _hubs(model, hub, last, reached)
     probes = sum(
-        model.rates[one] * (units * _search(model.kept[hub] / units) + _matches(model, one, hub))
-        + model.rates[hub] * (units * _search(model.kept[one] / units) + _matches(model, hub, one))
+        model.rates[one] * (reached * _search(model.kept[hub] / model.units) + _matches(model, one, hub))
+        + model.rates[hub] * (reached * _search(model.kept[one] / model.units) + _matches(model, hub, one))
         for one in (first, last)
     )
     return Cost(network, sum(model.kept) + hubs, probes + model.rate(frozenset(range(3))), 2)
 
 
-def biclique(model: Model, by_hash: bool) -> Cost:
-    """Return the cost of BiStream's biclique; with hash routing a row goes to one unit of the other side only."""
-    reached = 1 if by_hash else model.units
+def _hubs(model: Model, hub: int, other: int, reached: int) -> float:
+    """Return the rows that packs of two relations take: a hub in each unit it reaches with matches, and members."""
+    pairs = model.size(frozenset((hub, other)))
+    return min(model.kept[hub] * reached, pairs) + PACKED * pairs / 2
+
+
+def biclique(model: Model, reached: int) -> Cost:
+    """Return the cost of BiStream's biclique: a row goes to all units of the other side, or to those of its key."""
     probes = sum(
         model.rates[one] * (reached * _search(model.kept[other] / model.units) + _matches(model, one, other))
         for one, other in ((0, 1), (1, 0))
@@ -295,10 +326,7 @@ def _probing(model: Model) -> float:
     for start in range(model.count):
         rate, done, rest = model.rates[start], {start}, set(range(model.count)) - {start}
         while rest:
-            step = {
-                one: model.kept[one] * math.prod(model.shares[one][other] for other in sorted(done))
-                for one in sorted(rest)
-            }
+            step = {one: _growth(model, frozenset(done), frozenset((one,))) for one in sorted(rest)}
             nearest = min(step, key=lambda one: (step[one], one))
             total += rate * _search(model.kept[nearest])
             rate *= step[nearest]
@@ -313,13 +341,13 @@ def _search(rows: float) -> float:
 
 
 def _matches(model: Model, one: int, other: int) -> float:
-    return model.kept[other] * model.shares[one][other]
+    return _growth(model, frozenset((one,)), frozenset((other,)))
 
 
 def _connected(model: Model, parts: list[frozenset[int]]) -> bool:
     done, rest = set(parts[0]), parts[1:]
     while rest:
-        near = [part for part in rest if any(model.shares[one][other] < 1.0 for one in part for other in done)]
+        near = [part for part in rest if any(model.linked(one, other) for one in part for other in done)]
         if not near:
             return False
         done |= frozenset().union(*near)

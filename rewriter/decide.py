@@ -2,9 +2,10 @@
 
 The cheapest scheme runs, but schemes whose costs are alike (`CostDefaults.alike`, or `guessed` where a relation's rows
 are neither declared nor known from statistics) count as equally cheap, and among those the shape decides: three streams
-in a cycle are ``symmetric``, in a chain ``semi_symmetric``. That keeps a query's scheme, and its checkpoints, stable
-while statistics change, and prefers the schemes whose units may change at a restart. A hint wins over all, then what
-the query's checkpoint stores.
+in a cycle are ``symmetric``, in a chain ``semi_symmetric``; with a key that all share they are a ``matrix``, which
+takes one stage and no packs (unless results are counted from packs), for their units could change under no scheme. That
+keeps a query's scheme, and its checkpoints, stable while statistics change, and prefers the schemes whose units may change at
+a restart. A hint wins over all, then what the query's checkpoint stores.
 
 Units are those of a hint or a setting; without either, as many as cost least where the rates of streams are declared,
 else as many as Spark runs tasks side by side.
@@ -41,14 +42,14 @@ from .cost import (
     total,
     tree,
 )
-from .grid import common_key
+from .grid import common_key, goes_by_key, is_elastic
 from .join_graph import is_connected
 from .plan import Alternative, Cost, Decision, Hints, InputRate, JoinNode, NodeName, join_node_class, source_scan
 from .settings import CostDefaults, Settings, Stored
 from .trees import TreeOf, leaves, order_text, read_tree, tree_text
 
-#: Schemes whose units may change at a restart; of two streams only without hash routing.
-_ELASTIC = ("symmetric", "semi_symmetric", "tree", "biclique")
+_PACKING = ("symmetric", "semi_symmetric")
+_ROUTED = ("biclique", *_PACKING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,9 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
     stored = _stored(node, settings)
     written = _written(hints, stored, node)
     counts, units_from = _unit_counts(hints, settings, stored, rates)
-    candidates = _costed(node, settings, counts, written, from_packs=from_packs)
-    by_cost, reason, advice = _cheapest(candidates, node, rates, settings)
+    candidates = _costed(node, hints, settings, counts, written, from_packs=from_packs)
+    suggested = _by_shape(node, hints, from_packs=from_packs)
+    by_cost, reason, advice = _cheapest(candidates, suggested, node, rates, hints, settings)
     resumed = False
     if hints.scheme:
         chosen, reason, advice = hints.scheme, f"the hint SCHEME('{hints.scheme}')", None
@@ -195,6 +197,7 @@ def _why_units(
 
 def _costed(
     node: JoinNode,
+    hints: Hints,
     settings: Settings,
     counts: tuple[int | None, ...],
     written: Mapping[str, TreeOf[int]],
@@ -208,7 +211,7 @@ def _costed(
     for units in counts:
         model = model_of(node, settings, units)
         found: dict[str, tuple[Cost, TreeOf[int] | None]] = {
-            scheme: (cost, None) for scheme, cost in _candidates(node, model).items()
+            scheme: (cost, None) for scheme, cost in _candidates(node, hints, model).items()
         }
         found["tree"] = tree(model, order), order
         if units == counts[-1] and mixed is not None:
@@ -231,13 +234,18 @@ def _costed(
 
 
 def _cheapest(
-    candidates: Mapping[str, _Costed], node: JoinNode, rates: tuple[InputRate, ...], settings: Settings
+    candidates: Mapping[str, _Costed],
+    by_shape: tuple[str, str],
+    node: JoinNode,
+    rates: tuple[InputRate, ...],
+    hints: Hints,
+    settings: Settings,
 ) -> tuple[str, str, str | None]:
     """Return the scheme that costs least, or what the shape suggests if that is about as cheap; why; and advice."""
     defaults = settings.costs
-    suggested, shape = _by_shape(node)
+    suggested, shape = by_shape
     known, guessed = _known(rates), any(rate.rows_from == "assumed" for rate in rates)
-    numbers = {scheme: one.number for scheme, one in candidates.items() if _may_run(scheme, node, settings)}
+    numbers = {scheme: one.number for scheme, one in candidates.items() if _may_run(scheme, node, hints, settings)}
     if not known:  # intermediate results are not stored on a guess
         stored = {scheme: numbers.pop(scheme, None) for scheme in ("tree", "operator_tree")}
     numbers.setdefault(suggested, candidates[suggested].number)
@@ -258,11 +266,13 @@ def _cheapest(
     return least, f"{least} costs {share:.1%} of {suggested}, which the shape suggests ({shape})", None
 
 
-def _may_run(scheme: str, node: JoinNode, settings: Settings) -> bool:
+def _may_run(scheme: str, node: JoinNode, hints: Hints, settings: Settings) -> bool:
     """Return whether cost may choose a scheme."""
     if scheme == "iterative":
         return False  # one unit, however many rows come
-    return not settings.elastic or (scheme in _ELASTIC and not (scheme == "biclique" and _has_common_key(node)))
+    if (hints.routing and scheme not in _ROUTED) or (hints.intermediates and scheme not in _PACKING):
+        return False
+    return not settings.elastic or is_elastic(scheme, by_key=goes_by_key(scheme, None) and _has_common_key(node))
 
 
 def _advice(
@@ -309,19 +319,25 @@ def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:
     )
 
 
-def _candidates(node: JoinNode, model: Model) -> dict[str, Cost]:
+def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
     found: dict[str, Cost] = {"iterative": iterative(model), "matrix": matrix(model, node)}
+    reached = model.units
+    if hints.routing != "random" and _has_common_key(node):
+        reached = max(model.units // (hints.subgroups or model.units), 1)
     if model.count == 2:
-        found["biclique"] = biclique(model, _has_common_key(node))
+        found["biclique"] = biclique(model, reached)
     if model.count == 3:
-        found["symmetric"] = symmetric(model)
+        found["symmetric"] = symmetric(model, reached)
         if node.graph.shape == "chain" and node.graph.hub is not None:
-            found["semi_symmetric"] = semi_symmetric(model, node.graph.relations.index(node.graph.hub))
+            found["semi_symmetric"] = semi_symmetric(model, node.graph.relations.index(node.graph.hub), reached)
     return found
 
 
-def _by_shape(node: JoinNode) -> tuple[str, str]:
+def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, str]:
     graph = node.graph
+    keeps_packs = from_packs or hints.intermediates or hints.routing
+    if len(graph.relations) == 3 and not keeps_packs and _has_common_key(node):
+        return "matrix", "three relations with one key, which sends a row to one unit"
     match len(graph.relations), graph.shape:
         case 2, _:
             return "biclique", "two relations"
@@ -355,7 +371,7 @@ def _has_common_key(node: JoinNode) -> bool:
 def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> tuple[tuple[str, str], ...]:
     """Return the further settings of the chosen scheme."""
     options: tuple[tuple[str, str], ...] = ()
-    if hints.intermediates and chosen not in ("symmetric", "semi_symmetric"):
+    if hints.intermediates and chosen not in _PACKING:
         raise InvalidHintError(f"INTERMEDIATES('{hints.intermediates}')", f"the scheme {chosen} stores no packs")
     if hints.intermediates == "pair":
         options = (("intermediates", "pair"),)
@@ -374,7 +390,7 @@ def _routing(hints: Hints, node: JoinNode, scheme: str, units: int | None) -> tu
     """Return the options of a hinted routing (003 section 3.2)."""
     values = [f"'{hints.routing}'"] + ([str(hints.subgroups)] if hints.subgroups else [])
     hint = f"ROUTING({', '.join(values)})"
-    if scheme not in ("biclique", "symmetric", "semi_symmetric"):
+    if scheme not in _ROUTED:
         raise InvalidHintError(hint, f"the scheme {scheme} has a routing of its own")
     if hints.routing == "random":
         return (("routing", "random"),)

@@ -93,6 +93,16 @@ def common_key(graph: JoinGraph, can_hash: Callable[[KeyClass], bool]) -> KeyCla
     return next(keys, None)
 
 
+def goes_by_key(scheme: str, routing: str | None) -> bool:
+    """Tell whether a scheme, where all relations share a key, sends a row only to the units that the key selects."""
+    return scheme in ("biclique", "symmetric", "semi_symmetric") and routing != "random"
+
+
+def is_elastic(scheme: str, *, by_key: bool) -> bool:
+    """Tell whether the units of a scheme may change at a restart: each row goes to all units of the other groups."""
+    return scheme in ("biclique", "symmetric", "semi_symmetric", "tree") and not by_key
+
+
 def _shares(cells: int, count: int, rows: list[frozenset[int]], pairs: list[frozenset[int]]) -> tuple[int, ...]:
     """Return how many shares each of some dimensions has; ``rows`` and ``pairs`` are the dimensions each has."""
     factors = _prime_factors(cells)

@@ -207,6 +207,29 @@ class JoinGraph:
                 return edge
         return None
 
+    def not_implied(self, edge: Edge) -> tuple[Predicate, ...]:
+        """Return an edge's predicates but those that rows joined with a row of the hub always fulfil.
+
+        These are the derived equalities of both its relations with one expression of the hub.
+        """
+        if self.hub is None or self.hub in (edge.left, edge.right):
+            return edge.predicates
+        return tuple(
+            predicate
+            for predicate in edge.predicates
+            if not (predicate.derived and predicate.op == "=")
+            or not self._equal_at_hub(edge.left, predicate.left) & self._equal_at_hub(edge.right, predicate.right)
+        )
+
+    def _equal_at_hub(self, relation: str, text: str | None) -> set[str | None]:
+        """Return the hub's expressions that equalities with an expression of a relation have."""
+        edge = self.edge(relation, self.hub or "")
+        if edge is None:
+            return set()
+        equal = [(found.left, found.right) for found in edge.predicates if found.op == "="]
+        sides = equal if edge.left == relation else [(mine, other) for other, mine in equal]
+        return {other for mine, other in sides if mine == text}
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:

@@ -97,7 +97,9 @@ def _listed(node: JoinNode, aggregation: Aggregation) -> tuple[str, ...] | None:
     """
     graph = node.graph
     ends = [name for name in graph.relations if name != graph.hub]
-    if graph.shape != "chain" or len(ends) != 2 or graph.edge(*ends) is not None or not aggregation.states:
+    if graph.shape != "chain" or len(ends) != 2 or not aggregation.states:
+        return None
+    if (between := graph.edge(*ends)) is not None and graph.not_implied(between):
         return None
     owners = _owners(node)
     listed = {owners[alias] for key in aggregation.keys for alias in key.relations}

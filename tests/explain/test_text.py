@@ -97,12 +97,24 @@ def test_live_counters() -> None:
 def test_a_skewed_key_is_answered_with_the_routing_that_spreads_it() -> None:
     document: dict[str, Any] = copy.deepcopy(MULTI)
     (group,) = (group for group in document["groups"] if group.get("live"))
-    group["decision"]["options"] = {"routing": "hash"}
+    group["decision"] |= {"scheme": "symmetric", "options": {"routing": "hash"}}
     units = len(group["live"]["units"])
     best = max(n for n in range(1, units) if units % n == 0)
     assert f"the hint ROUTING('contrand', {best})" in str(Explanation(document))
     group["decision"]["options"] = {"routing": "random"}
     assert "ROUTING" not in str(Explanation(document))
+
+
+@pytest.mark.parametrize(
+    ("relations", "shared", "spread"), [("rst", "rst", True), ("rst", "rs", False), ("rstu", "rstu", False)]
+)
+def test_a_skewed_cell_is_answered_if_it_has_a_key_that_all_share(relations: str, shared: str, spread: bool) -> None:
+    """Another scheme spreads that key, for three relations or two."""
+    document: dict[str, Any] = copy.deepcopy(MULTI)
+    (group,) = (group for group in document["groups"] if group.get("live"))
+    group["graph"]["relations"] = list(relations)
+    group["decision"]["grid"] = [{"relations": list(shared), "key": ["k"] * len(shared), "shares": 4}]
+    assert ("ROUTING('contrand'" in str(Explanation(document))) == spread
 
 
 @pytest.mark.parametrize(

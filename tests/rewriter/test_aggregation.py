@@ -16,6 +16,7 @@ CREATE STREAM t (id BIGINT, y INT, d DOUBLE, k STRING);
 CREATE TABLE names (id BIGINT, name STRING);
 """
 CHAIN = "FROM r JOIN s ON r.x BETWEEN s.x - 1 AND s.x + 1 JOIN t ON s.y = t.y"
+BY_KEY = "FROM r JOIN s ON r.k = s.k JOIN t ON s.k = t.k"
 
 
 def rewritten(sql: str, settings: Settings | None = None) -> Rewrite:
@@ -150,6 +151,10 @@ def test_other_clauses_that_read_columns_leave_it_to_spark(tail: str) -> None:
         (f"SELECT COUNT(*) {CHAIN} GROUP BY r.k", True, ["r"]),
         (f"SELECT COUNT(*) {CHAIN} GROUP BY r.k, t.k", False, []),
         ("SELECT COUNT(*) FROM r JOIN s ON r.x < s.x JOIN t ON s.y < t.y AND r.id < t.id", False, []),
+        (f"SELECT COUNT(*) {BY_KEY}", True, []),
+        (f"SELECT t.k, SUM(r.x) {BY_KEY} AND r.id = s.id GROUP BY t.k", True, ["t"]),
+        (f"SELECT COUNT(*) {BY_KEY} AND r.id = t.id", False, []),
+        (f"SELECT COUNT(*) {BY_KEY} AND t.k = r.k", False, []),
     ],
 )
 def test_explain_says_whether_results_are_listed(sql: str, packs: bool, listed: list[str]) -> None:

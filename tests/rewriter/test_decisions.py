@@ -7,24 +7,11 @@ import re
 
 import pytest
 from trijoin_sql.rewriter.catalog import DdlCatalog, TableInfo, read_script
-from trijoin_sql.rewriter.cost import (
-    Model,
-    best_order,
-    biclique,
-    cost_of_tree,
-    matrix,
-    model_of,
-    operator_tree,
-    semi_symmetric,
-    symmetric,
-    total,
-    tree,
-)
+from trijoin_sql.rewriter.decide import _may_run
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan import BiJoin, Decision, JoinNode, MultiJoin, Scan, TriJoin, walk
+from trijoin_sql.rewriter.plan import BiJoin, Decision, Hints, JoinNode, MultiJoin, Scan, TriJoin, walk
 from trijoin_sql.rewriter.predicates import flipped
 from trijoin_sql.rewriter.settings import CostDefaults, Settings, Stored
-from trijoin_sql.rewriter.trees import tree_text
 
 from trijoin_sql.errors import InvalidHintError, InvalidSettingError
 
@@ -156,10 +143,10 @@ class Counted:
 
 
 def test_cost_decides_where_rows_are_known() -> None:
-    """With one key common to all inputs a matrix sends each row once; TriJoin would broadcast it in two stages."""
-    sql = "SELECT m.id FROM many m JOIN some s ON m.id = s.id JOIN few f ON s.id = f.id"
+    """A matrix hashes a row of a chain by one key, and by the other; TriJoin broadcasts it in two stages."""
+    sql = "SELECT m.id FROM many m JOIN some s ON m.id = s.id JOIN few f ON s.a = f.a"
     small = Counted({"few": 10.0, "some": 100.0, "many": 60_000.0})
-    decision = rewrite(sql, small, Settings(units=4)).groups[0].decision
+    decision = rewrite(sql, small, Settings(units=16)).groups[0].decision
     assert (decision.node, decision.scheme) == ("TriJoin", "matrix")
     assert re.fullmatch(r"matrix costs [\d.]+% of semi_symmetric, which the shape suggests \(.*\)", decision.reason)
     hinted = rewrite(sql.replace("SELECT", "SELECT /*+ SCHEME('tree') */"), small).groups[0].decision
@@ -168,12 +155,38 @@ def test_cost_decides_where_rows_are_known() -> None:
 
 def test_guesses_do_not_overrule_the_shape() -> None:
     """Nobody said how many rows come, so that a few times cheaper may well be dearer."""
-    sql = "SELECT m.id FROM many m JOIN some s ON m.id = s.id JOIN few f ON s.id = f.id"
+    sql = "SELECT m.id FROM many m JOIN some s ON m.id = s.id JOIN few f ON s.a = f.a"
     decision = rewrite(sql, KNOWN, Settings(units=4)).groups[0].decision
     assert decision.scheme == "semi_symmetric"
     assert "cannot tell apart" in decision.reason or "costs least" in decision.reason
     certain = Settings(units=16, costs=CostDefaults(guessed=1.0))
     assert rewrite(sql, KNOWN, certain).groups[0].decision.scheme == "matrix"
+
+
+BY_KEY = "SELECT {} r.id FROM r JOIN s ON r.id = s.id JOIN t ON s.id = t.id AND r.x < t.x {} WITHIN 1 MINUTE"
+
+
+@pytest.mark.parametrize(
+    ("hint", "scheme"),
+    [
+        ("", "matrix"),
+        ("/*+ ROUTING('contrand', 2) */", "symmetric"),
+        ("/*+ ROUTING('random') */", "symmetric"),
+        ("/*+ INTERMEDIATES('pair') */", "symmetric"),
+    ],
+)
+def test_a_key_that_all_share_needs_no_packs(hint: str, scheme: str) -> None:
+    """A matrix sends each row to one cell in one stage, and keeps nothing else; a hint about packs asks for packs."""
+    for cycle in (BY_KEY.format(hint, ""), BY_KEY.format(hint, "AND r.x < s.x")):
+        decision = rewritten(cycle).groups[0].decision
+        assert (decision.scheme, decision.advice) == (scheme, None)
+
+
+def test_a_count_over_a_key_that_all_share_is_taken_from_packs() -> None:
+    """Results are the product of a key's rows; packs count them, unless WITHIN has to look at the ends of each."""
+    sql = "SELECT COUNT(*) AS n FROM r JOIN s ON r.id = s.id JOIN t ON s.id = t.id {}"
+    assert node(sql.format("")).decision.scheme == "semi_symmetric"
+    assert node(sql.format("WITHIN 1 MINUTE")).decision.scheme == "matrix"
 
 
 def test_results_counted_from_packs_are_not_listed() -> None:
@@ -192,41 +205,6 @@ def test_results_that_spark_aggregates_are_listed_whoever_says_so() -> None:
     by_setting = rewrite(sql.format("UNITS(2)"), rows, Settings(units=2, aggregate_in_units=False)).groups[0].decision
     on = rewrite(sql.format("UNITS(2)"), rows).groups[0].decision
     assert (on.scheme, by_hint.scheme, by_setting.scheme) == ("semi_symmetric", "symmetric", "symmetric")
-
-
-def test_all_results_of_a_matrix_are_compared_in_some_cell() -> None:
-    """Cells share the work of one: together they compare at least what one would."""
-    join = node(CYCLE.format("") + " WITHIN 1 MINUTES")
-    model = model_of(join, Settings(), 2)
-    costs = [matrix(dataclasses.replace(model, units=cells), join).cpu for cells in (1, 2, 8)]
-    assert costs == sorted(costs)
-
-
-def test_costs_are_the_papers() -> None:
-    """Rows a second sent: 001's schemes store once and broadcast to the other groups, a biclique to the other side."""
-    join = node(CYCLE.format("") + " WITHIN 1 MINUTES")
-    join = dataclasses.replace(
-        join,
-        sources=tuple(dataclasses.replace(s, rows=100.0) for s in join.sources),  # type: ignore[type-var]
-    )
-    model = model_of(join, Settings(), 3)
-    assert symmetric(model).network == 300 * (1 + 2 * 3)
-    assert symmetric(model).stages == 1
-    assert tree(model, (0, 1, 2)).stages == 2
-    assert tree(model, (0, 1, 2)).network == (2 * 100 + 100 + model.rate(frozenset((0, 1)))) * (1 + 3)
-    assert matrix(dataclasses.replace(model, units=1), join).network == 300
-    assert matrix(dataclasses.replace(model, units=8), join).network == 300 * 4
-    pair = node("SELECT 1 AS o FROM r JOIN s ON r.a < s.a")
-    two = model_of(pair, Settings(), 3)
-    assert biclique(two, by_hash=False).network == 2 * sum(two.rates) * 2
-    assert biclique(two, by_hash=True).network == 2 * sum(two.rates)
-
-
-def test_more_units_cost_more_network_and_never_less_memory() -> None:
-    join = node(CYCLE.format("") + " WITHIN 1 MINUTES")
-    few, many = (symmetric(model_of(join, Settings(), units)) for units in (2, 6))
-    assert few.network < many.network
-    assert few.memory <= many.memory
 
 
 FOUR = (
@@ -296,21 +274,6 @@ def test_a_tree_that_does_not_fit_is_refused(text: str, reason: str) -> None:
         rewritten(BUSHY.replace("(q1, q2), ((q3, q4), `q5`), q6", text))
 
 
-def test_costs_find_two_inner_nodes() -> None:
-    """Two pairs that hardly match, between which almost everything matches: join each pair first, as 002 section 4."""
-    low, high = 1e-7, 0.9
-    shares = tuple(
-        tuple(1.0 if one == other else low if one // 2 == other // 2 else high for other in range(4))
-        for one in range(4)
-    )
-    model = Model(("a", "b", "c", "d"), (1e5,) * 4, (1e6,) * 4, shares, 2)
-    found = operator_tree(model, Settings().costs)
-    assert found is not None
-    assert tree_text(found[1]) == "(0,1),(2,3)"
-    assert found[0].stages == 3
-    assert total(found[0], Settings().costs) < total(cost_of_tree(model, ((0, 1), 2, 3)), Settings().costs)
-
-
 def test_a_stored_result_has_the_time_of_its_latest_member() -> None:
     """With the time of an early member it would be late, and dropped, when its last member comes."""
     sql = FOUR.replace("AS u ", "").replace("u.key", "u.id").replace("u.val", "u.a").replace("t, u", "t, t AS u")
@@ -330,15 +293,6 @@ def test_exchanging_the_sides_of_a_predicate_changes_nothing() -> None:
     assert (turned.lower, turned.upper) == ("INTERVAL '0' DAY", "INTERVAL '5' MINUTE")
     assert (turned.lower_inclusive, turned.upper_inclusive) == (True, False)
     assert flipped(turned) == band
-
-
-def test_many_cells_are_decided_quickly() -> None:
-    """720 cells have 30 divisors: trying all 30 ** 6 combinations of six dimensions would take hours."""
-    names = ", ".join(f"r AS q{number}" for number in range(6))
-    decision = node(f"SELECT /*+ UNITS(720) */ q0.id FROM {names} WHERE q0.a < q1.a").decision
-    (chosen,) = (a for a in decision.alternatives if a.chosen)
-    assert chosen.scheme == "matrix"
-    assert chosen.cost.network > 6000
 
 
 def test_iterative_joins_in_one_unit() -> None:
@@ -409,36 +363,6 @@ def test_units_follow_the_rates_up_to_what_runs_side_by_side() -> None:
     assert decided(NEAR, Settings(), r=1, s=1, t=1).units is None, "who does not know Spark cannot say it"
 
 
-def test_costs_come_out_as_measured() -> None:
-    """Two cores and units, 50,000 tuples a trigger; measured is how much longer than `matrix` the others take."""
-    measured = {"chain": {"semi_symmetric": 1.54, "tree": 1.27}, "cyclic": {"symmetric": 1.06, "tree": 1.74}}
-    share, count = 3e-5, 16_700.0
-    for shape, expected in measured.items():
-        last = 1.0 if shape == "chain" else share
-        shares = ((1.0, share, last), (share, 1.0, share), (last, share, 1.0))
-        model = Model(("r", "s", "t"), (count,) * 3, (3 * count,) * 3, shares, 2)
-        results = model.rate(frozenset(range(3)))
-        costs = {
-            "matrix": matrix(model, node(NEAR.format(""))),
-            "tree": tree(model, best_order(model)),
-            "symmetric": symmetric(model),
-        }
-        if shape == "chain":
-            costs["semi_symmetric"] = semi_symmetric(model, 1)
-        takes = {
-            scheme: total(
-                dataclasses.replace(cost, cpu=cost.cpu - results),
-                CostDefaults(),
-                units=2,
-                taken=3 * count,
-                listed=results,
-            )
-            for scheme, cost in costs.items()
-        }
-        for scheme, factor in expected.items():
-            assert takes[scheme] / takes["matrix"] == pytest.approx(factor, rel=0.25), (shape, scheme)
-
-
 def test_what_was_observed_advises_and_decides_nothing() -> None:
     """A new session would not know it, and its query would not fit the checkpoint."""
 
@@ -447,7 +371,7 @@ def test_what_was_observed_advises_and_decides_nothing() -> None:
             found = read_script(STREAMS)[0].table(name)
             return found and dataclasses.replace(found, rows=40_000.0, rows_from="observed")
 
-    equal = NEAR.replace("ABS(r.a - s.a) < 2", "r.a = s.a").replace("ABS(s.x - t.x) < 2", "s.a = t.a").format("")
+    equal = NEAR.replace("ABS(r.a - s.a) < 2", "r.a = s.a").replace("ABS(s.x - t.x) < 2", "s.x = t.x").format("")
     result = rewrite(equal, Seen(), Settings(parallelism=16))
     decision = result.groups[0].decision
     assert (decision.scheme, decision.units) == ("semi_symmetric", 16)
@@ -457,7 +381,7 @@ def test_what_was_observed_advises_and_decides_nothing() -> None:
 
 
 def test_advice_says_what_to_declare_where_another_scheme_looks_much_cheaper() -> None:
-    equal = NEAR.replace("ABS(r.a - s.a) < 2", "r.a = s.a").replace("ABS(s.x - t.x) < 2", "s.a = t.a").format("")
+    equal = NEAR.replace("ABS(r.a - s.a) < 2", "r.a = s.a").replace("ABS(s.x - t.x) < 2", "s.x = t.x").format("")
     settings = Settings(parallelism=64, costs=CostDefaults(rate=50_000.0))
     advice = str(decided(equal, settings).advice)
     assert "trijoin.rowsPerSecond" in advice
@@ -493,8 +417,17 @@ def test_two_groups_of_the_same_relations_are_told_apart_by_their_conditions() -
 
 
 def test_scaling_takes_only_schemes_whose_units_may_change() -> None:
-    found = decided(NEAR, Settings(parallelism=8, elastic=True), r=10, s=10, t=10)
-    assert found.scheme != "matrix"
+    """Cells of a matrix may not, and units by a key that all share neither: where rows are known, tree may."""
+    settings = Settings(parallelism=8, elastic=True)
+    assert decided(NEAR, settings, r=10, s=10, t=10).scheme != "matrix"
+    by_key = "SELECT r.id FROM r, s, t WHERE r.id = s.id AND s.id = t.id AND r.a < t.a {} WITHIN 1 MINUTE"
+    assert not may_run("symmetric", by_key, settings)
+    assert may_run("tree", by_key, settings)
+    assert may_run("symmetric", NEAR, settings)
+
+
+def may_run(scheme: str, sql: str, settings: Settings) -> bool:
+    return _may_run(scheme, node(sql.format("")), Hints(), settings)
 
 
 def test_units_by_cost_fit_the_subgroups_of_a_routing() -> None:

@@ -18,6 +18,7 @@ from .differential import COLUMNS, Tables
 
 CHAIN = "FROM r JOIN s ON r.i BETWEEN s.i - 1 AND s.i + 1 JOIN t ON s.s = t.s AND s.ti <= t.ti"
 CYCLE = "FROM r JOIN s ON ABS(r.si - s.si) < 2 AND r.si > -9 AND s.si > -9 JOIN t ON s.s <= t.s AND r.m = t.m"
+BY_KEY = "FROM r JOIN s ON r.f = s.f AND r.bo = s.bo JOIN t ON s.bo = t.bo AND s.f = t.f"
 PAIR = "FROM r JOIN s ON r.n BETWEEN s.n - 1 AND s.n"
 
 #: Types whose values are all small enough to be added up.
@@ -92,6 +93,9 @@ QUERIES = [
     f"SUM(1), MIN(upper(s.s)), SUM(-s.n), COUNT(1) {PAIR} GROUP BY r.bi",
     f"SELECT COUNT(*), SUM(t.i), MIN(r.s), AVG(r.n) {CHAIN} WHERE r.i > 100 AND t.i < 0",
     f"SELECT r.bo, s.bo {PAIR} GROUP BY r.bo, s.bo",
+    f"SELECT COUNT(*), SUM(t.i), MIN(r.s), AVG(s.n) {BY_KEY}",
+    f"SELECT t.f, COUNT(*), {listing('SUM AVG COUNT', 'r', SUMMED)} {BY_KEY} GROUP BY t.f",
+    f"SELECT r.bo, COUNT(*), SUM(s.i), AVG(t.d) {BY_KEY} AND r.i < t.i GROUP BY r.bo",
     "SELECT COUNT(*), COUNT(t.i), SUM(s.i), MIN(t.s) FROM r JOIN nothing s ON r.i < s.i JOIN t ON s.i = t.i",
 ]
 
@@ -161,6 +165,9 @@ def test_overflow_raises_as_in_spark(tables: Tables, tj: trijoin_sql.TriJoinSess
 STREAMED = [
     ("SCHEME('semi_symmetric')", "update", f"SELECT r.s, COUNT(*), SUM(t.i), AVG(s.n), MAX(s.s) {CHAIN} GROUP BY r.s"),
     ("SCHEME('semi_symmetric')", "complete", f"SELECT COUNT(*) AS n, SUM(r.i), MIN(t.ts), SUM(t.d) {CHAIN}"),
+    ("UNITS(5)", "update", f"SELECT t.f, COUNT(*), SUM(r.i), AVG(s.n), MAX(r.s) {BY_KEY} GROUP BY t.f"),
+    ("ROUTING('contrand', 2), UNITS(4)", "complete", f"SELECT COUNT(*) AS n, SUM(r.i), MIN(t.ts) {BY_KEY}"),
+    ("ROUTING('random')", "update", f"SELECT s.f, COUNT(*), SUM(s.i), MIN(t.ts) {BY_KEY} GROUP BY s.f"),
     ("SCHEME('symmetric'), UNITS(3)", "update", f"SELECT t.bo, COUNT(*), SUM(s.n), MIN(r.dt) {CYCLE} GROUP BY t.bo"),
     ("SCHEME('matrix'), UNITS(4)", "update", f"SELECT s.s, COUNT(t.i), SUM(t.m) {CHAIN} GROUP BY s.s"),
     ("UNITS(5)", "update", f"SELECT r.s, COUNT(*), SUM(s.n) {PAIR} GROUP BY r.s"),
@@ -176,5 +183,6 @@ def test_streams(tables: Tables, tj: trijoin_sql.TriJoinSession, tmp_path: Path,
     tables.use(streaming=True)
     hinted = sql.replace("SELECT", f"SELECT /*+ {hint} */", 1)
     assert said(tj, hinted)[0]["in_units"], said(tj, hinted)
+    assert said(tj, hinted)[0]["from_packs"] == any(chain in sql for chain in (CHAIN, BY_KEY)) or "matrix" in hint
     found = stream(tj.sql(hinted), tmp_path / "checkpoint", mode)
     assert found == wanted

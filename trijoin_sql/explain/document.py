@@ -120,7 +120,7 @@ class Live:
     def skew_advice(self, group: Group) -> str | None:
         """Return what helps against units that hold far more than others, None where nothing is known to."""
         units = len(self.units)
-        if not self.is_skewed() or group.option("routing") not in ("hash", "contrand"):
+        if not self.is_skewed() or not group.goes_by_one_key:
             return None
         divisors = [n for n in range(1, units) if units % n == 0]
         fewer = int(str(group.option("subgroups") or units))
@@ -202,6 +202,13 @@ class Group:
     def state_is_unbounded(self) -> bool:
         """True if a node of ours keeps rows for ever."""
         return not self.left_to_spark and (not self.bounded or bool(self.unbounded))
+
+    @property
+    def goes_by_one_key(self) -> bool:
+        """True if rows go to their units by a key that all relations share, and another routing could spread it."""
+        if self.scheme != "matrix":
+            return self.option("routing") in ("hash", "contrand")
+        return len(self.relations) < 4 and any(len(axis.streams) == len(self.relations) for axis in self.grid)
 
     def option(self, name: str) -> Json:
         """Return an option of the scheme, None if it is not set."""

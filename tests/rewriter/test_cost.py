@@ -1,0 +1,141 @@
+"""What the cost model says that each scheme sends, keeps and compares."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from trijoin_sql.rewriter.cost import (
+    Model,
+    best_order,
+    biclique,
+    cost_of_tree,
+    matrix,
+    model_of,
+    operator_tree,
+    semi_symmetric,
+    symmetric,
+    total,
+    tree,
+)
+from trijoin_sql.rewriter.settings import CostDefaults, Settings
+from trijoin_sql.rewriter.trees import tree_text
+
+from .tables import node
+
+CYCLE = "SELECT 1 AS o FROM r JOIN s ON r.a < s.a JOIN t ON s.a < t.a AND r.x < t.x WITHIN 1 MINUTES"
+NEAR = "SELECT r.id FROM r JOIN s ON ABS(r.a - s.a) < 2 JOIN t ON ABS(s.x - t.x) < 2 WITHIN 1 MINUTE"
+
+
+def test_all_results_of_a_matrix_are_compared_in_some_cell() -> None:
+    """Cells share the work of one: together they compare at least what one would."""
+    join = node(CYCLE)
+    model = model_of(join, Settings(), 2)
+    costs = [matrix(dataclasses.replace(model, units=cells), join).cpu for cells in (1, 2, 8)]
+    assert costs == sorted(costs)
+
+
+def test_costs_are_the_papers() -> None:
+    """Rows a second sent: 001's schemes store once and broadcast to the other groups, a biclique to the other side."""
+    join = node(CYCLE)
+    join = dataclasses.replace(
+        join,
+        sources=tuple(dataclasses.replace(s, rows=100.0) for s in join.sources),  # type: ignore[type-var]
+    )
+    model = model_of(join, Settings(), 3)
+    assert symmetric(model, reached=3).network == 300 * (1 + 2 * 3)
+    assert symmetric(model, reached=3).stages == 1
+    assert tree(model, (0, 1, 2)).stages == 2
+    assert tree(model, (0, 1, 2)).network == (2 * 100 + 100 + model.rate(frozenset((0, 1)))) * (1 + 3)
+    assert matrix(dataclasses.replace(model, units=1), join).network == 300
+    assert matrix(dataclasses.replace(model, units=8), join).network == 300 * 4
+    pair = node("SELECT 1 AS o FROM r JOIN s ON r.a < s.a")
+    two = model_of(pair, Settings(), 3)
+    assert biclique(two, reached=3).network == 2 * sum(two.rates) * 2
+    assert biclique(two, reached=1).network == 2 * sum(two.rates)
+
+
+def test_an_equality_that_follows_from_others_counts_where_they_do_not() -> None:
+    """Three relations with one key: r and t alone are joined by it too, and all three by two equalities, not three."""
+    join = node("SELECT 1 AS o FROM r JOIN s ON r.id = s.id JOIN t ON s.id = t.id WHERE r.a < t.a")
+    model = model_of(join, Settings(), 2)
+    kept, share = model.kept[0], dict(CostDefaults().selectivity)
+    key = min(share["equi"], CostDefaults().partners / kept)
+    assert model.size(frozenset((0, 2))) == pytest.approx(kept**2 * share["range"] * key)
+    assert model.size(frozenset((0, 1, 2))) == pytest.approx(kept**3 * share["range"] * key**2)
+    star = "SELECT 1 AS o FROM r JOIN s ON r.id = s.id JOIN t ON r.id = t.id JOIN u ON r.id = u.key"
+    model = model_of(node(star), Settings(), 2)
+    assert model.size(frozenset((1, 2, 3))) == pytest.approx(kept**3 * key**2)
+    assert model.size(frozenset((0, 1, 2, 3))) == pytest.approx(kept**4 * key**3)
+
+
+def test_rows_that_share_a_key_go_to_one_unit_of_each_group() -> None:
+    """Unless a hint says otherwise: random routing sends them to all, ContRand to those of a subgroup."""
+    found = {}
+    for hint in ("", "ROUTING('random')", "ROUTING('contrand', 2)"):
+        text = f"SELECT /*+ SCHEME('symmetric') UNITS(6) {hint} */ r.x FROM r, s, t WHERE r.id = s.id AND s.id = t.id"
+        decision = node(text).decision
+        (cost,) = (one.cost for one in decision.alternatives if one.scheme == "symmetric")
+        found[hint] = cost.network / 3000
+    assert list(found.values()) == [1 + 2, 1 + 2 * 6, 1 + 2 * 3]
+
+
+def test_more_units_cost_more_network_and_never_less_memory() -> None:
+    join = node(CYCLE)
+    few, many = (symmetric(model_of(join, Settings(), units), reached=units) for units in (2, 6))
+    assert few.network < many.network
+    assert few.memory <= many.memory
+
+
+def test_costs_find_two_inner_nodes() -> None:
+    """Two pairs that hardly match, between which almost everything matches: join each pair first, as 002 section 4."""
+    low, high = 1e-7, 0.9
+    shares = tuple(
+        tuple(1.0 if one == other else low if one // 2 == other // 2 else high for other in range(4))
+        for one in range(4)
+    )
+    model = Model(("a", "b", "c", "d"), (1e5,) * 4, (1e6,) * 4, shares, 2)
+    found = operator_tree(model, Settings().costs)
+    assert found is not None
+    assert tree_text(found[1]) == "(0,1),(2,3)"
+    assert found[0].stages == 3
+    assert total(found[0], Settings().costs) < total(cost_of_tree(model, ((0, 1), 2, 3)), Settings().costs)
+
+
+def test_many_cells_are_decided_quickly() -> None:
+    """720 cells have 30 divisors: trying all 30 ** 6 combinations of six dimensions would take hours."""
+    names = ", ".join(f"r AS q{number}" for number in range(6))
+    decision = node(f"SELECT /*+ UNITS(720) */ q0.id FROM {names} WHERE q0.a < q1.a").decision
+    (chosen,) = (a for a in decision.alternatives if a.chosen)
+    assert chosen.scheme == "matrix"
+    assert chosen.cost.network > 6000
+
+
+def test_costs_come_out_as_measured() -> None:
+    """Two cores and units, 50,000 tuples a trigger; measured is how much longer than `matrix` the others take."""
+    measured = {"chain": {"semi_symmetric": 1.54, "tree": 1.27}, "cyclic": {"symmetric": 1.06, "tree": 1.74}}
+    share, count = 3e-5, 16_700.0
+    for shape, expected in measured.items():
+        last = 1.0 if shape == "chain" else share
+        shares = ((1.0, share, last), (share, 1.0, share), (last, share, 1.0))
+        model = Model(("r", "s", "t"), (count,) * 3, (3 * count,) * 3, shares, 2)
+        results = model.rate(frozenset(range(3)))
+        costs = {
+            "matrix": matrix(model, node(NEAR)),
+            "tree": tree(model, best_order(model)),
+            "symmetric": symmetric(model, reached=2),
+        }
+        if shape == "chain":
+            costs["semi_symmetric"] = semi_symmetric(model, 1, reached=2)
+        takes = {
+            scheme: total(
+                dataclasses.replace(cost, cpu=cost.cpu - results),
+                CostDefaults(),
+                units=2,
+                taken=3 * count,
+                listed=results,
+            )
+            for scheme, cost in costs.items()
+        }
+        for scheme, factor in expected.items():
+            assert takes[scheme] / takes["matrix"] == pytest.approx(factor, rel=0.25), (shape, scheme)
