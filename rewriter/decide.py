@@ -3,9 +3,9 @@
 The cheapest scheme runs, but schemes whose costs are alike (`CostDefaults.alike`, or `guessed` where a relation's rows
 are neither declared nor known from statistics) count as equally cheap, and among those the shape decides: three streams
 in a cycle are ``symmetric``, in a chain ``semi_symmetric``; with a key that all share they are a ``matrix``, which
-takes one stage and no packs (unless results are counted from packs), for their units could change under no scheme. That
-keeps a query's scheme, and its checkpoints, stable while statistics change, and prefers the schemes whose units may change at
-a restart. A hint wins over all, then what the query's checkpoint stores.
+takes one stage and no packs (unless results are counted from packs), for their units could change under no scheme.
+That keeps a query's scheme, and its checkpoints, stable while statistics change, and prefers the schemes whose units
+may change at a restart. A hint wins over all, then what the query's checkpoint stores.
 
 Units are those of a hint or a setting; without either, as many as cost least where the rates of streams are declared,
 else as many as Spark runs tasks side by side.
