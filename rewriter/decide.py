@@ -122,6 +122,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         advice=advice,
         from_checkpoint=resumed,
         units_by_cost=units_from == "cost",
+        unscaled=_unscaled(chosen, node, hints, settings, rates),
     )
 
 
@@ -305,6 +306,27 @@ def _advice(
     return (
         f"with the rows that queries of this session read, {least} would cost {share:.0%} of {chosen}: declare them "
         f"({seen}) and a query on a new checkpoint runs so, {or_hint}"
+    )
+
+
+def _unscaled(
+    chosen: str, node: JoinNode, hints: Hints, settings: Settings, rates: tuple[InputRate, ...]
+) -> str | None:
+    """Say that scaling is on and leaves this group alone, and what it would scale; None if it does scale it."""
+    if not settings.elastic or chosen == "operator_tree" or not any(rate.streaming for rate in rates):
+        return None
+    keyed = _has_common_key(node)
+    by_key = keyed and goes_by_key(chosen, hints.routing)
+    if is_elastic(chosen, by_key=by_key):
+        return None
+    cells = {"iterative": "it joins in one unit", "matrix": "its rows lie in cells, which their number lays out"}
+    why = "its rows go by the key that all relations share" if by_key else cells[chosen]
+    scheme = {2: "biclique", 3: "semi_symmetric" if node.graph.shape == "chain" else "symmetric"}
+    other = scheme.get(len(node.sources), "tree")
+    hint = f"SCHEME('{other}')" + (", ROUTING('random')" if keyed and other != "tree" else "")
+    return (
+        f"scaling is on, but the units of {chosen} do not follow the load: {why}; those of the hint {hint} do, on a "
+        "new checkpoint, and each row then goes to every unit"
     )
 
 

@@ -54,6 +54,7 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
                 {"scheme": a.scheme, "cost": dataclasses.asdict(a.cost), "chosen": a.chosen}
                 for a in decision.alternatives
             ],
+            **({"unscaled": decision.unscaled} if decision.unscaled else {}),
             **({"grid": _grid(group)} if isinstance(group, JoinNode) and decision.scheme == "matrix" else {}),
         },
         **_aggregation(group),

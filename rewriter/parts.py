@@ -300,6 +300,8 @@ class Decision:
         Whether scheme and units are those that a checkpoint stores rows by.
     units_by_cost
         Whether cost chose the units: then a checkpoint's number goes before.
+    unscaled
+        Where scaling is on: why it leaves these units alone, and what it would scale.
     """
 
     node: NodeName
@@ -314,6 +316,7 @@ class Decision:
     advice: str | None = None
     from_checkpoint: bool = False
     units_by_cost: bool = False
+    unscaled: str | None = None
 
 
 @dataclass(frozen=True)

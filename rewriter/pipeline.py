@@ -262,7 +262,8 @@ def _rewrite(
             stages.append(Stage("grow_operator_trees", plan_text(final)))
     advice = tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
     advice += tuple(f"{refusal.reason}; {refusal.hint}" for refusal in not_appended)
-    advice += tuple(dict.fromkeys(group.decision.advice for group in found if group.decision.advice))
+    said = (sentence for group in found for sentence in (group.decision.advice, group.decision.unscaled) if sentence)
+    advice += tuple(dict.fromkeys(said))
     return Rewrite(
         sql=sql,
         kind=statement.kind,

@@ -215,10 +215,8 @@ def live_groups(
                 "inputs": [asdict(one) for one in inputs],
                 "idle": [str(one) for one in inputs if one.idle],
             }
-            if policy:
-                live["policy"] = dict(policy)
-            if decisions.get(str(group.get("name"))):
-                live["scaling"] = decisions[str(group["name"])]
+            if said := decisions.get(str(group.get("name"))):  # nothing is decided on units that cannot change
+                live |= {"policy": dict(policy or {}), "scaling": said}
             group = {**group, "live": live}
         groups.append(group)
     return groups

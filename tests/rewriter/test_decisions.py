@@ -426,6 +426,24 @@ def test_scaling_takes_only_schemes_whose_units_may_change() -> None:
     assert may_run("symmetric", NEAR, settings)
 
 
+def test_a_join_that_scaling_leaves_alone_says_so() -> None:
+    """Else it is switched on, nothing happens, and nobody learns why; the hint that it names is one that scales."""
+    elastic = Settings(parallelism=8, elastic=True)
+    keyed = "SELECT {} r.id FROM r, s, t WHERE r.id = s.id AND s.id = t.id AND r.a < t.a WITHIN 1 MINUTE"
+    four = "SELECT {} r.id FROM r, s, t, t AS u WHERE r.a = s.a AND s.x = t.x AND t.id = u.a WITHIN 1 MINUTE"
+    pair = "SELECT {} r.id FROM r JOIN s ON r.a = s.a WITHIN 1 MINUTE"
+    cells = four.replace("{}", "/*+ SCHEME('matrix') */")
+    for sql, why in ((keyed, "their number lays out"), (pair, "the key that all relations share"), (cells, "lays out")):
+        said = decided(sql.format(""), elastic).unscaled or ""
+        assert why in said
+        hint = re.search(r"the hint (SCHEME\(.*?\)(?:, ROUTING\(.*?\))?) do", said)
+        assert hint is not None
+        scaled = decided(sql.replace("/*+ SCHEME('matrix') */", "{}").format(f"/*+ {hint[1]} */"), elastic)
+        assert scaled.unscaled is None
+        assert decided(sql.format(""), dataclasses.replace(elastic, elastic=False)).unscaled is None
+        assert said in rewrite(sql.format(""), rates(STREAMS), elastic).advice
+
+
 def may_run(scheme: str, sql: str, settings: Settings) -> bool:
     return _may_run(scheme, node(sql.format("")), Hints(), settings)
 

@@ -44,7 +44,8 @@ class PreparedQuery:
     endless
         The inputs whose rows our joins keep for ever.
     kept
-        Of joins that store rows as their checkpoint does, although cost would choose otherwise by now: why.
+        Of joins that store rows as their checkpoint does, although cost would choose otherwise by now, and of those
+        that scaling leaves alone: why.
     """
 
     sink: CreateSink
@@ -216,9 +217,10 @@ def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stac
 
 
 def _kept(explained: Explanation) -> tuple[str, ...]:
-    """Return what is said of joins that store rows as their checkpoint does, although cost would choose otherwise."""
+    """Return what is said of joins that go on as they are, although cost would choose otherwise or scaling is on."""
     groups: Any = explained.to_dict()["groups"]
-    said = [group["decision"]["advice"] for group in groups if group["decision"]["from_checkpoint"]]
+    decisions = [group["decision"] for group in groups]
+    said = [one["advice"] for one in decisions if one["from_checkpoint"]] + [one.get("unscaled") for one in decisions]
     return tuple(str(sentence) for sentence in said if sentence)
 
 
