@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -14,7 +15,7 @@ from trijoin_sql.bench import live
 from trijoin_sql.bench.idle import run_idle
 from trijoin_sql.bench.live import ARRIVALS, Arrivals, Live, _prepare, _timed, middle, run_live
 from trijoin_sql.bench.report import idle_table, latency_table
-from trijoin_sql.bench.workloads import WORKLOADS
+from trijoin_sql.bench.workloads import WORKLOADS, table
 
 
 def test_arrivals_keep_the_rate() -> None:
@@ -22,6 +23,23 @@ def test_arrivals_keep_the_rate() -> None:
     assert (arrivals.ticks, arrivals.rows, arrivals.stored) == (20, 1000, 1000)
     assert arrivals.rate(3) == pytest.approx(30_000)
     assert Arrivals.at(1, 3, 0.01, 5).rows == 1
+
+
+def test_a_tuple_finds_the_stated_partners_whatever_arrives() -> None:
+    """Keys drawn for the stored rows alone gave up to forty partners for seven: another query, so to speak."""
+    dense = WORKLOADS["chain_dense"]
+    for rate in (3_000, 30_000):
+        arrivals = Arrivals.at(rate, 3, 12.0, 20_000)
+        domain = dense.domain(arrivals.drawn_for)
+        found = []
+        for tick in (0, arrivals.ticks // 2, arrivals.ticks):
+            rng = np.random.default_rng(tick)
+            stored = table(dense, 0, rng, 0, arrivals.stored + tick * arrivals.rows, domain)
+            coming = table(dense, 1, rng, 0, 2_000, domain)
+            apart = np.abs(stored["i"].to_numpy()[None, :] - coming["i"].to_numpy()[:200, None])
+            found.append((apart < 2).sum(axis=1).mean())
+        assert found[1] == pytest.approx(7, rel=0.1)
+        assert found[0] < 7 < found[2]
 
 
 def test_files_say_when_their_rows_arrive(tmp_path: Path) -> None:
@@ -142,7 +160,7 @@ def test_a_live_run(spark: SparkSession) -> None:
     kept = spark.conf.get("spark.trijoin.units", None)
     spark.conf.set("spark.trijoin.units", "2")
     try:
-        found = run_live(spark, WORKLOADS["pair_band"], "biclique", arrivals, 200, seed=1)
+        found = run_live(spark, WORKLOADS["pair_band"], "biclique", arrivals, seed=1)
     finally:
         spark.conf.unset("spark.trijoin.units")
         if kept is not None:

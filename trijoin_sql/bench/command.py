@@ -24,7 +24,8 @@ shows the run with the median throughput. Absolute figures are worth little on a
 run.
 
 Latency is measured apart, since it says nothing at full load: rows arrive at one rate for all, and each result is \
-timed from the arrival of its last tuple to the end of the micro-batch that emits it.
+timed from the arrival of its last tuple to the end of the micro-batch that emits it. A tuple finds as many \
+partners, on average, as where throughput is measured.
 
 Exit codes: 0 done, 1 an engine failed, or two found different numbers of results, 2 wrong usage.
 

@@ -66,6 +66,14 @@ class Arrivals:
         """Return arrivals at a rate (tuples a second of all streams)."""
         return cls(stored, max(round(seconds / every), 1), every, max(round(rate * every / streams), 1))
 
+    @property
+    def drawn_for(self) -> int:
+        """The rows of each stream to draw keys for: as many partners, on average, as where that many come on none.
+
+        Keys drawn for the stored rows would give a tuple more partners the higher the rate is, and the longer it holds.
+        """
+        return 2 * self.stored + self.ticks * self.rows
+
     def rate(self, streams: int) -> float:
         """Tuples a second, of all streams."""
         return self.rows * streams / self.every
@@ -126,17 +134,11 @@ def middle(runs: Sequence[Live], figure: Callable[[Live], float | None]) -> Live
     return failed[0] if failed else sorted(runs, key=lambda run: figure(run) or 0.0)[(len(runs) - 1) // 2]
 
 
-def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arrivals, rows: int, seed: int) -> Live:
-    """Run one engine while files arrive.
-
-    Parameters
-    ----------
-    rows
-        The rows a stream for which the workload draws its keys.
-    """
+def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arrivals, seed: int) -> Live:
+    """Run one engine while files arrive."""
 
     def run(home: Path) -> Live:
-        _prepare(workload, home, arrivals, workload.domain(rows), seed)
+        _prepare(workload, home, arrivals, workload.domain(arrivals.drawn_for), seed)
         for stream in workload.streams:
             reader = spark.readStream.schema(SCHEMA)
             reader.parquet(str(home / stream)).createOrReplaceTempView(stream)

@@ -211,7 +211,7 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
 
             def arriving(engine: str, warming: bool) -> Live:
                 progress.update(task, description=f"{name}: {engine}, latency{', warming up' if warming else ''}")
-                return run_live(spark, workload, engine, steady, options.rows, options.seed)
+                return run_live(spark, workload, engine, steady, options.seed)
 
             def idling(engine: str, warming: bool) -> Live:
                 progress.update(task, description=f"{name}: {engine}, idle{', warming up' if warming else ''}")
