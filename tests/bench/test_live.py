@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Observation, SparkSession
 
 from trijoin_sql.bench import live
 from trijoin_sql.bench.idle import run_idle
-from trijoin_sql.bench.live import ARRIVALS, Arrivals, Live, _prepare, _timed, middle, run_live
+from trijoin_sql.bench.live import ARRIVALS, Arrivals, Live, _observed, _prepare, _timed, middle, run_live
 from trijoin_sql.bench.report import idle_table, latency_table
 from trijoin_sql.bench.workloads import WORKLOADS, table
 
@@ -151,6 +153,20 @@ def test_idle_triggers_have_rows_of_every_stream_and_list_no_files(spark: SparkS
     assert found.problem is None
     assert found.triggers >= 3
     assert found.trigger == found.durations["triggerExecution"] > found.durations["latestOffset"]
+
+
+@pytest.mark.slow
+def test_a_sample_of_the_results_is_timed_where_they_are_many(spark: SparkSession) -> None:
+    """Those of one tuple in so many, whichever micro-batch they come in; with a sample of one, all."""
+    arrivals = Arrivals(10, 4, 0.1, 10)
+    rows = [(number, other) for number in range(50) for other in (3, 17, 49)]
+    frame = spark.createDataFrame(rows, "r_l BIGINT, s_l BIGINT")
+    for sample in (1, 5):
+        seen = Observation(ARRIVALS)
+        _observed(frame, WORKLOADS["pair_band"], replace(arrivals, sample=sample), seen).collect()
+        found = {round(one["x"]): round(one["y"]) for one in seen.get["ticks"]}
+        expected = Counter((max(pair) - 10) // 10 for pair in rows if pair[0] % sample == 0)
+        assert found == expected
 
 
 @pytest.mark.slow

@@ -23,6 +23,10 @@ when it is asked for, in an environment of its own below the user's cache folder
 shows the run with the median throughput. Absolute figures are worth little on a shared machine: compare within a \
 run.
 
+What is measured is steady state: a JVM spends its first minutes compiling, at two to three times the cost of a \
+trigger later on. Rounds that do not count go on until its compiler takes less than 15 % of a core, or --settle is \
+over (then that is said).
+
 Latency is measured apart, since it says nothing at full load: rows arrive at one rate for all, and each result is \
 timed from the arrival of its last tuple to the end of the micro-batch that emits it. A tuple finds as many \
 partners, on average, as where throughput is measured.
@@ -75,8 +79,11 @@ def bench(
     ] = 600,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each engine.")] = 3,
     warm_up: Annotated[
-        int, typer.Option(min=0, help="Runs before, of our schemes and Spark, that do not count: the JVM compiles.")
+        int, typer.Option(min=0, help="Runs before, of our schemes and Spark, that do not count, at least; 0 for none.")
     ] = 1,
+    settle: Annotated[
+        float, typer.Option(min=0, help="Seconds at most for more of them, until the JVM's compiler has settled.")
+    ] = 300,
     latency: Annotated[float, typer.Option(min=0, help="Also measure latency, for that many seconds each.")] = 0,
     rate: Annotated[
         float | None,
@@ -101,6 +108,7 @@ def bench(
         tuple(against or ()),
         runs,
         warm_up,
+        settle,
         seed,
         units,
         limit,

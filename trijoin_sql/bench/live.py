@@ -4,7 +4,8 @@ A stream's stored rows are there first. Then a file for each stream appears ever
 would drop it, and the query takes whatever is there, micro-batch after micro-batch. A result's tuples tell from which
 files they came (``l`` counts rows), so the youngest of them tells when the result could first be known; the result is
 out when its micro-batch has ended, with everything committed. Spark's own `observe` counts results by file on the way
-to a ``noop`` sink, so that nothing else is run to find out.
+to a ``noop`` sink, so that nothing else is run to find out. Counting takes Spark longer than joining where a tuple has
+dozens of results, so there a part of them is timed.
 """
 
 from __future__ import annotations
@@ -54,17 +55,22 @@ class Arrivals:
         Seconds between them.
     rows
         Rows of each stream in a file.
+    sample
+        One tuple of the first stream in so many has its results timed.
     """
 
     stored: int
     ticks: int
     every: float
     rows: int
+    sample: int = 1
 
     @classmethod
-    def at(cls, rate: float, streams: int, seconds: float, stored: int, every: float = 0.1) -> Arrivals:
+    def at(
+        cls, rate: float, streams: int, seconds: float, stored: int, every: float = 0.1, sample: int = 1
+    ) -> Arrivals:
         """Return arrivals at a rate (tuples a second of all streams)."""
-        return cls(stored, max(round(seconds / every), 1), every, max(round(rate * every / streams), 1))
+        return cls(stored, max(round(seconds / every), 1), every, max(round(rate * every / streams), 1), sample)
 
     @property
     def drawn_for(self) -> int:
@@ -88,7 +94,7 @@ class Live:
     engine
         A scheme of ours, or ``spark``.
     latencies
-        ``(seconds, results)``: how many results were that late.
+        ``(seconds, results)``: how many of the timed results were that late.
     durations
         The median milliseconds of each part of a micro-batch with rows, by Spark's names.
     triggers
@@ -182,13 +188,19 @@ def _prepare(workload: Workload, home: Path, arrivals: Arrivals, domain: int, se
             )
 
 
-def _observed(frame: Any, workload: Workload, arrivals: Arrivals) -> Any:
-    """Count results by the tick of their last tuple; exact, as there are fewer ticks than bins."""
+def _observed(frame: Any, workload: Workload, arrivals: Arrivals, name: Any = ARRIVALS) -> Any:
+    """Count results by the tick of their last tuple; exact, as there are fewer ticks than bins.
+
+    The tick is a column, and NULL where it is not counted: what `observe` computes itself is interpreted for each row.
+    """
     from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
     youngest = F.greatest(*[F.col(f"{stream}_l") for stream in workload.streams])
-    tick = F.floor((youngest - arrivals.stored) / arrivals.rows)
-    return frame.observe(ARRIVALS, F.histogram_numeric(tick.cast("double"), F.lit(arrivals.ticks + 1)).alias("ticks"))
+    tick = F.floor((youngest - arrivals.stored) / arrivals.rows).cast("double")
+    if arrivals.sample > 1:
+        tick = F.when(F.col(f"{workload.streams[0]}_l") % arrivals.sample == 0, tick)
+    counted = F.histogram_numeric("tick", F.lit(arrivals.ticks + 1)).alias("ticks")
+    return frame.withColumn("tick", tick).observe(name, counted)
 
 
 def _drop(running: StreamingQuery, workload: Workload, home: Path, arrivals: Arrivals) -> tuple[dict[int, float], bool]:

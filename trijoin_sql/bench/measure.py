@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..errors import InvalidSettingError
 from ..rewriter.hints import SCHEMES
@@ -27,6 +27,7 @@ from .live import Arrivals, Live, middle, run_live
 from .outcome import OTHERS, Outcome, median
 from .outside import PACKAGES, environment, run_outside
 from .report import as_document, as_table, idle_table, latency_table, plot, write_json
+from .warming import SETTLED, Warming, compiling
 from .workloads import WORKLOADS, check, write_files
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Options:
     against: tuple[str, ...]
     runs: int
     warm_up: int
+    settle: float
     seed: int
     units: int
     limit: float
@@ -54,12 +56,16 @@ class Options:
 
 @dataclass(slots=True)
 class Measured:
-    """All runs of one workload, by engine."""
+    """All runs of one workload, by engine.
+
+    ``compiling`` is what the JVM's compiler took of a core in the last round before those that count, by kind of run.
+    """
 
     runs: dict[str, list[Outcome]]
     live: dict[str, Live] = field(default_factory=dict)
     idle: dict[str, Live] = field(default_factory=dict)
     rate: float = 0.0
+    compiling: dict[str, float | None] = field(default_factory=dict)
 
     def wrong(self) -> Iterator[str]:
         """Yield, in a sentence each, which engines failed, and where results differ."""
@@ -75,6 +81,13 @@ class Measured:
         if len({count for _, count in counts}) > 1:
             told = ", ".join(f"{engine} {count:,}" for engine, count in counts)
             yield f"the engines found different numbers of results: {told}"
+
+    def unsettled(self) -> Iterator[str]:
+        """Yield, in a sentence each, what was measured while the JVM still compiled."""
+        for kind, share in self.compiling.items():
+            if share is not None and share >= SETTLED:
+                told = f"{kind}: the JVM's compiler still took {share:.0%} of a core"
+                yield f"{told}; a longer --settle shows steady state"
 
 
 def measure(options: Options, *, output: str, json_file: Path | None, plot_file: Path | None, quiet: bool) -> bool:
@@ -123,6 +136,8 @@ def measure(options: Options, *, output: str, json_file: Path | None, plot_file:
             for wrong in found.wrong():
                 Console(stderr=True).print(f"{name}: {wrong}", style="red")
                 well = False
+            for told in found.unsettled():
+                err.print(f"{name}: {told}", style="yellow")
         if json_file is not None:  # one workload may take an hour, and the next one fail
             write_json(json_file, documents)
     if output == "json":
@@ -161,7 +176,8 @@ def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
 
 def _document(name: str, options: Options, found: Measured) -> dict[str, Any]:
     about = WORKLOADS[name].about
-    return as_document(name, about, options.rows, options.batches, found.runs, found.rate, found.live, found.idle)
+    document = as_document(name, about, options.rows, options.batches, found.runs, found.rate, found.live, found.idle)
+    return {**document, "jvm_compiling": found.compiling}
 
 
 def _print(out: Console, name: str, options: Options, found: Measured) -> None:
@@ -185,48 +201,99 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
     found = Measured({engine: [] for engine in engines})
     folder = Path(tempfile.mkdtemp(prefix="trijoin-bench-"))
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    rounds = options.warm_up + (1 + options.runs) * (bool(options.latency) + options.idle)
-    total = len(engines) * options.runs + len(streaming) * rounds
     from ..quiet import quiet_jvm, quiet_python
 
     try:
         with quiet_python(), quiet_jvm(), Progress(*columns, console=err, disable=not err.is_terminal) as progress:
-            task = progress.add_task(f"{name}: data", total=total)
-            write_files(workload, folder, options.rows, options.batches, options.seed)
             spark = _session(name, options.units)
-            for _ in range(options.warm_up):
-                for engine in streaming:
-                    progress.update(task, description=f"{name}: {engine}, warming up")
+            rounds = _Rounds(name, options, progress, compiling(spark))
+            write_files(workload, folder, options.rows, options.batches, options.seed)
+
+            def fast(engine: str, warming: bool) -> None:
+                if warming:
                     _run(spark, engine, name, folder, options)
-                    progress.advance(task)
-            for order in turns(engines, options.runs):
-                for engine in order:
-                    progress.update(task, description=f"{name}: {engine}")
-                    if not any(outcome.exceeded for outcome in found.runs[engine]):  # once says as much as thrice
-                        found.runs[engine].append(_run(spark, engine, name, folder, options))
-                    progress.advance(task)
+                elif not any(outcome.exceeded for outcome in found.runs[engine]):  # once says as much as thrice
+                    found.runs[engine].append(_run(spark, engine, name, folder, options))
+
+            rounds.run("throughput", streaming, engines, options.warm_up, fast)
             rates = [median(runs).rate for engine, runs in found.runs.items() if engine in streaming]
             offered = options.rate or min((rate for rate in rates if rate), default=1000) / 2
-            steady = Arrivals.at(offered, len(workload.streams), options.latency, options.rows)
+            results = max((run.results or 0 for runs in found.runs.values() for run in runs), default=0)
+            sample = max(round(results / (options.rows * len(workload.streams))), 1)
+            steady = Arrivals.at(offered, len(workload.streams), options.latency, options.rows, sample=sample)
 
             def arriving(engine: str, warming: bool) -> Live:
-                progress.update(task, description=f"{name}: {engine}, latency{', warming up' if warming else ''}")
                 return run_live(spark, workload, engine, steady, options.seed)
 
             def idling(engine: str, warming: bool) -> Live:
-                progress.update(task, description=f"{name}: {engine}, idle{', warming up' if warming else ''}")
                 triggers, every = (WARM_UP, 0.0) if warming else (TRIGGERS, EVERY)
                 return run_idle(spark, workload, engine, workload.domain(options.rows), triggers, every)
 
             if options.latency:
+                found.live = _middles(rounds, "latency", streaming, arriving, lambda run: run.mean)
                 found.rate = steady.rate(len(workload.streams))
-                found.live = _in_turns(streaming, options.runs, arriving, lambda run: run.mean, progress, task)
             if options.idle:
-                found.idle = _in_turns(streaming, options.runs, idling, lambda run: run.trigger, progress, task)
+                found.idle = _middles(rounds, "idle", streaming, idling, lambda run: run.trigger)
+            found.compiling = rounds.compiling
             spark.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return found
+
+
+def _middles(
+    rounds: _Rounds,
+    kind: str,
+    engines: Sequence[str],
+    run: Callable[[str, bool], Live],
+    figure: Callable[[Live], float | None],
+) -> dict[str, Live]:
+    """Return each engine's live run with the median figure."""
+    found: dict[str, list[Live]] = {engine: [] for engine in engines}
+
+    def one(engine: str, warming: bool) -> None:
+        live = run(engine, warming)
+        found[engine] += [] if warming else [live]  # a JVM that is cold may not keep up
+
+    rounds.run(kind, engines, engines, 1, one)
+    return {engine: middle(several, figure) for engine, several in found.items()}
+
+
+class _Rounds:
+    """Rounds in which engines take turns, with a bar that shows them; the first ones warm up.
+
+    Whoever came first would pay for the JVM's compiler.
+    """
+
+    def __init__(self, name: str, options: Options, progress: Progress, compiled: Callable[[], float]) -> None:
+        self.name, self.options, self.progress, self.compiled = name, options, progress, compiled
+        self.task = progress.add_task(f"{name}: data", total=None)
+        self.total = 0
+        self.compiling: dict[str, float | None] = {}
+
+    def run(
+        self, kind: str, warming: Sequence[str], engines: Sequence[str], least: int, run: Callable[[str, bool], None]
+    ) -> None:
+        """Run some engines until the JVM is warm, so often at least, then those that are measured."""
+        settle = Warming(self.compiled, self.options.settle if least else 0)
+        self._expect(len(warming) * least + len(engines) * self.options.runs)
+        for number in settle.rounds(least):
+            self._expect(len(warming) if number >= least else 0)
+            for engine in warming:
+                self._one(f"{engine}, {kind}, warming up", run, engine, True)
+        for order in turns(engines, self.options.runs):
+            for engine in order:
+                self._one(f"{engine}, {kind}", run, engine, False)
+        self.compiling[kind] = settle.share
+
+    def _expect(self, more: int) -> None:
+        self.total += more
+        self.progress.update(self.task, total=self.total)
+
+    def _one(self, told: str, run: Callable[[str, bool], None], engine: str, warming: bool) -> None:
+        self.progress.update(self.task, description=f"{self.name}: {told}")
+        run(engine, warming)
+        self.progress.advance(self.task)
 
 
 def turns(engines: Sequence[str], rounds: int) -> list[list[str]]:
@@ -236,27 +303,6 @@ def turns(engines: Sequence[str], rounds: int) -> list[list[str]]:
     """
     starts = [turn % max(len(engines), 1) for turn in range(rounds)]
     return [[*engines[start:], *engines[:start]] for start in starts]
-
-
-def _in_turns(
-    engines: list[str],
-    runs: int,
-    run: Callable[[str, bool], Live],
-    figure: Callable[[Live], float | None],
-    progress: Progress,
-    task: TaskID,
-) -> dict[str, Live]:
-    """Return each engine's run with the median figure; they take turns, after a round that does not count.
-
-    Whoever came first would pay for the JVM's compiler.
-    """
-    found: dict[str, list[Live]] = {engine: [] for engine in engines}
-    for turn, order in enumerate(turns(engines, 1 + runs)):
-        for engine in order:
-            one = run(engine, turn == 0)
-            found[engine] += [one] if turn or one.problem else []
-            progress.advance(task)
-    return {engine: middle(several, figure) for engine, several in found.items()}
 
 
 def _overhead(options: Options, out: Console, *, show: bool) -> dict[str, Any]:

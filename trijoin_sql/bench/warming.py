@@ -1,0 +1,66 @@
+"""Steady state: rounds that do not count, until the JVM has compiled what runs often.
+
+A streaming query runs for days, a benchmark for minutes, and for the first four of these the JVM's compiler takes a
+good part of two cores: triggers of a JVM that is a minute old take two to three times as long as those of one that has
+settled. The compiler's own clock tells when it has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The compiler has settled when it takes less than this share of a core.
+SETTLED = 0.15
+
+
+def compiling(spark: SparkSession) -> Callable[[], float]:
+    """Return what tells how many milliseconds the session's JVM has compiled for, on all its threads together."""
+    jvm = spark._jvm
+    assert jvm is not None, "a classic session has a JVM"
+    bean = jvm.java.lang.management.ManagementFactory.getCompilationMXBean()
+    return lambda: float(bean.getTotalCompilationTime())
+
+
+class Warming:
+    """Rounds of one kind of run, before those that count.
+
+    Parameters
+    ----------
+    compiling
+        Returns how many milliseconds the JVM has compiled for; on all its threads together.
+    seconds
+        How long further rounds may take until the compiler has settled; 0 asks for none.
+    clock
+        Returns seconds.
+
+    Attributes
+    ----------
+    share
+        What the compiler took of a core in the last round, None before the first.
+    """
+
+    def __init__(
+        self, compiling: Callable[[], float], seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.compiling, self.seconds, self.clock = compiling, seconds, clock
+        self.share: float | None = None
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether the compiler took next to nothing in the last round."""
+        return self.share is not None and self.share < SETTLED
+
+    def rounds(self, least: int) -> Iterator[int]:
+        """Yield the numbers of rounds: ``least`` of them, and more until the compiler has settled, or time is over."""
+        began = self.clock()
+        number = 0
+        while number < least or (self.clock() - began < self.seconds and not self.has_settled):
+            since, compiled = self.clock(), self.compiling()
+            yield number
+            self.share = (self.compiling() - compiled) / 1000 / max(self.clock() - since, 1e-9)
+            number += 1
