@@ -28,7 +28,8 @@ from .manifest import MANIFEST, Chunk, Manifest
 from .memory import release
 from .pieces import concat, split
 from .schemes.base import Slot
-from .store import AHEAD, ARCHIVE_PERIODS, Body, Segment, Store, joint_zones, lanes, longest
+from .segment import AHEAD, ARCHIVE_PERIODS, Body, Segment, joint_zones, lanes, longest
+from .store import Store
 from .warm import WarmCopy
 
 #: Chunks of one tier that are merged into one of the next.
@@ -337,7 +338,9 @@ class SlotState:
         some = listed[first:last]
         if any(one.start + one.rows != other.start for one, other in pairwise(some)):
             return False  # ids must stay what they are
-        rows = concat([self._rows(chunk) for chunk in some])
+        # What the store holds need not come back from Spark, which gives bytes out one by one (80 MB a second).
+        held = store.held(some[0].start, some[-1].start + some[-1].rows)
+        rows = concat(held or [self._rows(chunk) for chunk in some])
         merged = self._write(store, some[0].start, max(chunk.tier for chunk in some) + 1, rows)
         for chunk in some:
             self._remove(chunk)

@@ -10,33 +10,29 @@ rows around it, and those that these are merged with; so such rows have ids and 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .index import Layout, Probe, SortedIndex, Zone
+from .index import Layout, Probe, SortedIndex
 from .kernels.order_keys import Int64s, values
 from .kernels.pairs import evaluate
-from .pieces import concat, cuts, has_text, longest_text, row_bytes, row_sizes, split
+from .pieces import concat, cuts, has_text, row_bytes, row_sizes, split
+from .segment import AHEAD, ARCHIVE_PERIODS, Lifetime, Segment, lanes
 from .spec import Check
 
-#: A window's length is divided into about this many archive periods; segments do not merge across more than one.
-ARCHIVE_PERIODS = 8
-
-#: A segment merges with its younger neighbour once it is less than this many times larger.
-TIER = 3
+#: A segment merges with its younger neighbour once it is at most this many times larger. Less makes more segments, each
+#: of which costs every probe; with 3 a fifth more was written to the warm copy, and joining took no less time.
+TIER = 2
 
 #: Bytes of rows in one segment at most: what a merge, or bringing a segment back, takes of a worker's own memory.
 SEGMENT_BYTES = 32 << 20
-
-#: Ids of rows whose event time is far ahead of the others'.
-AHEAD = 1 << 40
 
 #: From so many rows on a batch tells by itself which times are far ahead: it has quartiles.
 _TELLING = 8
@@ -55,150 +51,6 @@ _WHOLE_BYTES = 16 << 20
 
 #: Bytes that the columns of candidate pairs take at most while predicates are evaluated on them.
 _TAKEN_BYTES = 64 << 20
-
-Body = tuple[pa.RecordBatch, dict[str, SortedIndex]]
-
-
-@dataclass(eq=False, slots=True)
-class Segment:
-    """Rows with ids ``start`` to ``start + count``, and an index for each layout of its store.
-
-    Parameters
-    ----------
-    start, count
-        The ids.
-    oldest, newest
-        Extremes of its event times (microseconds).
-    size
-        Bytes of its rows, about.
-    zones
-        For each index the least and greatest keys in it, as far as they are known.
-    file
-        Its name in the warm copy, None if it is not there.
-    body
-        Rows and indexes, None while they are neither in memory nor mapped.
-    fetch
-        Brings the body back from the state store.
-    small
-        The body as the warm copy's views hold it, where it is too small for a file.
-    longest
-        Bytes of text and the like that a row has at most; until the body was seen it may be too many.
-    """
-
-    start: int
-    count: int
-    oldest: int | None = None
-    newest: int | None = None
-    size: int = 0
-    zones: dict[str, Zone] = field(default_factory=dict)
-    file: str | None = None
-    body: Body | None = None
-    fetch: Callable[[Segment], Body] | None = None
-    small: pa.Buffer | None = None
-    longest: int = 0
-
-    @classmethod
-    def of(cls, start: int, rows: pa.RecordBatch, indexes: dict[str, SortedIndex], life: Lifetime) -> Segment:
-        """Return a segment of rows in memory."""
-        zones = {key: index.zone() for key, index in indexes.items()}
-        made = cls(start, rows.num_rows, *life.span(rows), rows.nbytes, zones, None, (rows, indexes))
-        made.longest = longest(rows)
-        return made
-
-    @property
-    def stop(self) -> int:
-        """The id behind the last row."""
-        return self.start + self.count
-
-    @property
-    def rows(self) -> pa.RecordBatch:
-        """Its rows, brought back if need be."""
-        return self.loaded()[0]
-
-    @property
-    def indexes(self) -> dict[str, SortedIndex]:
-        """Its indexes, brought back if need be."""
-        return self.loaded()[1]
-
-    def loaded(self) -> Body:
-        """Return rows and indexes. The caller's reference keeps them in memory, the segment's own may go any time."""
-        if self.body is not None:
-            return self.body
-        assert self.fetch is not None, "a segment without a body knows where to get it"
-        return self.fetch(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Lifetime:
-    """How long the rows of a store are kept.
-
-    Parameters
-    ----------
-    time
-        The column with their event time (microseconds), None if they have none.
-    keep_for
-        A row can find partners until the watermark is this many microseconds later than it; None for ever.
-    """
-
-    time: str | None = None
-    keep_for: int | None = None
-
-    def span(self, rows: pa.RecordBatch) -> tuple[int | None, int | None]:
-        """Return the least and the greatest event time of some rows."""
-        if self.time is None or self.keep_for is None or not rows.num_rows:
-            return None, None
-        times = pc.min_max(rows.column(self.time)).as_py()
-        return times["min"], times["max"]
-
-    def is_over(self, newest: int | None, watermark: int) -> bool:
-        """Return whether rows up to an event time are no longer needed. There is no watermark yet while it is 0."""
-        if newest is None or self.keep_for is None:
-            return False
-        return watermark > 0 and newest + self.keep_for <= watermark
-
-    def may_merge(self, older: Spanned, younger: Spanned) -> bool:
-        """Return whether rows may live in one piece: within an archive period (003 section 3.3).
-
-        Pieces that are wide by themselves may merge if that hardly widens them.
-        """
-        if self.keep_for is None or older.newest is None or younger.newest is None:
-            return True
-        oldest, newest = joint_span(older, younger)
-        if oldest is None or newest is None:
-            return True
-        widest = max(piece.newest - piece.oldest for piece in (older, younger))  # type: ignore[operator]
-        return newest - oldest <= max(self.keep_for / ARCHIVE_PERIODS, 1.25 * widest)
-
-
-class Spanned(Protocol):
-    """Something with a span of event times."""
-
-    @property
-    def oldest(self) -> int | None: ...
-
-    @property
-    def newest(self) -> int | None: ...
-
-
-def joint_span(one: Spanned, other: Spanned) -> tuple[int | None, int | None]:
-    """Return the span of two pieces together."""
-    if one.oldest is None or other.oldest is None or one.newest is None or other.newest is None:
-        return None, None
-    return min(one.oldest, other.oldest), max(one.newest, other.newest)
-
-
-def joint_zones(segments: Sequence[Segment]) -> dict[str, Zone]:
-    """Return zones that hold the keys of all segments, for each index that all of them have one of."""
-    found: dict[str, Zone] = {}
-    for key in segments[0].zones:
-        if all(key in segment.zones for segment in segments):
-            columns = zip(*(segment.zones[key] for segment in segments), strict=True)
-            first, last, low, high, reach = (
-                None if None in column else extreme(column)
-                for extreme, column in zip((min, max, min, max, max), columns, strict=True)
-            )
-            found[key] = first, last, low, high, reach
-    return found
 
 
 class Store:
@@ -332,6 +184,21 @@ class Store:
         self.segments = live
         return gone
 
+    def held(self, start: int, stop: int) -> list[pa.RecordBatch] | None:
+        """Return the rows of some ids as they are in memory or mapped, None where some are not."""
+        pieces = []
+        for segment in self.segments:
+            if segment.stop <= start:
+                continue
+            if segment.start > start or segment.body is None:
+                return None
+            end = min(segment.stop, stop)
+            pieces.append(segment.body[0].slice(start - segment.start, end - start))
+            start = end
+            if start == stop:
+                return pieces
+        return None
+
     @property
     def is_whole(self) -> bool:
         """Whether all rows that were ever stored still are."""
@@ -403,6 +270,10 @@ class Store:
         if len(self.segments) == 1:
             segment = self.segments[0]
             return segment.rows.select(names).take(pa.array(ids - segment.start))
+        if all(older.stop == younger.start for older, younger in pairwise(self.segments)):
+            whole = self._whole(self.segments, names, _SPARSE * len(ids))
+            if whole is not None:  # no row has gone from among them: an id is a place
+                return whole.take(pa.array(ids - self.segments[0].start))
         of = self._segments_of(ids)
         sizes = np.bincount(of, minlength=len(self.segments))
         used = np.flatnonzero(sizes)
@@ -467,28 +338,3 @@ def _checked(
         if not len(mine):
             break
     return mine, theirs
-
-
-def longest(rows: pa.RecordBatch) -> int:
-    """Return how many bytes of text and the like a row has at most, in columns that results or predicates may have.
-
-    Packed columns are called c0, c1 and so on. What begins with two underscores is a scheme's own: lists of members,
-    which are long and never leave the unit with the row.
-    """
-    return longest_text(rows, [name for name in rows.schema.names if not name.startswith("__")])
-
-
-class Placed(Protocol):
-    """Something that begins with a row's id."""
-
-    @property
-    def start(self) -> int: ...
-
-
-_Placed = TypeVar("_Placed", bound=Placed)
-
-
-def lanes(pieces: Sequence[_Placed]) -> tuple[list[_Placed], list[_Placed]]:
-    """Return the pieces of rows that came in time, and those of rows far ahead, each in the order of their ids."""
-    at = bisect_left(pieces, AHEAD, key=lambda piece: piece.start)
-    return list(pieces[:at]), list(pieces[at:])

@@ -33,7 +33,8 @@ from typing import Any
 import pyarrow as pa
 
 from .index import Zone
-from .store import AHEAD, Segment, Store
+from .segment import AHEAD, Segment
+from .store import Store
 from .warm_file import ALIGN, mapped, read_body, read_view, write_body, write_end
 
 _log = logging.getLogger("trijoin_sql")

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from .chunk import from_bytes
 from .index import SortedIndex
-from .store import Body, Store
+from .segment import Body
+from .store import Store
 
 #: Bytes to a multiple of which index arrays are put.
 ALIGN = 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ Mask = npt.NDArray[np.bool_]
 
 #: Pairs that are looked at in one go; bounds the memory of a probe (about 100 bytes a pair).
 BLOCK = 1 << 20
+
+#: More than integers of 32 bits can differ by.
+_BEYOND = 1 << 33
 
 #: Also Arrow's names of the same comparisons.
 _NUMPY = {
@@ -105,6 +109,8 @@ def _null_safe(left: pa.Array, right: pa.Array) -> Mask:
 
 def _band(check: Band, left: pa.Array, right: pa.Array, valid: Mask | None) -> Mask:
     if check.arithmetic == "int":
+        if _is_narrow(left.type) and _is_narrow(right.type):
+            return _narrow_band(check, values(left), values(right), valid)
         return _int_band(check, order_key(left), order_key(right), valid)
     dtype = np.float32 if check.arithmetic == "float32" else np.float64
     with np.errstate(invalid="ignore", over="ignore"):
@@ -116,6 +122,30 @@ def _band(check: Band, left: pa.Array, right: pa.Array, valid: Mask | None) -> M
     if check.upper is not None:
         result &= (difference < check.upper if check.upper_strict else difference <= check.upper) & ~nan
     return result
+
+
+def _is_narrow(type_: pa.DataType) -> bool:
+    """Return whether values are integers of 32 bits at most."""
+    return bool(pa.types.is_date32(type_) or (pa.types.is_signed_integer(type_) and type_.bit_width <= 32))
+
+
+def _narrow_band(check: Band, a: npt.NDArray[Any], b: npt.NDArray[Any], valid: Mask | None) -> Mask:
+    """Evaluate a band on integers whose difference has 33 bits at most: nothing wraps around, and few passes do."""
+    difference = np.subtract(a, b, dtype=np.int64)
+    if not len(difference):
+        return np.zeros(0, np.bool_)
+    if check.limits is not None:
+        low, high = check.limits
+        if difference.min() < low or difference.max() > high:
+            outside = (difference < low) | (difference > high)
+            if (outside if valid is None else outside & valid).any():
+                raise JoinOverflowError(check.sql, check.type_name)
+    lower = -_BEYOND if check.lower is None else max(int(check.lower), -_BEYOND)
+    upper = _BEYOND if check.upper is None else min(int(check.upper), _BEYOND)
+    if lower > upper:
+        return np.zeros(len(difference), np.bool_)
+    difference -= lower
+    return np.asarray(difference.view(np.uint64) <= np.uint64(upper - lower))  # what is below is a large number
 
 
 def _int_band(check: Band, a: Int64s, b: Int64s, valid: Mask | None) -> Mask:

@@ -17,14 +17,16 @@ from math import isfinite
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from ..bundle import Bundle, Part, pieces
+from ..bundle import Bundle, Numbers, Part, pieces
 from ..index import Probe, ProbePlan
 from ..kernels.order_keys import Int64s, values
+from ..kernels.pairs import evaluate
 from ..kernels.sorting import sort_keys
 from ..pieces import concat
-from ..spec import JoinSpec
+from ..spec import Check, JoinSpec
 from ..store import Store
 
 #: Bytes of results that are put together at a time. A block of index ranges may hold a million of them.
@@ -242,3 +244,22 @@ def matches(store: Store, plan: ProbePlan, rows: pa.RecordBatch) -> tuple[Int64s
     if not at:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     return np.concatenate(at), np.concatenate(ids)
+
+
+def passing(
+    checks: Sequence[Check], left: pa.RecordBatch, at: Numbers, right: pa.RecordBatch, other: Numbers | None
+) -> npt.NDArray[np.bool_] | None:
+    """Return which pairs of rows fulfil predicates, shape (k,), None if there are none.
+
+    Parameters
+    ----------
+    at, other
+        Shape (k,): the rows of each side; None for all of them, one after the other.
+    """
+    keep: npt.NDArray[np.bool_] | None = None
+    for check in checks:
+        theirs = right.column(check.right)
+        theirs = theirs if other is None else theirs.take(pa.array(other))
+        found = evaluate(check, left.column(check.left).take(pa.array(at)), theirs, keep)
+        keep = found if keep is None else keep & found
+    return keep

@@ -22,8 +22,9 @@ from ..bundle import Bundle, Part
 from ..index import Probe, ProbePlan, plan_probe
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate
+from ..segment import Lifetime
 from ..spec import Check, EdgeSpec, JoinSpec
-from ..store import Lifetime, Store
+from ..store import Store
 from .base import Outcome, Work, gathered, joined, kept, owned
 
 

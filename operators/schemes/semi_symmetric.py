@@ -19,20 +19,20 @@ Packs go from R to T only, never back, or results double. Stage 1 holds the R un
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from ..bundle import Bundle, Numbers, Part, numbered
+from ..bundle import Bundle, Part, numbered
 from ..index import Layout, Probe, ProbePlan, list_parts, plan_probe
 from ..kernels.order_keys import Int64s
-from ..kernels.pairs import evaluate, expand
+from ..kernels.pairs import expand
 from ..pieces import cuts
-from ..spec import Check, JoinSpec
-from ..store import Lifetime, Store
-from .base import MEMBERS, Outcome, Pack, Work, gathered, joined, kept, matches, owned, pack
+from ..segment import Lifetime
+from ..spec import JoinSpec
+from ..store import Store
+from .base import MEMBERS, Outcome, Pack, Work, gathered, joined, kept, matches, owned, pack, passing
 from .symmetric import HubUnit
 
 #: Bytes of a pack that crosses to the T units, about: each is one value to Spark.
@@ -90,7 +90,7 @@ class ListUnit:
             yield from self._bundles(side, rows, at, ids, probe)
         else:
             for mine, segment, theirs in self.lists[other].probe(probe):
-                keep = _passing(checks, rows, at[mine], segment.rows, theirs)
+                keep = passing(checks, rows, at[mine], segment.rows, theirs)
                 if keep is not None:
                     mine, theirs = mine[keep], theirs[keep]
                 if len(mine):
@@ -112,19 +112,6 @@ class ListUnit:
         """Store rows of S."""
         self.stored.append(rows)
         self.counters["stored"] += rows.num_rows
-
-
-def _passing(
-    checks: Sequence[Check], left: pa.RecordBatch, at: Numbers, right: pa.RecordBatch, other: Numbers
-) -> npt.NDArray[np.bool_] | None:
-    """Return which pairs of rows of the chain's ends fulfil their own predicates (those of WITHIN), None for all."""
-    keep: npt.NDArray[np.bool_] | None = None
-    for check in checks:
-        found = evaluate(
-            check, left.column(check.left).take(pa.array(at)), right.column(check.right).take(pa.array(other)), keep
-        )
-        keep = found if keep is None else keep & found
-    return keep
 
 
 class FirstStageSlot:
@@ -234,7 +221,7 @@ class SecondStageSlot:
                 continue
             for pair, position in expand(offsets[mine], offsets[mine + 1]):
                 hub, member, at = mine[pair], members[position], theirs[pair].astype(np.int64)
-                keep = _passing(checks, pack_.members, member, segment.rows, at)
+                keep = passing(checks, pack_.members, member, segment.rows, at)
                 if keep is not None:
                     hub, member, at = hub[keep], member[keep], at[keep]
                 if len(hub):

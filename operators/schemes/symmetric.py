@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from ..bundle import Bundle, Part
 from ..index import Probe, list_parts, plan_probe
-from ..kernels.pairs import evaluate, expand
+from ..kernels.pairs import expand
+from ..segment import Lifetime
 from ..spec import JoinSpec
-from ..store import Lifetime, Store
-from .base import MEMBERS, Outcome, Work, gathered, joined, kept, matches, owned, pack
+from ..store import Store
+from .base import MEMBERS, Outcome, Work, gathered, joined, kept, matches, owned, pack, passing
 
 
 class HubUnit:
@@ -84,23 +85,20 @@ class HubUnit:
                 yield Bundle.of_packs(parts, self.rank, self.stored, members, offsets, theirs)
                 continue
             for pair, position in expand(offsets[theirs], offsets[theirs + 1]):
-                ids, at, hub_row = members[position], mine[pair], theirs[pair]
+                ids = members[position]
                 present = self.stored.present(ids)
                 if present is not None:  # a member that has expired has no partner above the watermark
-                    ids, at, hub_row = ids[present], at[present], hub_row[present]
+                    ids, pair = ids[present], pair[present]
                 if not len(ids):
                     continue
                 self.counters["comparisons"] += len(ids)
-                if checks:
-                    stored = self.stored.take(ids, keys)
-                    keep = np.ones(len(ids), np.bool_)
-                    for check in checks:
-                        arrived = rows.column(check.left).take(pa.array(at))
-                        keep &= evaluate(check, arrived, stored.column(check.right), keep)
-                    ids, at, hub_row = ids[keep], at[keep], hub_row[keep]
+                keep = passing(checks, rows, mine[pair], self.stored.take(ids, keys), None) if checks else None
+                if keep is not None:  # few of many remain: what else a result needs is looked up for those alone
+                    few = np.flatnonzero(keep)
+                    ids, pair = ids[few], pair[few]
                 if len(ids):
-                    parts = {self.rank: Part(self.stored, ids), hub: Part(segment.rows, hub_row)}
-                    yield from joined({**parts, arriving: Part(rows, at)}, columns)
+                    parts = {self.rank: Part(self.stored, ids), hub: Part(segment.rows, theirs[pair])}
+                    yield from joined({**parts, arriving: Part(rows, mine[pair])}, columns)
 
     def become_hub(self, arriving: int, rows: pa.RecordBatch) -> pa.RecordBatch | None:
         """Store arriving rows as hubs of the stored rows that they match; return them with their members' ids."""

@@ -15,9 +15,10 @@ from trijoin_sql.operators.layout import History
 from trijoin_sql.operators.manifest import MANIFEST, Manifest
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Outcome, Pack, Result, Slot, Work
+from trijoin_sql.operators.segment import Lifetime
 from trijoin_sql.operators.spec import JoinSpec
 from trijoin_sql.operators.state import SlotState
-from trijoin_sql.operators.store import Lifetime, Store
+from trijoin_sql.operators.store import Store
 
 from .reference import ids_of, unbundled
 

@@ -25,9 +25,10 @@ from trijoin_sql.operators import warm
 from trijoin_sql.operators.index import Layout
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
+from trijoin_sql.operators.segment import AHEAD, ARCHIVE_PERIODS, Lifetime, lanes
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec
 from trijoin_sql.operators.state import SlotState
-from trijoin_sql.operators.store import AHEAD, ARCHIVE_PERIODS, Lifetime, Store, lanes
+from trijoin_sql.operators.store import Store
 
 from .reference import Row, batch_of, hand_on, nested_loop, streams
 from .slots import ONE, Chunks, OneStore, another_worker

@@ -64,6 +64,27 @@ def test_integer_bands_at_the_borders(lower: int | None, upper: int | None) -> N
     assert evaluate(band.mirrored(), right, left).tolist() == wanted
 
 
+NARROW = {"int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "date": pa.date32()}
+
+
+@pytest.mark.parametrize("among", [True, False])
+@pytest.mark.parametrize(("lower", "upper"), BOUNDS)
+@pytest.mark.parametrize("name", NARROW)
+def test_bands_of_narrow_integers(name: str, lower: int | None, upper: int | None, among: bool) -> None:
+    """They are decided in a few passes of their own; with NULLs, slices, and pairs that were ruled out before."""
+    band = Band("x", "y", lower, upper)
+    numbers = [number for number in (*NUMBERS, -128, 127) if abs(number + 0.5) < 1 << (7 if name == "int8" else 15)]
+    pairs = list(product([*numbers, None], repeat=2))
+    sides = [pa.array([None, *(pair[side] for pair in pairs)], NARROW[name]).slice(1) for side in (0, 1)]
+    before = np.arange(len(pairs)) % 3 > 0 if among else None
+    wanted = [holds(band, {"x": x}, {"y": y}) for x, y in pairs]
+    if before is not None:
+        wanted = [one and bool(ok) for one, ok in zip(wanted, before, strict=True)]
+    assert evaluate(band, *sides, before).tolist() == wanted
+    assert evaluate(band.mirrored(), *reversed(sides), before).tolist() == wanted
+    assert evaluate(band, *(side.slice(0, 0) for side in sides)).tolist() == []
+
+
 @pytest.mark.parametrize(
     ("x", "y", "raises"),
     [

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators import store as store_module
+from trijoin_sql.operators import segment as segment_module
 from trijoin_sql.operators import warm
 from trijoin_sql.operators.chunk import uniform
 from trijoin_sql.operators.layout import History
@@ -139,9 +139,9 @@ def test_evicted_segments_merge_as_their_chunks_do(local: Path) -> None:
 
 def test_zones_of_pieces_hold_those_of_the_segments() -> None:
     """A piece that is brought back stands for several segments; what only one of them knows is not known of it."""
-    one = store_module.Segment(0, 1, zones={"x": (1, 5, -3, 4, None), "y": (1, 1, 1, 1, 1)})
-    other = store_module.Segment(1, 1, zones={"x": (0, 3, None, 9, None)})
-    assert store_module.joint_zones([one, other]) == {"x": (0, 5, None, 9, None)}
+    one = segment_module.Segment(0, 1, zones={"x": (1, 5, -3, 4, None), "y": (1, 1, 1, 1, 1)})
+    other = segment_module.Segment(1, 1, zones={"x": (0, 3, None, 9, None)})
+    assert segment_module.joint_zones([one, other]) == {"x": (0, 5, None, 9, None)}
 
 
 def test_units_that_changed_earlier_are_said_to() -> None:
@@ -196,7 +196,7 @@ def test_files_with_other_indexes_are_not_used(local: Path) -> None:
 
     def more() -> OneStore:
         slot = OneStore(None)
-        layout = store_module.Layout(low="n", high="n")
+        layout = segment_module.Layout(low="n", high="n")
         slot.store.layouts[layout.key] = layout
         return slot
 

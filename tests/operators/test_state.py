@@ -16,12 +16,14 @@ import pyarrow as pa
 import pytest
 from trijoin_sql.operators import index, warm, warm_file
 from trijoin_sql.operators import state as state_module
+from trijoin_sql.operators.chunk import from_bytes
 from trijoin_sql.operators.fingerprint import difference
 from trijoin_sql.operators.kernels import order_keys, sorting
-from trijoin_sql.operators.manifest import FORMAT, MANIFEST
+from trijoin_sql.operators.manifest import FORMAT, MANIFEST, Chunk
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec
 from trijoin_sql.operators.state import FAN_IN, SlotState
+from trijoin_sql.operators.store import Store
 
 from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 
@@ -356,6 +358,35 @@ def test_small_chunks_cost_no_call_of_the_state_store(monkeypatch: pytest.Monkey
         calls.clear()
         task.batch(number, batch)
         assert calls == {"getValue": 1, "updateValue": 1}
+
+
+@pytest.mark.parametrize("scheme", SPECS)
+def test_chunks_merge_without_being_read_back(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the slot holds is merged from there: Spark gives bytes out slowly. The chunks are those of their parts."""
+    small_are(0, monkeypatch)
+    read = Counter[bool]()
+    real = Chunks.getValue
+    monkeypatch.setattr(Chunks, "getValue", lambda self, key: read.update((key == (MANIFEST,),)) or real(self, key))
+    _, batches = inputs(300, 3 * FAN_IN)
+    task, other = Task(SPECS[scheme]), Task(SPECS[scheme])
+    for number, batch in enumerate(batches):
+        task.batch(number, batch)
+    assert set(read) == {True}
+    assert any(chunk.tier for chunks, _ in task.stages for chunk in chunks.manifest.all())
+    monkeypatch.setattr(Store, "held", lambda self, start, stop: None)
+    for number, batch in enumerate(batches):
+        other.batch(number, batch)
+    assert read[False]
+    for (one, _), (same, _) in zip(task.stages, other.stages, strict=True):
+        assert [rows_of(one, chunk) for chunk in one.manifest.all()] == [
+            rows_of(same, chunk) for chunk in same.manifest.all()
+        ]
+
+
+def rows_of(chunks: Chunks, chunk: Chunk) -> tuple[int, list[dict[str, Any]]]:
+    """Return a chunk's first id and its rows."""
+    assert chunk.number is not None
+    return chunk.start, from_bytes(chunks.committed[chunk.number]).to_pylist()
 
 
 def ids(batches: Sequence[dict[int, pa.RecordBatch]]) -> int:

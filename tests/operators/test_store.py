@@ -16,8 +16,9 @@ from trijoin_sql.operators.bundle import Part
 from trijoin_sql.operators.index import Layout, Probe, ProbePlan, list_parts, plan_probe
 from trijoin_sql.operators.pieces import concat
 from trijoin_sql.operators.schemes.base import MEMBERS, RESULT_BYTES, joined, pack
+from trijoin_sql.operators.segment import Body, Segment
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec
-from trijoin_sql.operators.store import Body, Segment, Store
+from trijoin_sql.operators.store import Store
 
 PLAN = plan_probe(EdgeSpec(0, 1, (Band("a", "a", -1, 1),)))
 SIZES = st.lists(st.integers(0, 12), min_size=1, max_size=14)
@@ -94,6 +95,28 @@ def test_rows_are_found_whatever_way_is_the_shortest(
     present = store.present(asked)
     if present is not None:
         assert asked[present].tolist() == stored
+
+
+@settings(max_examples=80)
+@given(SIZES, st.booleans(), st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)), st.data())
+def test_what_is_held_of_some_ids_is_all_of_them_or_nothing(
+    sizes: list[int], compact: bool, expired: set[int], evicted: set[int], data: st.DataObject
+) -> None:
+    """Merged chunks are made of it: a row too few would be lost, and one that is elsewhere must not be fetched."""
+    store = filled(sizes, compact)
+    store.segments = [segment for number, segment in enumerate(store.segments) if number not in expired]
+    for number, segment in enumerate(store.segments):
+        if number in evicted:
+            segment.fetch, segment.body = partial(_given, segment.body), None
+    start = data.draw(st.integers(0, store.next_ids[0]))
+    stop = data.draw(st.integers(start + 1, store.next_ids[0] + 1))
+    here = {at for one in store.segments if one.body is not None for at in range(one.start, one.stop)}
+    held = store.held(start, stop)
+    if here.issuperset(range(start, stop)):
+        assert held is not None
+        assert [number for rows in held for number in rows.column("id").to_pylist()] == list(range(start, stop))
+    else:
+        assert held is None
 
 
 @settings(max_examples=60)
