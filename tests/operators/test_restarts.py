@@ -14,6 +14,7 @@ import pytest
 from trijoin_sql.operators import segment as segment_module
 from trijoin_sql.operators import warm
 from trijoin_sql.operators.chunk import uniform
+from trijoin_sql.operators.index import Layout
 from trijoin_sql.operators.layout import History
 from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec, StreamSpec
 from trijoin_sql.operators.state import SlotState
@@ -196,7 +197,7 @@ def test_files_with_other_indexes_are_not_used(local: Path) -> None:
 
     def more() -> OneStore:
         slot = OneStore(None)
-        layout = segment_module.Layout(low="n", high="n")
+        layout = Layout(low="n", high="n")
         slot.store.layouts[layout.key] = layout
         return slot
 
