@@ -38,6 +38,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import trijoin_sql
+from trijoin_sql.bench.memory import memory, python_workers
 from trijoin_sql.metrics import batch_counters
 
 from ..sessions import local_session
@@ -70,8 +71,8 @@ class MemorySampler:
 
     def _run(self) -> None:
         while not self._stop.wait(0.25):
-            workers = _workers(self.jvm)
-            each = {pid: _memory(pid) for pid in workers}
+            workers = python_workers(self.jvm)
+            each = {pid: memory(pid) for pid in workers}
             # One that has just ended is missing in this sample, and in its parent's time from the next one on.
             self.seconds.append(max(_seconds([self.jvm, os.getpid(), *workers]), *self.seconds[-1:], 0.0))
             anonymous = {pid: found.get("Pss_Anon", 0) for pid, found in each.items()}
@@ -96,30 +97,6 @@ class MemorySampler:
         return max((mapped for _, _, mapped in self.samples), default=0)
 
 
-def _workers(jvm: int) -> list[int]:
-    """Return the Python processes below a JVM."""
-    parents: dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            rest = path.read_text().rpartition(") ")[2].split()
-        except OSError:
-            continue
-        parents[int(path.parent.name)] = int(rest[1])
-    below, more = {jvm}, True
-    while more:
-        found = {pid for pid, parent in parents.items() if parent in below} - below
-        below, more = below | found, bool(found)
-    return sorted(pid for pid in below - {jvm} if _is_python(pid))
-
-
-def _is_python(pid: int) -> bool:
-    """Whether it is one of Spark's Python processes: a JVM that starts a program is for a moment a copy of itself."""
-    try:
-        return b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0-cp\0")[0]
-    except OSError:  # it has ended
-        return False
-
-
 def _seconds(pids: Iterable[int]) -> float:
     """Return the processor time that processes have taken, with that of their children that have ended."""
     ticks = 0
@@ -127,14 +104,6 @@ def _seconds(pids: Iterable[int]) -> float:
         with contextlib.suppress(OSError):
             ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _memory(pid: int) -> dict[str, int]:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    except OSError:  # it has ended
-        return {}
-    return {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
 
 
 @dataclass(slots=True)

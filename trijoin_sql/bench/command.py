@@ -27,6 +27,10 @@ What is measured is steady state: a JVM spends its first minutes compiling, at t
 trigger later on. Rounds that do not count go on until its compiler takes less than 15 % of a core, or --settle is \
 over (then that is said).
 
+MB state is what a query of ours keeps in Spark's state store, compressed. MB memory is the most that an engine's \
+processes hold of their own, mapped files apart: of ours the Python workers, for the JVM is the one of all schemes; of \
+Flink, Pathway and DuckDB all.
+
 Latency is measured apart, since it says nothing at full load: rows arrive at one rate for all, and each result is \
 timed from the arrival of its last tuple to the end of the micro-batch that emits it. A tuple finds as many \
 partners, on average, as where throughput is measured.

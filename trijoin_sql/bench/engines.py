@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TriJoinError
+from .memory import Peak, python_workers
 from .outcome import Outcome
 from .workloads import SCHEMA, Workload, query
 
@@ -48,10 +49,13 @@ def run_stream(spark: SparkSession, workload: Workload, folder: Path, engine: st
         frame, metrics = frame_of(spark, workload, engine)
         if metrics is None:
             frame = frame.observe(_COUNTED, F.count(F.lit(1)).alias("results"))
-        running = (
-            frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-        )
-        running.awaitTermination()
+        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        jvm = spark._jvm
+        assert jvm is not None, "a classic session has a JVM"
+        pid = int(jvm.java.lang.ProcessHandle.current().pid())
+        with Peak(lambda: python_workers(pid)) as peak:
+            running = writer.start()
+            running.awaitTermination()
     except (PySparkException, TriJoinError) as error:
         return Outcome(engine, problem=str(error).partition("\n")[0][:160])
     finally:
@@ -69,4 +73,5 @@ def run_stream(spark: SparkSession, workload: Workload, folder: Path, engine: st
         results,
         tuple(took),
         counters,
+        memory=peak.most if metrics is not None else None,
     )

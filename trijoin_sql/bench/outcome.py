@@ -35,6 +35,9 @@ class Outcome:
         Of ours, summed over the run.
     problem
         Why there is no result, if there is none.
+    memory
+        The most bytes that its processes held of their own at a time: of ours the Python workers (the JVM is the one of
+        all schemes), of others all of them. None where it is not known, as for Spark's own cascade.
     exceeded
         The run was stopped at its time limit: ``seconds`` is the limit, and the rate an upper bound.
     """
@@ -46,6 +49,7 @@ class Outcome:
     triggers: tuple[float, ...] = ()
     counters: dict[str, int] = field(default_factory=dict)
     problem: str | None = None
+    memory: int | None = None
     exceeded: bool = False
 
     @property

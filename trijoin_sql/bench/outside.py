@@ -19,6 +19,7 @@ from ..errors import InvalidSettingError
 from ..rewriter.catalog import read_script
 from ..rewriter.pipeline import rewrite
 from ..rewriter.plan import JoinNode, Predicate
+from .memory import Peak, below
 from .outcome import Outcome
 from .workloads import SCHEMA, Workload, query
 
@@ -118,27 +119,29 @@ def watch(command: list[str], engine: str, tuples: int, limit: float, start_limi
         timer = threading.Timer(start_limit, stop)
         timer.start()
         answer: dict[str, Any] | None = None
+        peak = Peak(lambda: (process.pid, *below(process.pid)))
         try:
-            for line in process.stdout:
-                message = _message(line)
-                if message is None:
-                    continue
-                if "ready" in message:
-                    timer.cancel()
-                    began = True
-                    timer = threading.Timer(limit, stop)
-                    timer.start()
-                elif "seconds" in message:
-                    answer = message
+            with peak:
+                for line in process.stdout:
+                    message = _message(line)
+                    if message is None:
+                        continue
+                    if "ready" in message:
+                        timer.cancel()
+                        began = True
+                        timer = threading.Timer(limit, stop)
+                        timer.start()
+                    elif "seconds" in message:
+                        answer = message
         finally:
             timer.cancel()
             _kill(process)
             process.wait()
             process.stdout.close()
         if answer is not None:
-            return Outcome(engine, float(answer["seconds"]), tuples, int(answer["results"]))
+            return Outcome(engine, float(answer["seconds"]), tuples, int(answer["results"]), memory=peak.most)
         if over and began:
-            return Outcome(engine, limit, tuples, exceeded=True)
+            return Outcome(engine, limit, tuples, memory=peak.most, exceeded=True)
         if over:
             return Outcome(engine, problem=f"did not start within {start_limit:.0f} s")
         complaints.seek(0)

@@ -62,7 +62,8 @@ def as_table(title: str, medians: Mapping[str, Outcome]) -> Table:
     """Return a table of the median runs, with ratios to the first engine."""
     table = Table(title=title, title_justify="left")
     table.add_column("engine")
-    for heading in ("tuples/s", "ratio", "trigger s", "results", "packs", "pairs", "MB shuffled"):
+    counted = ("results", "packs", "pairs", "MB shuffled", "MB state", "MB memory")
+    for heading in ("tuples/s", "ratio", "trigger s", *counted):
         table.add_column(heading, justify="right")
     first = next((outcome.rate for outcome in medians.values() if outcome.problem is None), 0.0)
     for name, outcome in medians.items():
@@ -79,6 +80,8 @@ def as_table(title: str, medians: Mapping[str, Outcome]) -> Table:
             f"{counters['packs']:,}" if counters else "",
             f"{counters['pairs']:,}" if counters else "",
             f"{counters['bytes_in'] / 1e6:,.1f}" if counters else "",
+            f"{counters['state_bytes'] / 1e6:,.1f}" if counters else "",
+            "" if outcome.memory is None else f"{outcome.memory / 1e6:,.0f}",
         )
     return table
 

@@ -1,0 +1,91 @@
+"""Memory of processes while an engine runs, from Linux' ``/proc``.
+
+What counts is anonymous memory (``Pss_Anon`` of ``/proc/PID/smaps_rollup``; pages that processes share are divided by
+their owners): what a process holds of its own. Mapped files are the machine's page cache, which it takes back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+
+#: Seconds between two samples.
+EVERY = 0.25
+
+
+def below(pid: int) -> set[int]:
+    """Return the processes below one, whoever of them started which."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(") ")[2].split()[1])
+        except (OSError, IndexError):  # it has ended
+            continue
+    found, more = {pid}, True
+    while more:
+        new = {child for child, parent in parents.items() if parent in found} - found
+        found, more = found | new, bool(new)
+    return found - {pid}
+
+
+def python_workers(jvm: int) -> list[int]:
+    """Return Spark's Python workers below a JVM, with their daemon."""
+    return sorted(pid for pid in below(jvm) if _is_python(pid))
+
+
+def _is_python(pid: int) -> bool:
+    """Whether it is one of Spark's Python processes: a JVM that starts a program is for a moment a copy of itself."""
+    try:
+        return b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0-cp\0")[0]
+    except OSError:  # it has ended
+        return False
+
+
+def memory(pid: int) -> dict[str, int]:
+    """Return the bytes of each kind that a process has, by Linux' names; nothing if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    except OSError:
+        return {}
+    return {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+
+
+class Peak:
+    """The most anonymous memory that some processes have together, while it is entered.
+
+    Parameters
+    ----------
+    processes
+        Returns their ids, anew for each sample.
+
+    Attributes
+    ----------
+    most
+        Bytes; None where nothing could be read, as on systems without ``/proc``.
+    """
+
+    def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
+        self.processes = processes
+        self.most: int | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        over = False
+        while not over:
+            anonymous = sum(memory(pid).get("Pss_Anon", 0) for pid in self.processes())
+            if anonymous:
+                self.most = max(self.most or 0, anonymous)
+            over = self._stop.wait(EVERY)
