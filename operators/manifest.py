@@ -36,6 +36,8 @@ class Chunk:
         How many merges it has been through.
     oldest, newest
         Extremes of the event times (microseconds), None where time does not bound the store.
+    check
+        The CRC-32 of its bytes; None in manifests from before there was one.
     data
         The bytes of one that is in the manifest.
     """
@@ -48,6 +50,7 @@ class Chunk:
     oldest: int | None = None
     newest: int | None = None
     raw: int = 0
+    check: int | None = None
     data: bytes = b""
 
 
@@ -105,7 +108,7 @@ class Manifest:
             "lineage": self.lineage,
             "timer": self.timer,
             "chunks": {
-                name: [[c.number, c.start, c.rows, c.size, c.tier, c.oldest, c.newest, c.raw] for c in chunks]
+                name: [[c.number, c.start, c.rows, c.size, c.tier, c.oldest, c.newest, c.raw, c.check] for c in chunks]
                 for name, chunks in self.chunks.items()
             },
         }

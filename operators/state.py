@@ -10,6 +10,7 @@ than their bytes.
 from __future__ import annotations
 
 import uuid
+import zlib
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -208,6 +209,21 @@ class SlotState:
                 leaving.body = None
         return body
 
+    def _held(self, store: Store, chunk: Chunk) -> pa.RecordBatch | None:
+        """Return a chunk's rows as the slot holds them, None if they have to be read back.
+
+        Spark gives a value's bytes out one by one (80 MB a second). But what the warm copy holds may be damaged, and
+        what is merged from it is durable: the rows count if they make the bytes of the chunk that they were.
+        """
+        if chunk.check is None or chunk.number is None:
+            return None
+        held = store.held(chunk.start, chunk.start + chunk.rows)
+        if held is None:
+            return None
+        # With another, empty piece they are copied: bytes of a slice go on with those of the rows behind it.
+        rows = pa.concat_batches([*held, held[0].slice(0, 0)])
+        return rows if zlib.crc32(to_bytes(rows, compress=True)) == chunk.check else None
+
     def _rows(self, chunk: Chunk) -> pa.RecordBatch:
         return uniform(from_bytes(self._read(chunk)))  # as it came under the settings of then
 
@@ -222,7 +238,10 @@ class SlotState:
                 "of this query", f"chunk {chunk.number} has {len(value[0])} bytes instead of {chunk.size}"
             )
         self.fetched += len(value[0])
-        return bytes(value[0])
+        data = bytes(value[0])
+        if chunk.check is not None and zlib.crc32(data) != chunk.check:
+            raise CheckpointDamagedError("of this query", f"chunk {chunk.number} has other bytes than were written")
+        return data
 
     def expire(self, watermark: int) -> int:
         """Forget what no row above the watermark (microseconds) can join; return how many rows went."""
@@ -292,7 +311,7 @@ class SlotState:
     def _write(self, store: Store, start: int, tier: int, rows: pa.RecordBatch) -> Chunk:
         data = to_bytes(rows, compress=True)
         oldest, newest = store.life.span(rows)
-        chunk = Chunk(None, start, rows.num_rows, len(data), tier, oldest, newest, rows.nbytes)
+        chunk = Chunk(None, start, rows.num_rows, len(data), tier, oldest, newest, rows.nbytes, zlib.crc32(data))
         if chunk.size <= INSIDE_BYTES and self._inside + chunk.size <= ALL_INSIDE_BYTES:
             chunk.data = data
             self._inside += chunk.size
@@ -338,9 +357,7 @@ class SlotState:
         some = listed[first:last]
         if any(one.start + one.rows != other.start for one, other in pairwise(some)):
             return False  # ids must stay what they are
-        # What the store holds need not come back from Spark, which gives bytes out one by one (80 MB a second).
-        held = store.held(some[0].start, some[-1].start + some[-1].rows)
-        rows = concat(held or [self._rows(chunk) for chunk in some])
+        rows = concat([self._held(store, chunk) or self._rows(chunk) for chunk in some])
         merged = self._write(store, some[0].start, max(chunk.tier for chunk in some) + 1, rows)
         for chunk in some:
             self._remove(chunk)

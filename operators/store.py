@@ -270,7 +270,7 @@ class Store:
         if len(self.segments) == 1:
             segment = self.segments[0]
             return segment.rows.select(names).take(pa.array(ids - segment.start))
-        if all(older.stop == younger.start for older, younger in pairwise(self.segments)):
+        if self.segments and all(older.stop == younger.start for older, younger in pairwise(self.segments)):
             whole = self._whole(self.segments, names, _SPARSE * len(ids))
             if whole is not None:  # no row has gone from among them: an id is a place
                 return whole.take(pa.array(ids - self.segments[0].start))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from trijoin_sql.bench.measure import Measured
+from rich.progress import Progress
+
+from trijoin_sql.bench.live import BEHIND, Live
+from trijoin_sql.bench.measure import Measured, Options, _middles, _Rounds
 from trijoin_sql.bench.warming import Warming
 
 
@@ -30,9 +33,44 @@ def test_rounds_go_on_until_the_compiler_has_settled() -> None:
 
 def test_rounds_end_when_their_time_is_over_and_that_is_said() -> None:
     rounds, warming = Machine([0.9]).warmed(35, 1)
-    assert (rounds, warming.has_settled) == (4, False)
+    assert (rounds, warming.has_settled) == (5, False)
     (said,) = Measured({}, compiling={"idle": warming.share, "latency": 0.1, "throughput": None}).unsettled()
     assert said.startswith("idle: the JVM's compiler still took 90% of a core")
+
+
+def test_the_time_for_further_rounds_begins_behind_those_asked_for() -> None:
+    """With many rows they alone may take longer than that."""
+    assert Machine([0.9], took=400.0).warmed(300, 2)[0] == 3
+
+
+def live_runs(problems: dict[str, str], warm_up: int = 2) -> tuple[dict[str, Live], list[tuple[str, bool]]]:
+    """Return what three measured rounds of two engines come to, where some fail while they warm up; and all runs."""
+    options = Options(["chain_band"], 1, 2, (), (), 3, warm_up, 0.0, 1, 2, 1.0, 1.0, None, idle=False)
+    runs: list[tuple[str, bool]] = []
+
+    def run(engine: str, warming: bool) -> Live:
+        runs.append((engine, warming))
+        return Live(engine, ((1.0, 1),), problem=problems.get(engine) if warming else None)
+
+    with Progress(disable=True) as progress:
+        rounds = _Rounds("chain_band", options, progress, lambda: 0.0)
+        return _middles(rounds, "latency", ["symmetric", "tree"], run, lambda live: live.mean), runs
+
+
+def test_who_fails_while_it_warms_up_is_named_and_not_tried_again() -> None:
+    """Rounds that do not count go on for minutes: a failure there must not vanish among them."""
+    found, runs = live_runs({"tree": "out of memory"})
+    assert found["tree"].problem == "out of memory"
+    assert found["symmetric"].problem is None
+    assert runs.count(("tree", True)) == 1
+    assert runs.count(("symmetric", True)) == 2
+
+
+def test_a_cold_jvm_may_be_too_slow() -> None:
+    found, runs = live_runs({"tree": f"{BEHIND}: rows were left"})
+    assert found["tree"].problem is None
+    assert runs.count(("tree", True)) == 2
+    assert [run for run in live_runs({}, warm_up=0)[1] if run[1]] == []
 
 
 def test_so_many_rounds_as_asked_for_run_in_any_case() -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import datetime as dt
 import json
 import shutil
+import struct
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators import segment as segment_module
 from trijoin_sql.operators import warm
-from trijoin_sql.operators.chunk import uniform
+from trijoin_sql.operators.chunk import from_bytes, uniform
 from trijoin_sql.operators.index import Layout
 from trijoin_sql.operators.layout import History
+from trijoin_sql.operators.manifest import MANIFEST
 from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec, StreamSpec
-from trijoin_sql.operators.state import SlotState
+from trijoin_sql.operators.state import FAN_IN, SlotState
 
 from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError
 
@@ -216,3 +219,68 @@ def test_a_manifest_without_a_part_is_damage(left_out: str) -> None:
     text = json.dumps(head).encode()
     with pytest.raises(CheckpointDamagedError, match=f"its manifest has no {left_out}"):
         module.Manifest.from_bytes(module._LENGTH.pack(len(text)) + text)
+
+
+def live(state: SlotState) -> set[Path]:
+    """Return the files that a slot's segments are mapped from."""
+    segments = state.slot.stores["r"].segments
+    return {state.warm.directory / segment.file for segment in segments if segment.file is not None}
+
+
+def test_a_byte_that_flips_in_the_warm_copy_is_never_made_durable(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks merge from the rows that a slot holds, and those of a mapped file are as good as the disk."""
+    monkeypatch.setattr("trijoin_sql.operators.state.INSIDE_BYTES", 0)
+    chunks, times = Chunks(), [[FAN_IN * at + number for at in range(500)] for number in range(FAN_IN)]
+    for number, some in enumerate(times):
+        state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
+        state.slot.stores["r"].append(rows(some))
+        state.save(number)
+        chunks.commit()
+        if number == FAN_IN - 2:
+            another_worker()
+            wanted = np.array(times[0][100:102], np.int64).tobytes()
+            (path,) = (path for path in live(state) if wanted in path.read_bytes())
+            whole = bytearray(path.read_bytes())
+            whole[whole.index(wanted)] ^= 1
+            path.write_bytes(whole)
+    (merged,) = state.manifest.all()
+    assert merged.tier == 1
+    durable = from_bytes(chunks.committed[merged.number or 0]).column("t").to_pylist()
+    assert durable == [time for some in times for time in some]
+
+
+def test_a_chunk_with_other_bytes_than_were_written_is_damage() -> None:
+    """Its length may still be right, and Arrow may read it."""
+    chunks = Chunks()
+    state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
+    state.slot.stores["r"].append(rows(range(5000)))
+    state.save(0)
+    (chunk,) = state.manifest.all()
+    data = bytearray(chunks.now[chunk.number or 0])
+    data[len(data) // 2] ^= 1
+    chunks.now[chunk.number or 0] = bytes(data)
+    chunks.commit()
+    another_worker()
+    shutil.rmtree(warm.root(), ignore_errors=True)
+    with pytest.raises(CheckpointDamagedError, match="chunk 0 has other bytes than were written"):
+        all_rows(SlotState(lambda: OneStore(None), chunks, "q", ONE).slot.stores["r"])
+
+
+def test_manifests_from_before_there_were_check_sums_are_read() -> None:
+    """Their chunks are merged as they were then: read back first."""
+    chunks = Chunks()
+    state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
+    state.slot.stores["r"].append(rows(range(5000)))
+    state.save(0)
+    new = state.manifest.to_bytes()
+    (length,) = struct.unpack_from("<q", new)
+    body = json.loads(new[8 : 8 + length])
+    body["chunks"] = {name: [entry[:8] for entry in entries] for name, entries in body["chunks"].items()}
+    head = json.dumps(body).encode()
+    old = struct.pack("<q", len(head)) + head + new[8 + length :]
+    chunks.now[MANIFEST] = old
+    chunks.commit()
+    another_worker()
+    shutil.rmtree(warm.root(), ignore_errors=True)
+    state = SlotState(lambda: OneStore(None), chunks, "q", ONE)
+    assert all_rows(state.slot.stores["r"]).column("t").to_pylist() == list(range(5000))

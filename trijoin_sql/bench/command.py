@@ -32,8 +32,8 @@ processes hold of their own, mapped files apart: of ours the Python workers, for
 Flink, Pathway and DuckDB all.
 
 Latency is measured apart, since it says nothing at full load: rows arrive at one rate for all, and each result is \
-timed from the arrival of its last tuple to the end of the micro-batch that emits it. A tuple finds as many \
-partners, on average, as where throughput is measured.
+timed from the arrival of its last tuple to the end of the micro-batch that emits it (a sample of them where a tuple \
+has several). A tuple finds as many partners, on average, as where throughput is measured.
 
 Exit codes: 0 done, 1 an engine failed, or two found different numbers of results, 2 wrong usage.
 
@@ -86,7 +86,7 @@ def bench(
         int, typer.Option(min=0, help="Runs before, of our schemes and Spark, that do not count, at least; 0 for none.")
     ] = 1,
     settle: Annotated[
-        float, typer.Option(min=0, help="Seconds at most for more of them, until the JVM's compiler has settled.")
+        float, typer.Option(min=0, help="Seconds at most for more of them, of each kind, until the JVM has compiled.")
     ] = 300,
     latency: Annotated[float, typer.Option(min=0, help="Also measure latency, for that many seconds each.")] = 0,
     rate: Annotated[

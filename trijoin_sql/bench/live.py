@@ -37,6 +37,9 @@ ARRIVALS = "arrivals"
 #: Seconds that the last results have after the last file.
 PATIENCE = 60.0
 
+#: How the problem of a run begins whose query was slower than rows came: a JVM that is cold may be.
+BEHIND = "did not keep up"
+
 #: Seconds between two looks at a query that is waited for.
 _LOOK = 0.1
 
@@ -156,7 +159,7 @@ def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arr
         finally:
             running.stop()
         if not kept_up:  # the results that are not out yet would be the latest of all
-            return Live(engine, problem=f"did not keep up: rows were left {PATIENCE:.0f} s after the last had come")
+            return Live(engine, problem=f"{BEHIND}: rows were left {PATIENCE:.0f} s after the last had come")
         return _timed(engine, [progress for progress in running.recentProgress if progress.numInputRows], arrived)
 
     return in_scratch(engine, run)

@@ -23,7 +23,7 @@ from ..rewriter.hints import SCHEMES
 from . import overhead
 from .engines import run_stream
 from .idle import EVERY, TRIGGERS, WARM_UP, run_idle
-from .live import Arrivals, Live, middle, run_live
+from .live import BEHIND, Arrivals, Live, middle, run_live
 from .outcome import OTHERS, Outcome, median
 from .outside import PACKAGES, environment, run_outside
 from .report import as_document, as_table, idle_table, latency_table, plot, write_json
@@ -65,6 +65,7 @@ class Measured:
     live: dict[str, Live] = field(default_factory=dict)
     idle: dict[str, Live] = field(default_factory=dict)
     rate: float = 0.0
+    sample: int = 1
     compiling: dict[str, float | None] = field(default_factory=dict)
 
     def wrong(self) -> Iterator[str]:
@@ -177,6 +178,7 @@ def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
 def _document(name: str, options: Options, found: Measured) -> dict[str, Any]:
     about = WORKLOADS[name].about
     document = as_document(name, about, options.rows, options.batches, found.runs, found.rate, found.live, found.idle)
+    document["latency"]["sample"] = found.sample
     return {**document, "jvm_compiling": found.compiling}
 
 
@@ -186,7 +188,9 @@ def _print(out: Console, name: str, options: Options, found: Measured) -> None:
     out.print(as_table(title, {engine: median(outcomes) for engine, outcomes in found.runs.items()}))
     if found.live:
         title = f"{name}: arrival of the last tuple to emission, {found.rate:,.0f} tuples/s arriving"
-        out.print(latency_table(f"{title} on {streams} x {options.rows:,} stored rows", found.live))
+        title += f" on {streams} x {options.rows:,} stored rows"
+        title += f", a sample of 1 in {found.sample}" if found.sample > 1 else ""
+        out.print(latency_table(title, found.live))
     if found.idle:
         title = f"{name}: triggers with {10 * streams} rows, medians in ms, parts by Spark's names"
         out.print(idle_table(title, found.idle))
@@ -209,11 +213,12 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
             rounds = _Rounds(name, options, progress, compiling(spark))
             write_files(workload, folder, options.rows, options.batches, options.seed)
 
-            def fast(engine: str, warming: bool) -> None:
-                if warming:
-                    _run(spark, engine, name, folder, options)
-                elif not any(outcome.exceeded for outcome in found.runs[engine]):  # once says as much as thrice
-                    found.runs[engine].append(_run(spark, engine, name, folder, options))
+            def fast(engine: str, warming: bool) -> str | None:
+                if any(outcome.exceeded for outcome in found.runs[engine]):  # once says as much as thrice
+                    return None
+                outcome = _run(spark, engine, name, folder, options)
+                found.runs[engine] += [outcome] if not warming or outcome.problem else []
+                return outcome.problem
 
             rounds.run("throughput", streaming, engines, options.warm_up, fast)
             rates = [median(runs).rate for engine, runs in found.runs.items() if engine in streaming]
@@ -231,7 +236,7 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
 
             if options.latency:
                 found.live = _middles(rounds, "latency", streaming, arriving, lambda run: run.mean)
-                found.rate = steady.rate(len(workload.streams))
+                found.rate, found.sample = steady.rate(len(workload.streams)), sample
             if options.idle:
                 found.idle = _middles(rounds, "idle", streaming, idling, lambda run: run.trigger)
             found.compiling = rounds.compiling
@@ -251,11 +256,13 @@ def _middles(
     """Return each engine's live run with the median figure."""
     found: dict[str, list[Live]] = {engine: [] for engine in engines}
 
-    def one(engine: str, warming: bool) -> None:
+    def one(engine: str, warming: bool) -> str | None:
         live = run(engine, warming)
-        found[engine] += [] if warming else [live]  # a JVM that is cold may not keep up
+        cold = warming and (live.problem or "").startswith(BEHIND)
+        found[engine] += [live] if not warming or (live.problem and not cold) else []
+        return None if cold else live.problem
 
-    rounds.run(kind, engines, engines, 1, one)
+    rounds.run(kind, engines, engines, rounds.options.warm_up, one)
     return {engine: middle(several, figure) for engine, several in found.items()}
 
 
@@ -272,15 +279,25 @@ class _Rounds:
         self.compiling: dict[str, float | None] = {}
 
     def run(
-        self, kind: str, warming: Sequence[str], engines: Sequence[str], least: int, run: Callable[[str, bool], None]
+        self,
+        kind: str,
+        warming: Sequence[str],
+        engines: Sequence[str],
+        least: int,
+        run: Callable[[str, bool], str | None],
     ) -> None:
-        """Run some engines until the JVM is warm, so often at least, then those that are measured."""
+        """Run some engines until the JVM is warm, so often at least, then those that are measured.
+
+        ``run`` returns why one failed; who has failed does not warm up again.
+        """
+        failed: set[str] = set()
         settle = Warming(self.compiled, self.options.settle if least else 0)
         self._expect(len(warming) * least + len(engines) * self.options.runs)
         for number in settle.rounds(least):
             self._expect(len(warming) if number >= least else 0)
             for engine in warming:
-                self._one(f"{engine}, {kind}, warming up", run, engine, True)
+                if engine not in failed and self._one(f"{engine}, {kind}, warming up", run, engine, True):
+                    failed.add(engine)
         for order in turns(engines, self.options.runs):
             for engine in order:
                 self._one(f"{engine}, {kind}", run, engine, False)
@@ -290,10 +307,11 @@ class _Rounds:
         self.total += more
         self.progress.update(self.task, total=self.total)
 
-    def _one(self, told: str, run: Callable[[str, bool], None], engine: str, warming: bool) -> None:
+    def _one(self, told: str, run: Callable[[str, bool], str | None], engine: str, warming: bool) -> str | None:
         self.progress.update(self.task, description=f"{self.name}: {told}")
-        run(engine, warming)
+        problem = run(engine, warming)
         self.progress.advance(self.task)
+        return problem
 
 
 def turns(engines: Sequence[str], rounds: int) -> list[list[str]]:

@@ -57,10 +57,10 @@ class Warming:
 
     def rounds(self, least: int) -> Iterator[int]:
         """Yield the numbers of rounds: ``least`` of them, and more until the compiler has settled, or time is over."""
-        began = self.clock()
-        number = 0
+        number, began = 0, self.clock()
         while number < least or (self.clock() - began < self.seconds and not self.has_settled):
             since, compiled = self.clock(), self.compiling()
             yield number
             self.share = (self.compiling() - compiled) / 1000 / max(self.clock() - since, 1e-9)
             number += 1
+            began = self.clock() if number <= least else began
