@@ -123,6 +123,7 @@ def _band(
         limits=predicate.limits,
         sql=predicate.sql,
         type_name=predicate.computed_as or common.type,
+        wide=predicate.wide,
     )
 
 

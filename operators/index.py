@@ -107,6 +107,8 @@ class ProbePlan:
         A band that the index searches although its difference can overflow, which Spark would notice on pairs that the
         index skips. A probing row whose difference to any row of its range of candidates may overflow gets the whole
         range, so that the band is evaluated on it, after the checks before it, as Spark does.
+    wide
+        Whether the index searches for a wide band of event times and nothing else, because there is nothing better.
     """
 
     layout: Layout
@@ -116,6 +118,7 @@ class ProbePlan:
     checks: tuple[Check, ...]
     narrow_checks: tuple[Check, ...]
     limited: Band | None = None
+    wide: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -130,7 +133,8 @@ def plan_probe(edge: EdgeSpec) -> ProbePlan:
     """Choose the index for an edge, seen from the probing stream (``edge.left``).
 
     The most selective predicate is the index: equality first, then a two-sided range on one column, a stabbing pair, a
-    one-sided range. Without any of them every pair is a candidate.
+    one-sided range. Of several the one that is written first, wide bands of event times last. Without any of them every
+    pair is a candidate.
     """
     equal_probe: str | None = None
     equal_stored: str | None = None
@@ -146,7 +150,7 @@ def plan_probe(edge: EdgeSpec) -> ProbePlan:
     equalities = frozenset(decided)
     uppers: dict[str, tuple[Bound, int]] = {}
     lowers: dict[str, tuple[Bound, int]] = {}
-    for number, check in enumerate(edge.checks):
+    for number, check in sorted(enumerate(edge.checks), key=lambda one: _is_wide(one[1])):
         for bound, side in _bounds(check):
             (uppers if side == "upper" else lowers).setdefault(check.right, (bound, number))
     both = [column for column in uppers if column in lowers]
@@ -180,7 +184,12 @@ def plan_probe(edge: EdgeSpec) -> ProbePlan:
         tuple(check for number, check in enumerate(edge.checks) if number not in checked),
         tuple(check for number, check in enumerate(edge.checks) if number not in decided),
         limited,
+        equal_stored is None and bool(used) and all(_is_wide(check) for check in used),
     )
+
+
+def _is_wide(check: Check) -> bool:
+    return isinstance(check, Band) and check.wide
 
 
 def _bounds(check: Check) -> Iterator[tuple[Bound, str]]:

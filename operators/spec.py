@@ -58,6 +58,8 @@ class Band:
         The range of the difference's type where leaving it is an error in ANSI mode, else None.
     sql, type_name
         For the error message.
+    wide
+        Whether most rows that are stored lie within it (event times, by which rows expire): not what an index is for.
     """
 
     left: str
@@ -70,6 +72,7 @@ class Band:
     limits: tuple[int, int] | None = None
     sql: str = ""
     type_name: str = ""
+    wide: bool = False
 
     def mirrored(self) -> Band:
         """Return the same condition seen from the other side (``right - left``)."""
@@ -84,6 +87,7 @@ class Band:
             None if self.limits is None else (-self.limits[1], -self.limits[0]),
             self.sql,
             self.type_name,
+            self.wide,
         )
 
 

@@ -17,13 +17,16 @@ from .catalog import TYPE_NAMES
 from .dialect import parse_expression, render
 from .functions import called
 from .intervals import interval_microseconds
-from .plan import Join, JoinNode, Node, Predicate, Retention, Scan, TimeBound, scans, transform, walk
+from .plan import Edge, Join, JoinNode, Node, Predicate, Retention, Scan, TimeBound, scans, transform, walk
 from .rules.rule import NotApplicable
 from .settings import DEFAULTS, Settings
 from .types import UNKNOWN
 
 #: Shifts from this length on are on the calendar: a day is not always 24 hours.
 DAY = 86_400_000_000
+
+#: A band of event times is wide unless rows are kept for more than so many times its width.
+NARROW = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +80,25 @@ def _bounded(node: JoinNode, slack: int) -> JoinNode:
             lower = None if reverse is None else -reverse
             if upper is not None or lower is not None:
                 bounds.append(TimeBound(left, right, lower, upper))
-    graph = dataclasses.replace(node.graph, time_bounds=tuple(bounds))
-    return dataclasses.replace(node, graph=graph, retention=retentions(below, closed))
+    kept = retentions(below, closed)
+    edges = tuple(_with_wide_bands(edge, below, kept) for edge in node.graph.edges)
+    graph = dataclasses.replace(node.graph, edges=edges, time_bounds=tuple(bounds))
+    return dataclasses.replace(node, graph=graph, retention=kept)
+
+
+def _with_wide_bands(edge: Edge, below: Iterable[Scan], kept: Iterable[Retention]) -> Edge:
+    """Mark the bands of an edge within which most rows lie that are kept at all."""
+    lengths = [one.keep_for for one in kept if one.alias in (edge.left, edge.right)]
+
+    def is_wide(predicate: Predicate) -> bool:
+        found = constraints((predicate,), below, 0) if predicate.op == "band" else []
+        known = [length for length in lengths if length is not None]
+        if not found or len(known) < 2:  # rows of a relation that is kept for ever are spread over all times
+            return False
+        return len(found) < 2 or sum(constraint.most for constraint in found) * NARROW >= max(known)
+
+    predicates = (dataclasses.replace(one, wide=True) if is_wide(one) else one for one in edge.predicates)
+    return dataclasses.replace(edge, predicates=tuple(predicates))
 
 
 @dataclasses.dataclass(frozen=True)

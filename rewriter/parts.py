@@ -104,6 +104,9 @@ class Predicate:
         conjunct with columns qualified by their aliases.
     derived
         True if it follows from others (transitive equality, WITHIN) and was not written by the user.
+    wide
+        For ``"band"``: True if rows expire by the event times that it compares about as soon as it allows, so that most
+        of what is kept lies within it, and an index on it would narrow down little.
     """
 
     sql: str
@@ -121,6 +124,7 @@ class Predicate:
     derived: bool = False
     limits: tuple[int, int] | None = None
     computed_as: str | None = None
+    wide: bool = False
 
     def __post_init__(self) -> None:
         if self.kind == "residual":

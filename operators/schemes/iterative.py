@@ -74,11 +74,12 @@ def probe_order(spec: JoinSpec, arriving: int) -> tuple[Step, ...]:
 
 def _selectivity(edge: EdgeSpec) -> int:
     """Return a rank of how well an edge's index narrows candidates; lower is better."""
-    layout = plan_probe(edge).layout
+    plan = plan_probe(edge)
+    layout = plan.layout
     if layout.equal is not None:
         return 0 if layout.low or layout.high else 1
     if layout.low is not None and layout.high is not None:
-        return 2
+        return 3 if plan.wide else 2
     return 3 if layout.low or layout.high else 4 if edge.checks else 5
 
 

@@ -59,7 +59,7 @@ def random_join(random: Random, scheme: str) -> JoinSpec:
     edges, bounds = [], {}
     for left, right in between:
         low, high = sorted(random.sample([-8, -5, -2, 0, 1, 3, 7], 2))
-        checks: list[Check] = [Band("t", "t", low, high)]
+        checks: list[Check] = [Band("t", "t", low, high, wide=low % 2 == 0)]
         bounds[right, left], bounds[left, right] = high, -low
         if random.random() < 0.7:
             checks.append(random.choice([Compare("<>", "a", "a"), Compare("=", "a", "a"), Band("a", "a", -1, None)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -59,6 +60,8 @@ BANDS: dict[str, tuple[tuple[Check, ...], Layout]] = {
     "lower bound": ((Band("a", "b", 2, None),), Layout(None, "b", None)),
     "upper bound": ((Band("a", "b", None, -2),), Layout(None, None, "b")),
     "two bands": ((Band("a", "a", -2, 2), Band("b", "b", -1, 3)), Layout(None, "a", "a")),
+    "wide band first": ((Band("a", "a", -2, 2, wide=True), Band("b", "b", -1, 3)), Layout(None, "b", "b")),
+    "wide band alone": ((Band("a", "a", -2, 2, wide=True),), Layout(None, "a", "a")),
     "equality and band": ((Compare("=", "a", "a"), Band("b", "b", -1, 1)), Layout("a", "b", "b")),
     "band and range": ((Band("a", "a", -3, None), Compare("<", "a", "a")), Layout(None, "a", "a")),
     "band across the border": ((Band("a", "a", INT64[0], INT64[1]),), Layout(None, "a", "a")),
@@ -185,6 +188,23 @@ def test_wide_decimals_of_few_digits_are_no_candidates_of_each_other(kind: str) 
     (segment,) = store.segments
     found = Probe(plan, probing).candidates(segment.indexes[plan.layout.key], narrow=True)
     assert sum(len(mine) for mine, _ in found) <= 2
+
+
+def test_a_band_of_event_times_that_all_stored_rows_lie_in_is_not_what_is_searched() -> None:
+    """In a window of an hour nearly every pair is within an hour; whatever else is on the edge leaves out more."""
+    within, near = Band("t", "t", -60, 60, wide=True), Band("a", "a", -1, 1)
+    for checks in ((within, near), (near, within)):
+        plan = plan_probe(EdgeSpec(0, 1, checks))
+        assert plan.layout == Layout(None, "a", "a")
+        assert plan.narrow_checks == (within,)
+        assert not plan.wide
+    assert plan_probe(EdgeSpec(0, 1, (within,))).wide
+    assert plan_probe(EdgeSpec(0, 1, (within, Compare("<>", "a", "a")))).wide
+    equal = plan_probe(EdgeSpec(0, 1, (within, Compare("=", "a", "a"))))
+    assert equal.layout == Layout("a", "t", "t")
+    assert not equal.wide
+    narrow = dataclasses.replace(within, wide=False)
+    assert plan_probe(EdgeSpec(0, 1, (narrow, near))).layout == Layout(None, "t", "t")
 
 
 def test_a_hash_only_finds_candidates() -> None:

@@ -438,6 +438,17 @@ def test_iterative_probing_follows_the_most_selective_edge() -> None:
     assert [(step.source, step.target) for step in probe_order(spec, 1)] == [(1, 2), (2, 0)]
 
 
+def test_streams_that_only_a_window_ties_together_are_probed_last() -> None:
+    """Under WITHIN the ends of a chain have an edge too, and nearly every pair of what is stored fulfils it."""
+    window = Band("b", "b", -60, 60, wide=True)
+    edges = tuple(EdgeSpec(*pair, (*EDGES["band"], window)) for pair in ((0, 1), (1, 2)))
+    spec = JoinSpec("j", streams(3, COLUMNS), (EdgeSpec(0, 2, (window,)), *edges), "tree", 1, None)
+    for arriving, first in ((0, 1), (2, 1)):
+        assert next((step.source, step.target) for step in probe_order(spec, arriving)) == (arriving, first)
+    (tree,) = SCHEMES["tree"].stages(spec)[1](spec, 0).unit.orders[1]  # type: ignore[attr-defined]
+    assert (tree.plan.layout.low, tree.plan.wide) == ("1.a", False)
+
+
 @pytest.mark.parametrize("stored", [False, True])
 def test_a_long_text_that_many_results_have_is_put_together_in_pieces(stored: bool) -> None:
     """By the mean of its stream a text of 100 kB was a few bytes, and 10,000 results with it a gigabyte at once."""

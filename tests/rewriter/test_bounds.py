@@ -55,6 +55,36 @@ def test_a_shift_by_days_bounds_with_room_for_summer_time() -> None:
     assert kept(sql)["r"] == 3 * 24 * 60
 
 
+@pytest.mark.parametrize(
+    ("sql", "wide"),
+    [
+        ("r, s WHERE ABS(r.a - s.a) < 2 WITHIN 2 MINUTES", {"ts": True, "a": False}),
+        (
+            "r JOIN s ON s.ts BETWEEN r.ts AND r.ts + INTERVAL 5 MINUTES AND ABS(r.a - s.a) < 2",
+            {"ts": True, "a": False},
+        ),
+        ("r JOIN s ON ABS(unix_timestamp(r.ts) - unix_timestamp(s.ts)) < 60", {"ts": True}),
+        # nothing expires
+        ("r JOIN s ON s.ts >= r.ts - INTERVAL 1 MINUTE AND ABS(r.a - s.a) < 2", {"ts": False, "a": False}),
+        # s waits for t, a hundred times longer
+        (
+            "r JOIN s ON ABS(r.ts - s.ts) < INTERVAL 1 MINUTE "
+            "JOIN t ON t.ts BETWEEN s.ts - INTERVAL 2 HOURS AND s.ts + INTERVAL 2 HOURS AND s.a < t.a",
+            {"rs": False, "st": True},
+        ),
+    ],
+)
+def test_a_band_that_most_kept_rows_lie_in_is_wide(sql: str, wide: dict[str, bool]) -> None:
+    """An index on it finds nearly all that is stored: it is searched only where there is nothing else."""
+    found = {}
+    for edge in node("SELECT 1 AS o FROM " + sql).graph.edges:
+        for predicate in edge.predicates:
+            if predicate.op == "band" and not (edge.derived and "t" in (edge.left, edge.right)):
+                names = (edge.left + edge.right, "ts" if "ts" in str(predicate.left) else "a")
+                found.update((name, predicate.wide) for name in names if name in wide)
+    assert found == wide
+
+
 def test_within_bounds_every_pair_and_is_evaluated() -> None:
     sql = "SELECT 1 AS o FROM r, s, t WHERE r.a < s.a AND s.a < t.a WITHIN 2 MINUTES"
     assert kept(sql) == {"r": 2, "s": 2, "t": 2}
