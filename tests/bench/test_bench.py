@@ -15,15 +15,14 @@ from typer.testing import CliRunner
 from trijoin_sql.bench.live import Live
 from trijoin_sql.bench.measure import Measured, turns
 from trijoin_sql.bench.outcome import Outcome, median
-from trijoin_sql.bench.workloads import SCHEMA, WORKLOADS, query, table, write_files
+from trijoin_sql.bench.workloads import WORKLOADS, declarations, query, table, write_files
 from trijoin_sql.cli import app
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_workload_converts_under_each_of_its_schemes(name: str) -> None:
     workload = WORKLOADS[name]
-    ddl = "".join(f"CREATE STREAM {stream} ({SCHEMA}) USING parquet;" for stream in workload.streams)
-    catalog, _ = read_script(ddl)
+    catalog, _ = read_script(declarations(workload))
     for scheme in workload.schemes:
         name, _, intermediates = scheme.partition("/")
         assert name in SCHEMES
@@ -49,6 +48,19 @@ def test_a_tuple_finds_three_partners_in_a_chain_and_seven_in_a_cycle() -> None:
         stored, probing = np.sort(r["i"].to_numpy()), s["i"].to_numpy()
         found = np.searchsorted(stored, probing + 1, "right") - np.searchsorted(stored, probing - 1, "left")
         assert found.mean() == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["chain_window", "cyclic_window"])
+def test_a_tuple_finds_seven_partners_in_a_window_all_the_time(name: str) -> None:
+    """What arrives finds those of the last half of the rows, early in a run as late."""
+    workload, rows = WORKLOADS[name], 20_000
+    domain = workload.domain(rows)
+    r, s = (table(workload, stream, np.random.default_rng(stream), 0, 3 * rows, domain) for stream in (0, 1))
+    for arriving in range(rows // 2, 3 * rows, rows // 2):
+        stored = np.sort(r["i"].to_numpy()[arriving - rows // 2 : arriving])
+        probing = s["i"].to_numpy()[arriving - 500 : arriving]
+        found = np.searchsorted(stored, probing + 1, "right") - np.searchsorted(stored, probing - 1, "left")
+        assert found.mean() == pytest.approx(7.0, rel=0.15)
 
 
 def test_every_event_of_a_cyclic_workload_is_a_result() -> None:
@@ -93,6 +105,7 @@ def test_unknown_names_are_refused_with_what_there_is() -> None:
         (["common_key", "--scheme", "symmetric@contrand:3"], "2 units cannot be divided evenly into 3 subgroups"),
         (["chain_band", "--json", "nowhere/out.json"], "the folder nowhere cannot be written"),
         (["chain_band", "--plot", "."], "it is a folder"),
+        (["chain_window", "--against", "flink"], "chain_window: its window (WITHIN) is a clause of ours alone"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_measured(words: list[str], said: str) -> None:
@@ -104,8 +117,8 @@ def test_what_cannot_be_done_is_refused_before_anything_is_measured(words: list[
 
 def test_routing_and_intermediates_are_part_of_what_is_compared() -> None:
     workload = WORKLOADS["common_key"]
-    ddl = "".join(f"CREATE STREAM {stream} ({SCHEMA}) USING parquet;" for stream in workload.streams)
-    (group,) = rewrite(query(workload, "symmetric/pair@contrand:2"), read_script(ddl)[0]).groups
+    catalog, _ = read_script(declarations(workload))
+    (group,) = rewrite(query(workload, "symmetric/pair@contrand:2"), catalog).groups
     assert group.decision.scheme == "symmetric"
     assert dict(group.decision.options).items() >= {"intermediates": "pair", "routing": "contrand"}.items()
 

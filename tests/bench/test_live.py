@@ -170,13 +170,14 @@ def test_a_sample_of_the_results_is_timed_where_they_are_many(spark: SparkSessio
 
 
 @pytest.mark.slow
-def test_a_live_run(spark: SparkSession) -> None:
+@pytest.mark.parametrize(("name", "engine"), [("pair_band", "biclique"), ("cyclic_window", "symmetric")])
+def test_a_live_run(spark: SparkSession, name: str, engine: str) -> None:
     """Every result of the last tuples is timed, once, and none before its tuples were there."""
-    arrivals = Arrivals(200, 15, 0.1, 5)
+    arrivals = Arrivals(1100, 15, 0.1, 80)
     kept = spark.conf.get("spark.trijoin.units", None)
     spark.conf.set("spark.trijoin.units", "2")
     try:
-        found = run_live(spark, WORKLOADS["pair_band"], "biclique", arrivals, seed=1)
+        found = run_live(spark, WORKLOADS[name], engine, arrivals, seed=1)
     finally:
         spark.conf.unset("spark.trijoin.units")
         if kept is not None:

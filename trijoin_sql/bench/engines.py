@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import TriJoinError
 from .memory import Peak, python_workers
 from .outcome import Outcome
-from .workloads import SCHEMA, Workload, query
+from .workloads import SCHEMA, Workload, query, with_event_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,14 +36,15 @@ def frame_of(spark: SparkSession, workload: Workload, engine: str) -> tuple[Any,
     return session.sql(query(workload, engine)), session.metrics
 
 
-def run_stream(spark: SparkSession, workload: Workload, folder: Path, engine: str) -> Outcome:
-    """Run a workload as streams, a file a micro-batch, as fast as it goes."""
+def run_stream(spark: SparkSession, workload: Workload, folder: Path, engine: str, rows: int) -> Outcome:
+    """Run a workload as streams of so many rows each, a file a micro-batch, as fast as it goes."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
     for stream in workload.streams:
         reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        reader.parquet(str(folder / stream)).createOrReplaceTempView(stream)
+        frame = with_event_time(workload, reader.parquet(str(folder / stream)), rows)
+        frame.createOrReplaceTempView(stream)
     checkpoint = tempfile.mkdtemp(prefix="trijoin-bench-")
     try:
         frame, metrics = frame_of(spark, workload, engine)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .engines import frame_of
 from .live import PATIENCE, Live, in_scratch, medians, wait
-from .workloads import Workload
+from .workloads import Workload, with_event_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,15 +37,15 @@ _FIRST = 10
 _START = 1_700_000_000_000
 
 
-def run_idle(spark: SparkSession, workload: Workload, engine: str, domain: int, triggers: int, every: float) -> Live:
+def run_idle(spark: SparkSession, workload: Workload, engine: str, rows: int, triggers: int, every: float) -> Live:
     """Run some triggers with next to no rows.
 
     Parameters
     ----------
     engine
         A scheme of ours, or ``spark``.
-    domain
-        The range of keys.
+    rows
+        Rows of a stream whose keys' range, and window, the few have.
     triggers
         How many; more than ten.
     every
@@ -59,7 +59,8 @@ def run_idle(spark: SparkSession, workload: Workload, engine: str, domain: int, 
 
     def run(home: Path) -> Live:
         for number, stream in enumerate(workload.streams):
-            _source(spark, number, domain).createOrReplaceTempView(stream)
+            source = _source(spark, number, workload.domain(rows))
+            with_event_time(workload, source, rows).createOrReplaceTempView(stream)
         frame, _ = frame_of(spark, workload, engine)
         writer = frame.writeStream.format("noop").option("checkpointLocation", str(home / "checkpoint"))
         running = writer.trigger(processingTime=f"{every} seconds").start()

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from ..errors import TriJoinError
 from .engines import frame_of
-from .workloads import SCHEMA, Workload, table
+from .workloads import SCHEMA, Workload, table, with_event_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,10 +147,12 @@ def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arr
     """Run one engine while files arrive."""
 
     def run(home: Path) -> Live:
-        _prepare(workload, home, arrivals, workload.domain(arrivals.drawn_for), seed)
+        rows = arrivals.stored if workload.windowed else arrivals.drawn_for
+        _prepare(workload, home, arrivals, workload.domain(rows), seed)
         for stream in workload.streams:
             reader = spark.readStream.schema(SCHEMA)
-            reader.parquet(str(home / stream)).createOrReplaceTempView(stream)
+            read = with_event_time(workload, reader.parquet(str(home / stream)), arrivals.stored)
+            read.createOrReplaceTempView(stream)
         frame, _ = frame_of(spark, workload, engine)
         query = _observed(frame, workload, arrivals).writeStream.format("noop")
         running = query.option("checkpointLocation", str(home / "checkpoint")).start()

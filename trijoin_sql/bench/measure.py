@@ -163,6 +163,9 @@ def _check(names: list[str], options: Options) -> None:
     for one in options.against:
         if one not in OTHERS:
             raise InvalidSettingError("--against", one, f"there are {', '.join(OTHERS)}")
+        for name in names:
+            if name in WORKLOADS and WORKLOADS[name].windowed:
+                raise InvalidSettingError("--against", one, f"{name}: its window (WITHIN) is a clause of ours alone")
 
 
 def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
@@ -232,7 +235,7 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
 
             def idling(engine: str, warming: bool) -> Live:
                 triggers, every = (WARM_UP, 0.0) if warming else (TRIGGERS, EVERY)
-                return run_idle(spark, workload, engine, workload.domain(options.rows), triggers, every)
+                return run_idle(spark, workload, engine, options.rows, triggers, every)
 
             if options.latency:
                 found.live = _middles(rounds, "latency", streaming, arriving, lambda run: run.mean)
@@ -360,4 +363,4 @@ def _run(spark: SparkSession, engine: str, name: str, folder: Path, options: Opt
     workload = WORKLOADS[name]
     if engine in PACKAGES:
         return run_outside(engine, workload, folder, options.rows, options.units, options.limit)
-    return run_stream(spark, workload, folder, engine)
+    return run_stream(spark, workload, folder, engine, options.rows)

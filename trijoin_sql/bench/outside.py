@@ -21,7 +21,7 @@ from ..rewriter.pipeline import rewrite
 from ..rewriter.plan import JoinNode, Predicate
 from .memory import Peak, below
 from .outcome import Outcome
-from .workloads import SCHEMA, Workload, query
+from .workloads import SCHEMA, Workload, declarations, query
 
 #: What each engine's environment holds.
 PACKAGES = MappingProxyType({"duckdb": "duckdb==1.4.4", "flink": "apache-flink==2.3.0", "pathway": "pathway==0.33.0"})
@@ -169,8 +169,7 @@ def steps(workload: Workload) -> list[tuple[str, list[dict[str, Any]]]]:
     A condition is ``{"op": "=", "left": "r_i", "right": "s_i"}``, or a ``band`` with closed whole bounds ``lower`` and
     ``upper`` of ``left - right``.
     """
-    ddl = "".join(f"CREATE STREAM {stream} ({SCHEMA}) USING parquet;" for stream in workload.streams)
-    catalog, _ = read_script(ddl)
+    catalog, _ = read_script(declarations(workload))
     (node,) = rewrite(query(workload), catalog).groups
     assert isinstance(node, JoinNode)
     found: dict[str, list[dict[str, Any]]] = {stream: [] for stream in workload.streams[1:]}

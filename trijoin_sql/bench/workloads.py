@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,9 @@ import pyarrow.parquet as pq
 from ..errors import InvalidHintError, InvalidSettingError
 from ..rewriter.catalog import read_script
 from ..rewriter.pipeline import rewrite
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Rng = np.random.Generator
 
@@ -82,6 +85,9 @@ class Workload:
         The range of keys for a number of rows a stream: it sets how many partners a tuple finds.
     schemes
         Schemes that are compared by default; ``/pair`` stores their intermediates as pairs instead of packs.
+    windowed
+        Whether tuples have an event time, `EVENT_TIME`, and the query a window of `WINDOW` seconds: half of the rows
+        that a stream has, or has stored before. What is kept, and what a tuple finds, then stays the same for ever.
     """
 
     about: str
@@ -90,6 +96,34 @@ class Workload:
     keys: Keys = uniform
     domain: Callable[[int], int] = lambda rows: rows
     schemes: tuple[str, ...] = ()
+    windowed: bool = False
+
+
+#: The column with a tuple's event time, how late its stream may be, and the seconds of a window.
+EVENT_TIME, DELAY, WINDOW = "ts", "1 second", 60
+
+
+def with_event_time(workload: Workload, frame: DataFrame, rows: int) -> DataFrame:
+    """Return a stream of a workload as its query reads it.
+
+    Parameters
+    ----------
+    frame
+        The six fields.
+    rows
+        Rows of the stream, of which half are in a window.
+    """
+    if not workload.windowed:
+        return frame
+    apart = max(2 * WINDOW * 1_000_000 // rows, 1)
+    return frame.selectExpr("*", f"timestamp_micros(l * {apart}) AS {EVENT_TIME}").withWatermark(EVENT_TIME, DELAY)
+
+
+def declarations(workload: Workload) -> str:
+    """Return the streams of a workload as statements of a job."""
+    time = f", {EVENT_TIME} TIMESTAMP" if workload.windowed else ""
+    watermark = f" WATERMARK {EVENT_TIME} DELAY OF INTERVAL {DELAY}" if workload.windowed else ""
+    return "".join(f"CREATE STREAM {one} ({SCHEMA}{time}) USING parquet{watermark};" for one in workload.streams)
 
 
 _OUT = "SELECT {hint} r.l AS r_l, s.l AS s_l, t.l AS t_l "
@@ -124,6 +158,24 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             keys=events,
             domain=lambda rows: max(rows * 3 // 13, 1),
             schemes=("symmetric", "symmetric/pair", "tree"),
+        ),
+        "chain_window": Workload(
+            "001 figures 12 and 20, chain_dense in a sliding window: seven partners a stream, all the time",
+            ("r", "s", "t"),
+            _OUT + f"FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2 WITHIN {WINDOW} SECONDS",
+            domain=lambda rows: max(rows * 3 // 14, 1),
+            schemes=("semi_symmetric", "matrix", "tree"),
+            windowed=True,
+        ),
+        "cyclic_window": Workload(
+            "001 figures 10 and 20, cyclic_dense in a sliding window: seven partners a stream, all the time",
+            ("r", "s", "t"),
+            _OUT + "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2 AND ABS(r.im - t.i) < 2 "
+            f"WITHIN {WINDOW} SECONDS",
+            keys=events,
+            domain=lambda rows: max(rows // 4, 1),
+            schemes=("symmetric", "matrix", "tree"),
+            windowed=True,
         ),
         "chain_equal": Workload(
             "equality chain: r.i = s.i AND s.im = t.im; one partner a stream",
@@ -176,9 +228,8 @@ def check(workload: Workload, name: str, engine: str, units: int) -> None:
     InvalidSettingError
         It cannot, with the reason.
     """
-    ddl = "".join(f"CREATE STREAM {stream} ({SCHEMA}) USING parquet;" for stream in workload.streams)
     try:
-        rewrite(query(workload, engine), read_script(ddl)[0])
+        rewrite(query(workload, engine), read_script(declarations(workload))[0])
     except InvalidHintError as error:
         raise InvalidSettingError("--scheme", engine, f"{name}: {error.getMessageParameters()['reason']}") from None
     subgroups = engine.partition(":")[2]
