@@ -430,6 +430,7 @@ class Probe:
         self._minuends: tuple[int, int] | None = None
         if self.minuend is not None and len(self.minuend) and not out_of_keys:
             self._minuends = int(self.minuend.min()), int(self.minuend.max())
+        self._spans: dict[str, tuple[int, int] | None] = {}
         self.upper_right = plan.upper is None or not plan.upper.strict
         self.lower_right = plan.lower is not None and plan.lower.strict
 
@@ -437,6 +438,14 @@ class Probe:
     def longest(self) -> int:
         """Bytes of text at most in what of a row is evaluated on candidates."""
         return longest_text(self.rows, [check.left for check in self.plan.checks])
+
+    def span(self, column: str) -> tuple[int, int] | None:
+        """Return the least and the greatest order key of a column, None if a row has NULL in it."""
+        if column not in self._spans:
+            found = self.rows.column(column)
+            keys = order_key(found) if len(found) and not found.null_count else ()
+            self._spans[column] = (int(np.min(keys)), int(np.max(keys))) if len(keys) else None
+        return self._spans[column]
 
     def _order(self, equal: Int64s | None, lower: Int64s | None, upper: Int64s | None) -> Int64s:
         """Return the rows in the order of the keys by which the index is searched first."""

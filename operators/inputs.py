@@ -109,9 +109,11 @@ def read_input(
                 items["argument", one.sql] = one.sql
     if scan.event_time is not None:
         items["time", scan.event_time] = f"{alias}.{quoted(scan.event_time)}"
-    # Named in the text: a projection for the names alone would be one more for Spark to optimise every micro-batch.
-    names = [f"v{number}" for number in range(max(len(items), 1))]
-    columns = [f"{item} AS {name}" for item, name in zip(items.values() or ["1"], names, strict=True)]
+    # What is wanted for two reasons (as a key, and in the output) is read, sent and stored once. Named in the text: a
+    # projection for the names alone would be one more for Spark to optimise every micro-batch.
+    texts = {item: _as_column(text, scan.alias) for item, text in items.items()}
+    names = {text: f"v{number}" for number, text in enumerate(dict.fromkeys(texts.values() or ["1"]))}
+    columns = [f"{text} AS {name}" for text, name in names.items()]
     text = f"SELECT {', '.join(columns)} FROM {scan.relation} AS {alias}"
     conditions = source_conditions(source)
     if conditions:
@@ -120,14 +122,17 @@ def read_input(
         text = f"WITH {', '.join(f'{quoted(name)} AS ({body})' for name, body in scan.ctes)} {text}"
     frame = run_sql(spark, text, below, arguments)
     _check_payload(scan, outputs, frame)
-    return Input(
-        scan.alias,
-        frame,
-        dict(zip(items, names, strict=False)),
-        dict(zip(names, type_names(frame), strict=True)),
-        outputs,
-        _event_time(scan, frame),
-    )
+    read = {item: names[text] for item, text in texts.items()}
+    types = dict(zip(names.values(), type_names(frame), strict=True))
+    return Input(scan.alias, frame, read, types, outputs, _event_time(scan, frame, read, types))
+
+
+def _as_column(text: str, alias: str) -> str:
+    """Return a relation's bare column in the spelling that we give it, and any other expression as it is."""
+    found = re.fullmatch(r"(?:`((?:[^`]|``)+)`|(\w+))\.(?:`((?:[^`]|``)+)`|(\w+))", text)
+    if found is None or (found[1] or found[2]).replace("``", "`") != alias:
+        return text
+    return f"{quoted(alias)}.{quoted((found[3] or found[4]).replace('``', '`'))}"
 
 
 def _check_payload(scan: Scan, outputs: list[tuple[str, str]], frame: DataFrame) -> None:
@@ -141,11 +146,13 @@ def _check_payload(scan: Scan, outputs: list[tuple[str, str]], frame: DataFrame)
             )
 
 
-def _event_time(scan: Scan, frame: DataFrame) -> str | None:
+def _event_time(
+    scan: Scan, frame: DataFrame, read: Mapping[tuple[str, str], str], types: Mapping[str, str]
+) -> str | None:
     """Return the column with the watermark; one of another type than TIMESTAMP does not say when state may go."""
     if scan.event_time is None or not frame.isStreaming:
         return None
-    return scan.event_time if type_names(frame)[-1] == "timestamp" else None
+    return scan.event_time if types[read["time", scan.event_time]] == "timestamp" else None
 
 
 def _sides(predicate: Predicate, alias: str) -> list[str]:

@@ -15,7 +15,7 @@ from .layout import History
 STATE, MANIFEST = "trijoin", -1
 
 #: The version of a checkpoint: of its manifests, of where they are, and of our own folder in it.
-FORMAT = 3
+FORMAT = 4
 
 _LENGTH = struct.Struct("<q")
 

@@ -25,7 +25,7 @@ from .kernels.order_keys import Int64s, values
 from .kernels.pairs import evaluate
 from .pieces import concat, cuts, has_text, row_bytes, row_sizes, split
 from .segment import AHEAD, ARCHIVE_PERIODS, Lifetime, Segment, lanes
-from .spec import Check
+from .spec import Band, Check
 
 #: A segment merges with its younger neighbour once it is at most this many times larger. Less makes more segments, each
 #: of which costs every probe; with 3 a fifth more was written to the warm copy, and joining took no less time.
@@ -233,7 +233,7 @@ class Store:
 
     def _pairs(self, probe: Probe, segment: Segment, *, narrow: bool) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
         rows, indexes = segment.loaded()
-        checks = probe.plan.narrow_checks if narrow else probe.plan.checks
+        checks = self._open(probe, segment, narrow=narrow)
         for mine, theirs in probe.candidates(indexes[probe.plan.layout.key], narrow=narrow):
             most = len(mine) * (probe.longest + segment.longest)
             whole = (slice(0, len(mine)),)
@@ -241,6 +241,24 @@ class Store:
                 left, right = _checked(checks, probe.rows, mine[some], rows, theirs[some])
                 if len(left):
                     yield left, right
+
+    def _open(self, probe: Probe, segment: Segment, *, narrow: bool) -> tuple[Check, ...]:
+        """Return what has to be evaluated on candidates: a wide band may hold for all of a segment's rows at once."""
+        checks = probe.plan.narrow_checks if narrow else probe.plan.checks
+        return tuple(check for check in checks if not self._holds(check, probe, segment))
+
+    def _holds(self, check: Check, probe: Probe, segment: Segment) -> bool:
+        """Return whether a band on the event time by which rows expire holds for all pairs of a batch and a segment."""
+        if not isinstance(check, Band) or check.right != self.life.time or check.limits is not None:
+            return False
+        if segment.oldest is None or segment.newest is None or segment.rows.column(check.right).null_count:
+            return False
+        span = probe.span(check.left)
+        return (
+            span is not None
+            and (check.lower is None or span[0] - segment.newest >= check.lower)
+            and (check.upper is None or span[1] - segment.oldest <= check.upper)
+        )
 
     def ranges(self, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32], Int64s, Int64s]]:
         """Find the partners of a batch of rows as ranges of an index, where it decides the plan's predicates alone.
@@ -251,7 +269,7 @@ class Store:
         ``order[begin:end]``, one row where predicates had to be evaluated.
         """
         for segment, narrow in self._near(probe):
-            if probe.plan.narrow_checks or not narrow:
+            if not narrow or self._open(probe, segment, narrow=narrow):
                 for mine, theirs in self._pairs(probe, segment, narrow=narrow):
                     each = np.arange(len(mine))
                     yield mine, segment, theirs, each, each + 1

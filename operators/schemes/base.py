@@ -17,10 +17,9 @@ from math import isfinite
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from ..bundle import Bundle, Numbers, Part, pieces
+from ..bundle import Bundle, Part, pieces
 from ..index import Probe, ProbePlan
 from ..kernels.order_keys import Int64s, values
 from ..kernels.pairs import evaluate
@@ -246,20 +245,20 @@ def matches(store: Store, plan: ProbePlan, rows: pa.RecordBatch) -> tuple[Int64s
     return np.concatenate(at), np.concatenate(ids)
 
 
-def passing(
-    checks: Sequence[Check], left: pa.RecordBatch, at: Numbers, right: pa.RecordBatch, other: Numbers | None
-) -> npt.NDArray[np.bool_] | None:
-    """Return which pairs of rows fulfil predicates, shape (k,), None if there are none.
+def passing(checks: Sequence[Check], left: Part, right: Part) -> Int64s | None:
+    """Return which pairs of rows fulfil predicates, in order, None if there are none.
+
+    A predicate is evaluated on the pairs that fulfil those before it, and takes their columns for these alone.
 
     Parameters
     ----------
-    at, other
-        Shape (k,): the rows of each side; None for all of them, one after the other.
+    left, right
+        The rows of each side, k of them.
     """
-    keep: npt.NDArray[np.bool_] | None = None
+    few: Int64s | None = None
     for check in checks:
-        theirs = right.column(check.right)
-        theirs = theirs if other is None else theirs.take(pa.array(other))
-        found = evaluate(check, left.column(check.left).take(pa.array(at)), theirs, keep)
-        keep = found if keep is None else keep & found
-    return keep
+        found = np.flatnonzero(evaluate(check, left.column(check.left, few), right.column(check.right, few)))
+        few = found if few is None else few[found]
+        if not len(few):
+            break
+    return few

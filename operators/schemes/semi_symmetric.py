@@ -90,7 +90,7 @@ class ListUnit:
             yield from self._bundles(side, rows, at, ids, probe)
         else:
             for mine, segment, theirs in self.lists[other].probe(probe):
-                keep = passing(checks, rows, at[mine], segment.rows, theirs)
+                keep = passing(checks, Part(rows, at[mine]), Part(segment.rows, theirs))
                 if keep is not None:
                     mine, theirs = mine[keep], theirs[keep]
                 if len(mine):
@@ -221,7 +221,7 @@ class SecondStageSlot:
                 continue
             for pair, position in expand(offsets[mine], offsets[mine + 1]):
                 hub, member, at = mine[pair], members[position], theirs[pair].astype(np.int64)
-                keep = passing(checks, pack_.members, member, segment.rows, at)
+                keep = passing(checks, Part(pack_.members, member), Part(segment.rows, at))
                 if keep is not None:
                     hub, member, at = hub[keep], member[keep], at[keep]
                 if len(hub):

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 
 from ..bundle import Bundle, Part
@@ -74,7 +73,6 @@ class HubUnit:
         """Join arriving rows with the hubs of the stream that is neither theirs nor the stored one."""
         (hub,) = (other for other in range(3) if other not in (self.rank, arriving))
         checks = self.spec.edge(arriving, self.rank).checks
-        keys = sorted({check.right for check in checks})
         columns = [stream.listed for stream in self.spec.streams]
         bundled = self.bundled and self.stored.is_whole
         for mine, segment, theirs in self.hubs[hub].probe(Probe(self.to_hubs[arriving], rows)):
@@ -92,9 +90,8 @@ class HubUnit:
                 if not len(ids):
                     continue
                 self.counters["comparisons"] += len(ids)
-                keep = passing(checks, rows, mine[pair], self.stored.take(ids, keys), None) if checks else None
-                if keep is not None:  # few of many remain: what else a result needs is looked up for those alone
-                    few = np.flatnonzero(keep)
+                few = passing(checks, Part(rows, mine[pair]), Part(self.stored, ids))
+                if few is not None:  # of many: what else a result needs is looked up for those alone
                     ids, pair = ids[few], pair[few]
                 if len(ids):
                     parts = {self.rank: Part(self.stored, ids), hub: Part(segment.rows, theirs[pair])}

@@ -16,7 +16,7 @@ from trijoin_sql.operators.bundle import Part
 from trijoin_sql.operators.index import Layout, Probe, ProbePlan, list_parts, plan_probe
 from trijoin_sql.operators.pieces import concat
 from trijoin_sql.operators.schemes.base import MEMBERS, RESULT_BYTES, joined, pack
-from trijoin_sql.operators.segment import Body, Segment
+from trijoin_sql.operators.segment import Body, Lifetime, Segment
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec
 from trijoin_sql.operators.store import Store
 
@@ -322,3 +322,24 @@ def test_long_texts_are_compared_a_part_at_a_time(monkeypatch: pytest.MonkeyPatc
     found = [pair for mine, _, theirs in store.probe(Probe(plan, rows)) for pair in zip(mine, theirs, strict=True)]
     assert sorted(found) == [(one, other) for one in range(60) for other in range(60) if texts[one] == texts[other]]
     assert max(taken) < 40_000
+
+
+@pytest.mark.parametrize(
+    ("newest", "evaluated", "wanted"),
+    [
+        (150, False, [(0, 0), (0, 1), (1, 0), (1, 1)]),
+        (165, True, [(0, 0), (0, 1), (1, 1)]),
+        (None, True, [(0, 0), (0, 1)]),
+    ],
+)
+def test_a_window_is_evaluated_only_where_a_segment_is_not_all_within_it(
+    newest: int | None, evaluated: bool, wanted: list[tuple[int, int]]
+) -> None:
+    """Most of what is kept lies in the window; to take two columns of each candidate for that is much of a probe."""
+    plan = plan_probe(EdgeSpec(0, 1, (Band("t", "t", -60, 60, wide=True), Band("a", "a", -1, 1))))
+    store = Store("s", [plan.layout], Lifetime("t", 600))
+    store.append(pa.RecordBatch.from_pydict({"a": [1, 2, 9], "t": [100, 110, 100]}))
+    probe = Probe(plan, pa.RecordBatch.from_pydict({"a": [1, 2], "t": pa.array([120, newest], pa.int64())}))
+    assert bool(store._open(probe, store.segments[0], narrow=True)) == evaluated
+    found = [pair for mine, _, ids in store.probe(probe) for pair in zip(mine.tolist(), ids.tolist(), strict=True)]
+    assert sorted(found) == wanted
