@@ -362,6 +362,13 @@ class SortedIndex:
         return (np.where(over, first, begin), np.where(over, last, end)) if over.any() else (begin, end)
 
 
+def _same_order(lower: Bound | None, upper: Bound | None) -> bool:
+    """Return whether rows in the order of one bound are in that of the other: both are shifts of one exact column."""
+    if lower is None or upper is None or lower.floating or upper.floating:
+        return False
+    return lower.column == upper.column
+
+
 def _stabs(layout: Layout) -> bool:
     return layout.equal is None and layout.low is not None and layout.high is not None and layout.low != layout.high
 
@@ -495,9 +502,37 @@ class Probe:
         """Yield blocks of ``(probe row, segment row)`` that the index cannot rule out."""
         if not len(self.order) or not len(index.rows):
             return
+        if narrow and len(index.rows) < len(self.order) and self._is_searchable(index):
+            begin, end = self._search(index)
+            for position, probe in expand(begin, end):
+                yield self.order[probe], index.rows[position]
+            return
         begin, end = index.search(self, narrow=narrow)
         for probe, position in expand(begin, end):
             yield self.order[probe], index.rows[position]
+
+    def _is_searchable(self, index: SortedIndex) -> bool:
+        """Return whether an index' rows may search the probing ones, as these are in the order of all their bounds."""
+        layout, bounds = self.plan.layout, (self.plan.lower, self.plan.upper)
+        if layout.equal is not None:
+            return index.low is None and self.equal is not None
+        return layout.low is not None and layout.low == layout.high and _same_order(*bounds)
+
+    def _search(self, index: SortedIndex) -> tuple[Int64s, Int64s]:
+        """Return for each row of an index the half-open range of (sorted) probing rows that it is a candidate of.
+
+        A window has many segments, each smaller than a micro-batch: to search them all for every row that arrives takes
+        longer than the other way round.
+        """
+        if self.equal is not None and index.equal is not None:
+            begin = np.searchsorted(self.equal, index.equal, "left")
+            return begin, range_ends(self.equal, begin, index.equal, right=True)
+        assert index.low is not None
+        assert self.lower is not None
+        assert self.upper is not None
+        begin = np.searchsorted(self.upper, index.low, "left" if self.upper_right else "right")
+        end = range_ends(self.lower, begin, index.low, right=not self.lower_right)
+        return begin, end
 
 
 __all__ = [

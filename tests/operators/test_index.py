@@ -101,16 +101,17 @@ def probe_matches(
 def assert_same(edge: EdgeSpec, name: str, domain: Sequence[Any], seed: int, sizes: Sequence[int]) -> None:
     random = Random(seed)
     stored = [rows_of(random, domain, size, 100 * number) for number, size in enumerate(sizes)]
-    probing = rows_of(random, domain, 25, 10_000)
-    wanted = Counter(
-        (one["id"], other["id"])
-        for one in probing
-        for rows in stored
-        for other in rows
-        if matches(edge.checks, one, other)
-    )
-    for compact in (False, True):
-        assert probe_matches(edge, DOMAINS[name][0], stored, probing, compact) == wanted
+    for count in (25, 4):  # a segment of fewer rows than the probe searches it, a larger one is searched
+        probing = rows_of(random, domain, count, 10_000)
+        wanted = Counter(
+            (one["id"], other["id"])
+            for one in probing
+            for rows in stored
+            for other in rows
+            if matches(edge.checks, one, other)
+        )
+        for compact in (False, True):
+            assert probe_matches(edge, DOMAINS[name][0], stored, probing, compact) == wanted
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
