@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from trijoin_sql.rewriter.catalog import read_script
 from trijoin_sql.rewriter.pipeline import rewrite
 from typer.testing import CliRunner
 
-from trijoin_sql.bench.live import Live
+from trijoin_sql.bench.live import Latency, Live
 from trijoin_sql.bench.measure import Measured, turns
 from trijoin_sql.bench.outcome import Outcome, median
+from trijoin_sql.bench.report import as_document
 from trijoin_sql.bench.workloads import WORKLOADS, declarations, query, table, write_files
 from trijoin_sql.cli import app
 
@@ -138,9 +140,11 @@ def test_engines_that_disagree_or_fail_are_named() -> None:
     assert list(Measured({"tree": runs["tree"]}).wrong()) == []
     (said,) = Measured({"tree": [*runs["tree"], Outcome("tree", 1.0, 10, 8)], "spark": runs["spark"]}).wrong()
     assert said.endswith("tree 7, tree 8, spark 8")
-    assert list(Measured({}, {"tree": Live("tree", problem="did not keep up")}).wrong()) == [
-        "tree failed: did not keep up"
+    latencies = [
+        Latency(1000.0, 1, {"tree": Live("tree")}),
+        Latency(2000.0, 1, {"tree": Live("tree", problem="did not keep up")}),
     ]
+    assert list(Measured({}, latencies).wrong()) == ["tree failed: did not keep up"]
 
 
 def test_every_engine_comes_first_as_often_as_the_others() -> None:
@@ -150,3 +154,16 @@ def test_every_engine_comes_first_as_often_as_the_others() -> None:
     assert sorted(order[0] for order in rounds) == ["matrix", "matrix", "symmetric", "symmetric", "tree", "tree"]
     assert turns(["tree"], 2) == [["tree"], ["tree"]]
     assert turns([], 1) == [[]]
+
+
+def test_latencies_at_several_rates_are_told_apart() -> None:
+    """One that did not keep up at the highest has figures at the others."""
+    slow = Live("tree", ((0.4, 3), (0.8, 1)), {"triggerExecution": 300.0}, 4)
+    latencies = [
+        Latency(60_000.4, 5, {"tree": slow}),
+        Latency(120_000.0, 5, {"tree": Live("tree", problem="did not keep up")}),
+    ]
+    found = as_document("w", "about", 10, 2, {"tree": [Outcome("tree", 1.0, 10, 7)]}, latencies)["latency"]
+    assert [(one["tuples_a_second"], one["sample"]) for one in found] == [(60_000, 5), (120_000, 5)]
+    assert [one["engines"]["tree"]["mean"] for one in found] == [pytest.approx(0.5), None]
+    assert json.loads(json.dumps(found))[1]["engines"]["tree"]["problem"] == "did not keep up"

@@ -12,8 +12,9 @@ from .outcome import OTHERS
 HELP = """Measure schemes, side by side in one run: throughput, latency, intermediates, bytes shuffled.
 
 \b
-workloads  chain_band, cyclic_band, chain_dense, cyclic_dense, chain_equal,
-           common_key, zipf_key, pair_band (none: the first two)
+workloads  chain_band, cyclic_band, chain_dense, cyclic_dense, chain_window,
+           cyclic_window, chain_equal, common_key, zipf_key, pair_band
+           (none: the first two)
 overhead   what enable adds to spark.sql for queries that are not ours
 
 Every engine sees the same rows. Our schemes and Spark get one file a micro-batch, and the first micro-batch, which \
@@ -33,7 +34,9 @@ Flink, Pathway and DuckDB all.
 
 Latency is measured apart, since it says nothing at full load: rows arrive at one rate for all, and each result is \
 timed from the arrival of its last tuple to the end of the micro-batch that emits it (a sample of them where a tuple \
-has several). A tuple finds as many partners, on average, as where throughput is measured.
+has several). A tuple finds as many partners, on average, as where throughput is measured. Where nothing expires, what \
+a tuple costs grows with the state; chain_window and cyclic_window have a sliding window of half the rows, and stay as \
+they are for as long as rows come.
 
 Exit codes: 0 done, 1 an engine failed, or two found different numbers of results, 2 wrong usage.
 
@@ -90,8 +93,12 @@ def bench(
     ] = 300,
     latency: Annotated[float, typer.Option(min=0, help="Also measure latency, for that many seconds each.")] = 0,
     rate: Annotated[
-        float | None,
-        typer.Option(min=1, help="Tuples/s for --latency.", show_default="half of the slowest scheme's throughput"),
+        list[float] | None,
+        typer.Option(
+            min=1,
+            help="Tuples/s for --latency; as often as needed.",
+            show_default="half of the slowest scheme's throughput",
+        ),
     ] = None,
     idle: Annotated[bool, typer.Option("--idle", help="Also time triggers with ten rows of each stream.")] = False,
     seed: Annotated[int, typer.Option(help="Of the data.")] = 1,
@@ -117,7 +124,7 @@ def bench(
         units,
         limit,
         latency,
-        rate,
+        tuple(rate or ()),
         idle,
     )
     if not measure(options, output=output, json_file=json_file, plot_file=plot_file, quiet=quiet):

@@ -6,6 +6,8 @@ files they came (``l`` counts rows), so the youngest of them tells when the resu
 out when its micro-batch has ended, with everything committed. Spark's own `observe` counts results by file on the way
 to a ``noop`` sink, so that nothing else is run to find out. Counting takes Spark longer than joining where a tuple has
 dozens of results, so there a part of them is timed.
+
+Only a workload with a window is in a steady state: without one the state grows, and what a tuple costs with it.
 """
 
 from __future__ import annotations
@@ -135,6 +137,23 @@ class Live:
             if below > quantile * self.results or below == self.results:
                 return late
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """The median live runs at one rate, by engine.
+
+    Parameters
+    ----------
+    rate
+        Tuples a second that arrive, of all streams.
+    sample
+        One tuple of the first stream in so many had its results timed.
+    """
+
+    rate: float
+    sample: int
+    runs: Mapping[str, Live]
 
 
 def middle(runs: Sequence[Live], figure: Callable[[Live], float | None]) -> Live:

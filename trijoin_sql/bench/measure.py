@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from ..rewriter.hints import SCHEMES
 from . import overhead
 from .engines import run_stream
 from .idle import EVERY, TRIGGERS, WARM_UP, run_idle
-from .live import BEHIND, Arrivals, Live, middle, run_live
+from .live import BEHIND, Arrivals, Latency, Live, middle, run_live
 from .outcome import OTHERS, Outcome, median
 from .outside import PACKAGES, environment, run_outside
 from .report import as_document, as_table, idle_table, latency_table, plot, write_json
@@ -50,7 +51,7 @@ class Options:
     units: int
     limit: float
     latency: float
-    rate: float | None
+    rates: tuple[float, ...]
     idle: bool
 
 
@@ -62,17 +63,16 @@ class Measured:
     """
 
     runs: dict[str, list[Outcome]]
-    live: dict[str, Live] = field(default_factory=dict)
+    latencies: list[Latency] = field(default_factory=list)
     idle: dict[str, Live] = field(default_factory=dict)
-    rate: float = 0.0
-    sample: int = 1
     compiling: dict[str, float | None] = field(default_factory=dict)
 
     def wrong(self) -> Iterator[str]:
         """Yield, in a sentence each, which engines failed, and where results differ."""
         runs = [outcome for outcomes in self.runs.values() for outcome in outcomes]
         problems = [(run.engine, run.problem) for run in runs]
-        problems += [(run.engine, run.problem) for run in (*self.live.values(), *self.idle.values())]
+        live = [run for latency in self.latencies for run in latency.runs.values()]
+        problems += [(run.engine, run.problem) for run in (*live, *self.idle.values())]
         for engine, problem in dict.fromkeys(problems):
             if problem is not None:
                 yield f"{engine} failed: {problem}"
@@ -180,8 +180,7 @@ def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
 
 def _document(name: str, options: Options, found: Measured) -> dict[str, Any]:
     about = WORKLOADS[name].about
-    document = as_document(name, about, options.rows, options.batches, found.runs, found.rate, found.live, found.idle)
-    document["latency"]["sample"] = found.sample
+    document = as_document(name, about, options.rows, options.batches, found.runs, found.latencies, found.idle)
     return {**document, "jvm_compiling": found.compiling}
 
 
@@ -189,11 +188,11 @@ def _print(out: Console, name: str, options: Options, found: Measured) -> None:
     streams = len(WORKLOADS[name].streams)
     title = f"{name}: {streams} x {options.rows:,} rows, {options.batches} micro-batches, {options.runs} runs"
     out.print(as_table(title, {engine: median(outcomes) for engine, outcomes in found.runs.items()}))
-    if found.live:
-        title = f"{name}: arrival of the last tuple to emission, {found.rate:,.0f} tuples/s arriving"
+    for latency in found.latencies:
+        title = f"{name}: arrival of the last tuple to emission, {latency.rate:,.0f} tuples/s arriving"
         title += f" on {streams} x {options.rows:,} stored rows"
-        title += f", a sample of 1 in {found.sample}" if found.sample > 1 else ""
-        out.print(latency_table(title, found.live))
+        title += f", a sample of 1 in {latency.sample}" if latency.sample > 1 else ""
+        out.print(latency_table(title, latency.runs))
     if found.idle:
         title = f"{name}: triggers with {10 * streams} rows, medians in ms, parts by Spark's names"
         out.print(idle_table(title, found.idle))
@@ -225,21 +224,22 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
 
             rounds.run("throughput", streaming, engines, options.warm_up, fast)
             rates = [median(runs).rate for engine, runs in found.runs.items() if engine in streaming]
-            offered = options.rate or min((rate for rate in rates if rate), default=1000) / 2
+            offered = options.rates or (min((rate for rate in rates if rate), default=1000) / 2,)
             results = max((run.results or 0 for runs in found.runs.values() for run in runs), default=0)
             sample = max(round(results / (options.rows * len(workload.streams))), 1)
-            steady = Arrivals.at(offered, len(workload.streams), options.latency, options.rows, sample=sample)
 
-            def arriving(engine: str, warming: bool) -> Live:
-                return run_live(spark, workload, engine, steady, options.seed)
+            def arriving(arrivals: Arrivals, engine: str, warming: bool) -> Live:
+                return run_live(spark, workload, engine, arrivals, options.seed)
 
             def idling(engine: str, warming: bool) -> Live:
                 triggers, every = (WARM_UP, 0.0) if warming else (TRIGGERS, EVERY)
                 return run_idle(spark, workload, engine, options.rows, triggers, every)
 
-            if options.latency:
-                found.live = _middles(rounds, "latency", streaming, arriving, lambda run: run.mean)
-                found.rate, found.sample = steady.rate(len(workload.streams)), sample
+            for rate in offered if options.latency else ():
+                steady = Arrivals.at(rate, len(workload.streams), options.latency, options.rows, sample=sample)
+                kind = f"latency at {steady.rate(len(workload.streams)):,.0f} tuples/s"
+                live = _middles(rounds, kind, streaming, partial(arriving, steady), lambda run: run.mean)
+                found.latencies.append(Latency(steady.rate(len(workload.streams)), sample, live))
             if options.idle:
                 found.idle = _middles(rounds, "idle", streaming, idling, lambda run: run.trigger)
             found.compiling = rounds.compiling

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from .live import Live
+from .live import Latency, Live
 from .outcome import OTHERS, Outcome
 
 #: The baseline of the papers: latencies are compared with it.
@@ -26,8 +26,7 @@ def as_document(
     rows: int,
     batches: int,
     outcomes: Mapping[str, list[Outcome]],
-    rate: float = 0.0,
-    live: Mapping[str, Live] | None = None,
+    latencies: Sequence[Latency] = (),
     idle: Mapping[str, Live] | None = None,
 ) -> dict[str, Any]:
     """Return everything measured as plain data: every run, not only the median."""
@@ -41,10 +40,14 @@ def as_document(
             name: [{**asdict(outcome), "tuples_a_second": round(outcome.rate)} for outcome in runs]
             for name, runs in outcomes.items()
         },
-        "latency": {
-            "tuples_a_second": round(rate),
-            "engines": {name: _live(run) for name, run in (live or {}).items()},
-        },
+        "latency": [
+            {
+                "tuples_a_second": round(latency.rate),
+                "sample": latency.sample,
+                "engines": {name: _live(run) for name, run in latency.runs.items()},
+            }
+            for latency in latencies
+        ],
         "idle": {name: _live(run) for name, run in (idle or {}).items()},
     }
 
@@ -152,7 +155,7 @@ def plot(path: Path, documents: list[Any]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    lines = 2 if any(document["latency"]["engines"] for document in documents) else 1
+    lines = 2 if any(document["latency"] for document in documents) else 1
     figure, axes = pyplot.subplots(lines, len(documents), figsize=(5 * len(documents), 4 * lines), squeeze=False)
     for axis, document in zip(axes[0], documents, strict=True):
         for name, runs in document["engines"].items():
@@ -166,11 +169,25 @@ def plot(path: Path, documents: list[Any]) -> None:
         axis.set_ylabel("tuples/s (median)")
         axis.tick_params(axis="x", rotation=30)
     for axis, document in zip(axes[1] if lines == 2 else (), documents, strict=False):
-        for name, run in document["latency"]["engines"].items():
+        _plot_latency(axis, document["latency"])
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def _plot_latency(axis: Any, latency: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the latencies of one rate as bars, of several as lines over the rate."""
+    if len(latency) == 1:
+        for name, run in latency[0]["engines"].items():
             axis.bar(name, run["p50"] or 0, color="C1")
             axis.plot([name, name], [run["p50"] or 0, run["p99"] or 0], color="black")
         axis.set_ylabel("latency in s (p50, line to p99)")
         axis.tick_params(axis="x", rotation=30)
-    figure.tight_layout()
-    figure.savefig(path)
-    pyplot.close(figure)
+        return
+    for name in latency[0]["engines"] if latency else ():
+        means = [one["engines"][name]["mean"] for one in latency]
+        kept_up = [mean if mean is not None else float("nan") for mean in means]
+        axis.plot([one["tuples_a_second"] for one in latency], kept_up, "o-", label=name)
+        axis.legend()
+    axis.set_ylabel("mean latency in s")
+    axis.set_xlabel("tuples/s arriving")
