@@ -20,10 +20,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .index import Layout, Probe, SortedIndex
+from .index import Probe, SortedIndex
 from .kernels.order_keys import Int64s, values
 from .kernels.pairs import evaluate
 from .pieces import concat, cuts, has_text, row_bytes, row_sizes, split
+from .probe_plan import Layout
 from .segment import AHEAD, ARCHIVE_PERIODS, Lifetime, Segment, lanes
 from .spec import Band, Check
 

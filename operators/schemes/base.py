@@ -20,11 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from ..bundle import Bundle, Part, pieces
-from ..index import Probe, ProbePlan
+from ..index import Probe
 from ..kernels.order_keys import Int64s, values
 from ..kernels.pairs import evaluate
 from ..kernels.sorting import sort_keys
 from ..pieces import concat
+from ..probe_plan import ProbePlan
 from ..spec import Check, JoinSpec
 from ..store import Store
 

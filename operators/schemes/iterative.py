@@ -19,9 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..bundle import Bundle, Part
-from ..index import Probe, ProbePlan, plan_probe
+from ..index import Probe
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate
+from ..probe_plan import ProbePlan, plan_probe
 from ..segment import Lifetime
 from ..spec import Check, EdgeSpec, JoinSpec
 from ..store import Store

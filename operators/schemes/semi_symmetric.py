@@ -25,10 +25,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..bundle import Bundle, Part, numbered
-from ..index import Layout, Probe, ProbePlan, list_parts, plan_probe
+from ..index import Probe, list_parts
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import expand
 from ..pieces import cuts
+from ..probe_plan import Layout, ProbePlan, plan_probe
 from ..segment import Lifetime
 from ..spec import JoinSpec
 from ..store import Store

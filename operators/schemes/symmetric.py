@@ -14,8 +14,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ..bundle import Bundle, Part
-from ..index import Probe, list_parts, plan_probe
+from ..index import Probe, list_parts
 from ..kernels.pairs import expand
+from ..probe_plan import plan_probe
 from ..segment import Lifetime
 from ..spec import JoinSpec
 from ..store import Store

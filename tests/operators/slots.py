@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from trijoin_sql.operators import state as state_module
 from trijoin_sql.operators import warm
-from trijoin_sql.operators.index import Layout
 from trijoin_sql.operators.layout import History
 from trijoin_sql.operators.manifest import MANIFEST, Manifest
+from trijoin_sql.operators.probe_plan import Layout
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Outcome, Pack, Result, Slot, Work
 from trijoin_sql.operators.segment import Lifetime

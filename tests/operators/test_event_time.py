@@ -22,7 +22,7 @@ import pytest
 from trijoin_sql.operators import state as state_module
 from trijoin_sql.operators import store as store_module
 from trijoin_sql.operators import warm
-from trijoin_sql.operators.index import Layout
+from trijoin_sql.operators.probe_plan import Layout
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
 from trijoin_sql.operators.segment import AHEAD, ARCHIVE_PERIODS, Lifetime, lanes

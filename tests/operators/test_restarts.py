@@ -16,9 +16,9 @@ import pytest
 from trijoin_sql.operators import segment as segment_module
 from trijoin_sql.operators import warm
 from trijoin_sql.operators.chunk import from_bytes, uniform
-from trijoin_sql.operators.index import Layout
 from trijoin_sql.operators.layout import History
 from trijoin_sql.operators.manifest import MANIFEST
+from trijoin_sql.operators.probe_plan import Layout
 from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec, StreamSpec
 from trijoin_sql.operators.state import FAN_IN, SlotState
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators import index, warm, warm_file
+from trijoin_sql.operators import index, probe_plan, warm, warm_file
 from trijoin_sql.operators import state as state_module
 from trijoin_sql.operators.chunk import from_bytes
 from trijoin_sql.operators.fingerprint import difference
@@ -216,7 +216,7 @@ def test_a_copy_of_another_version_is_rebuilt(local: Path, small: int, monkeypat
     key = order_keys.order_key
     with monkeypatch.context() as other:
         other.setattr(warm_file, "VERSION", warm_file.VERSION - 1)
-        for module in (index, sorting):
+        for module in (index, probe_plan, sorting):
             other.setattr(module, "order_key", lambda array: key(array) + 1000)
         for number, batch in enumerate(batches[:10]):
             task.batch(number, batch)

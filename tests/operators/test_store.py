@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trijoin_sql.operators import store as store_module
 from trijoin_sql.operators.bundle import Part
-from trijoin_sql.operators.index import Layout, Probe, ProbePlan, list_parts, plan_probe
+from trijoin_sql.operators.index import Probe, list_parts
 from trijoin_sql.operators.pieces import concat
+from trijoin_sql.operators.probe_plan import Layout, ProbePlan, plan_probe
 from trijoin_sql.operators.schemes.base import MEMBERS, RESULT_BYTES, joined, pack
 from trijoin_sql.operators.segment import Body, Lifetime, Segment
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec
