@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .kernels.order_keys import Int64s, order_key, plus, values
-from .kernels.pairs import expand
+from .kernels.pairs import BLOCK, expand
 from .kernels.sorting import range_ends, sort_column, sort_keys
 from .pieces import longest_text
 from .probe_plan import Layout, ProbePlan, same_order
@@ -288,7 +288,8 @@ class Probe:
         """Yield blocks of ``(probe row, segment row)`` that the index cannot rule out."""
         if not len(self.order) or not len(index.rows):
             return
-        if narrow and len(index.rows) < len(self.order) and self._is_searchable(index):
+        # A range is given whole, and here it may be all rows of the probe.
+        if narrow and len(index.rows) < len(self.order) <= BLOCK and self._is_searchable(index):
             begin, end = self._search(index)
             for position, probe in expand(begin, end):
                 yield self.order[probe], index.rows[position]
