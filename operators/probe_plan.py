@@ -183,7 +183,8 @@ def plan_probe(edge: EdgeSpec) -> ProbePlan:
 
 
 def _is_wide(check: Check) -> bool:
-    return isinstance(check, Band) and check.wide
+    """Return whether a band is better searched last. One whose difference may overflow is not: Spark evaluates it."""
+    return isinstance(check, Band) and check.wide and (check.limits is None or check.limits[1] >= 1 << 62)
 
 
 def _bounds(check: Check) -> Iterator[tuple[Bound, str]]:

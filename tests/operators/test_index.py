@@ -205,6 +205,8 @@ def test_a_band_of_event_times_that_all_stored_rows_lie_in_is_not_what_is_search
     equal = plan_probe(EdgeSpec(0, 1, (within, Compare("=", "a", "a"))))
     assert equal.layout == Layout("a", "t", "t")
     assert not equal.wide
+    limited = dataclasses.replace(within, limits=(-(1 << 31), (1 << 31) - 1))  # it raises on pairs far apart
+    assert plan_probe(EdgeSpec(0, 1, (limited, near))).layout == Layout(None, "t", "t")
     narrow = dataclasses.replace(within, wide=False)
     assert plan_probe(EdgeSpec(0, 1, (narrow, near))).layout == Layout(None, "t", "t")
 
