@@ -12,15 +12,15 @@ import pyarrow.compute as pc
 
 from ...errors import JoinOverflowError
 from ..spec import Band, Check, Compare
-from .order_keys import Int64s, is_exact, order_key, values
+from .order_keys import HIGHEST, LOWEST, Int64s, is_exact, order_key, values
 
 Mask = npt.NDArray[np.bool_]
 
 #: Pairs that are looked at in one go; bounds the memory of a probe (about 100 bytes a pair).
 BLOCK = 1 << 20
 
-#: More than integers of 32 bits can differ by.
-_BEYOND = 1 << 33
+#: Bytes of two integers together whose difference has no more bits than int64.
+_NARROW = 8
 
 #: Also Arrow's names of the same comparisons.
 _NUMPY = {
@@ -109,9 +109,7 @@ def _null_safe(left: pa.Array, right: pa.Array) -> Mask:
 
 def _band(check: Band, left: pa.Array, right: pa.Array, valid: Mask | None) -> Mask:
     if check.arithmetic == "int":
-        if _is_narrow(left.type) and _is_narrow(right.type):
-            return _narrow_band(check, values(left), values(right), valid)
-        return _int_band(check, order_key(left), order_key(right), valid)
+        return _int_band(check, _integers(left), _integers(right), valid)
     dtype = np.float32 if check.arithmetic == "float32" else np.float64
     with np.errstate(invalid="ignore", over="ignore"):
         difference = (values(left).astype(dtype) - values(right).astype(dtype)).astype(np.float64)
@@ -124,31 +122,40 @@ def _band(check: Band, left: pa.Array, right: pa.Array, valid: Mask | None) -> M
     return result
 
 
-def _is_narrow(type_: pa.DataType) -> bool:
-    """Return whether values are integers of 32 bits at most."""
-    return bool(pa.types.is_date32(type_) or (pa.types.is_signed_integer(type_) and type_.bit_width <= 32))
+def _integers(column: pa.Array) -> npt.NDArray[Any]:
+    """Return a column's numbers, as they are where they have 32 bits at most, else as order keys."""
+    type_ = column.type
+    narrow = pa.types.is_date32(type_) or (pa.types.is_signed_integer(type_) and type_.bit_width <= 32)
+    return values(column) if narrow else order_key(column)
 
 
-def _narrow_band(check: Band, a: npt.NDArray[Any], b: npt.NDArray[Any], valid: Mask | None) -> Mask:
-    """Evaluate a band on integers whose difference has 33 bits at most: nothing wraps around, and few passes do."""
-    difference = np.subtract(a, b, dtype=np.int64)
-    if not len(difference):
+def _int_band(check: Band, a: npt.NDArray[Any], b: npt.NDArray[Any], valid: Mask | None) -> Mask:
+    if not len(a):
         return np.zeros(0, np.bool_)
+    narrow = a.itemsize + b.itemsize <= _NARROW
+    if narrow or (int(a.min()) - int(b.max()) >= LOWEST and int(a.max()) - int(b.min()) <= HIGHEST):
+        return _plain_band(check, np.subtract(a, b, dtype=np.int64), valid)
+    return _wide_band(check, a, b, valid)
+
+
+def _plain_band(check: Band, difference: Int64s, valid: Mask | None) -> Mask:
+    """Evaluate a band on differences that did not wrap around, in few passes; they are overwritten."""
     if check.limits is not None:
         low, high = check.limits
-        if difference.min() < low or difference.max() > high:
+        if int(difference.min()) < low or int(difference.max()) > high:
             outside = (difference < low) | (difference > high)
             if (outside if valid is None else outside & valid).any():
                 raise JoinOverflowError(check.sql, check.type_name)
-    lower = -_BEYOND if check.lower is None else max(int(check.lower), -_BEYOND)
-    upper = _BEYOND if check.upper is None else min(int(check.upper), _BEYOND)
+    lower = LOWEST if check.lower is None else max(int(check.lower), LOWEST)
+    upper = HIGHEST if check.upper is None else min(int(check.upper), HIGHEST)
     if lower > upper:
         return np.zeros(len(difference), np.bool_)
-    difference -= lower
-    return np.asarray(difference.view(np.uint64) <= np.uint64(upper - lower))  # what is below is a large number
+    difference -= lower  # what is below, or was above by more than int64 has, is a large number without a sign
+    return np.asarray(difference.view(np.uint64) <= np.uint64(upper - lower))
 
 
-def _int_band(check: Band, a: Int64s, b: Int64s, valid: Mask | None) -> Mask:
+def _wide_band(check: Band, a: Int64s, b: Int64s, valid: Mask | None) -> Mask:
+    """Evaluate a band on integers whose difference may have 65 bits."""
     with np.errstate(over="ignore"):
         difference = a - b
     wrapped = ((a ^ b) & (a ^ difference)) < 0
