@@ -64,7 +64,7 @@ def bundle_to_bytes(bundle: Bundle) -> bytes:
     """Return a bundle that holds nothing but what it needs (`Bundle.sendable`) as bytes."""
     assert bundle.lists is not None
     offsets, of = bundle.lists
-    lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(bundle.positions.astype(np.int64)))
+    lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(bundle.positions.astype(np.int32)))
     batches = [(bundle.rank, bundle.members), *((rank, part.source) for rank, part in bundle.parts.items())]
     return _to_bytes([*batches, (_LISTS, _column(lists)), (_LISTS, _column(pa.array(of.astype(np.int32))))])
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from .chunk import PACKED_BYTES, to_bytes, uniform
-from .memory import release, settle
+from .memory import hold, release, settle
 from .pieces import concat, split
 from .schemes import SCHEMES
 from .spec import JoinSpec
@@ -41,6 +41,7 @@ class Dispatcher:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack the batches of one partition."""
+        hold(self.warm_bytes)
         spec, _ = for_this_batch(self.spec)
         route = SCHEMES[spec.scheme].route(spec)
         keys = slot_keys(spec.slots)

@@ -5,6 +5,10 @@ With several workers on a machine, each of which once had a large micro-batch in
 To give it back costs a tenth of a large micro-batch's time, as it has to be asked for anew; so a worker keeps some, the
 less the tighter the bound of the warm copy is.
 
+Within a micro-batch the C library is kept from giving back: of itself it unmaps a large array as soon as that is freed,
+and the next one of the same size costs a page fault for every 4 KiB (a third of the time of a probe with a million
+candidates, on a virtual machine).
+
 And what a worker has imported is kept out of Python's garbage collection: PySpark collects after every task, before the
 worker takes its next one, and walks over all modules each time (44 ms of processor time with pandas and Arrow; a
 micro-batch of one stage has five tasks).
@@ -28,6 +32,9 @@ WORTH = 4 << 20
 #: A worker holds on to this much of its own at most, and to this share of what the warm copies may take.
 MOST, SHARE = 256 << 20, 8
 
+#: Parameters of ``mallopt``, and the largest array that the C library may be told to keep.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _LARGEST = -1, -3, 32 << 20
+
 #: How many modules this process had imported when their objects were last set aside.
 _settled = 0
 
@@ -45,6 +52,21 @@ def settle() -> None:
         _settled = len(sys.modules)
 
 
+@cache
+def hold(bound: int | None) -> None:
+    """Have the C library keep what is freed, up to what `release` leaves with this process.
+
+    Parameters
+    ----------
+    bound
+        Bytes that the warm copies of the machine may take, None for any number.
+    """
+    if _trim() is not None:
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_TRIM_THRESHOLD, _share(bound))
+        mallopt(_MMAP_THRESHOLD, min(_share(bound), _LARGEST))
+
+
 def release(handled: int, bound: int | None) -> None:
     """Give back what is free, if this process holds much.
 
@@ -57,8 +79,12 @@ def release(handled: int, bound: int | None) -> None:
     """
     pa.default_memory_pool().release_unused()
     trim = _trim() if handled >= WORTH else None
-    if trim is not None and held() > min(MOST, MOST if bound is None else bound // SHARE):
+    if trim is not None and held() > _share(bound):
         trim(0)
+
+
+def _share(bound: int | None) -> int:
+    return MOST if bound is None else min(MOST, bound // SHARE)
 
 
 def held() -> int:

@@ -23,7 +23,7 @@ from .bundle import Bundle
 from .chunk import bundle_from_bytes, from_bytes, pack_from_bytes
 from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
 from .kernels.sorting import forget
-from .memory import release
+from .memory import hold, release
 from .results import COUNTER_NAMES, Output, PackedRow, framed
 from .schemes import SCHEMES
 from .schemes.base import Outcome, Result, Slot, Work, listed
@@ -82,6 +82,7 @@ class StageTask:
     def __init__(self, stage: Stage, handle: StatefulProcessorHandle, chunks: Any) -> None:
         self.stage, self.handle, self.chunks = stage, handle, chunks
         self.spec, self.history = for_this_batch(stage.spec)
+        hold(stage.warm_bytes)
         self.time = next((stream.time for stream in stage.spec.streams if stream.time), None)
 
     def join(

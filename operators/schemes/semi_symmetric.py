@@ -166,7 +166,7 @@ class FirstStageSlot:
     def _pack(self, hubs: pa.RecordBatch) -> Pack:
         offsets, ids = list_parts(hubs.column(MEMBERS))
         different, position = numbered(ids)
-        lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(position))
+        lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(position.astype(np.int32)))
         sent = hubs.set_column(hubs.schema.get_field_index(MEMBERS), MEMBERS, lists)
         members = self.unit.stored.take(different, self.spec.streams[self.first].columns)
         return Pack(self.hub, sent, self.first, members)

@@ -94,9 +94,14 @@ class HubUnit:
                 few = passing(checks, Part(rows, mine[pair]), Part(self.stored, ids))
                 if few is not None:  # of many: what else a result needs is looked up for those alone
                     ids, pair = ids[few], pair[few]
-                if len(ids):
-                    parts = {self.rank: Part(self.stored, ids), hub: Part(segment.rows, theirs[pair])}
-                    yield from joined({**parts, arriving: Part(rows, mine[pair])}, columns)
+                if not len(ids):
+                    continue
+                found = {hub: Part(segment.rows, theirs), arriving: Part(rows, mine)}
+                if self.bundled:
+                    yield Bundle.of_rows(found, self.rank, self.stored, ids, pair)
+                    continue
+                parts = {other: part.at(pair) for other, part in found.items()}
+                yield from joined({**parts, self.rank: Part(self.stored, ids)}, columns)
 
     def become_hub(self, arriving: int, rows: pa.RecordBatch) -> pa.RecordBatch | None:
         """Store arriving rows as hubs of the stored rows that they match; return them with their members' ids."""
