@@ -21,7 +21,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,8 +32,8 @@ WORTH = 4 << 20
 #: A worker holds on to this much of its own at most, and to this share of what the warm copies may take.
 MOST, SHARE = 256 << 20, 8
 
-#: Parameters of ``mallopt``, and the largest array that the C library may be told to keep.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _LARGEST = -1, -3, 32 << 20
+#: Parameters of ``mallopt``, what they are by default, and the largest array that the C library may be told to keep.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _DEFAULT, _LARGEST = -1, -3, 128 << 10, 32 << 20
 
 #: How many modules this process had imported when their objects were last set aside.
 _settled = 0
@@ -52,7 +52,7 @@ def settle() -> None:
         _settled = len(sys.modules)
 
 
-@cache
+@lru_cache(maxsize=1)  # a worker may serve queries with several bounds: that of the task at hand counts
 def hold(bound: int | None) -> None:
     """Have the C library keep what is freed, up to what `release` leaves with this process.
 
@@ -62,9 +62,10 @@ def hold(bound: int | None) -> None:
         Bytes that the warm copies of the machine may take, None for any number.
     """
     if _trim() is not None:
+        kept = max(_share(bound), _DEFAULT)  # less would map, and unmap, the smallest objects too
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_TRIM_THRESHOLD, _share(bound))
-        mallopt(_MMAP_THRESHOLD, min(_share(bound), _LARGEST))
+        mallopt(_TRIM_THRESHOLD, kept)
+        mallopt(_MMAP_THRESHOLD, min(kept, _LARGEST))
 
 
 def release(handled: int, bound: int | None) -> None:

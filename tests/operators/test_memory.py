@@ -3,7 +3,7 @@
 import gc
 import subprocess
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from trijoin_sql.operators import memory
@@ -33,7 +33,6 @@ def test_what_is_freed_within_a_micro_batch_serves_the_next_array(bound):
     # Page faults were a third of a probe's time: the C library gave every large array back as soon as it was free.
     code = f"""
 import resource, numpy as np
-import pytest
 from trijoin_sql.operators import memory
 memory.hold({bound})
 def work():
@@ -48,3 +47,16 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     faults = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     pages = 20 * 4 * (8 << 20) // 4096
     assert faults < pages / 10
+
+
+@pytest.mark.skipif(memory._trim() is None, reason="this C library has no mallopt")
+def test_each_task_has_its_own_bound_and_a_tight_one_leaves_small_objects_alone(monkeypatch):
+    # With a threshold of 0 every object is a mapping of its own; a bound that was there before must count again.
+    told = []
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=lambda *given: told.append(given)))
+    memory.hold.cache_clear()
+    for bound in (1, None, 1, 1):
+        memory.hold(bound)
+    memory.hold.cache_clear()
+    tight, loose = [(-1, 128 << 10), (-3, 128 << 10)], [(-1, 256 << 20), (-3, 32 << 20)]
+    assert told == [*tight, *loose, *tight]
