@@ -4,8 +4,9 @@ A *slot* is a key of Spark's grouping and holds unit i of every stream's group. 
 groups therefore cross the shuffle once for each slot, not once for each unit, and each unit picks out the rows that it
 stores by itself. The papers' units stay what they are: each has stores of its own and sees nothing of its neighbours'.
 
-A slot handles a micro-batch stream by stream in rank order. Since (batch, rank) is the total order of tuples, and rows
-of one stream never meet, whatever a unit holds when a stream's turn comes is exactly what is earlier than its rows.
+A slot handles a micro-batch stream by stream, in an order that all slots and stages of the scheme share (by rank, where
+nothing is said). Since (batch, turn) is the total order of tuples, and rows of one stream never meet, whatever a unit
+holds when a stream's turn comes is exactly what is earlier than its rows.
 """
 
 from __future__ import annotations

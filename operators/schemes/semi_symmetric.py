@@ -14,6 +14,11 @@ s, t, r      S unit     t enters the list of s; r reads it
 ===========  =========  =================================================================================
 
 Packs go from R to T only, never back, or results double. Stage 1 holds the R units, stage 2 the S and T units.
+
+Rows of one micro-batch come at once, so which is earlier is ours to say: t, then s, then r (`turns`). So all results
+whose rows came in one micro-batch are of the order t, s, r, and made where the rows that they consist of already are.
+What crosses to stage 2, the results of the R units and the packs for the T units, needs an r from a micro-batch before
+that of its s. By rank, most results would cross where micro-batches are long for the window.
 """
 
 from __future__ import annotations
@@ -48,6 +53,12 @@ def ends(spec: JoinSpec) -> tuple[int, int, int]:
     hub = 1 if spec.hub is None else spec.hub
     first, last = (rank for rank in range(3) if rank != hub)
     return first, hub, last
+
+
+def turns(spec: JoinSpec) -> tuple[int, int, int]:
+    """Return the ranks in the order in which both stages take a micro-batch: T, S, R."""
+    first, hub, last = ends(spec)
+    return last, hub, first
 
 
 class ListUnit:
@@ -134,7 +145,7 @@ class FirstStageSlot:
 
     def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch."""
-        for rank in range(3):
+        for rank in turns(self.spec):
             if not work.rows.get(rank):
                 continue
             for rows in gathered(work.rows.pop(rank)):
@@ -192,7 +203,7 @@ class SecondStageSlot:
 
     def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch."""
-        for rank in range(3):
+        for rank in turns(self.spec):
             if rank == self.hub:
                 for pack_ in work.packs:
                     yield from self._join_pack(pack_)

@@ -194,11 +194,22 @@ def test_packs_that_cross_are_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(base, "MOST_MEMBERS", 100)
     spec = JoinSpec("j", streams(3, COLUMNS), chain(1, ("nothing", "nothing")), "semi_symmetric", 1, 1)
     slot = SCHEMES["semi_symmetric"].stages(spec)[0](spec, 0)
-    rows = {rank: [batch_of(rows_of(Random(rank), 60, 0), SCHEMA)] for rank in range(2)}
-    packs = [found for found in slot.process(Work(rows)) if isinstance(found, base.Pack)]
+    works = [Work({rank: [batch_of(rows_of(Random(rank), 60, 0), SCHEMA)]}) for rank in range(2)]
+    packs = [found for work in works for found in slot.process(work) if isinstance(found, base.Pack)]
     assert len(packs) > 3
     assert all(found.hubs.nbytes + found.members.nbytes <= 2 * 4096 or found.hubs.num_rows == 1 for found in packs)
     assert sum(len(members) for found in packs for members in found.hubs.column(base.MEMBERS).to_pylist()) == 3600
+
+
+def test_what_comes_in_one_micro_batch_is_joined_in_the_second_stage() -> None:
+    """Else most results of long micro-batches would cross from the first one, where rows of three streams meet, too."""
+    spec = JoinSpec("j", streams(3, COLUMNS), chain(1, ("nothing", "nothing")), "semi_symmetric", 1, 1)
+    first, second = (stage(spec, 0) for stage in SCHEMES["semi_symmetric"].stages(spec))
+    rows = {rank: batch_of(rows_of(Random(rank), 9, 0), SCHEMA) for rank in range(3)}
+    assert list(first.process(Work({rank: [batch] for rank, batch in rows.items()}))) == []
+    results = list(second.process(Work({rank: [batch] for rank, batch in rows.items()})))
+    assert sum(len(found) for found in results if isinstance(found, base.Result)) == 9**3
+    assert first.counters["stored"] == 9
 
 
 @pytest.mark.parametrize("kind", KINDS)
