@@ -8,6 +8,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
+from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
@@ -22,6 +23,7 @@ from .fingerprint import fingerprint
 from .grid import Grid, lay_out, lay_out_by_key
 from .inputs import Input, quoted, read_input
 from .processor import JoinProcessor
+from .reports import Reports, accumulator
 from .results import COUNTERS, unpack
 from .schemes import SCHEMES
 from .spec import EdgeSpec, JoinSpec, StreamSpec
@@ -30,8 +32,12 @@ from .types import from_wire, is_plain, type_names, wire_type
 
 _ROUTE = "__route"
 
-#: Name of the observed metric with the slots' counters, as a list of JSON objects.
-OBSERVED = "slots"
+#: Name of the observed metric with the slots' reports, as a list of JSON objects, and of the one where they come
+#: otherwise (`reports`): how many packed rows the slots got.
+OBSERVED, PACKED = "slots", "packed"
+
+#: Spark's setting for how many micro-batches it remembers what they did, and what it is by default.
+_RECENT, _RECENT_BY_DEFAULT = "spark.sql.streaming.numRecentProgressUpdates", 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +81,8 @@ def compile_join(
     default_units
         Units in a group where the node does not say.
     metric
-        Name under which counters are collected (Spark's ``observe``), None for no counters. It names the join for its
-        checkpoint too, so it is one that no other join of the process has.
+        Name under which the slots of a streaming query report their counters, None for no counters. It names the join
+        for its checkpoint too, so it is one that no other join of the process has.
     warm_bytes
         Bytes that the warm copies of a machine may take, None for any number.
 
@@ -114,7 +120,7 @@ def compile_join(
     if spec.aggregate is not None:
         spec = replace(spec, output=spec.aggregate.names)
         types.update(states)
-    frame = _run(spec, frames, types, metric, warm_bytes)
+    frame = _run(spark, spec, frames, types, metric, warm_bytes)
     return Compiled(_finish(node, frame, demoted, in_units=in_units), spec)
 
 
@@ -261,14 +267,23 @@ def _demoted(number: int, side: int) -> str:
 
 
 def _run(
-    spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str], metric: str | None, warm_bytes: int | None
+    spark: SparkSession,
+    spec: JoinSpec,
+    frames: list[DataFrame],
+    types: Mapping[str, str],
+    metric: str | None,
+    warm_bytes: int | None,
 ) -> DataFrame:
     """Dispatch all streams and run the stages; return the output columns with their types."""
     streaming = any(frame.isStreaming for frame in frames)
+    metric = metric if streaming else None  # a batch query has no reports to tell them in
+    reports = None if metric is None else _reports(spark, metric)
     dispatched = [
         frame.mapInArrow(Dispatcher(spec, rank, warm_bytes), PACKED_SCHEMA) for rank, frame in enumerate(frames)
     ]
     frame = reduce(DataFrame.unionAll, dispatched)
+    if metric is not None and reports is not None:  # the name tells whose reports a query's are; few rows pass here
+        frame = frame.observe(metric, F.count(F.lit(1)).alias(PACKED))
     plain = all(is_plain(wire_type(types[name])) for name in spec.output)
     stages = len(SCHEMES[spec.scheme].stages(spec))
     time_mode = "EventTime" if streaming and any(stream.time for stream in spec.streams) else "None"
@@ -278,21 +293,34 @@ def _run(
     wire = {**{name: wire_type(types[name]) for name in columns}, **({marked: "timestamp"} if marked else {})}
     fields = [f"{quoted(name)} {wire[name]}" for name in spec.output]
     for number in range(stages):
-        packed = number < stages - 1 or not plain
-        schema = PACKED_SCHEMA if packed else ", ".join([*fields, f"{COUNTERS} string"])
+        last = number == stages - 1
+        packed = not last or not plain
+        counted = [f"{COUNTERS} string"] if metric is not None and reports is None else []
+        schema = PACKED_SCHEMA if packed else ", ".join([*fields, *counted])
         stage = Stage(
             spec, number, streaming=streaming, counters=metric is not None, packed=packed, warm_bytes=warm_bytes
         )
         frame = frame.groupBy("slot").transformWithStateInPandas(
-            JoinProcessor(stage), schema, "Append", time_mode, eventTimeColumnName="" if packed else marked or ""
+            JoinProcessor(stage, reports if last else None),
+            schema,
+            "Append",
+            time_mode,
+            eventTimeColumnName="" if packed else marked or "",
         )
-    counted = F.col(COUNTERS) if plain else F.when(F.col("kind") == COUNTED, F.col("data").cast("string"))
-    if metric is not None:
-        frame = frame.observe(metric, F.collect_list(counted).alias(OBSERVED)).where(counted.isNull())
+    if metric is not None and reports is None:
+        report = F.col(COUNTERS) if plain else F.when(F.col("kind") == COUNTED, F.col("data").cast("string"))
+        frame = frame.observe(metric, F.collect_list(report).alias(OBSERVED)).where(report.isNull())
     if not plain:
         frame = frame.mapInArrow(unpack, ", ".join(fields))
     typed = {name: from_wire(F.col(quoted(name)), types[name]) for name in columns}
     return frame.select(*[typed.get(name, F.col(quoted(name))).alias(name) for name in spec.output])
+
+
+def _reports(spark: SparkSession, key: str) -> Accumulator[Reports] | None:
+    """Return what slots report to, None on Spark Connect: there a row of results has it."""
+    if getattr(spark, "_sc", None) is None:
+        return None
+    return accumulator(spark.sparkContext, key, int(spark.conf.get(_RECENT, None) or _RECENT_BY_DEFAULT))
 
 
 def _finish(node: JoinNode, frame: DataFrame, demoted: list[Predicate], *, in_units: bool) -> DataFrame:

@@ -20,7 +20,9 @@ from .manifest import STATE
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.accumulators import Accumulator
 
+    from .reports import Reports
     from .stage import Stage, StageTask
 
 #: Types of the state variable; there is one, for each costs a task 4 ms. As text they would go to the JVM to be parsed.
@@ -35,10 +37,13 @@ class JoinProcessor(StatefulProcessor):
     ----------
     stage
         The stage.
+    reports
+        Where its slots report to, None where they do not or a row of results tells it. PySpark makes it anew for every
+        task, so it is no part of the stage, which stays.
     """
 
-    def __init__(self, stage: Stage) -> None:
-        self.pickled = pickle.dumps(stage)
+    def __init__(self, stage: Stage, reports: Accumulator[Reports] | None = None) -> None:
+        self.pickled, self.reports = pickle.dumps(stage), reports
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state variable, and in a task take the layout of its micro-batch.
@@ -53,7 +58,7 @@ class JoinProcessor(StatefulProcessor):
         if TaskContext.get() is not None:
             from .stage import StageTask
 
-            self.task = StageTask(_stage(self.pickled), handle, chunks)
+            self.task = StageTask(_stage(self.pickled), handle, chunks, self.reports)
 
     def close(self) -> None:
         """Leave the worker fit for its next task: warm slots stay with it."""

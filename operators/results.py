@@ -56,10 +56,12 @@ class Output:
         The slot's key.
     packed
         Whether results come out packed, for a further stage or for types that pandas does not carry unchanged.
+    counted
+        Whether a row behind the results has the slot's report: then typed results have a column for it.
     """
 
-    def __init__(self, spec: JoinSpec, key: int, *, packed: bool) -> None:
-        self.spec, self.key, self.packed = spec, key, packed
+    def __init__(self, spec: JoinSpec, key: int, *, packed: bool, counted: bool = True) -> None:
+        self.spec, self.key, self.packed, self.counted = spec, key, packed, counted
 
     def rows(
         self,
@@ -80,19 +82,19 @@ class Output:
         """
         return self._packed(results, passed, forward) if self.packed else self._typed(results, passed)
 
-    def counters(
-        self, slot: int, tallies: list[Mapping[str, Any]], watermark: int
-    ) -> Iterator[pd.DataFrame | PackedRow]:
-        """Yield one row with the slot's counters, summed over the stages so far."""
+    def report(self, slot: int, tallies: list[Mapping[str, Any]], watermark: int) -> str:
+        """Return the slot's counters, summed over the stages so far, and what it knows of its inputs, as JSON."""
         total = {name: sum(int(tally.get(name, 0)) for tally in tallies) for name in COUNTER_NAMES}
         inputs: dict[str, int | None] = {stream.alias: None for stream in self.spec.streams}
         inputs.update((alias, time) for tally in reversed(tallies) for alias, time in tally["inputs"].items())
-        text = json.dumps({"slot": slot, "units": self.spec.units, **total, "inputs": inputs, "watermark": watermark})
+        return json.dumps({"slot": slot, "units": self.spec.units, **total, "inputs": inputs, "watermark": watermark})
+
+    def in_row(self, report: str) -> pd.DataFrame | PackedRow:
+        """Return the slot's report as a row behind its results."""
         if self.packed:
-            yield self.key, COUNTED, text.encode()
-            return
+            return self.key, COUNTED, report.encode()
         columns = [pa.nulls(1, pa.null()) for _ in self.spec.output]
-        yield _arrow_frame(pa.Table.from_arrays([*columns, pa.array([text])], names=[*self.spec.output, COUNTERS]))
+        return _arrow_frame(pa.Table.from_arrays([*columns, pa.array([report])], names=[*self.spec.output, COUNTERS]))
 
     def _named(self, result: Result | Reduced) -> pa.RecordBatch:
         """Return results with the output's names, in the output's order."""
@@ -129,7 +131,8 @@ class Output:
             at = table.schema.get_field_index(self.spec.result_time)
             times = table.column(at).cast(pa.timestamp("us", "UTC"))
             table = table.set_column(at, self.spec.result_time, times)
-        table = table.append_column(COUNTERS, pa.nulls(table.num_rows, pa.string()))
+        if self.counted:
+            table = table.append_column(COUNTERS, pa.nulls(table.num_rows, pa.string()))
         return _arrow_frame(table)
 
     def _packed(

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from .aggregate import Reducer
@@ -24,13 +25,14 @@ from .chunk import bundle_from_bytes, from_bytes, pack_from_bytes
 from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
 from .kernels.sorting import forget
 from .memory import hold, release
+from .reports import Reports
 from .results import COUNTER_NAMES, Output, PackedRow, framed
 from .schemes import SCHEMES
 from .schemes.base import Outcome, Result, Slot, Work, listed
 from .schemes.routing import counted
 from .spec import JoinSpec
 from .state import SlotState
-from .task import batch_id, for_this_batch
+from .task import batch_id, for_this_batch, query_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Stage:
     streaming
         Whether state outlives the call (a batch query has one micro-batch).
     counters
-        Whether a row with counters follows the results.
+        Whether the slot counts what it does. It tells so in a row behind its results, unless the task knows where else.
     packed
         Whether results come out packed, for a further stage or for types that pandas does not carry unchanged.
     warm_bytes
@@ -72,6 +74,8 @@ class StageTask:
         Spark's handle, for timers.
     chunks
         The state variable: a map of chunks by number.
+    reports
+        Where slots report to, None if in a row behind their results.
 
     Raises
     ------
@@ -79,8 +83,14 @@ class StageTask:
         The driver refuses the checkpoint.
     """
 
-    def __init__(self, stage: Stage, handle: StatefulProcessorHandle, chunks: Any) -> None:
-        self.stage, self.handle, self.chunks = stage, handle, chunks
+    def __init__(
+        self,
+        stage: Stage,
+        handle: StatefulProcessorHandle,
+        chunks: Any,
+        reports: Accumulator[Reports] | None = None,
+    ) -> None:
+        self.stage, self.handle, self.chunks, self.reports = stage, handle, chunks, reports
         self.spec, self.history = for_this_batch(stage.spec)
         hold(stage.warm_bytes)
         self.time = next((stream.time for stream in stage.spec.streams if stream.time), None)
@@ -120,7 +130,8 @@ class StageTask:
         results = chain(self._listed(bundles), results)
         if self.spec.aggregate is not None:
             results, passed = Reducer(self.spec.aggregate).run(results, passed), []
-        output = Output(self.spec, int(key[0]), packed=self.stage.packed)
+        in_row = self.stage.counters and self.reports is None
+        output = Output(self.spec, int(key[0]), packed=self.stage.packed, counted=in_row)
         yield from output.rows(results, passed, forward)
         release(received, self.stage.warm_bytes)  # before what saving takes
         if state is not None:
@@ -135,7 +146,11 @@ class StageTask:
             tally["bytes_in"] = received
             if state is not None:
                 tally.update(state.size())
-            yield from output.counters(slot_number, [*earlier, {**tally, "inputs": inputs}], watermark)
+            report = output.report(slot_number, [*earlier, {**tally, "inputs": inputs}], watermark)
+            if self.reports is None:
+                yield output.in_row(report)
+            else:
+                self.reports.add({(query_id(), batch_id()): {slot_number: report}})
 
     def _set_timer(self, old: int | None, new: int | None, fired: int | None) -> None:
         """Have the slot called when its next rows expire. Spark takes back a timer that has fired."""

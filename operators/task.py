@@ -18,12 +18,18 @@ from .spec import JoinSpec
 LAYOUTS = "trijoin.layouts"
 
 _BATCH = "streaming.sql.batchId"
+_QUERY = "sql.streaming.queryId"
 
 
 def batch_id() -> int:
     """Return the micro-batch's number, -1 outside of a streaming query."""
     text = _property(_BATCH)
     return -1 if text is None else int(text)
+
+
+def query_id() -> str:
+    """Return the id of the streaming query, which its restarts have, too; empty outside of one."""
+    return _property(_QUERY) or ""
 
 
 def for_this_batch(spec: JoinSpec) -> tuple[JoinSpec, History]:

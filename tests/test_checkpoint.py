@@ -78,4 +78,5 @@ def test_the_keys_of_a_plans_joins() -> None:
 def test_what_slots_say_they_hold() -> None:
     texts = [f'{{"slot": {slot}, "state_rows": {rows}, "state_chunks": {rows}}}' for slot, rows in ((0, 3), (2, 0))]
     observed = {"__trijoin_1@3": {"slots": texts}, "other": {"slots": texts}, "__trijoin_2@3": {}}
-    assert held_by_slot(observed) == {"__trijoin_1@3": {0: True, 2: False}, "__trijoin_2@3": {}}
+    progress = {"id": "q", "batchId": 3, "observedMetrics": observed}
+    assert held_by_slot(progress) == {"__trijoin_1@3": {0: True, 2: False}, "__trijoin_2@3": {}}

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
+from pyspark.accumulators import Accumulator
 from pyspark.sql import Row
+from trijoin_sql.operators import reports
+from trijoin_sql.operators.reports import LatestReports, reported
 
 from trijoin_sql.metrics import compiled_number, live_groups, read_metrics
 
@@ -25,8 +29,12 @@ def slot(number: int, results: int, kept: int) -> str:
     )
 
 
+QUERY = UUID(int=7)
+
+
 def classic(*slots: str) -> Row:
-    return Row("slots")(list(slots))
+    """An observed row of a classic session; what the slots said came by an accumulator."""
+    return Row("packed")(len(slots))
 
 
 def connect(*slots: str) -> Row:
@@ -40,8 +48,14 @@ def query(form: Any) -> Any:
         (0, "2024-05-01T10:00:00.000Z", 1000, [slot(1, 3, 5), slot(0, 2, 4)]),
         (1, "2024-05-01T10:00:10.000Z", 2000, [slot(0, 7, 9), slot(1, 0, 5)]),
     ]
+    if form is classic:
+        said = {
+            (str(QUERY), batch): {json.loads(text)["slot"]: text for text in slots} for batch, _, _, slots in batches
+        }
+        reports._accumulators["__trijoin_1@4"] = Accumulator(-1, said, LatestReports(9))
     recent = [
         SimpleNamespace(
+            id=QUERY,
             batchId=batch,
             timestamp=timestamp,
             batchDuration=took,
@@ -63,6 +77,20 @@ def test_counters_are_read_slot_by_slot(form: Any) -> None:
     ]
     total = metrics.total()
     assert (total["results"], total["comparisons"], total["state_rows"]) == (12, 120, 14)  # of a gauge the last
+
+
+def test_the_reports_of_the_latest_micro_batches_are_kept() -> None:
+    """Each slot's once, as often as a task was tried; those of another query on the same checkpoint apart."""
+    kept = Accumulator(-1, {}, LatestReports(2))
+    reports._accumulators["j@1"] = kept
+    kept.add({("a", 0): {0: "x"}})
+    kept.add({("a", 1): {0: "tried"}})
+    kept.add({("a", 1): {0: "y"}})
+    kept.add({("a", 1): {1: "z"}, ("b", 1): {0: "w"}})
+    assert reported("j@1", "a", 1) == ["y", "z"]
+    assert reported("j@1", "b", 1) == ["w"]
+    assert reported("j@1", "a", 0) == [], "the oldest went"
+    assert reported("j@2", "a", 1) == []
 
 
 def test_estimates_stand_beside_what_came() -> None:

@@ -204,7 +204,7 @@ class LayoutListener:
             return
         batch = int(progress["batchId"])
         joins = dict(running.joins)
-        for key, held in held_by_slot(progress.get("observedMetrics", {})).items():
+        for key, held in held_by_slot(progress).items():
             if key in joins:
                 joins[key] = Join(joins[key].fingerprint, joins[key].history.retire(batch, held))
         if joins != running.joins:

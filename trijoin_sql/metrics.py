@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .operators.compile import OBSERVED
+from .operators.reports import reported
 from .operators.results import COUNTER_NAMES
 
 #: Micro-batches without a row after which an input is called idle.
@@ -36,20 +37,32 @@ def join_keys(plan: str) -> list[str]:
     return list(dict.fromkeys(re.findall(pattern, plan)))
 
 
-def slots_of(observed: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the counters of a join's slots, of one observed row as a mapping; those without rows say nothing."""
-    return [json.loads(text) for text in observed.get(OBSERVED) or []]
+def slots_of(key: str, query: str, batch: int, observed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the counters of a join's slots in a micro-batch; those without rows say nothing.
+
+    Parameters
+    ----------
+    key
+        The join's key.
+    query, batch
+        The query's id, and the number of the micro-batch.
+    observed
+        What Spark observed under the key, as a mapping: on Spark Connect the counters themselves.
+    """
+    texts = observed[OBSERVED] if OBSERVED in observed else reported(key, query, batch)
+    return [json.loads(text) for text in texts or []]
 
 
-def held_by_slot(observed: Mapping[str, Any]) -> dict[str, dict[int, bool]]:
-    """Return for each join, by its key, which of its slots hold anything; from a progress report's ``observedMetrics``.
+def held_by_slot(progress: Mapping[str, Any]) -> dict[str, dict[int, bool]]:
+    """Return for each join, by its key, which of its slots hold anything; from a progress report as JSON has it.
 
     A slot that got no rows in the micro-batch is left out.
     """
     found: dict[str, dict[int, bool]] = {}
-    for key, row in observed.items():
+    for key, row in progress.get("observedMetrics", {}).items():
         if key.startswith(PREFIX):
-            found[key] = {slot["slot"]: bool(slot["state_rows"] or slot["state_chunks"]) for slot in slots_of(row)}
+            slots = slots_of(key, progress["id"], progress["batchId"], row)
+            found[key] = {slot["slot"]: bool(slot["state_rows"] or slot["state_chunks"]) for slot in slots}
     return found
 
 
@@ -255,8 +268,10 @@ def batch_counters(progress: Any) -> list[BatchCounters]:
     found = []
     for node, row in sorted(observed.items()):
         if node.startswith(PREFIX):
-            slots = sorted(slots_of(_fields(row)), key=lambda slot: int(slot["slot"]))
-            found.append(BatchCounters(node.partition(RUN)[0], int(progress.batchId), tuple(slots)))
+            batch = int(progress.batchId)
+            slots = slots_of(node, str(progress.id), batch, _fields(row))
+            slots.sort(key=lambda slot: int(slot["slot"]))
+            found.append(BatchCounters(node.partition(RUN)[0], batch, tuple(slots)))
     return found
 
 

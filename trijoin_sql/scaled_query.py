@@ -186,7 +186,8 @@ class ScaledQuery:
         wanted = {}
         for key, row in (progress.observedMetrics or {}).items():
             spec = known_join(key)
-            slots = slots_of(row.asDict()) if spec is not None else []
+            about = key, str(progress.id), int(progress.batchId)
+            slots = slots_of(*about, row.asDict()) if spec is not None else []
             if spec is None or not spec.elastic or not slots:
                 continue
             loads = self._loads.setdefault(key, {})

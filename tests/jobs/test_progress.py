@@ -34,6 +34,7 @@ def report(batch: int, rows: tuple[int, int], **more: Any) -> SimpleNamespace:
         "batchDuration": 100,
         "durationMs": {"addBatch": 90},
         "numInputRows": sum(rows),
+        "id": "q",
         "observedMetrics": {RESULTS: (sum(rows) * 2,)},
         "eventTime": {"watermark": "2024-01-01T10:00:00.000Z"},
         "stateOperators": [state],
