@@ -94,3 +94,19 @@ def test_a_union_whose_one_side_brings_nothing(spark: SparkSession, tmp_path: Pa
         found += run_stream(trijoin_sql.TriJoinSession.create(spark).sql(sql), tmp_path / "checkpoint")
     use(spark.read)
     assert found == bag(spark.sql(sql).collect())
+
+
+def test_counters_cost_results_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Behind the join nothing looks at each result for them, and no column is there for them (on Connect both are)."""
+    tables = streams(spark, tmp_path / "tables", {name: [rows(0, range(3))] for name in "rst"})
+    tables.use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    frame = tj.sql("SELECT r.k FROM r JOIN s ON r.k < s.k JOIN t ON s.k < t.k")
+    plan = frame._jdf.queryExecution().analyzed().toString()  # type: ignore[operator]
+    behind = plan.partition("TransformWithStateInPySpark")[0]
+    assert "TransformWithStateInPySpark" in plan
+    assert not any(word in behind for word in ("CollectMetrics", "Filter", "__trijoin"))
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    running = query.trigger(availableNow=True).start()
+    running.awaitTermination()
+    assert tj.metrics(running).total()["results"] == 1
