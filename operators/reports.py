@@ -61,7 +61,9 @@ def accumulator(context: SparkContext, key: str, most: int) -> Accumulator[Repor
     most
         Reports of how many micro-batches are kept, about.
     """
-    return _accumulators.setdefault(key, context.accumulator({}, LatestReports(most)))
+    found: Accumulator[Reports] = context.accumulator({}, LatestReports(most))
+    _accumulators[key] = found
+    return found
 
 
 def reported(key: str, query: str, batch: int) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from pyspark.accumulators import Accumulator
 from pyspark.sql import Row
 from trijoin_sql.operators import reports
 from trijoin_sql.operators.reports import LatestReports, reported
@@ -31,6 +30,12 @@ def slot(number: int, results: int, kept: int) -> str:
 
 QUERY = UUID(int=7)
 
+#: Number, begin, milliseconds, and what each slot said.
+BATCHES = [
+    (0, "2024-05-01T10:00:00.000Z", 1000, [slot(1, 3, 5), slot(0, 2, 4)]),
+    (1, "2024-05-01T10:00:10.000Z", 2000, [slot(0, 7, 9), slot(1, 0, 5)]),
+]
+
 
 def classic(*slots: str) -> Row:
     """An observed row of a classic session; what the slots said came by an accumulator."""
@@ -44,15 +49,6 @@ def connect(*slots: str) -> Row:
 
 def query(form: Any) -> Any:
     """A query with two micro-batches, ten seconds apart; the second took two."""
-    batches = [
-        (0, "2024-05-01T10:00:00.000Z", 1000, [slot(1, 3, 5), slot(0, 2, 4)]),
-        (1, "2024-05-01T10:00:10.000Z", 2000, [slot(0, 7, 9), slot(1, 0, 5)]),
-    ]
-    if form is classic:
-        said = {
-            (str(QUERY), batch): {json.loads(text)["slot"]: text for text in slots} for batch, _, _, slots in batches
-        }
-        reports._accumulators["__trijoin_1@4"] = Accumulator(-1, said, LatestReports(9))
     recent = [
         SimpleNamespace(
             id=QUERY,
@@ -62,9 +58,16 @@ def query(form: Any) -> Any:
             numInputRows=60,
             observedMetrics={"__trijoin_1@4": form(*slots), "somebody else's": Row("n")(1)},
         )
-        for batch, timestamp, took, slots in batches
+        for batch, timestamp, took, slots in BATCHES
     ]
     return SimpleNamespace(recentProgress=recent)
+
+
+@pytest.fixture(autouse=True)
+def said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the slots of the query reported in a classic session."""
+    about = {(str(QUERY), batch): {json.loads(text)["slot"]: text for text in slots} for batch, _, _, slots in BATCHES}
+    monkeypatch.setattr(reports, "_accumulators", {"__trijoin_1@4": SimpleNamespace(value=about)})
 
 
 @pytest.mark.parametrize("form", [classic, connect])
@@ -79,14 +82,17 @@ def test_counters_are_read_slot_by_slot(form: Any) -> None:
     assert (total["results"], total["comparisons"], total["state_rows"]) == (12, 120, 14)  # of a gauge the last
 
 
-def test_the_reports_of_the_latest_micro_batches_are_kept() -> None:
-    """Each slot's once, as often as a task was tried; those of another query on the same checkpoint apart."""
-    kept = Accumulator(-1, {}, LatestReports(2))
-    reports._accumulators["j@1"] = kept
-    kept.add({("a", 0): {0: "x"}})
-    kept.add({("a", 1): {0: "tried"}})
-    kept.add({("a", 1): {0: "y"}})
-    kept.add({("a", 1): {1: "z"}, ("b", 1): {0: "w"}})
+def test_the_reports_of_the_latest_micro_batches_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each slot's once, however often a task was tried; those of another query apart, for its batches count anew."""
+    kept, rule = SimpleNamespace(value={}), LatestReports(2)
+    monkeypatch.setitem(reports._accumulators, "j@1", kept)
+    for more in (
+        {("a", 0): {0: "x"}},
+        {("a", 1): {0: "tried"}},
+        {("a", 1): {0: "y"}},
+        {("a", 1): {1: "z"}, ("b", 1): {0: "w"}},
+    ):
+        kept.value = rule.addInPlace(kept.value, more)
     assert reported("j@1", "a", 1) == ["y", "z"]
     assert reported("j@1", "b", 1) == ["w"]
     assert reported("j@1", "a", 0) == [], "the oldest went"
