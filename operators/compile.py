@@ -29,6 +29,7 @@ from .schemes import SCHEMES
 from .spec import EdgeSpec, JoinSpec, StreamSpec
 from .stage import Stage
 from .types import from_wire, is_plain, type_names, wire_type
+from .watermarks import DELAY
 
 _ROUTE = "__route"
 
@@ -153,6 +154,7 @@ def _spec(
         elastic=is_elastic(layout.scheme, by_key=layout.grid is not None),
         key=key,
         result_time=node.result_time,
+        held_back=node.held_back,
     )
 
 
@@ -227,7 +229,10 @@ def _stream(
     dimensions = tuple((axis, column or _ROUTE) for axis, column in coordinates)
     group = dimensions[0][1] if layout.subgroups > 1 else None
     time = side.pack_read("time", side.event_time) if side.event_time is not None else None
-    return StreamSpec(side.alias, tuple(payload), tuple(side.packed), _ROUTE, dimensions, group, time)
+    scan = next(found for source in node.sources if (found := source_scan(source)).alias == side.alias)
+    stateful = time is not None and scan.stateful
+    packed = tuple(side.packed)
+    return StreamSpec(side.alias, tuple(payload), packed, _ROUTE, dimensions, group, time, stateful=stateful)
 
 
 def _packed(side: Input, stream: StreamSpec) -> tuple[DataFrame, str]:
@@ -287,11 +292,7 @@ def _run(
     plain = all(is_plain(wire_type(types[name])) for name in spec.output)
     stages = len(SCHEMES[spec.scheme].stages(spec))
     time_mode = "EventTime" if streaming and any(stream.time for stream in spec.streams) else "None"
-    # Only a column that leaves the operator as a time stamp carries the watermark on; from `unpack` none does.
-    marked = spec.result_time if plain else None
-    columns = [name for name in spec.output if name != marked]
-    wire = {**{name: wire_type(types[name]) for name in columns}, **({marked: "timestamp"} if marked else {})}
-    fields = [f"{quoted(name)} {wire[name]}" for name in spec.output]
+    fields = [f"{quoted(name)} {wire_type(types[name])}" for name in spec.output]
     for number in range(stages):
         last = number == stages - 1
         packed = not last or not plain
@@ -305,15 +306,13 @@ def _run(
             schema,
             "Append",
             time_mode,
-            eventTimeColumnName="" if packed else marked or "",
         )
     if metric is not None and reports is None:
         report = F.col(COUNTERS) if plain else F.when(F.col("kind") == COUNTED, F.col("data").cast("string"))
         frame = frame.observe(metric, F.collect_list(report).alias(OBSERVED)).where(report.isNull())
     if not plain:
         frame = frame.mapInArrow(unpack, ", ".join(fields))
-    typed = {name: from_wire(F.col(quoted(name)), types[name]) for name in columns}
-    return frame.select(*[typed.get(name, F.col(quoted(name))).alias(name) for name in spec.output])
+    return frame.select(*[from_wire(F.col(quoted(name)), types[name]).alias(name) for name in spec.output])
 
 
 def _reports(spark: SparkSession, key: str) -> Accumulator[Reports] | None:
@@ -332,7 +331,8 @@ def _finish(node: JoinNode, frame: DataFrame, demoted: list[Predicate], *, in_un
     if node.aggregation is not None:
         return frame if in_units else aggregation_.states_of_rows(frame, node.aggregation)
     names = [column.name for column in node.output] + ([node.result_time] if node.result_time else [])
-    return frame.select(*[F.col(quoted(name)) for name in names])
+    times = {name: {DELAY: 0} for name in (node.event_times if frame.isStreaming else ())}
+    return frame.select(*[F.col(quoted(name)).alias(name, metadata=times.get(name, {})) for name in names])
 
 
 def _spark_condition(number: int, predicate: Predicate) -> str:

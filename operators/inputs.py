@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from ..errors import UnsupportedQueryError
 from ..rewriter.plan import JoinNode, Predicate, Scan, source_conditions
 from .types import to_wire, travels, type_names
+from .watermarks import DELAY, held_back
 
 
 @dataclass(slots=True)
@@ -121,6 +122,7 @@ def read_input(
     if scan.ctes:
         text = f"WITH {', '.join(f'{quoted(name)} AS ({body})' for name, body in scan.ctes)} {text}"
     frame = run_sql(spark, text, below, arguments)
+    frame = _held_back(frame, node.held_back, scan)
     _check_payload(scan, outputs, frame)
     read = {item: names[text] for item, text in texts.items()}
     types = dict(zip(names.values(), type_names(frame), strict=True))
@@ -152,7 +154,16 @@ def _event_time(
     """Return the column with the watermark; one of another type than TIMESTAMP does not say when state may go."""
     if scan.event_time is None or not frame.isStreaming:
         return None
-    return scan.event_time if types[read["time", scan.event_time]] == "timestamp" else None
+    name = read["time", scan.event_time]
+    field = next(field for field in frame.schema.fields if field.name == name)
+    return scan.event_time if types[name] == "timestamp" and DELAY in (field.metadata or {}) else None
+
+
+def _held_back(frame: DataFrame, micros: int, scan: Scan) -> DataFrame:
+    """Hold back the watermark of an input, unless what makes its rows goes by Spark's own."""
+    if not micros or not frame.isStreaming or scan.event_time is None or scan.stateful or not hasattr(frame, "_jdf"):
+        return frame  # on Spark Connect the text of the input holds it back
+    return held_back(frame, micros) or frame
 
 
 def _sides(predicate: Predicate, alias: str) -> list[str]:

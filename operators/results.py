@@ -127,10 +127,6 @@ class Output:
 
     def _frame(self, batches: list[pa.RecordBatch]) -> pd.DataFrame:
         table = pa.Table.from_batches(batches).combine_chunks()  # a column of several chunks is not converted
-        if self.spec.result_time is not None:
-            at = table.schema.get_field_index(self.spec.result_time)
-            times = table.column(at).cast(pa.timestamp("us", "UTC"))
-            table = table.set_column(at, self.spec.result_time, times)
         if self.counted:
             table = table.append_column(COUNTERS, pa.nulls(table.num_rows, pa.string()))
         return _arrow_frame(table)

@@ -147,6 +147,9 @@ class StreamSpec:
         The packed column with its event time (int64, microseconds), None if it has no watermark.
     timed
         Whether results need it.
+    stateful
+        Whether an operator of Spark's with state makes its rows: they come when Spark's watermark passes them, and none
+        of them is late.
     """
 
     alias: str
@@ -157,6 +160,7 @@ class StreamSpec:
     group: str | None = None
     time: str | None = None
     timed: bool = False
+    stateful: bool = False
 
     @property
     def listed(self) -> tuple[str, ...]:
@@ -249,6 +253,8 @@ class JoinSpec:
         The output column with the latest event time of a result's rows, None if there is none.
     aggregate
         If units put out groups and states instead of results.
+    held_back
+        By how much, in microseconds, Spark's watermark is behind the one by which units tell what is late.
     """
 
     name: str
@@ -267,6 +273,7 @@ class JoinSpec:
     key: str = ""
     result_time: str | None = None
     aggregate: AggregateSpec | None = None
+    held_back: int = 0
 
     def edge(self, left: int, right: int) -> EdgeSpec:
         """Return the edge between two ranks with ``left`` as its left side; an edge without checks if there is none."""
@@ -294,6 +301,14 @@ class JoinSpec:
         reach = [self.most(rank, other) for other in range(len(self.streams)) if other != rank]
         known = [most for most in reach if most is not None]
         return max(0, *known) if known and len(known) == len(reach) else None
+
+    @property
+    def behind(self) -> int:
+        """How far expiry stays behind the watermark by which units tell what is late (microseconds).
+
+        Rows of a stateful input go by Spark's watermark, which is held back: what they join is kept for longer.
+        """
+        return self.held_back if any(stream.stateful for stream in self.streams) else 0
 
     @property
     def bounded(self) -> bool:

@@ -121,12 +121,10 @@ class StageTask:
         inputs = self._inputs(work)
         before = Counter(slot.counters)
         tally: Counter[str] = Counter()
-        if state is not None and watermark > 0:
-            if self.stage.number == 0:
-                tally["late"] = self._drop_late(work, watermark, slot_number)
-            tally["expired"] = state.expire(watermark)
+        if state is not None and self.stage.number == 0 and state.manifest.watermark:
+            tally["late"] = self._drop_late(work, state.manifest.watermark + self.spec.behind, slot_number)
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
-        results = self._counted(self._open(slot.process(work), watermark, tally), tally)
+        results = self._counted(slot.process(work), tally)
         results = chain(self._listed(bundles), results)
         if self.spec.aggregate is not None:
             results, passed = Reducer(self.spec.aggregate).run(results, passed), []
@@ -135,6 +133,8 @@ class StageTask:
         yield from output.rows(results, passed, forward)
         release(received, self.stage.warm_bytes)  # before what saving takes
         if state is not None:
+            if watermark > 0:  # after these rows, which were above the watermark before
+                tally["expired"] = state.expire(watermark - self.spec.behind)
             before_timer = state.manifest.timer
             state.save(batch_id())
             self._set_timer(before_timer, state.manifest.timer, fired)
@@ -156,6 +156,8 @@ class StageTask:
         """Have the slot called when its next rows expire. Spark takes back a timer that has fired."""
         if self.time is None or (old == new and fired is None):
             return
+        lead = (self.spec.held_back - self.spec.behind) // 1000
+        old, new = (None if at is None else max(at - lead, 1) for at in (old, new))
         if old is not None and old != fired:
             self.handle.deleteTimer(old)
         if new is not None:
@@ -172,17 +174,22 @@ class StageTask:
         return found
 
     def _watermark(self, timer_values: Any) -> int:
-        """Return the micro-batch's watermark in microseconds, 0 if there is none (yet)."""
+        """Return the micro-batch's watermark as the inputs declare it in microseconds, 0 if there is none (yet)."""
         if not any(stream.time for stream in self.spec.streams):
             return 0
-        return max(int(timer_values.getCurrentWatermarkInMs()), 0) * 1000
+        found = int(timer_values.getCurrentWatermarkInMs()) * 1000
+        return found + self.spec.held_back if found > 0 else 0
 
     def _drop_late(self, work: Work, watermark: int, slot: int) -> int:
-        """Drop rows at or before the watermark (DESIGN section 6); return how many, each counted in one slot."""
+        """Drop rows at or before a watermark; return how many, each counted in one slot.
+
+        As in Spark it is that of the micro-batch before. A slot that had no rows then knows an older one, and takes
+        more.
+        """
         dropped = 0
         for rank, batches in work.rows.items():
             time = self.spec.streams[rank].time
-            if time is None:
+            if time is None or self.spec.streams[rank].stateful:
                 continue
             for number, batch in enumerate(batches):
                 late = pc.less_equal(batch.column(time), watermark)
@@ -216,22 +223,6 @@ class StageTask:
                 else:
                     work.rows.setdefault(int(kind), []).append(from_bytes(data))
         return work, passed, bundles, earlier, received
-
-    def _open(self, results: Iterator[Outcome], watermark: int, tally: Counter[str]) -> Iterator[Outcome]:
-        """Drop results at or before the watermark where they have an event time.
-
-        A result's last row is above the watermark, unless its time is NULL; Spark allows no such result in a window.
-        """
-        for result in results:
-            if self.spec.result_time is not None and watermark > 0 and isinstance(result, Result):
-                times = [result.parts[rank].column(stream.time) for rank, stream in enumerate(self.spec.streams)]
-                late = pc.less_equal(pc.max_element_wise(*times), watermark)
-                dropped = pc.sum(late).as_py() or 0
-                if dropped:
-                    tally["late"] += dropped
-                    kept_rows = pc.invert(pc.fill_null(late, False))
-                    result = Result({rank: part.filter(kept_rows) for rank, part in result.parts.items()})
-            yield result
 
     def _listed(self, bundles: list[Bundle]) -> Iterator[Result]:
         """Yield the results that an earlier stage has found and counted, and not listed."""

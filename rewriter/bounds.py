@@ -55,18 +55,52 @@ def bound_event_time(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApp
 def input_scan(source: Node) -> Scan:
     """Return the scan that stands for an input of a join node.
 
-    Its event time counts only if that of no other stream does: what comes out of a join of streams may be older than
-    the watermark, such as the rows of an outer join that nothing was found for, and must be neither late nor expected
-    to meet what is still kept.
+    What comes out of a join of streams that is Spark's (`Scan.stateful`) may be at or before the watermark, such as the
+    rows of an outer join that nothing was found for. A column that may be NULL there is no event time, nor is one that
+    lags without bound in the results of a join of ours.
     """
     first, *others = scans(source)
     alone = all(scan.streaming is False for scan in others)
     optional = any(isinstance(below, Join) and below.kind in ("right", "full") for below in walk(source))
-    event_time = first.event_time if alone and not optional else None
+    stateful = first.stateful or joins_streams(source)
+    event_time = None if optional or loses_time(source) else first.event_time
     streaming = first.streaming if alone else any(scan.streaming for scan in (first, *others)) or None
-    if (event_time, streaming) == (first.event_time, first.streaming):
-        return first
-    return dataclasses.replace(first, event_time=event_time, streaming=streaming)
+    found = dataclasses.replace(first, event_time=event_time, streaming=streaming, stateful=stateful)
+    return first if found == first else found
+
+
+def joins_streams(node: Node) -> bool:
+    """Return whether a tree, or a derived table in it, has a join of streams that is Spark's."""
+    return any(
+        isinstance(one, Join) and all(any(s.streaming is not False for s in scans(side)) for side in one.inputs)
+        for one in walk(node)
+    )
+
+
+def loses_time(source: Node) -> bool:
+    """Return whether the event time of an input comes from results of a join of ours in which it lags without bound."""
+    first = scans(source)[0]
+    alias = first.alias if first.time_of is None else first.time_of[0]
+    below = walk(source) if first.time_of is None else (one for node in first.below for one in walk(node))
+    nodes = (one for one in below if isinstance(one, JoinNode) and alias in one.graph.relations)
+    return any(lag_of(one, alias) is None for one in nodes)
+
+
+def lag_of(node: JoinNode, alias: str) -> int | None:
+    """Return by how much the event time of an input may lag behind the watermark in a node's results, in microseconds.
+
+    A result comes when its last row does, so by as much as another input's rows may be later than this one's. None if
+    nothing bounds that, or if the others' rows come behind the watermark themselves (`Scan.stateful`).
+    """
+    lag = 0
+    for other in map(input_scan, node.sources):
+        if other.alias == alias or other.streaming is False:
+            continue
+        most = node.graph.most(alias, other.alias)
+        if most is None or (other.stateful and most > 0):
+            return None
+        lag = max(lag, most)
+    return lag
 
 
 def _bounded(node: JoinNode, slack: int) -> JoinNode:

@@ -47,6 +47,8 @@ class TableInfo:
         The column that has a watermark, and the watermark's delay in microseconds.
     rows_from
         Who says how many rows there are.
+    stateful
+        Whether an operator with state makes the rows of the stream: see `plan.Scan`.
     """
 
     columns: tuple[Column, ...]
@@ -55,6 +57,7 @@ class TableInfo:
     event_time: str | None = None
     delay: int | None = None
     rows_from: RowsFrom = "declared"
+    stateful: bool = False
 
 
 #: From a format and the text behind USING to the columns that its streams always have: pairs of a name and a type.

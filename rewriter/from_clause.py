@@ -132,6 +132,7 @@ class FromClause:
                 first,
                 event_time=stands.event_time,
                 streaming=stands.streaming,
+                stateful=stands.stateful,
                 relation=render(exp.Subquery(this=select)),
                 columns=tuple(columns),
                 ctes=tuple(dict(pair for scan in read for pair in scan.ctes).items()),

@@ -21,12 +21,14 @@ from .scopes import (
     Block,
     Field,
     JoinTree,
+    Output,
     Resolution,
     Source,
     Tree,
     Unresolvable,
     field_of,
     leaves,
+    origin_of,
     own_nodes,
 )
 from .types import INTEGERS
@@ -186,6 +188,8 @@ class _Builder:
             info.delay,
             info.rows,
             info.rows_from if info.rows is not None else "assumed",
+            stateful=info.stateful,
+            time_of=None if source.query is None else _time_of(source.query),
         )
 
     # ---------------------------------------------------------------------------------------------------- conditions
@@ -292,6 +296,16 @@ def _field_tree(field: Field) -> exp.Expr:
     column = exp.Column(this=identifier(field.name))
     column.meta["field"] = field
     return column
+
+
+def _time_of(output: Output) -> tuple[str, str] | None:
+    """Return the column of a relation of a join that a query's event time is, as ``(alias, name)``."""
+    time = next((column for column in output.columns or [] if column.name == output.event_time), None)
+    found = None if time is None else origin_of(time)
+    if found is None or found.source is None:
+        return None
+    source = found.source
+    return _time_of(source.query) if source.query is not None else (source.plan_alias, found.name.lower())
 
 
 def base_fields(tree: exp.Expr) -> Iterable[Field]:

@@ -211,6 +211,15 @@ class JoinGraph:
                 return edge
         return None
 
+    def most(self, one: str, other: str) -> int | None:
+        """Return how much later, in microseconds, than a row of ``one`` its partner in ``other`` may be."""
+        for bound in self.time_bounds:
+            if (bound.left, bound.right) == (one, other):
+                return bound.upper
+            if (bound.left, bound.right) == (other, one):
+                return None if bound.lower is None else -bound.lower
+        return None
+
     def not_implied(self, edge: Edge) -> tuple[Predicate, ...]:
         """Return an edge's predicates but those that rows joined with a row of the hub always fulfil.
 

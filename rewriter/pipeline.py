@@ -16,9 +16,11 @@ from .arguments import Arguments, put_into_conditions
 from .bounds import bound_event_time
 from .catalog import Catalog
 from .decide import decide
+from .delays import held_back_in_text
 from .dialect import Statement, View, parse_statement, positional_name, render, why_unreadable
 from .display import plan_text
 from .document import group_dict
+from .event_times import append_refusals, carry_event_times, join_refusals
 from .hints import without_our_clauses
 from .parse import build_plan
 from .plan import (
@@ -37,7 +39,6 @@ from .plan import (
 from .predicates import columns_of, is_equality
 from .render import render_query
 from .resolve import resolve
-from .result_time import append_refusals
 from .rules.apply_within import apply_within
 from .rules.classify_conditions import classify_conditions
 from .rules.create_multi_join_groups import create_multi_join_groups
@@ -249,9 +250,11 @@ def _rewrite(
         stages.append(Stage(name, plan_text(plan)))
     found = _groups(plan)
     _check_within(plan)
-    refused, not_appended = refusals(plan), append_refusals(plan, parsed)
+    refused = (*refusals(plan), *join_refusals(plan, parsed, settings))
+    not_appended = append_refusals(plan, parsed, settings)
     final = None
     if any(isinstance(node, JoinNode) for node in found):
+        plan = carry_event_times(plan, parsed, settings)
         final = render_query(plan, parsed, settings.case_sensitive)
         stages.append(Stage("render", plan_text(final)))
         by_name = {node.name: node for node in walk(final) if isinstance(node, JoinNode)}
@@ -260,6 +263,8 @@ def _rewrite(
         if isinstance(grown, Query):
             final = grown
             stages.append(Stage("grow_operator_trees", plan_text(final)))
+        if settings.watermarks == "text":
+            final = held_back_in_text(final)
     advice = tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
     advice += tuple(f"{refusal.reason}; {refusal.hint}" for refusal in not_appended)
     said = (sentence for group in found for sentence in (group.decision.advice, group.decision.unscaled) if sentence)

@@ -145,6 +145,12 @@ class Scan(Node):
     lasting
         What of `relation` and `ctes` must be the same when a query goes on with its state: the text of both without the
         delays of watermarks. Empty until the text is final.
+    stateful
+        Whether an operator of Spark's with state makes the rows of the stream: an aggregation, a deduplication, a join
+        of streams. Such an operator holds rows back until the watermark passes them, so they come at or before the
+        micro-batch's own watermark, but later than that of the micro-batch before. None of them is late.
+    time_of
+        Of a derived table: the column of a relation inside it, as ``(alias, name)``, that its event time is.
     """
 
     alias: str
@@ -158,6 +164,8 @@ class Scan(Node):
     rows: float | None = None
     rows_from: RowsFrom = "assumed"
     lasting: str = ""
+    stateful: bool = False
+    time_of: tuple[str, str] | None = None
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -229,8 +237,13 @@ class JoinNode(Node):
     output
         What it puts out. Columns that only residuals need are among them.
     result_time
-        The name of a further output column with the results' event time, None if nothing above it reads one (see
-        `rewriter.result_time`).
+        The name of a further output column with the latest event time of a result's rows, None if nothing above it
+        reads one (see `rewriter.event_times`).
+    event_times
+        The output columns that are event time to what stands above the node.
+    held_back
+        By how much, in microseconds, the watermarks of the inputs are held back, so that no result comes later than the
+        watermark allows for `event_times` and for those of the nodes above.
     aggregation
         If there is one, the node puts out its keys and states instead of `output`: see `Aggregation`.
     not_aggregated
@@ -246,6 +259,8 @@ class JoinNode(Node):
     result_time: str | None = None
     aggregation: Aggregation | None = None
     not_aggregated: str | None = None
+    event_times: tuple[str, ...] = ()
+    held_back: int = 0
 
     def __post_init__(self) -> None:
         if len(self.sources) != len(self.graph.relations):

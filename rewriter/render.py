@@ -10,12 +10,12 @@ from sqlglot import exp
 from ..errors import PlanError
 from .aggregation import replaced
 from .dialect import identifier, parse_expression, quote, render
+from .event_times import RESULT_TIME, event_times, latest_of
 from .from_clause import FromClause, drop_unused_ctes, mentioned
 from .hints import without_our_clauses
 from .names import given_name, star_fields
 from .parse import Binding, Parsed, base_fields, expand, plan_text
 from .plan import Block, JoinNode, Node, Query, Scan, Where, walk
-from .result_time import RESULT_TIME, event_times, is_wanted, latest_of
 from .scopes import Field, field_of
 
 
@@ -46,7 +46,7 @@ class _BlockRenderer:
         mine = [node for node in _own(self.block.input) if isinstance(node, JoinNode)]
         for node in mine:
             times = event_times(node)
-            if times and is_wanted(node, self.binding.block.select):
+            if times:
                 self.times[times] = node.name
             self.from_.finish(node)
             if node.aggregation is not None:
@@ -136,7 +136,8 @@ class _BlockRenderer:
         node = self.nodes.get(name) if name is not None else None
         if node is None or not event_times(node):  # an input that became optional has no event time left
             return None
-        self.nodes[node.name] = dataclasses.replace(node, result_time=RESULT_TIME)
+        marked = (*node.event_times, RESULT_TIME) if RESULT_TIME not in node.event_times else node.event_times
+        self.nodes[node.name] = dataclasses.replace(node, result_time=RESULT_TIME, event_times=marked)
         return exp.column(identifier(RESULT_TIME), identifier(node.name))
 
     def order_by_outputs(self, select: exp.Select) -> None:

@@ -32,11 +32,13 @@ from .scopes import (
     event_time_of,
     in_aggregate,
     join_kind,
+    keeps_state,
     marked,
     own_nodes,
 )
 from .settings import DEFAULTS, Settings
 from .struct_names import keep_field_name
+from .types import UNKNOWN
 
 
 def resolve(tree: exp.Expr, catalog: Catalog, settings: Settings = DEFAULTS) -> Resolution:
@@ -65,8 +67,13 @@ class _Resolver(Names):
             case exp.SetOperation():
                 left = self.query(tree.left, ctes, outer)
                 right = self.query(tree.right, ctes, outer)
-                columns = left.columns and [Field(None, f.name) for f in left.columns]
-                return Output(columns, streaming=_either(left.streaming, right.streaming))
+                ordered = [] if tree.args.get("by_name") else right.columns or []
+                columns = left.columns and _common_columns(left.columns, ordered)
+                streaming = _either(left.streaming, right.streaming)
+                together = isinstance(tree, exp.Union) and not (tree.args.get("distinct") or tree.args.get("by_name"))
+                stateful = not together or left.stateful or right.stateful
+                event_time, delay = _of_both(left, right) if together else (None, None)
+                return Output(columns, None, streaming, event_time, delay, stateful=stateful)
             case exp.Subquery():
                 return replace(self.query(tree.this, ctes, outer), block=None)
         for node in own_nodes(tree):
@@ -124,7 +131,8 @@ class _Resolver(Names):
         streaming = _either(*(source_info(s)[0] for s in block.sources))
         columns = self.projections(select, frame)
         event_time, delay = event_time_of(select, columns)
-        return Output(columns, block, streaming, event_time, delay, *_rows_of(select, block.sources))
+        stateful = keeps_state(select, block.sources)
+        return Output(columns, block, streaming, event_time, delay, *_rows_of(select, block.sources), stateful)
 
     def fallback(self, select: exp.Select, ctes: Mapping[str, Cte], outer: list[Frame]) -> tuple[Tree, Frame]:
         """Resolve what is inside the FROM of a SELECT that is left alone, and list its relations."""
@@ -288,7 +296,8 @@ class _Resolver(Names):
 
     def made(self, item: exp.Expr, alias: str, output: Output) -> Source:
         source = Source(alias, item, None, query=output)
-        info = TableInfo((), output.streaming, output.rows, output.event_time, output.delay, output.rows_from)
+        told = (output.streaming, output.rows, output.event_time, output.delay, output.rows_from, output.stateful)
+        info = TableInfo((), *told)
         source.info = marked(info, item)
         if output.columns is not None:
             source.fields = [Field(source, f.name, f.type) for f in output.columns]
@@ -403,6 +412,25 @@ def source_info(source: Source) -> tuple[bool | None, str | None, int | None]:
     """Return whether a relation is a stream, its event-time column and its delay."""
     info = source.info
     return (info.streaming, info.event_time, info.delay) if info else (None, None, None)
+
+
+def _common_columns(left: list[Field], right: list[Field]) -> list[Field]:
+    """Return the columns of a set operation; one has a known type where both branches have the same."""
+    if len(left) != len(right):
+        return [Field(None, column.name) for column in left]
+    pairs = zip(left, right, strict=True)
+    return [Field(None, one.name, one.type if one.type == other.type else UNKNOWN) for one, other in pairs]
+
+
+def _of_both(left: Output, right: Output) -> tuple[str | None, int | None]:
+    """Return the event time of UNION ALL and its delay: a column that is event time in both branches."""
+    places = [
+        next((n for n, column in enumerate(one.columns or []) if column.name == one.event_time), None)
+        for one in (left, right)
+    ]
+    if None in places or places[0] != places[1]:
+        return None, None
+    return left.event_time, max(left.delay or 0, right.delay or 0)
 
 
 def _rows_of(select: exp.Select, sources: list[Source]) -> tuple[float | None, RowsFrom]:

@@ -13,6 +13,9 @@ from .intervals import interval_microseconds
 from .plan import JoinKind, RowsFrom
 from .types import UNKNOWN, type_of
 
+#: Functions that make windows of event time.
+WINDOWS = ("window", "session_window")
+
 
 class Unresolvable(Exception):  # noqa: N818 (a reason, not an error: the group is left alone)
     """A name cannot be resolved with what is known; the message is the reason."""
@@ -127,6 +130,7 @@ class Output:
     delay: int | None = None
     rows: float | None = None
     rows_from: RowsFrom = "assumed"
+    stateful: bool = False
 
 
 @dataclass(eq=False)
@@ -225,16 +229,46 @@ def in_aggregate(column: exp.Column) -> bool:
     return False
 
 
+def origin_of(column: Field) -> Field:
+    """Return the column of a relation that a column just renames, else the column itself."""
+    while isinstance(column.tree, exp.Column | exp.Alias | exp.Paren):
+        tree = column.tree.unnest() if isinstance(column.tree, exp.Paren) else column.tree
+        tree = tree.this if isinstance(tree, exp.Alias) else tree
+        found = field_of(tree) if isinstance(tree, exp.Column) else None
+        if found is None:
+            break
+        column = found
+    return column
+
+
 def event_time_of(select: exp.Select, columns: list[Field] | None) -> tuple[str | None, int | None]:
-    """Return which column of a SELECT is still a stream's event time, and its delay."""
-    if columns is None or any(select.args.get(key) for key in ("group", "distinct", "limit", "laterals")):
+    """Return which column of a SELECT is still a stream's event time, and its delay: a time rather than a window."""
+    if columns is None or any(select.args.get(key) for key in ("limit", "laterals")):
         return None, None
+    found: list[tuple[str, int | None]] = []
     for column in columns:
-        origin = column
-        while origin.tree is not None and isinstance(origin.tree, exp.Column) and field_of(origin.tree):
-            origin = field_of(origin.tree) or origin
-        source = origin.source
-        info = source.info if source and origin.tree is None else None
-        if info and info.event_time and origin.name.lower() == info.event_time.lower():
+        info = _time_of(column)
+        if info is not None and called(origin_of(column).tree) in WINDOWS:
+            found.append((column.name, info.delay))
+        elif info is not None:
+            column.type = "timestamp" if column.type == UNKNOWN else column.type
             return column.name, info.delay
-    return None, None
+    return found[0] if found else (None, None)
+
+
+def _time_of(column: Field) -> TableInfo | None:
+    """Return the relation whose event time a column is: as it is, as a window, or as the end of one."""
+    origin = origin_of(column)
+    if called(origin.tree) in (*WINDOWS, "window_time") and isinstance(origin.tree, exp.Anonymous):
+        inner = field_of(origin.tree.expressions[0]) if origin.tree.expressions else None
+        if inner is None and origin.tree.expressions and called(origin.tree.expressions[0]) in WINDOWS:
+            inner = Field(None, "", UNKNOWN, origin.tree.expressions[0])
+        return None if inner is None else _time_of(inner)
+    info = origin.source.info if origin.source is not None and origin.tree is None else None
+    return info if info is not None and (info.event_time or "").lower() == origin.name.lower() else None
+
+
+def keeps_state(select: exp.Select, sources: list[Source]) -> bool:
+    """Return whether Spark makes the rows of a SELECT over streams with state, but for its joins."""
+    inside = any(source.info is not None and source.info.stateful for source in sources)
+    return inside or any(select.args.get(key) for key in ("group", "distinct", "limit", "having"))

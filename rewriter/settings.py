@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ..errors import InvalidSettingError
 
@@ -103,6 +104,9 @@ class Settings:
         ``spark.sql.ansi.enabled``.
     zone_shift
         How far a difference on the wall clock of the session's time zone can be from elapsed time, in microseconds.
+    watermarks
+        Where watermarks can be held back: in Spark's ``plan`` of an input, in its ``text`` where that declares one, or
+        nowhere (``none``).
     costs
         Assumptions of the cost model.
     elastic
@@ -118,6 +122,7 @@ class Settings:
     aggregate_in_units: bool = True
     ansi: bool = True
     zone_shift: int = 86_400_000_000
+    watermarks: Literal["plan", "text", "none"] = "plan"
     costs: CostDefaults = field(default_factory=CostDefaults)
     elastic: bool = False
     stored: tuple[Stored, ...] = ()

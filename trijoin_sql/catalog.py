@@ -8,12 +8,10 @@ from typing import Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
+from .operators.watermarks import DELAY, keeps_state
 from .rates import declared_rate, rate_of, sources_in
 from .rewriter.catalog import TableInfo
 from .rewriter.plan import Column, RowsFrom
-
-#: The key under which Spark marks a column that has a watermark, in milliseconds.
-_DELAY = "spark.watermarkDelayMs"
 
 
 class SparkCatalog:
@@ -44,13 +42,13 @@ class SparkCatalog:
             fields = frame.schema.fields
         except (AnalysisException, ParseException):
             return None
-        event_time, delay = None, None
-        for field in fields:
-            if _DELAY in (field.metadata or {}):
-                event_time, delay = field.name, int(field.metadata[_DELAY]) * 1000
+        times = [field for field in fields if DELAY in (field.metadata or {})]
+        times.sort(key=lambda field: field.dataType.simpleString() != "timestamp")  # before windows of time
+        event_time, delay = (times[0].name, int(times[0].metadata[DELAY]) * 1000) if times else (None, None)
         columns = tuple(Column(field.name, field.dataType.simpleString()) for field in fields)
         rows, rows_from = self._rate(name, frame) if frame.isStreaming else _rows(frame)
-        return TableInfo(columns, frame.isStreaming, rows, event_time, delay, rows_from)
+        stateful = bool(times) and frame.isStreaming and keeps_state(frame)
+        return TableInfo(columns, frame.isStreaming, rows, event_time, delay, rows_from, stateful)
 
     def _rate(self, name: tuple[str, ...], frame: DataFrame) -> tuple[float | None, RowsFrom]:
         """Return the rows a second of a stream and who says so: a view over one stream brings that stream's."""

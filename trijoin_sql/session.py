@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
@@ -345,7 +345,14 @@ class TriJoinSession:
             settings = replace(settings, aggregate_in_units=False)
         if _stored.get():
             settings = replace(settings, stored=_stored.get())
+        settings = replace(settings, watermarks=self._watermarks())
         return rewrite(text, SparkCatalog(self.spark, observed_rates(self.spark)), settings, args)
+
+    def _watermarks(self) -> Literal["plan", "text", "none"]:
+        """Return where watermarks can be held back. Where the furthest one counts, not all can."""
+        if self._setting("spark.sql.streaming.multipleWatermarkPolicy") == "max":
+            return "none"
+        return "plan" if hasattr(self.spark, "_jsparkSession") else "text"
 
     def _check_alive(self) -> None:
         context = getattr(self.spark, "_sc", None)

@@ -13,10 +13,10 @@ import dataclasses
 from collections.abc import Iterator
 from itertools import chain, count
 from math import inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..decide import decide
-from ..dialect import quote
+from ..event_times import RESULT_TIME, event_times
 from ..join_graph import build_graph
 from ..names import unused
 from ..plan import (
@@ -42,9 +42,6 @@ Tree: TypeAlias = "TreeOf[str]"
 
 #: Nodes of a tree are as the shape suggests, whatever is known of rows: the tree is what was chosen by cost.
 _BY_SHAPE = Settings(costs=CostDefaults(alike=inf, guessed=inf))
-
-#: The column with the event time of a stored result.
-EVENT_TIME = "__event_time"
 
 
 def grow_operator_trees(plan: Node) -> Node | NotApplicable:
@@ -91,7 +88,7 @@ def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
         root_predicates.append(changed if order.index(pair[0]) < order.index(pair[1]) else flipped(changed))
     output = tuple(map(moved.output, node.output))
     graph = build_graph(order, [*root_predicates, *node.graph.residuals])
-    stored_scan = _scan_of(inner, _split(inner, nested, names), alias, columns)
+    stored_scan = _scan_of(inner, _split(inner, nested, names), alias)
     bounds = [b for b in node.graph.time_bounds if not {b.left, b.right} & set(members)]
     if stored_scan.event_time is not None:
         bounds += _stored_bounds(alias, members, order, node.graph.time_bounds)
@@ -100,7 +97,7 @@ def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
     kept = {retention.alias: retention for retention in node.retention}
     stored = _retention(alias, graph.time_bounds, order)
     retention = tuple(stored if one == alias else kept[one] for one in order if one == alias or one in kept)
-    root = JoinNode(node.name, sources, graph, node.decision, output, retention, node.result_time)
+    root = _node(JoinNode, node, sources=sources, graph=graph, output=output, retention=retention)
     return _split(root, tuple(alias if part is nested else part for part in tree), names)
 
 
@@ -137,7 +134,10 @@ def _inner(
     bounds = tuple(b for b in node.graph.time_bounds if b.left in members and b.right in members)
     kept = tuple(_retention(r.alias, bounds, list(members)) for r in node.retention if r.alias in members)
     graph = dataclasses.replace(graph, time_bounds=bounds)
-    return JoinNode(name, sources, graph, node.decision, output, kept)
+    inner = JoinNode(name, sources, graph, node.decision, output, kept, held_back=node.held_back)
+    if not event_times(inner):
+        return inner
+    return dataclasses.replace(inner, result_time=RESULT_TIME, event_times=(RESULT_TIME,))
 
 
 def _decided(node: JoinNode) -> JoinNode:
@@ -145,35 +145,33 @@ def _decided(node: JoinNode) -> JoinNode:
     decision = decide(node, Hints(units=node.decision.units), _BY_SHAPE)
     by_cost = node.decision.units_by_cost
     decision = dataclasses.replace(decision, units_reason="those of the group", advice=None, units_by_cost=by_cost)
-    kind = join_node_class(len(node.sources))
-    return kind(node.name, node.sources, node.graph, decision, node.output, node.retention, node.result_time)
+    return _node(join_node_class(len(node.sources)), node, decision=decision)
 
 
-def _scan_of(inner: JoinNode, below: JoinNode, alias: str, columns: dict[tuple[str, str], str]) -> Scan:
+def _node(kind: type[JoinNode], node: JoinNode, **changes: Any) -> JoinNode:
+    """Return a node as one of another class, with some fields changed."""
+    return kind(**{**{field.name: getattr(node, field.name) for field in dataclasses.fields(JoinNode)}, **changes})
+
+
+def _scan_of(inner: JoinNode, below: JoinNode, alias: str) -> Scan:
     """Return the stored result of ``below`` as an input: its event time is the latest of its members'.
 
     ``inner`` is the same node before it became a tree itself. A result is made when its last member comes, and that one
     is not late; so the result is never late either.
     """
     members = [source_scan(source) for source in inner.sources]
-    times = [columns.get((scan.alias, scan.event_time or "")) for scan in members]
-    latest = [quote(time) for time in times if time is not None]
-    delays = [scan.delay for scan in members if scan.delay is not None]
-    bare = Scan(
+    columns = [Column(column.name, column.type) for column in inner.output]
+    if inner.result_time is not None:
+        columns.append(Column(inner.result_time, "timestamp"))
+    return Scan(
         alias,
         inner.name,
-        tuple(Column(column.name, column.type) for column in inner.output),
+        tuple(columns),
         below=(below,),
         streaming=any(scan.streaming for scan in members) or None,
-    )
-    if len(latest) < len(members):
-        return bare
-    return dataclasses.replace(
-        bare,
-        relation=f"(SELECT *, greatest({', '.join(latest)}) AS {EVENT_TIME} FROM {quote(inner.name)})",
-        columns=(*bare.columns, Column(EVENT_TIME, "timestamp")),
-        event_time=EVENT_TIME,
-        delay=max(delays, default=None),
+        event_time=inner.result_time,
+        delay=max((scan.delay for scan in members if scan.delay is not None), default=None),
+        stateful=any(scan.stateful for scan in members),
     )
 
 

@@ -281,8 +281,10 @@ def test_a_stored_result_has_the_time_of_its_latest_member() -> None:
     assert isinstance(root, JoinNode)
     stored = next(source for source in root.sources if source.inputs)
     assert isinstance(stored, Scan)
-    assert stored.event_time == "__event_time"
-    assert "greatest(" in stored.relation
+    assert stored.event_time == "__result_time"
+    (inner,) = stored.below
+    assert isinstance(inner, JoinNode)
+    assert (inner.result_time, inner.event_times) == ("__result_time", ("__result_time",))
 
 
 def test_exchanging_the_sides_of_a_predicate_changes_nothing() -> None:

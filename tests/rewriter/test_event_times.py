@@ -1,0 +1,192 @@
+"""Event time through a join: which columns of its results carry it, what is held back for that, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from trijoin_sql.rewriter.delays import without_delays
+from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.plan import JoinNode, Query, source_scan, walk
+from trijoin_sql.rewriter.settings import DEFAULTS
+
+from .tables import CATALOG, rewritten
+
+JOIN = "FROM r JOIN s ON ABS(r.x - s.x) < 5 JOIN t ON s.x < t.x"
+WITHIN = "WITHIN 1 MINUTE"
+PAIR = "FROM r JOIN s ON r.x < s.x AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 9 SECONDS"
+MINUTE = 60_000_000
+
+
+def nodes(sql: str) -> list[JoinNode]:
+    """Return the join nodes that are executed."""
+    plan = rewritten(sql).plan
+    assert isinstance(plan, Query)
+    return list({node.name: node for node in walk(plan) if isinstance(node, JoinNode)}.values())
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        f"SELECT window(greatest(r.ts, s.ts, t.ts), '1 minute'), count(*) {JOIN} {WITHIN} GROUP BY 1",
+        f"SELECT window(GREATEST(t.ts, R.TS, s.ts), '1 minute'), count(*) {JOIN} GROUP BY 1",
+        f"SELECT count(*) {JOIN} {WITHIN} GROUP BY window(greatest(r.ts, s.ts, t.ts), '1 minute')",
+        f"SELECT session_window(greatest(r.ts, s.ts, t.ts), '1 minute'), count(*) {JOIN} GROUP BY ALL",
+        f"SELECT greatest(r.ts, s.ts, t.ts) AS at, r.id {JOIN} {WITHIN}",
+        f"SELECT greatest(r.ts, s.ts, t.ts) AS at {JOIN}",
+        f"SELECT window(at, '1 minute'), count(*) FROM (SELECT greatest(r.ts, s.ts, t.ts) AS at {JOIN} {WITHIN}) "
+        "GROUP BY 1",
+        f"WITH j AS (SELECT greatest(r.ts, s.ts, t.ts) AS at {JOIN} {WITHIN}) SELECT window(at, '1 minute'), count(*) "
+        "FROM j GROUP BY 1",
+    ],
+)
+def test_the_latest_of_all_times_does_not_lag(select: str) -> None:
+    """Wherever it is written: the column of the node carries the watermark, an expression over its columns does not."""
+    (node,) = nodes(select)
+    assert (node.result_time, node.event_times, node.held_back) == ("__result_time", ("__result_time",), 0)
+    assert not rewritten(select).append_refusals
+    assert "greatest" not in rewritten(select).plan.sql.lower()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        f"SELECT greatest(r.ts, s.ts) AS at {JOIN} {WITHIN}",
+        f"SELECT greatest(r.ts, s.ts, t.ts + INTERVAL 1 SECOND) AS at {JOIN} {WITHIN}",
+        f"SELECT least(r.ts, s.ts, t.ts) AS at {JOIN} {WITHIN}",
+        "SELECT greatest(r.ts, s.ts) AS at FROM r JOIN s ON r.id = s.id JOIN u ON s.id <= u.key",
+    ],
+)
+def test_other_expressions_are_no_event_time(select: str) -> None:
+    (node,) = nodes(select)
+    assert (node.result_time, node.event_times) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("select", "carried", "held_back"),
+    [
+        # a result comes when s does: its r may be nine seconds older, its s not at all
+        (f"SELECT r.ts {PAIR}", ("r__ts",), 9_000_000),
+        (f"SELECT s.ts {PAIR}", ("s__ts",), 0),
+        (f"SELECT r.ts AS a, s.ts AS b {PAIR}", ("r__ts", "s__ts"), 9_000_000),
+        (f"SELECT * {PAIR}", ("r__ts", "s__ts"), 9_000_000),
+        (f"SELECT r.id {PAIR}", (), 0),
+        (f"SELECT date_trunc('hour', r.ts) {PAIR}", (), 0),
+        (f"SELECT r.ts {JOIN} {WITHIN}", ("r__ts",), MINUTE),
+        # what an aggregate reads is no event time, what groups are made by is
+        (f"SELECT max(r.ts), count(*) {PAIR}", (), 0),
+        (f"SELECT r.ts, count(*) {PAIR} GROUP BY r.ts", ("r__ts",), 9_000_000),
+        (f"SELECT window(r.ts, '1 minute'), max(s.ts) {PAIR} GROUP BY 1", ("r__ts",), 9_000_000),
+        # Spark allows one event time where it looks at all columns: the one that lags least
+        (f"SELECT DISTINCT r.ts, s.ts AS b {PAIR}", ("s__ts",), 0),
+        # nothing bounds it
+        ("SELECT r.ts FROM r JOIN s ON r.x < s.x", (), 0),
+        ("SELECT r.ts FROM r JOIN s ON r.x < s.x AND r.ts <= s.ts", (), 0),
+        ("SELECT s.ts FROM r JOIN s ON r.x < s.x AND r.ts <= s.ts", ("s__ts",), 0),
+    ],
+)
+def test_event_time_passes_as_far_as_its_lag_is_bounded(select: str, carried: tuple[str, ...], held_back: int) -> None:
+    (node,) = nodes(select)
+    assert (node.event_times, node.held_back) == (carried, held_back)
+
+
+def test_lags_add_up_on_the_way_down() -> None:
+    """The inner group's results must not be late for the outer one, nor the outer one's for the window."""
+    sql = (
+        f"SELECT window(a.ts, '1 minute'), count(*) FROM (SELECT r.ts, r.x {PAIR} UNION ALL SELECT ts, x FROM t) a "
+        "JOIN t ON a.x < t.x AND t.ts BETWEEN a.ts AND a.ts + INTERVAL 5 SECONDS GROUP BY 1"
+    )
+    assert sorted(node.held_back for node in nodes(sql)) == [5_000_000, 14_000_000]
+
+
+def test_rows_that_spark_holds_back_bound_what_passes() -> None:
+    """Rows of a stateful operator come behind the watermark: no other input's time may wait for them."""
+    windows = "SELECT window(ts, '5 seconds') AS window, id FROM r GROUP BY 1, 2"
+    grouped = f"(SELECT window_time(window) AS at, id FROM ({windows}))"
+    sql = f"SELECT a.at, s.ts FROM {grouped} a JOIN s ON a.id < s.id AND s.ts BETWEEN "
+    five = "INTERVAL 5 SECONDS"
+    for condition, carried in (
+        (f"a.at - {five} AND a.at", ("a__at",)),  # s is older, and a comes last
+        (f"a.at AND a.at + {five}", ("a__at", "s__ts")),
+    ):
+        (node,) = nodes(sql + condition)
+        assert source_scan(node.sources[0]).stateful
+        assert node.event_times == carried
+
+
+def test_where_watermarks_cannot_be_held_back() -> None:
+    """The furthest watermark counts, or Spark Connect hides the plan: only what does not lag passes."""
+    sql = f"SELECT r.ts AS a, s.ts AS b {PAIR}"
+    for watermarks in ("none", "text"):
+        plan = rewrite(sql, CATALOG, replace(DEFAULTS, watermarks=watermarks)).plan
+        (node,) = [one for one in walk(plan) if isinstance(one, JoinNode)]  # type: ignore[arg-type]
+        assert (node.event_times, node.held_back) == (("s__ts",), 0)
+
+
+def test_the_text_of_an_input_holds_its_watermark_back() -> None:
+    """On Spark Connect; the delay is not what a checkpoint knows an input by."""
+    watermark = "WATERMARK ts DELAY OF INTERVAL 10 SECONDS"
+    sql = f"SELECT r.ts FROM STREAM r {watermark} AS r JOIN STREAM s {watermark} AS s ON {PAIR.partition(' ON ')[2]}"
+    plan = rewrite(sql, CATALOG, replace(DEFAULTS, watermarks="text")).plan
+    (node,) = [one for one in walk(plan) if isinstance(one, JoinNode)]  # type: ignore[arg-type]
+    assert node.held_back == 9_000_000
+    for source in node.sources:
+        scan = source_scan(source)
+        assert "INTERVAL '19000000' MICROSECONDS" in scan.relation or "19000000" in scan.relation
+        assert without_delays(f"SELECT * FROM {scan.relation}").endswith(scan.lasting)
+
+
+@pytest.mark.parametrize(
+    ("select", "reason", "hint"),
+    [
+        (
+            f"SELECT count(*) {JOIN} {WITHIN} GROUP BY window(greatest(r.ts, s.ts), '1 minute')",
+            "r.ts, s.ts",
+            "greatest(r.ts, s.ts, t.ts)",
+        ),
+        (
+            "SELECT window(r.ts, '1 minute'), count(*) FROM r JOIN s ON r.x < s.x JOIN u ON s.id <= u.key GROUP BY 1",
+            "r.ts",
+            "give u a watermark",
+        ),
+        (
+            "SELECT window(r.ts, '1 minute'), count(*) FROM r JOIN s ON r.x < s.x AND r.ts <= s.ts GROUP BY 1",
+            "r.ts",
+            "add s.ts <= r.ts + INTERVAL 10 MINUTES",
+        ),
+    ],
+)
+def test_windows_over_what_lags_without_bound_are_refused_in_append_mode(select: str, reason: str, hint: str) -> None:
+    """Complete and update mode take them, so they are converted; append mode needs the sentence."""
+    (refusal,) = rewritten(select).append_refusals
+    assert f"a window over {reason} in append mode" in refusal.reason
+    assert hint in refusal.hint
+    assert any(hint in sentence for sentence in rewritten(select).advice)
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        (
+            "SELECT r.id FROM r JOIN s ON r.x < s.x AND r.ts <= s.ts "
+            "LEFT JOIN t ON t.id = r.id AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS",
+            "r.ts",
+        ),
+        (
+            "SELECT t.id FROM t LEFT JOIN (SELECT r.id, r.ts FROM r JOIN s ON r.x < s.x AND r.ts <= s.ts) a "
+            "ON t.id = a.id AND a.ts BETWEEN t.ts AND t.ts + INTERVAL 5 SECONDS",
+            "a.ts",
+        ),
+    ],
+)
+def test_an_outer_join_by_what_lags_without_bound_is_refused(sql: str, name: str) -> None:
+    """It would wait for ever, and say nothing."""
+    (refusal,) = rewritten(sql).refusals
+    assert refusal.reason.startswith(f"the LEFT JOIN by {name} above a join of streams")
+    assert "s.ts <= r.ts + INTERVAL 10 MINUTES" in refusal.hint
+    assert not rewritten(sql.replace("r.ts <= s.ts", "s.ts BETWEEN r.ts AND r.ts + INTERVAL 1 SECOND")).refusals
+
+
+def test_windows_over_a_stream_itself_are_left_alone() -> None:
+    """Spark's own aggregation below the join, and one without a join, are not ours to refuse."""
+    assert not rewritten("SELECT window(r.ts, '1 minute'), count(*) FROM r GROUP BY 1").append_refusals
