@@ -34,6 +34,9 @@ class Types(Protocol):
     @property
     def order(self) -> tuple[str, ...]: ...
 
+    @property
+    def ansi(self) -> bool: ...
+
     def relations(self, tree: exp.Expr) -> tuple[str, ...]:
         """Return the relations that an expression reads, in plan order."""
 
@@ -99,6 +102,8 @@ def exact_difference(
         return None  # keys are equal
     if not ones:
         left, right, op = right, left, FLIPPED[op]
+    if not scope.ansi and any(may_wrap(side, scope) for side in (left, right) if scope.relations(side)):
+        return None
     inner = absolute(left)
     if inner is not None:
         form, bound = _form(inner, scope), _form(right, scope)
@@ -120,6 +125,48 @@ def exact_difference(
     ends_of = [_band(predicate, end, total, scope) for end in ("<=", ">=")]
     low, high = ends_of
     return intersect(low, high) if low is not None and high is not None and _is_whole(total) else None
+
+
+def may_wrap(tree: exp.Expr, scope: Types) -> bool:
+    """Return whether integers may wrap around in an expression, as they do where ``spark.sql.ansi.enabled`` is off.
+
+    Then nothing moves across a comparison: each side is what Spark computes.
+    """
+    return scope.type_of(tree) in INTEGERS and _range(tree, scope) is None
+
+
+def _range(tree: exp.Expr, scope: Types) -> tuple[int, int] | None:
+    """Return between what the values of an integer expression lie, None if it may wrap around."""
+    tree = bare(tree)
+    limits = integer_limits(scope.type_of(tree))
+    if limits is None:
+        return None
+    if isinstance(tree, exp.Literal):
+        return int(tree.name), int(tree.name)
+    if isinstance(tree, exp.Cast):
+        inside = _range(tree.this, scope)
+        return inside if inside is not None and limits[0] <= inside[0] and inside[1] <= limits[1] else limits
+    parts = [tree.this] if isinstance(tree, exp.Neg) else [tree.left, tree.right] if _adds(tree) else []
+    if called(tree) == "abs":
+        parts = list(tree.expressions)
+    if not parts:
+        return limits  # what Spark computes, a column or a call, is as it is
+    ranges = [_range(part, scope) for part in parts]
+    if None in ranges:
+        return None
+    (low, high), *more = [one for one in ranges if one is not None]
+    if more:
+        (other_low, other_high) = more[0] if isinstance(tree, exp.Add) else (-more[0][1], -more[0][0])
+        low, high = low + other_low, high + other_high
+    elif isinstance(tree, exp.Neg):
+        low, high = -high, -low
+    else:
+        low, high = 0, max(abs(low), abs(high))
+    return (low, high) if limits[0] <= low and high <= limits[1] else None
+
+
+def _adds(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Add | exp.Sub)
 
 
 def _is_whole(form: _Form | None) -> bool:

@@ -108,8 +108,9 @@ def _join_node(node: JoinNode) -> tuple[str, list[str]]:
     for retention in node.retention:
         kept = duration_text(retention.keep_for) if retention.keep_for is not None else "for ever (UNBOUNDED)"
         details.append(f"keep {retention.alias}: {kept}")
-    if node.result_time is not None:
-        details.append(f"event time of results: {node.result_time}")
+    if node.event_times:
+        held_back = f"; watermarks held back by {duration_text(node.held_back)}" if node.held_back else ""
+        details.append(f"event time of results: {', '.join(node.event_times)}{held_back}")
     if node.aggregation is not None:
         details.append(f"aggregated inside the units: {aggregation_text(node.aggregation)}")
         names = [one.name for one in node.aggregation.columns]

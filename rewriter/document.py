@@ -58,6 +58,7 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
             **({"grid": _grid(group)} if isinstance(group, JoinNode) and decision.scheme == "matrix" else {}),
         },
         **_aggregation(group),
+        **_event_times(group),
         "state": {
             "bounded": all(kept.keep_for is not None for kept in keep.values()),
             "streams": [
@@ -83,6 +84,16 @@ def _grid(node: JoinNode) -> list[dict[str, Any]]:
         }
         for dimension in grid
     ]
+
+
+def _event_times(group: JoinNode | LeftAlone) -> dict[str, Any]:
+    """Return which results' columns are event time to what stands above a group, nothing if none is."""
+    if not isinstance(group, JoinNode) or not group.event_times:
+        return {}
+    held_back = duration_text(group.held_back) if group.held_back else None
+    origin = {column.name: f"{column.relation}.{column.column}" for column in group.output}
+    columns = [origin.get(name, "the latest of all event times") for name in group.event_times]
+    return {"event_time": {"columns": columns, "held_back": held_back}}
 
 
 def _aggregation(group: JoinNode | LeftAlone) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def fractional_difference(
         return None
     one, other, shifts = sides
     kinds = {scope.type_of(side) for side in (one, other)}
-    if kinds <= set(FRACTIONS) or kinds <= {"double", *INTEGERS}:
+    if kinds <= set(FRACTIONS) or ("double" in kinds and kinds <= {"double", *INTEGERS}):
         is_double = True
     elif all(is_decimal(kind) and int(kind[8:].split(",")[0]) <= 30 for kind in kinds):
         is_double = False

@@ -174,7 +174,7 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
     ("apply_within", _rule(apply_within)),
     ("derive_conditions", _rule(derive_conditions)),
     # after derivation, for it reads conditions as text; a band needs both its sides on one join
-    ("classify_conditions", _rule(classify_conditions)),
+    ("classify_conditions", classify_conditions),
     # before the groups are formed: it decides who may be in one
     ("separate_static_relations", _rule(separate_static_relations)),
     ("place_exchanges", _rule(place_exchanges)),

@@ -50,17 +50,18 @@ _KINDS: dict[str, PredicateKind] = {"=": "equi", "<=>": "null_safe", "<>": "not_
 
 @dataclass(frozen=True)
 class Scope:
-    """The relations of a join tree, in plan order, and the types of their columns."""
+    """The relations of a join tree, in plan order, the types of their columns, and whether overflow is an error."""
 
     order: tuple[str, ...]
     types: Mapping[tuple[str, str], str]
+    ansi: bool = True
 
     @classmethod
-    def of(cls, node: Node) -> Scope:
+    def of(cls, node: Node, *, ansi: bool = True) -> Scope:
         """Return the scope of a join tree."""
         below = scans(node)
         types = {(scan.alias, column.name): column.type for scan in below for column in scan.columns}
-        return cls(tuple(scan.alias for scan in below), types)
+        return cls(tuple(scan.alias for scan in below), types, ansi)
 
     def relations(self, tree: exp.Expr) -> tuple[str, ...]:
         """Return the relations that an expression reads, in plan order."""

@@ -10,14 +10,15 @@ import dataclasses
 
 from ..plan import Block, Join, Node, Project
 from ..predicates import Scope, classify
+from ..settings import DEFAULTS, Settings
 from .rule import NotApplicable, each_block, regions
 
 
-def classify_conditions(plan: Node) -> Node | NotApplicable:
+def classify_conditions(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
     """Classify the conjuncts of inner joins; those of outer joins are Spark's."""
 
     def change(block: Block) -> Block:
-        scope = Scope.of(block.input)
+        scope = Scope.of(block.input, ansi=settings.ansi)
 
         def visit(node: Node) -> Node:
             match node:

@@ -158,6 +158,20 @@ class Aggregation:
 
 
 @dataclass(frozen=True, slots=True)
+class EventTime:
+    """Which columns of a group's results are event time to what stands above it, and what holds watermarks back."""
+
+    columns: tuple[str, ...]
+    held_back: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What it is, without its title."""
+        lag = f"; the inputs' watermarks are held back by {self.held_back}, by which results may lag behind"
+        return ", ".join(self.columns) + (lag if self.held_back else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """One join group: its graph, the decision, the alternatives and the state."""
 
@@ -178,6 +192,7 @@ class Group:
     streams: tuple[StreamState, ...]
     live: Live | None = None
     aggregation: Aggregation | None = None
+    event_time: EventTime | None = None
     units_reason: str | None = None
     rates: tuple[InputRate, ...] = ()
     from_checkpoint: bool = False

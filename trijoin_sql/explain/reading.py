@@ -16,6 +16,7 @@ from .document import (
     Dimension,
     Document,
     Edge,
+    EventTime,
     Group,
     InputRate,
     Json,
@@ -143,6 +144,7 @@ def _group(index: int, group: dict[str, Json]) -> Group:
         ),
         live=_live(group.get("live")),
         aggregation=_aggregation(group.get("aggregation")),
+        event_time=_event_time(group.get("event_time")),
         units_reason=_maybe(decision.get("units_reason")),
         rates=tuple(_rate(_object(item)) for item in _items(decision.get("rates") or [])),
         from_checkpoint=bool(decision.get("from_checkpoint")),
@@ -191,6 +193,13 @@ def _aggregation(value: Json) -> Aggregation | None:
         tuple(sentences(found.get("listed"))),
         _maybe(found.get("reason")),
     )
+
+
+def _event_time(value: Json) -> EventTime | None:
+    if value is None:
+        return None
+    found = _object(value)
+    return EventTime(tuple(sentences(found["columns"])), _maybe(found.get("held_back")))
 
 
 def _live(value: Json) -> Live | None:

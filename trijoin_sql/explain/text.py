@@ -94,6 +94,8 @@ def _group(group: Group, groups: int) -> _Branch:
         branch.below.append(_Branch("options", [f"{name} = {measure(name, value)}" for name, value in group.options]))
     if group.aggregation:
         branch.below.append(_Branch(group.aggregation.title, [_Hanging(group.aggregation.sentence, 0)]))
+    if group.event_time:
+        branch.below.append(_Branch("event time of results", [_Hanging(group.event_time.sentence, 0)]))
     if group.alternatives:
         branch.below.append(_Branch(f"alternatives: {how_chosen(group)}", _alternatives(group.alternatives)))
     branch.below.append(_state(group))
