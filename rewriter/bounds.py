@@ -8,22 +8,17 @@ of ``j`` only while ``t(j) <= t(i) + d(i, j)``; so it is kept until the watermar
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 
-from .catalog import TYPE_NAMES
-from .dialect import parse_expression, render
-from .functions import called
+from .dialect import parse_expression
 from .intervals import interval_microseconds
 from .plan import Edge, Join, JoinNode, Node, Predicate, Retention, Scan, TimeBound, scans, transform, walk
 from .rules.rule import NotApplicable
 from .settings import DEFAULTS, Settings
-from .types import UNKNOWN
-
-#: Shifts from this length on are on the calendar: a day is not always 24 hours.
-DAY = 86_400_000_000
+from .time_forms import implied_bounds
+from .types import TIMES, UNKNOWN
 
 #: A band of event times is wide unless rows are kept for more than so many times its width.
 NARROW = 32
@@ -46,7 +41,7 @@ def bound_event_time(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApp
     """
 
     def visit(node: Node) -> Node:
-        return _bounded(node, settings.zone_shift) if isinstance(node, JoinNode) else node
+        return _bounded(node, settings) if isinstance(node, JoinNode) else node
 
     changed = transform(plan, visit)
     return NotApplicable("no join node has a bound in event time") if changed == plan else changed
@@ -103,10 +98,10 @@ def lag_of(node: JoinNode, alias: str) -> int | None:
     return lag
 
 
-def _bounded(node: JoinNode, slack: int) -> JoinNode:
+def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
     below = [input_scan(source) for source in node.sources]
     predicates = [p for edge in node.graph.edges for p in edge.predicates]
-    closed = close(node.graph.relations, constraints(predicates, below, slack))
+    closed = close(node.graph.relations, constraints(predicates, below, settings.zone_shift, ansi=settings.ansi))
     bounds = []
     for index, left in enumerate(node.graph.relations):
         for right in node.graph.relations[index + 1 :]:
@@ -135,112 +130,51 @@ def _with_wide_bands(edge: Edge, below: Iterable[Scan], kept: Iterable[Retention
     return dataclasses.replace(edge, predicates=tuple(predicates))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Time:
-    """One side of a predicate that is an event time, shifted by a constant, and perhaps cut off.
-
-    Its value is between ``t + shift - cut - slack`` and ``t + shift + slack``. `unit` is how long a whole number is of
-    it, None if it is no number; `number` tells whether it only compares with numbers.
-    """
-
-    alias: str
-    shift: int = 0
-    slack: int = 0
-    cut: int = 0
-    unit: int | None = None
-    number: bool = False
-
-
-#: Numbers that are made of times, by function: what one of them is, and what is cut off.
-_NUMBERS = {"unix_timestamp": 1_000_000, "unix_seconds": 1_000_000, "unix_millis": 1_000, "unix_micros": 1}
-
-
-def constraints(predicates: Iterable[Predicate], below: Iterable[Scan], zone_shift: int) -> list[Constraint]:
+def constraints(
+    predicates: Iterable[Predicate], below: Iterable[Scan], zone_shift: int, *, ansi: bool = True
+) -> list[Constraint]:
     """Read the difference constraints off the kernel predicates that compare event times."""
     times = {
-        scan.alias: (time, next((c.type for c in scan.columns if c.name.lower() == time), UNKNOWN))
+        (scan.alias, time): next((c.type for c in scan.columns if c.name.lower() == time), UNKNOWN)
         for scan in below
         if scan.event_time is not None
         for time in [scan.event_time.lower()]
     }
+
+    def event_time(at: tuple[str, str]) -> str | None:
+        kind = times.get((at[0], at[1].lower()))
+        return kind if kind in (*TIMES, UNKNOWN) else None
+
     found = []
     for predicate in predicates:
-        if predicate.left is None or predicate.right is None:
-            continue
-        left, right = (_event_time(side, times, zone_shift) for side in (predicate.left, predicate.right))
-        if left is None or right is None or left.number != right.number or (left.number and left.unit != right.unit):
-            continue
-        slack, shift = max(left.slack, right.slack), right.shift - left.shift
-        low, high = _range(predicate, left.unit if left.unit == right.unit else None)
-        if high is not None:  # t(left) - t(right) <= high + shift
-            found.append(Constraint(right.alias, left.alias, high + shift + left.cut + slack))
-        if low is not None:
-            found.append(Constraint(left.alias, right.alias, -(low + shift) + right.cut + slack))
+        for tree in _comparisons(predicate):
+            for bound in implied_bounds(tree, event_time, zone_shift, ansi=ansi):
+                found.append(Constraint(bound.earlier[0], bound.later[0], bound.most))
     return found
 
 
-def _range(predicate: Predicate, unit: int | None) -> tuple[int | None, int | None]:
-    match predicate.op:
-        case "band":
-            return _micros(predicate.lower, unit), _micros(predicate.upper, unit)
-        case "=":
-            return 0, 0
-        case "<" | "<=":
-            return None, 0
-        case ">" | ">=":
-            return 0, None
-    return None, None
+def _comparisons(predicate: Predicate) -> Iterator[exp.Expr]:
+    """Yield a kernel predicate as comparisons of its two sides; those of a band with its bounds."""
+    if predicate.left is None or predicate.right is None or predicate.op not in (*_COMPARISONS, "band"):
+        return
+    left, right = (exp.Paren(this=parse_expression(side).copy()) for side in (predicate.left, predicate.right))
+    if predicate.op != "band":
+        yield _COMPARISONS[predicate.op](this=left, expression=right)
+        return
+    for kind, bound in ((exp.GTE, predicate.lower), (exp.LTE, predicate.upper)):
+        if bound is not None:  # exactly computed, so the bound may stand on the other side
+            micros = interval_microseconds(parse_expression(bound))  # elapsed ones, also where they make up days
+            exact = parse_expression(bound if micros is None else f"INTERVAL '{micros}' MICROSECOND")
+            yield kind(this=left.copy(), expression=exp.Add(this=right.copy(), expression=exact.copy()))
 
 
-def _micros(text: str | None, unit: int | None) -> int | None:
-    if text is None:
-        return None
-    if unit is not None and re.fullmatch(r"-?\d+", text):
-        return int(text) * unit
-    return interval_microseconds(parse_expression(text))
-
-
-def _event_time(text: str, times: dict[str, tuple[str, str]], zone_shift: int) -> _Time | None:
-    """Read ``alias.time``, shifted by a constant or cast; None if it is anything else."""
-    tree = parse_expression(text)
-    shift = slack = number = 0
-    while isinstance(tree, exp.Paren | exp.Add | exp.Sub):
-        if not isinstance(tree, exp.Paren):
-            length, constant = interval_microseconds(tree.expression), tree.expression
-            sign = 1 if isinstance(tree, exp.Add) else -1
-            if length is not None:
-                shift += sign * length
-                slack = zone_shift if abs(length) >= DAY else slack
-            elif isinstance(constant, exp.Literal) and constant.name.isdigit() and not constant.is_string:
-                number += sign * int(constant.name)
-            else:
-                return None
-        tree = tree.this
-    column, unit, cut, is_number = tree, None, 0, False
-    if isinstance(tree, exp.Cast):
-        column, kind = tree.this, render(tree.args["to"]).lower()
-        slack = zone_shift
-        match TYPE_NAMES.get(kind, kind):
-            case "date":
-                unit = cut = DAY
-            case "int" | "bigint":
-                unit, cut, is_number = 1_000_000, 1_000_000, True
-            case "timestamp" | "timestamp_ntz":
-                pass
-            case _:
-                return None
-    elif called(tree) in _NUMBERS and len(tree.expressions) == 1:
-        (column,) = tree.expressions
-        unit = _NUMBERS[called(tree)]
-        cut, is_number = unit if unit > 1 else 0, True
-    if not isinstance(column, exp.Column) or (number and unit is None):
-        return None
-    name, kind = times.get(column.table, ("", ""))
-    if name != column.name.lower():
-        return None
-    if is_number:  # a number of an instant, not of a wall clock
-        slack = 0 if kind == "timestamp" else zone_shift
-    return _Time(column.table, shift + number * (unit or 0), slack, cut, unit, is_number)
+_COMPARISONS: dict[str, type[exp.Binary]] = {
+    "=": exp.EQ,
+    "<": exp.LT,
+    "<=": exp.LTE,
+    ">": exp.GT,
+    ">=": exp.GTE,
+}
 
 
 def close(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[str, str], int]:

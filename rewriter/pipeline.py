@@ -44,6 +44,7 @@ from .rules.classify_conditions import classify_conditions
 from .rules.create_multi_join_groups import create_multi_join_groups
 from .rules.create_multi_join_nodes import create_multi_join_nodes
 from .rules.derive_conditions import derive_conditions
+from .rules.derive_time_bands import derive_time_bands
 from .rules.grow_operator_trees import grow_operator_trees
 from .rules.place_exchanges import place_exchanges
 from .rules.pre_aggregate import may_count_packs, pre_aggregate
@@ -175,6 +176,8 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
     ("derive_conditions", _rule(derive_conditions)),
     # after derivation, for it reads conditions as text; a band needs both its sides on one join
     ("classify_conditions", classify_conditions),
+    # after classification, which leaves over what only bounds times
+    ("derive_time_bands", derive_time_bands),
     # before the groups are formed: it decides who may be in one
     ("separate_static_relations", _rule(separate_static_relations)),
     ("place_exchanges", _rule(place_exchanges)),

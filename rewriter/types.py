@@ -24,6 +24,7 @@ _FUNCTIONS = {
     **dict.fromkeys(("row_number", "rank", "dense_rank", "length", "char_length", "size", "unix_date"), "int"),
     **dict.fromkeys(("year", "quarter", "month", "day", "dayofmonth", "dayofweek", "dayofyear", "weekofyear"), "int"),
     **dict.fromkeys(("hour", "minute", "second"), "int"),
+    **dict.fromkeys(("window", "session_window"), "struct<start:timestamp,end:timestamp>"),
     **dict.fromkeys(("count", "unix_timestamp", "unix_seconds", "unix_millis", "unix_micros"), "bigint"),
 }
 

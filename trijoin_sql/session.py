@@ -41,6 +41,7 @@ from .shipping import ship
 _stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
 
 _log = logging.getLogger("trijoin_sql")
+_ZONE = "spark.sql.session.timeZone"
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
@@ -361,6 +362,8 @@ class TriJoinSession:
 
     def _setting(self, name: str) -> str | None:
         text = self.spark.conf.get(name, None)
+        if text is None and name == _ZONE:  # unset, it is the JVM's
+            text = self.spark.conf.get(name)
         return None if text is None else str(text)
 
     def _compile(self, rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> DataFrame:

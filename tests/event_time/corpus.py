@@ -125,15 +125,17 @@ def _left_joined(frame: DataFrame) -> DataFrame:
     return frame.alias("a").join(frame.sparkSession.table("t").alias("t"), condition, "left").selectExpr("a.id", "t.id")
 
 
+def _distinct_ids(frame: DataFrame) -> DataFrame:
+    names = ["id", "sid"]  # of one pair, whatever its time is
+    return frame.dropDuplicatesWithinWatermark(names) if frame.isStreaming else frame.dropDuplicates(names)
+
+
 #: What the DataFrame API goes on with.
 THEN: dict[str, tuple[str, Callable[[DataFrame], DataFrame]]] = {
     "window": ("SELECT r.ts, s.id {join}", _windowed),
     "left join": ("SELECT r.id, r.k, r.ts {join}", _left_joined),
     "deduplicated": ("SELECT r.id, s.id AS sid, s.ts {join}", lambda frame: frame.dropDuplicates(["id", "sid", "ts"])),
-    "within watermark": (
-        "SELECT r.id, s.id AS sid, s.ts {join}",
-        lambda f: f.dropDuplicatesWithinWatermark(["id", "sid"]),
-    ),
+    "within watermark": ("SELECT r.id, s.id AS sid, s.ts {join}", _distinct_ids),
 }
 
 

@@ -190,3 +190,10 @@ def test_an_outer_join_by_what_lags_without_bound_is_refused(sql: str, name: str
 def test_windows_over_a_stream_itself_are_left_alone() -> None:
     """Spark's own aggregation below the join, and one without a join, are not ours to refuse."""
     assert not rewritten("SELECT window(r.ts, '1 minute'), count(*) FROM r GROUP BY 1").append_refusals
+
+
+def test_a_window_is_no_time_by_which_rows_expire() -> None:
+    """It is event time to Spark, but no instant: windows that are equal are no rows of one moment."""
+    sides = [f"(SELECT id, window(ts, '5 minutes') AS w FROM {name}) {name}" for name in "rs"]
+    (node,) = nodes(f"SELECT r.id FROM {sides[0]} JOIN {sides[1]} ON r.w = s.w")
+    assert [kept.keep_for for kept in node.retention] == [None, None]

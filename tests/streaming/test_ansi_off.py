@@ -1,4 +1,4 @@
-"""With ``spark.sql.ansi.enabled`` off integers wrap around: a condition gives Spark's rows at the borders of every type."""
+"""With ``spark.sql.ansi.enabled`` off integers wrap around: Spark's rows, at the borders of every type."""
 
 from __future__ import annotations
 

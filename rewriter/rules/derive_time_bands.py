@@ -1,0 +1,75 @@
+"""Add the band of times that a condition implies which stays with Spark.
+
+Example: ``timestampdiff(SECOND, r.ts, s.ts) < 10`` is a residual. It implies that ``s.ts`` is at most 11 seconds later
+than ``r.ts``, which bounds the state, and a search by it leaves few pairs for Spark to look at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sqlglot import exp
+
+from ..bands import constant_sql
+from ..dialect import parse_expression, quote
+from ..plan import Block, Join, Node, Predicate, Project
+from ..predicates import Scope
+from ..settings import DEFAULTS, Settings
+from ..time_forms import At, implied_bounds
+from ..types import TIMES
+from .rule import NotApplicable, each_block, regions
+
+
+def derive_time_bands(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
+    """Add derived bands to inner joins; they bound what their residuals let through."""
+
+    def change(block: Block) -> Block:
+        scope = Scope.of(block.input, ansi=settings.ansi)
+
+        def visit(node: Node) -> Node:
+            match node:
+                case Join(kind="inner" | "cross", by_spark=False):
+                    found = [band for p in node.predicates for band in _bands(p, scope, settings)]
+                    left, right = visit(node.left), visit(node.right)
+                    return dataclasses.replace(node, left=left, right=right, predicates=(*node.predicates, *found))
+                case Join() | Project():
+                    return (
+                        regions(node, visit) if isinstance(node, Join) else node.with_inputs((visit(node.inputs[0]),))
+                    )
+            return node
+
+        return dataclasses.replace(block, input=regions(block.input, visit))
+
+    return each_block(plan, change, "no condition that stays with Spark bounds times")
+
+
+def _bands(predicate: Predicate, scope: Scope, settings: Settings) -> list[Predicate]:
+    """Return the bands that a residual implies, one for each pair of columns."""
+    if predicate.kind != "residual" or len(predicate.relations) != 2:
+        return []
+
+    def time(at: At) -> str | None:
+        kind = scope.type_of(exp.column(at[1], at[0]))
+        return kind if kind in TIMES else None
+
+    tree = parse_expression(predicate.rendered or predicate.sql)
+    most: dict[tuple[At, At], int] = {}
+    for bound in implied_bounds(tree, time, settings.zone_shift, ansi=settings.ansi):
+        pair = (bound.earlier, bound.later)
+        most[pair] = min(bound.most, most.get(pair, bound.most))
+    found = []
+    first = predicate.relations[0]
+    for left, right in dict.fromkeys(tuple(sorted(pair, key=lambda at: at[0] != first)) for pair in most):
+        lower, upper = most.get((left, right)), most.get((right, left))  # of right - left, and of left - right
+        if time(left) == time(right):
+            found.append(_band(predicate, left, right, None if lower is None else -lower, upper))
+    return found
+
+
+def _band(predicate: Predicate, left: At, right: At, lower: int | None, upper: int | None) -> Predicate:
+    sides = [f"{quote(alias)}.{quote(name)}" for alias, name in (left, right)]
+    ends = [constant_sql(end, "timestamp") for end in (lower, upper)]
+    return Predicate(
+        predicate.sql, "band", predicate.relations, "band", *sides, *ends, True, True, derived=True,
+        rendered=predicate.rendered,
+    )  # fmt: skip
