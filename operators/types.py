@@ -27,7 +27,8 @@ def to_wire(column: Column, type_name: str) -> Column:
     if type_name == "date":
         return F.unix_date(column)
     if _YEAR_MONTH.fullmatch(type_name):
-        return F.extract(F.lit("YEAR"), column) * 12 + F.extract(F.lit("MONTH"), column)
+        months = column.cast("interval year to month")  # an interval of years has no months to extract, and vice versa
+        return F.extract(F.lit("YEAR"), months) * 12 + F.extract(F.lit("MONTH"), months)
     return column
 
 

@@ -30,16 +30,20 @@ _AFTER_FROM = frozenset(
 )
 
 
-#: By a sign: the setting under which Spark reads it, in strings or around names, as our parser does not.
-_OTHER_READINGS = {
-    "\\": "spark.sql.parser.escapedStringLiterals",
-    '"': "spark.sql.ansi.doubleQuotedIdentifiers",
-}
+#: Where a text has something in it: the setting, and its value, under which Spark reads that as our parser does not.
+_OTHER_READINGS = (
+    (r"\\", "spark.sql.parser.escapedStringLiterals", "true"),
+    ('"', "spark.sql.ansi.doubleQuotedIdentifiers", "true"),
+    (r"(?is)\bWITH\b.*\bWITH\b", "spark.sql.legacy.ctePrecedencePolicy", "legacy"),
+)
 
 
-def read_otherwise(sql: str, is_on: Callable[[str], bool]) -> str | None:
-    """Return the setting under which Spark reads a text otherwise than we do, None if there is none."""
-    return next((name for sign, name in _OTHER_READINGS.items() if sign in sql and is_on(name)), None)
+def read_otherwise(sql: str, setting: Callable[[str], str | None]) -> bool:
+    """Return whether the session's settings let Spark read a text otherwise than we do."""
+    return any(
+        re.search(pattern, sql) and (setting(name) or "").strip().lower() == value
+        for pattern, name, value in _OTHER_READINGS
+    )
 
 
 @dataclass(frozen=True)

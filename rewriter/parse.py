@@ -33,6 +33,9 @@ from .scopes import (
 )
 from .types import INTEGERS
 
+#: Functions that give another value each time, also within one micro-batch.
+_OTHER_EACH_TIME = VOLATILE - frozenset({"now", "current_timestamp", "localtimestamp", "assert_true", "raise_error"})
+
 
 @dataclass(frozen=True)
 class Binding:
@@ -103,8 +106,7 @@ class _Builder:
     def build(self) -> tuple[PlanBlock, Binding]:
         self.collect(self.block.tree, None)
         for source in self.sources:
-            if source.problem:
-                self.problem = self.problem or source.problem
+            self.problem = self.problem or source.problem or computed_anew(source)
         tree = self.node(self.block.tree, True)
         conjuncts: list[Predicate] = []
         where = self.block.select.args.get("where")
@@ -296,6 +298,14 @@ def _field_tree(field: Field) -> exp.Expr:
     column = exp.Column(this=identifier(field.name))
     column.meta["field"] = field
     return column
+
+
+def computed_anew(source: Source) -> str | None:
+    """Say why a common table expression cannot be an input: each reading would give it other values."""
+    cte = source.definition
+    if cte is None or cte.uses < 2 or not any(called(node) in _OTHER_EACH_TIME for node in cte.node.walk()):
+        return None
+    return f"{cte.name} is read {cte.uses} times and has other values each time it is computed"
 
 
 def _time_of(output: Output) -> tuple[str, str] | None:

@@ -22,7 +22,7 @@ from .display import plan_text
 from .document import group_dict
 from .event_times import append_refusals, carry_event_times, join_refusals
 from .hints import without_our_clauses
-from .parse import build_plan
+from .parse import build_plan, computed_anew
 from .plan import (
     Block,
     Join,
@@ -238,6 +238,10 @@ def _rewrite(
     spark_sql = for_spark(sql, statement, tree)
     put_into_conditions(arguments, tree)
     parsed = build_plan(resolve(tree, catalog, settings), settings.case_sensitive)
+    for block in parsed.resolution.blocks:
+        for source in block.sources if len(block.sources) > 1 else ():
+            if (why := computed_anew(source)) is not None and source.info is not None and source.info.streaming:
+                raise UnsupportedQueryError(why, "write its values to a table or a topic first, and join that")
     bound = {id(binding.block.select) for binding in parsed.bindings.values()}
     if any(select.args.get("within") and id(select) not in bound for select in tree.find_all(exp.Select)):
         raise UnsupportedQueryError("WITHIN bounds a join, and its SELECT has none")

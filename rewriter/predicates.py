@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
+from ..errors import SqlSyntaxError
 from .bands import Difference, constant_sql, intersect, same_difference
 from .dialect import identifier, parse_expression, render
 from .differences import bare, exact_difference
@@ -82,6 +84,15 @@ def columns_of(text: str) -> tuple[tuple[str, str], ...]:
     """Return the columns of a condition as ``(alias, name)`` in the order of the text."""
     found = {(column.table, column.name): None for column in parse_expression(text).find_all(exp.Column)}
     return tuple(found)
+
+
+def reads_only(text: str, aliases: Iterable[str]) -> bool:
+    """Return whether a condition is one that we can read, over columns of some relations and nothing else."""
+    try:
+        found = columns_of(text)
+    except (SqlglotError, SqlSyntaxError):
+        return False
+    return {alias for alias, _ in found} <= set(aliases)
 
 
 def is_equality(text: str) -> bool:
@@ -182,7 +193,7 @@ def _add(done: list[Predicate | Difference], found: Predicate | Difference) -> N
 def _classify(predicate: Predicate, tree: exp.Expr, scope: Scope) -> list[Predicate | Difference]:
     tree = bare(tree)
     relations = scope.relations(tree)
-    if len(relations) != 2:
+    if len(relations) != 2 or tree.find(exp.Collate):  # as a key of its own a text would lose its explicit collation
         return [predicate]
     if isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
         low = exp.GTE(this=tree.this.copy(), expression=tree.args["low"].copy())

@@ -59,3 +59,26 @@ def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> I
     finally:
         formatter.clear()
         _one_at_a_time.release()
+
+
+@contextmanager
+def temporary_views(frames: Mapping[str, DataFrame]) -> Iterator[None]:
+    """Give DataFrames names for the time of a ``with`` block.
+
+    Parameters
+    ----------
+    frames
+        By name; the names are ours, and two threads may want them at once.
+
+    Returns
+    -------
+    context manager
+    """
+    with _one_at_a_time:
+        try:
+            for name, frame in frames.items():
+                frame.createOrReplaceTempView(name)
+            yield
+        finally:
+            for name, frame in frames.items():
+                frame.sparkSession.catalog.dropTempView(name)

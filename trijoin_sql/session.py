@@ -19,7 +19,7 @@ from .checkpoint import stored_joins
 from .config import STATE_SETTINGS, prepare_workers
 from .errors import PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import Explanation
-from .frames import named_frames, takes_frames
+from .frames import named_frames, takes_frames, temporary_views
 from .listener import next_number, observed_rates, register
 from .local_disk import set_permissions_without_processes
 from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
@@ -27,14 +27,15 @@ from .operators.aggregation import SumTypeError
 from .operators.compile import compile_join
 from .operators.inputs import run_sql
 from .operators.spec import JoinSpec
+from .plan_joins import join_in_plan
 from .rewriter.arguments import Arguments
 from .rewriter.dialect import parse_statement
 from .rewriter.glance import glance, read_otherwise
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
-from .rewriter.plan import JoinNode, walk
+from .rewriter.plan import JoinNode, Scan, walk
 from .rewriter.settings import Stored
 from .scaled_query import ScaledQuery, scaling_policy
-from .settings import parallelism, rewriter_settings, spark_flag, warm_bytes
+from .settings import parallelism, rewriter_settings, warm_bytes
 from .shipping import ship
 
 #: How the checkpoint of `TriJoinSession.resuming` stores rows.
@@ -137,13 +138,8 @@ class TriJoinSession:
                 return self.sql(named, args)
         if kwargs or not (args is None or isinstance(args, Mapping | list)):  # Spark says what is wrong with others
             return _spark_sql(self.spark, text, args, kwargs)
-        otherwise = read_otherwise(text, lambda name: spark_flag(self._setting, name))
-        if otherwise is not None:
-            frame = _spark_sql(self.spark, text, args, {})
-            if frame.isStreaming:
-                why = f"with {otherwise} Spark reads this text otherwise than we do"
-                raise UnsupportedQueryError(why, "unset it for queries with such joins")
-            return frame
+        if read_otherwise(text, self._setting):
+            return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
         try:
             seen = glance(text)
             rewritten = self._rewrite(text, args) if seen.joins == "inner" else None
@@ -154,12 +150,12 @@ class TriJoinSession:
             raise
         except PlanError as error:  # a bug of ours must not stand between a user and Spark
             _log.warning("left to Spark: %s", error)
-            return _spark_sql(self.spark, text, args, {})
+            return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
         if rewritten is None:  # not ours, whatever its tables are
             frame = _spark_sql(self.spark, seen.spark_sql, args, {})
             if seen.joins == "outer" and frame.isStreaming:
                 _refuse(self._rewrite(text, args))
-            return frame
+            return self._joined_in_plan(frame, text)
         match rewritten.kind:
             case "explain" if rewritten.explain_format is not None or rewritten.converted:
                 plan = _rendered(Explanation(rewritten.to_dict()), rewritten.explain_format)
@@ -169,10 +165,11 @@ class TriJoinSession:
             case "select" if rewritten.converted:
                 return self._compiled_or_refused(rewritten, args)
             case "other" | "explain":
-                return _spark_sql(self.spark, text, args, {})
+                return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
             case _:
-                frame = _spark_sql(self.spark, rewritten.spark_sql, args, {})
-                if frame.isStreaming:
+                original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
+                frame = self._joined_in_plan(original, text)
+                if frame is original and frame.isStreaming:
                     _refuse(rewritten)
                 return frame if rewritten.view is None else self._create_view(rewritten, frame)
 
@@ -181,11 +178,16 @@ class TriJoinSession:
 
         Where it has nothing against them the mistake is ours, and tables, unlike streams, can do without us.
         """
+        if any(isinstance(node, Scan) and node.streaming for group in rewritten.groups for node in walk(group)):
+            _refuse(rewritten)
         try:
-            return self._compile(rewritten, args)
+            return self._joined_in_plan(self._compile(rewritten, args), rewritten.sql)
         except AnalysisException as error:
             self._let_spark_refuse(rewritten.sql, args)
-            frame = _spark_sql(self.spark, rewritten.spark_sql, args, {})
+            original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
+            frame = self._joined_in_plan(original, rewritten.sql)
+            if frame is not original:
+                return frame
             if frame.isStreaming:
                 raise
             _log.warning("left to Spark: %s", str(error).splitlines()[0])
@@ -215,9 +217,27 @@ class TriJoinSession:
     def _spark_or(self, error: SqlSyntaxError, text: str, args: Any) -> DataFrame:
         """Let Spark run what we cannot parse (its grammar is larger than ours); if it cannot either, say where."""
         try:
-            return _spark_sql(self.spark, text, args, {})
+            frame = _spark_sql(self.spark, text, args, {})
         except ParseException:
             raise error from None
+        return self._joined_in_plan(frame, text)
+
+    def _joined_in_plan(self, frame: DataFrame, text: str) -> DataFrame:
+        """Do the joins of streams that Spark has read and cannot run, whatever their text is (`plan_joins`)."""
+        if not frame.isStreaming or not hasattr(frame, "_jdf") or "NO_TRIJOIN" in text.upper():
+            return frame
+        return join_in_plan(frame, self._run_over) or frame
+
+    def _run_over(self, text: str, views: dict[str, DataFrame]) -> DataFrame:
+        """Run a SELECT that we wrote ourselves, over temporary views."""
+        with temporary_views(views):
+            rewritten = self._rewrite(text)
+            if not rewritten.converted:
+                _refuse(rewritten)
+                reason = next((group.decision.reason for group in rewritten.groups), "its form is not supported")
+                raise UnsupportedQueryError(f"a join of streams without an equality: {reason}")
+            _refuse(rewritten)
+            return self._compile(rewritten, None)
 
     @contextmanager
     def resuming(self, *checkpoints: str) -> Iterator[None]:

@@ -67,9 +67,19 @@ def _bands(predicate: Predicate, scope: Scope, settings: Settings) -> list[Predi
 
 
 def _band(predicate: Predicate, left: At, right: At, lower: int | None, upper: int | None) -> Predicate:
-    sides = [f"{quote(alias)}.{quote(name)}" for alias, name in (left, right)]
-    ends = [constant_sql(end, "timestamp") for end in (lower, upper)]
+    one, other = (f"{quote(alias)}.{quote(name)}" for alias, name in (left, right))
+    low, high = (constant_sql(end, "timestamp") for end in (lower, upper))
     return Predicate(
-        predicate.sql, "band", predicate.relations, "band", *sides, *ends, True, True, derived=True,
+        predicate.sql,
+        "band",
+        predicate.relations,
+        "band",
+        one,
+        other,
+        low,
+        high,
+        lower_inclusive=True,
+        upper_inclusive=True,
         rendered=predicate.rendered,
-    )  # fmt: skip
+        derived=True,
+    )

@@ -1,4 +1,4 @@
-"""Streaming SQL with state above, below and beside a join: what an enabled session gives, against Spark batch and streams.
+"""Streaming SQL with state above, below and beside a join: an enabled session against Spark batch and Spark streams.
 
 A query is put together from a join (by equality, which Spark runs on streams too, or by a band, which it refuses), a
 condition in time, and what stands around it. Its rows must be those of the same SQL in Spark batch; where Spark's own
@@ -67,8 +67,8 @@ ABOVE = {
     + NEAR.format("a"),
     "nullable": "SELECT t.id, a.id AS aid, a.sid FROM t LEFT JOIN (SELECT r.id, s.id AS sid, s.k, s.ts {join}) a ON "
     + NEAR.format("a"),
-    "cte": "WITH a AS (SELECT r.id, s.k, s.ts {join}) SELECT window(a.ts, '4 seconds').start AS w, count(*) AS n FROM a "
-    "GROUP BY window(a.ts, '4 seconds')",
+    "cte": "WITH a AS (SELECT r.id, s.k, s.ts {join}) SELECT window(a.ts, '4 seconds').start AS w, count(*) AS n "
+    "FROM a GROUP BY window(a.ts, '4 seconds')",
     "two windows": "SELECT window(window_time(w), '12 seconds').start AS v, sum(n) AS n FROM (SELECT "
     "window(r.ts, '4 seconds') AS w, count(*) AS n {join} GROUP BY 1) GROUP BY window(window_time(w), '12 seconds')",
     "beside": "SELECT window(ts, '4 seconds').start AS w, count(*) AS n FROM (SELECT r.ts {join} UNION ALL SELECT ts "
@@ -81,8 +81,8 @@ BELOW = {
     "a.ts - INTERVAL 6 SECONDS AND a.ts",
     "windows, later": f"SELECT a.ts, a.n, s.id FROM {GROUPED.format('r')} a JOIN s ON {{ka}} AND s.ts BETWEEN a.ts "
     "AND a.ts + INTERVAL 4 SECONDS",
-    "windows of both": f"SELECT a.ts, a.n, s.n AS m FROM {GROUPED.format('r')} a JOIN {GROUPED.format('s')} s ON {{ka}} "
-    "AND s.ts BETWEEN a.ts - INTERVAL 6 SECONDS AND a.ts",
+    "windows of both": f"SELECT a.ts, a.n, s.n AS m FROM {GROUPED.format('r')} a JOIN {GROUPED.format('s')} s ON "
+    "{ka} AND s.ts BETWEEN a.ts - INTERVAL 6 SECONDS AND a.ts",
     "window above windows": f"SELECT window(a.ts, '10 seconds').start AS w, count(*) AS n FROM {GROUPED.format('r')} a "
     "JOIN s ON {ka} AND s.ts BETWEEN a.ts - INTERVAL 6 SECONDS AND a.ts GROUP BY window(a.ts, '10 seconds')",
     "distinct": "SELECT a.k, a.ts, s.id FROM (SELECT DISTINCT k, x, ts FROM r) a JOIN s ON {ka} AND s.ts BETWEEN "
@@ -179,8 +179,8 @@ _CHAIN = (
 )
 THREE = {
     **{
-        f"window {alias}, {hint or 'default'}": f"SELECT {hint} window({alias}.ts, '4 seconds').start AS w, count(*) AS n "
-        f"{_CHAIN} GROUP BY window({alias}.ts, '4 seconds')"
+        f"window {alias}, {hint or 'default'}": f"SELECT {hint} window({alias}.ts, '4 seconds').start AS w, "
+        f"count(*) AS n {_CHAIN} GROUP BY window({alias}.ts, '4 seconds')"
         for alias in "rst"
         for hint in ("", "/*+ SCHEME('semi_symmetric'), UNITS(3) */", "/*+ SCHEME('operator_tree((r, s), t)') */")
     },
@@ -188,14 +188,14 @@ THREE = {
     f"{_CHAIN} GROUP BY window(greatest(r.ts, s.ts, t.ts), '4 seconds')",
     "left join": f"SELECT r.id, s.id AS sid, t.id AS tid, u.id AS uid {_CHAIN} LEFT JOIN r AS u ON u.k = t.k AND u.ts "
     "BETWEEN t.ts AND t.ts + INTERVAL 4 SECONDS",
-    "group above a group": "SELECT window(a.ts, '4 seconds').start AS w, count(*) AS n FROM (SELECT DISTINCT r.ts, r.k, "
-    f"s.id FROM r JOIN s ON {JOINS['band']} AND {TIMES['later']}) a JOIN t ON t.k < a.k AND t.ts BETWEEN a.ts AND "
+    "group above a group": "SELECT window(a.ts, '4 seconds').start AS w, count(*) AS n FROM (SELECT DISTINCT r.ts, "
+    f"r.k, s.id FROM r JOIN s ON {JOINS['band']} AND {TIMES['later']}) a JOIN t ON t.k < a.k AND t.ts BETWEEN a.ts AND "
     "a.ts + INTERVAL 5 SECONDS GROUP BY window(a.ts, '4 seconds')",
 }
 
 
 def tables(spark: SparkSession, home: Path, seed: int, delays: tuple[int, int, int], *, late: bool = False) -> Tables:
-    """Make three streams with rows in disorder within the delay, ties at the watermark, NULL times, and an end far ahead.
+    """Make three streams: rows in disorder within the delay, ties at the watermark, NULL times, and an end far ahead.
 
     As batch tables they lack that end, which closes all windows. With ``late`` some rows are behind the watermark.
     """
@@ -263,7 +263,7 @@ def verdict(spark: SparkSession, tj: trijoin_sql.TriJoinSession, home: Path, cas
 
 
 def late_verdict(spark: SparkSession, tj: trijoin_sql.TriJoinSession, home: Path, case: Case, seed: int) -> str | None:
-    """Return what is wrong with an inner join's rows where some rows are late: they may be missing, if Spark drops them."""
+    """Return what is wrong with an inner join's rows where some are late: these may be missing if Spark drops them."""
     plain: Sql = partial(type(spark).sql, spark)
     made = tables(spark, home, seed, case.delays, late=True)
     made.use(streaming=False)

@@ -1,0 +1,264 @@
+"""Joins of streams in Spark's own plan, for statements whose text the rewriter does not read.
+
+Spark's grammar is larger than ours: pipes, IDENTIFIER, session variables, LATERAL, EXECUTE IMMEDIATE, and views that
+somebody made without us. Spark reads them, and what it comes to is a plan. A group of inner joins of streams that Spark
+cannot run, for lack of an equality, is written down again as a plain SELECT over its inputs; that is rewritten like any
+other, and its result takes the place of the group. The rest of the plan stays as Spark made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from .operators.inputs import quoted
+from .rewriter.predicates import reads_only
+
+#: Expressions that mean something only where they stand.
+_BOUND = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "OuterReference", "LateralSubquery"})
+_EQUALITIES = ("EqualTo", "EqualNullSafe")
+
+#: Runs a SELECT over temporary views, given by name.
+Run = Callable[[str, dict[str, DataFrame]], DataFrame]
+
+
+def join_in_plan(frame: DataFrame, run: Run) -> DataFrame | None:
+    """Return a streaming DataFrame with the joins that Spark cannot run done by us; None if there are none.
+
+    Parameters
+    ----------
+    frame
+        As Spark analysed it, in a classic session.
+    run
+        Runs what a group is written down as.
+    """
+    analyzed = frame._jdf.queryExecution().analyzed()
+    if "Join" not in analyzed.toString():  # one call, where a look at each node would be many
+        return None
+    spark: Any = frame.sparkSession
+    plan = _Plan(spark, run, analyzed)
+    changed = plan.visit(analyzed)
+    if not plan.changes:
+        return None
+    return DataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, changed), spark)
+
+
+@dataclass
+class _Group:
+    """Inner joins: their inputs, their conjuncts, and by which inputs each join has its sides."""
+
+    inputs: list[Any] = field(default_factory=list)
+    conjuncts: list[Any] = field(default_factory=list)
+    sides: list[tuple[range, range]] = field(default_factory=list)
+
+    @cached_property
+    def owners(self) -> dict[int, tuple[int, int]]:
+        """By the id of an attribute: its input, and its place there."""
+        return {
+            attribute.exprId().id(): (number, place)
+            for number, plan in enumerate(self.inputs)
+            for place, attribute in enumerate(_items(plan.output()))
+        }
+
+    @cached_property
+    def names(self) -> list[tuple[str, list[str]]]:
+        """By input: the name that it gets, and those of its columns, as in the user's text where these are unique."""
+        aliases = [plan.alias() if plan.nodeName() == "SubqueryAlias" else "i" for plan in self.inputs]
+        columns = [_unique([one.name() for one in _items(plan.output())], "c") for plan in self.inputs]
+        return list(zip(_unique(aliases, "i"), columns, strict=True))
+
+    def read_by(self, expression: Any) -> set[int]:
+        """Return which inputs an expression reads."""
+        ids = (attribute.exprId().id() for attribute in _items(expression.references().toSeq()))
+        return {self.owners[one][0] for one in ids if one in self.owners}
+
+    @property
+    def needs_us(self) -> bool:
+        """Whether a join of it has streams on both sides and no equality between them."""
+        equal = [
+            tuple(self.read_by(side) for side in _items(one.children()))
+            for one in self.conjuncts
+            if one.nodeName() in _EQUALITIES
+        ]
+        for left, right in self.sides:
+            if not all(any(self.inputs[n].isStreaming() for n in side) for side in (left, right)):
+                continue
+            pairs = (pair for sides in equal for pair in (sides, sides[::-1]))
+            if not any(one and other and one <= set(left) and other <= set(right) for one, other in pairs):
+                return True
+        return False
+
+
+class _Plan:
+    """A plan in which groups are replaced."""
+
+    def __init__(self, spark: Any, run: Run, root: Any) -> None:
+        self.spark, self.run, self.root = spark, run, root
+        self.changes = 0
+        self.definitions: Any = None  # of common table expressions, which a part of the plan cannot do without
+
+    def visit(self, plan: Any, conjuncts: list[Any] | None = None) -> Any:
+        """Return a plan with its groups replaced; ``conjuncts`` are those of a filter right above it."""
+        if not plan.isStreaming():
+            return plan
+        if plan.nodeName() == "WithCTE":
+            self.definitions = plan.cteDefs()
+        if plan.nodeName() == "Filter" and _is_inner(plan.child()):
+            wanted = [one for one in _split(plan.condition()) if one.deterministic() and not _is_bound(one)]
+            below = self.visit(plan.child(), wanted)  # the filter stays: what it lets through passes it again
+            return plan if below is plan.child() else plan.withNewChildren(self.seq([below]))
+        if _is_inner(plan):
+            group = self.flattened(plan)
+            group.conjuncts += conjuncts or []
+            if group.needs_us:
+                return self.joined(group)
+        children = _items(plan.children())
+        new = [self.visit(child) for child in children]
+        if all(one is other for one, other in zip(new, children, strict=True)):
+            return plan
+        return plan.withNewChildren(self.seq(new))
+
+    def flattened(self, plan: Any) -> _Group:
+        """Return the group that a join is the top of."""
+        group = _Group()
+
+        def take(node: Any) -> range:
+            first = len(group.inputs)
+            inner = _bare(node)
+            if not _is_inner(node):
+                group.inputs.append(node)
+            elif inner.nodeName() == "Filter":
+                take(inner.child())
+                group.conjuncts += _split(inner.condition())
+            else:
+                left, right = (take(side) for side in _items(inner.children()))
+                group.sides.append((left, right))
+                if inner.condition().isDefined():
+                    group.conjuncts += _split(inner.condition().get())
+            return range(first, len(group.inputs))
+
+        take(plan)
+        return group
+
+    def joined(self, group: _Group) -> Any:
+        """Return the result of a group, under the ids that its attributes have above it."""
+        self.changes += 1
+        inputs = [self.visit(one) for one in group.inputs]
+        views = {f"__trijoin_input_{number}": self.input(plan) for number, plan in enumerate(inputs)}
+        texts, left = [], []
+        for one in group.conjuncts:
+            text = self.written(one, group).sql() if one.deterministic() and not _is_bound(one) else ""
+            if text and reads_only(text, [alias for alias, _ in group.names]):
+                texts.append(f"({text})")
+            else:
+                left.append(one)
+        read = self.read_outside(group, left)
+        columns = [
+            (number, place, attribute)
+            for number, plan in enumerate(group.inputs)
+            for place, attribute in enumerate(_items(plan.output()))
+        ]
+        kept = [one for one in columns if one[2].exprId().id() in read] or columns[:1]
+        names = [[f"{quoted(alias)}.{quoted(one)}" for one in listed] for alias, listed in group.names]
+        items = ", ".join(f"{names[number][place]} AS o{n}" for n, (number, place, _) in enumerate(kept))
+        named = zip(views, group.names, strict=True)
+        sources = " CROSS JOIN ".join(f"{view} AS {quoted(alias)}" for view, (alias, _) in named)
+        where = f" WHERE {' AND '.join(texts)}" if texts else ""
+        result = self.run(f"SELECT {items} FROM {sources}{where}", views)._jdf.queryExecution().analyzed()
+        jvm = self.spark._jvm
+        expressions = jvm.org.apache.spark.sql.catalyst.expressions
+        renamed = [
+            expressions.Alias(
+                found,
+                attribute.name(),
+                attribute.exprId(),
+                attribute.qualifier(),
+                jvm.scala.Option.empty(),
+                self.seq([]),
+            )
+            for found, (_, _, attribute) in zip(_items(result.output()), kept, strict=True)
+        ]
+        logical = jvm.org.apache.spark.sql.catalyst.plans.logical
+        plan = logical.Project(self.seq(renamed), result)
+        for conjunct in left:
+            plan = logical.Filter(conjunct, plan)
+        return plan
+
+    def input(self, plan: Any) -> DataFrame:
+        """Return an input as a DataFrame whose columns are called by their places."""
+        if self.definitions is not None:
+            plan = self.spark._jvm.org.apache.spark.sql.catalyst.plans.logical.WithCTE(plan, self.definitions)
+        java = self.spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.spark._jsparkSession, plan)
+        frame = DataFrame(java, self.spark)
+        return frame.toDF(*_unique(frame.columns, "c"))
+
+    def written(self, expression: Any, group: _Group) -> Any:
+        """Return an expression over the names that a group's inputs get."""
+        name = expression.nodeName()
+        if name == "AttributeReference":
+            number, place = group.owners[expression.exprId().id()]
+            unresolved = self.spark._jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
+            alias, columns = group.names[number]
+            return unresolved(self.seq([alias, columns[place]]))
+        if name == "VariableReference":  # a session's variable has the value that it has now, as Spark has it
+            return expression.varDef().currentValue()
+        if name == "Between":
+            expression = expression.replacement()
+        children = _items(expression.children())
+        return expression.withNewChildren(self.seq([self.written(child, group) for child in children]))
+
+    def read_outside(self, group: _Group, left: list[Any]) -> set[int]:
+        """Return the ids of the attributes that the plan reads outside of a group, and in conjuncts left above it."""
+        found = {attribute.exprId().id() for attribute in _items(self.root.output())}
+        stack = [self.root]
+        while stack:
+            node = stack.pop()
+            if any(node.fastEquals(one) for one in group.inputs):
+                continue
+            if not _is_inner(node) or node.nodeName() == "Filter":
+                found |= {attribute.exprId().id() for attribute in _items(node.references().toSeq())}
+            stack += _items(node.children())
+        for one in left:
+            found |= {attribute.exprId().id() for attribute in _items(one.references().toSeq())}
+        return found
+
+    def seq(self, items: list[Any]) -> Any:
+        return self.spark._jvm.org.apache.spark.api.python.PythonUtils.toSeq(items)
+
+
+def _unique(names: list[str], prefix: str) -> list[str]:
+    """Return names, those that are not unique replaced by a prefix and their places."""
+    lower = [name.lower() for name in names]
+    return [name if lower.count(name.lower()) == 1 else f"__{prefix}{n}" for n, name in enumerate(names)]
+
+
+def _items(seq: Any) -> list[Any]:
+    return [seq.apply(number) for number in range(seq.size())]
+
+
+def _bare(plan: Any) -> Any:
+    while plan.nodeName() == "SubqueryAlias":
+        plan = plan.child()
+    return plan
+
+
+def _is_inner(plan: Any) -> bool:
+    """Return whether a plan is an inner join, perhaps under names and filters."""
+    plan = _bare(plan)
+    if plan.nodeName() == "Filter":
+        return plan.condition().deterministic() and not _is_bound(plan.condition()) and _is_inner(plan.child())
+    return plan.nodeName() == "Join" and plan.joinType().sql() in ("INNER", "CROSS")
+
+
+def _split(condition: Any) -> list[Any]:
+    if condition.nodeName() == "And":
+        return [one for side in _items(condition.children()) for one in _split(side)]
+    return [condition]
+
+
+def _is_bound(expression: Any) -> bool:
+    return expression.nodeName() in _BOUND or any(map(_is_bound, _items(expression.children())))
