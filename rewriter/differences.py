@@ -146,9 +146,11 @@ def _range(tree: exp.Expr, scope: Types) -> tuple[int, int] | None:
     if isinstance(tree, exp.Cast):
         inside = _range(tree.this, scope)
         return inside if inside is not None and limits[0] <= inside[0] and inside[1] <= limits[1] else limits
-    parts = [tree.this] if isinstance(tree, exp.Neg) else [tree.left, tree.right] if _adds(tree) else []
-    if called(tree) == "abs":
-        parts = list(tree.expressions)
+    parts: list[exp.Expr] = list(tree.expressions) if called(tree) == "abs" else []
+    if isinstance(tree, exp.Neg):
+        parts = [tree.this]
+    elif isinstance(tree, exp.Add | exp.Sub):
+        parts = [tree.left, tree.right]
     if not parts:
         return limits  # what Spark computes, a column or a call, is as it is
     ranges = [_range(part, scope) for part in parts]
@@ -163,10 +165,6 @@ def _range(tree: exp.Expr, scope: Types) -> tuple[int, int] | None:
     else:
         low, high = 0, max(abs(low), abs(high))
     return (low, high) if limits[0] <= low and high <= limits[1] else None
-
-
-def _adds(tree: exp.Expr) -> bool:
-    return isinstance(tree, exp.Add | exp.Sub)
 
 
 def _is_whole(form: _Form | None) -> bool:

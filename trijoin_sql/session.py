@@ -28,6 +28,7 @@ from .operators.compile import compile_join
 from .operators.inputs import run_sql
 from .operators.spec import JoinSpec
 from .plan_joins import join_in_plan
+from .refusals import check_all_modes, of_streams
 from .rewriter.arguments import Arguments
 from .rewriter.dialect import parse_statement
 from .rewriter.glance import glance, read_otherwise
@@ -67,8 +68,8 @@ class TriJoinSession:
     def __init__(self, spark: SparkSession) -> None:
         check_is_session(spark)
         self.spark = spark
-        #: Whether to say that a query cannot run in append mode; a job knows its modes and says so itself.
-        self.warns_of_modes = True
+        #: Whether to look at output modes; a job knows its modes and says so itself.
+        self.checks_modes = True
         self._compiled: dict[int, Rewrite] = {}
         if (spark.conf.get(_STATE_PROVIDER, "") or "").endswith("HDFSBackedStateStoreProvider"):
             for key, value in STATE_SETTINGS.items():
@@ -133,9 +134,18 @@ class TriJoinSession:
         self._check_alive()
         if not isinstance(text, str):
             raise TypeError(f"sql() takes the text of a statement, not {type(text).__name__}")
+        try:
+            return self._sql(text, args, kwargs)
+        except AnalysisException as error:
+            ours = of_streams(error, text)
+            if ours is None:
+                raise
+            raise ours from None
+
+    def _sql(self, text: str, args: Mapping[str, Any] | list[Any] | None, kwargs: Mapping[str, Any]) -> DataFrame:
         if kwargs and takes_frames(self.spark, text):
             with named_frames(self.spark, text, kwargs) as named:
-                return self.sql(named, args)
+                return self._sql(named, args, {})
         if kwargs or not (args is None or isinstance(args, Mapping | list)):  # Spark says what is wrong with others
             return _spark_sql(self.spark, text, args, kwargs)
         if read_otherwise(text, self._setting):
@@ -181,7 +191,9 @@ class TriJoinSession:
         if any(isinstance(node, Scan) and node.streaming for group in rewritten.groups for node in walk(group)):
             _refuse(rewritten)
         try:
-            return self._joined_in_plan(self._compile(rewritten, args), rewritten.sql)
+            frame = self._joined_in_plan(self._compile(rewritten, args), rewritten.sql)
+            told = {"append": list(rewritten.append_refusals)}
+            return check_all_modes(frame, rewritten.sql, told) if self.checks_modes else frame
         except AnalysisException as error:
             self._let_spark_refuse(rewritten.sql, args)
             original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
@@ -226,7 +238,8 @@ class TriJoinSession:
         """Do the joins of streams that Spark has read and cannot run, whatever their text is (`plan_joins`)."""
         if not frame.isStreaming or not hasattr(frame, "_jdf") or "NO_TRIJOIN" in text.upper():
             return frame
-        return join_in_plan(frame, self._run_over) or frame
+        found = join_in_plan(frame, self._run_over)
+        return frame if found is None else check_all_modes(found, text, {})
 
     def _run_over(self, text: str, views: dict[str, DataFrame]) -> DataFrame:
         """Run a SELECT that we wrote ourselves, over temporary views."""
@@ -419,8 +432,6 @@ class TriJoinSession:
             register(self.spark, specs, by_cost)
             if getattr(self.spark, "_sc", None) is not None:  # a classic session
                 set_permissions_without_processes(self.spark.sparkContext)
-            for refusal in rewritten.append_refusals if self.warns_of_modes else ():  # Spark's error names no way out
-                _log.warning("Spark will refuse %s; %s", refusal.reason, refusal.hint)
         # Spark says how the columns are called: its names for expressions are part of what users see.
         original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
         ours, theirs = (", ".join(one.dataType.simpleString() for one in frame.schema) for frame in (result, original))

@@ -65,7 +65,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
     """
     queries: list[PreparedQuery] = []
     kept: tuple[str, ...] = ()
-    session.warns_of_modes = False
+    session.checks_modes = False
     for statement in job.statements:
         match statement:
             case CreateStream():
@@ -257,23 +257,20 @@ def _check_mode(
     script: Script, session: TriJoinSession, frame: DataFrame, insert: InsertInto, sink: CreateSink
 ) -> None:
     """Let Spark check the query against the output mode, as it does when a query starts."""
-    from pyspark.errors import PySparkException
+    from ..refusals import place_of, refusal
 
-    spark: Any = frame.sparkSession
-    sql = spark._jvm.org.apache.spark.sql
-    mode = getattr(sql.streaming.OutputMode, sink.output_mode.capitalize())()
-    plan = frame._jdf.queryExecution().analyzed()
-    try:
-        sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
-    except PySparkException as error:
-        document: Any = session.explain(insert.query.text).to_dict()
-        for refusal in document.get("append_refusals", ()) if sink.output_mode == "append" else ():
-            raise script.error(insert.query.start, refusal["reason"], refusal["hint"]) from None
-        if "output mode" in str(error).lower() and sink.mode is not None:
-            raise script.error(sink.mode.start, sentence(error)) from None
-        for refusal in document.get("refusals", ()):
-            raise script.error(insert.query.start, refusal["reason"], refusal["hint"]) from None
-        raise script.error(insert.query.start, sentence(error)) from None
+    found = refusal(frame, sink.output_mode)
+    if found is None:
+        return
+    because, words, condition = found
+    document: Any = session.explain(insert.query.text).to_dict()
+    for one in document.get("append_refusals", ()) if sink.output_mode == "append" else ():
+        raise script.error(insert.query.start, one["reason"], one["hint"])
+    for one in document.get("refusals", ()):
+        raise script.error(insert.query.start, one["reason"], one["hint"])
+    at = place_of(insert.query.text, words)
+    start = sink.mode.start if at is None and sink.mode is not None else insert.query.start + (at or 0)
+    raise script.error(start, f"{because.reason} (Spark's condition {condition})", because.hint)
 
 
 def _refused(error: Exception, script: Script, at: Word, what: str) -> Exception:
