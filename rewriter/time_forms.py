@@ -309,8 +309,8 @@ class _Reader:
                     return None
                 return _sum(self.as_type("timestamp", time) or time, length)
             case ("datediff" | "date_diff", [end, start]):
-                days = [self.as_type("date", self.form(one)) for one in (start, end)]
-                return self.between(Fraction(DAY), *days)
+                dates = [self.as_type("date", self.form(one)) for one in (start, end)]
+                return self.between(Fraction(DAY), *dates)
             case ("datediff" | "date_diff" | "timestampdiff", [unit, start, end]):
                 size = _unit(unit.name)
                 between = None if size is None else self.between(size, self.form(start), self.form(end))

@@ -1,0 +1,110 @@
+"""What Spark's grammar has and ours has not is joined all the same: in Spark's plan, with the rows of batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import trijoin_sql
+from trijoin_sql.errors import UnsupportedQueryError
+
+from .differential import Tables, bag, run_stream
+
+SCHEMA = "id int, x int, st struct<a: int, b: string>, l array<int>"
+ARROW = pa.schema(
+    [
+        ("id", pa.int32()),
+        ("x", pa.int32()),
+        ("st", pa.struct([("a", pa.int32()), ("b", pa.string())])),
+        ("l", pa.list_(pa.int32())),
+    ]
+)
+THETA = "r JOIN s ON r.x < s.x"
+RECURSIVE = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 3)"
+
+#: SQL, and where it has parameters their values.
+STATEMENTS: tuple[tuple[str, dict[str, object]], ...] = (
+    ("FROM r |> JOIN s ON r.x < s.x |> SELECT r.id, s.x AS sx", {}),
+    ("FROM r |> AS a |> JOIN s AS b ON a.x < b.x |> WHERE a.id > 1 |> EXTEND a.x + b.x AS y |> SELECT a.id, y", {}),
+    ("FROM r |> JOIN s ON r.x < s.x |> SELECT r.id AS a, s.id AS b |> SET a = a + 1 |> DROP b", {}),
+    (f"FROM {THETA} SELECT r.id, s.id AS sid", {}),
+    ("SELECT r.id FROM r JOIN IDENTIFIER('s') AS s ON r.x < s.x", {}),
+    ("SELECT r.id FROM r JOIN IDENTIFIER(:name) AS s ON r.x < s.x", {"name": "s"}),
+    ("SELECT IDENTIFIER('r.id') FROM r JOIN s ON IDENTIFIER('r.' || 'x') < s.x", {}),
+    ("SELECT r.id, s.id AS sid FROM r JOIN s ON r.x < s.x + v", {}),
+    (f"SELECT r.id, v AS v3 FROM {THETA} WHERE s.id < v", {}),
+    (f"SELECT r.st.*, s.x AS sx FROM {THETA}", {}),
+    (f"SELECT to_json(struct(s.*)) AS j FROM {THETA}", {}),
+    (f"SELECT struct(r.*) AS j, s.id FROM {THETA}", {}),
+    (f"SELECT r.* EXCEPT (st.a), s.id AS sid FROM {THETA}", {}),
+    (f"SELECT r.id, q.z FROM {THETA}, LATERAL (SELECT r.x + s.x AS z) q", {}),
+    (f"SELECT r.id, e.col AS y FROM {THETA}, LATERAL explode(r.l) AS e", {}),
+    (f"SELECT r.id, y FROM {THETA} LATERAL VIEW explode(s.l) e AS y", {}),
+    (f"{RECURSIVE} SELECT r.id, c.n FROM {THETA} JOIN c ON c.n = s.x", {}),
+    (f"SELECT id, name, y FROM (SELECT r.id, r.x AS a, s.x AS b FROM {THETA}) UNPIVOT (y FOR name IN (a, b))", {}),
+    (f"EXECUTE IMMEDIATE 'SELECT r.id, s.id AS sid FROM {THETA} WHERE s.id > ?' USING 1", {}),
+    ("SELECT r.id, s.id AS sid FROM r, s WHERE r.x < s.x AND r.id <=> s.id OR r.x + 1 = s.x", {}),
+    ("SELECT viewed.id, t.id AS tid FROM viewed JOIN t ON t.x = viewed.x", {}),
+    ("SELECT count(*) AS n FROM viewed", {}),
+)
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> Iterator[Tables]:
+    made = Tables(spark, tmp_path)
+    for shift, name in enumerate("rst"):
+        rows = [
+            {"id": n, "x": None if n == 5 else (7 * n + 3 * shift) % 5, "st": {"a": n, "b": f"{name}{n}"}, "l": [n, -n]}
+            for n in range(8)
+        ]
+        made.create(name, [rows[:3], rows[3:]], SCHEMA, ARROW)
+    spark.sql("DECLARE OR REPLACE VARIABLE v INT DEFAULT 3")
+    yield made
+    spark.sql("DROP TEMPORARY VARIABLE v")
+    spark.catalog.dropTempView("viewed")
+
+
+def test_all_of_sparks_sql_is_joined(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    view = f"CREATE OR REPLACE TEMP VIEW viewed AS SELECT r.id, r.x, s.id AS sid FROM {THETA}"
+    for number, (sql, arguments) in enumerate(STATEMENTS):
+        tables.use(streaming=False)
+        spark.sql(view)
+        wanted = bag(spark.sql(sql, args=arguments or None).collect())
+        tables.use(streaming=True)
+        spark.sql(view)  # by Spark alone: what somebody made without us
+        mode = "complete" if "count" in sql else "append"
+        frame = tj.sql(sql, args=arguments or None)
+        assert run_stream(frame, tmp_path / f"checkpoint{number}", mode) == wanted, sql
+        assert wanted, sql
+
+
+def test_it_goes_on_from_its_checkpoint(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+    """Names that we make up are the same at each start."""
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    sql, checkpoint = "FROM r |> JOIN s ON r.x < s.x |> SELECT r.id, s.id AS sid", tmp_path / "checkpoint"
+    tables.use(streaming=True)
+    first = run_stream(tj.sql(sql), checkpoint)
+    tables.add("r", [{"id": 100, "x": 0, "st": None, "l": None}], ARROW)
+    tables.use(streaming=True)
+    second = run_stream(tj.sql(sql), checkpoint)
+    tables.use(streaming=False)
+    assert first + second == bag(spark.sql(sql).collect())
+    assert second
+
+
+def test_what_is_left_to_spark_on_purpose_stays(spark: SparkSession, tables: Tables) -> None:
+    """A hint, and joins by an equality that Spark runs."""
+    tables.use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    plans = [
+        tj.sql(f"SELECT {hint} * FROM {join}")._jdf.queryExecution().analyzed().toString()
+        for hint, join in (("/*+ NO_TRIJOIN */", "r JOIN s ON r.x = s.x"), ("", "r LEFT SEMI JOIN s ON r.x = s.x"))
+    ]
+    assert not any("TransformWithState" in plan for plan in plans)
+    with pytest.raises(UnsupportedQueryError, match="without an equality"):
+        tj.sql(f"SELECT /*+ NO_TRIJOIN */ r.id FROM {THETA} JOIN t ON r.x < t.x")

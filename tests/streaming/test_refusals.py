@@ -1,0 +1,78 @@
+"""What Spark refuses on streams: one sentence of ours with Spark's condition, no plan in it, before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+import trijoin_sql
+from trijoin_sql.errors import UnsupportedQueryError
+
+JOIN = "r JOIN s ON r.x < s.x AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS"
+NEAR = "t.k = r.k AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS"
+
+#: Refused by ``sql()``, for no mode runs it: the statement, and what is said.
+IN_NO_MODE = {
+    f"SELECT r.id FROM {JOIN} WHERE EXISTS (SELECT 1 FROM t WHERE t.x > r.x)": "a subquery in an expression",
+    f"SELECT r.id FROM {JOIN} WHERE r.id NOT IN (SELECT id FROM t)": "a subquery in an expression",
+    f"SELECT (SELECT max(x) FROM t) AS m FROM {JOIN}": "a subquery in an expression",
+    f"SELECT r.id FROM {JOIN} LEFT JOIN t ON t.x > r.x": "a LEFT JOIN of streams without an equality",
+    f"SELECT r.id FROM {JOIN} FULL JOIN t ON t.k = r.k": "no bound in event time",
+    f"SELECT r.id FROM {JOIN} LEFT ANTI JOIN t ON {NEAR}": "an anti join",
+    f"SELECT r.id FROM {JOIN} RIGHT JOIN c ON c.id = r.id": "keeps all rows of a table",
+    f"SELECT r.id FROM {JOIN} ORDER BY r.id": "ORDER BY .*, line 1, column",
+    f"SELECT r.id FROM {JOIN} LIMIT 3 OFFSET 1": "OFFSET",
+    "SELECT r.id FROM r TABLESAMPLE (50 PERCENT) JOIN s ON r.x < s.x": "TABLESAMPLE",
+    f"SELECT r.id FROM {JOIN} INTERSECT SELECT id FROM t": "INTERSECT",
+    f"SELECT r.id FROM {JOIN} EXCEPT SELECT id FROM t": "EXCEPT",
+    f"SELECT row_number() OVER (PARTITION BY r.k ORDER BY r.id) AS n FROM {JOIN}": "a window function",
+    "FROM r |> JOIN s ON r.x < s.x |> ORDER BY r.id": "ORDER BY",
+}
+
+#: By statement: the modes that run it.
+MODES = {
+    f"SELECT r.id FROM {JOIN}": ("append", "update"),
+    f"SELECT r.id FROM {JOIN} LIMIT 3": ("append",),
+    f"SELECT r.k, count(*) AS n FROM {JOIN} GROUP BY r.k": ("update", "complete"),
+    f"SELECT window(r.ts, '2 seconds') AS w, count(*) AS n FROM {JOIN} GROUP BY 1": ("append", "update", "complete"),
+    "SELECT window(r.ts, '2 seconds') AS w, count(*) AS n FROM r JOIN s ON r.x < s.x GROUP BY 1": ("update", "complete"),
+    f"SELECT r.id, t.id AS tid FROM {JOIN} LEFT JOIN t ON {NEAR}": ("append",),
+    f"SELECT r.k, count(*) AS n FROM {JOIN} GROUP BY r.k ORDER BY n": ("complete",),
+    f"SELECT DISTINCT r.ts, s.ts AS b FROM {JOIN}": ("append", "update", "complete"),
+    f"SELECT r.id, (SELECT max(x) FROM c) AS m FROM {JOIN}": ("append", "update"),
+}
+
+
+@pytest.fixture
+def tj(spark: SparkSession) -> trijoin_sql.TriJoinSession:
+    for name in "rst":
+        frame = spark.readStream.format("rate").load()
+        names = ("value AS id", "value AS x", "value % 5 AS k", "timestamp AS ts")
+        frame.selectExpr(*names).withWatermark("ts", "1 second").createOrReplaceTempView(name)
+    spark.range(3).selectExpr("id", "id AS x").createOrReplaceTempView("c")
+    return trijoin_sql.TriJoinSession.create(spark)
+
+
+@pytest.mark.parametrize(("sql", "reason"), IN_NO_MODE.items())
+def test_refused_at_once(tj: trijoin_sql.TriJoinSession, sql: str, reason: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match=reason) as refused:
+        tj.sql(sql)
+    said = str(refused.value)
+    assert len(said.splitlines()) == 2, "a sentence and a hint"
+    assert "+- " not in said
+    assert "Hint: " in said
+
+
+@pytest.mark.parametrize("sql", MODES)
+def test_a_mode_that_does_not_run_it_is_refused_when_it_is_written(tj: trijoin_sql.TriJoinSession, sql: str) -> None:
+    """And no other: that would be worse than any message."""
+    frame = tj.sql(sql)
+    for mode in ("append", "update", "complete"):
+        writer = frame.writeStream.outputMode(mode).format("noop")
+        if mode in MODES[sql]:
+            query = writer.start()
+            query.stop()
+            continue
+        with pytest.raises(UnsupportedQueryError, match="Spark's condition") as refused:
+            writer.start()
+        assert len(str(refused.value).splitlines()) == 2
