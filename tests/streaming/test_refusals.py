@@ -35,7 +35,7 @@ MODES = {
     f"SELECT r.id FROM {JOIN} LIMIT 3": ("append",),
     f"SELECT r.k, count(*) AS n FROM {JOIN} GROUP BY r.k": ("update", "complete"),
     f"SELECT window(r.ts, '2 seconds') AS w, count(*) AS n FROM {JOIN} GROUP BY 1": ("append", "update", "complete"),
-    "SELECT window(r.ts, '2 seconds') AS w, count(*) AS n FROM r JOIN s ON r.x < s.x GROUP BY 1": ("update", "complete"),
+    "SELECT window(r.ts, '2 seconds') AS w, count(*) FROM r JOIN s ON r.x < s.x GROUP BY 1": ("update", "complete"),
     f"SELECT r.id, t.id AS tid FROM {JOIN} LEFT JOIN t ON {NEAR}": ("append",),
     f"SELECT r.k, count(*) AS n FROM {JOIN} GROUP BY r.k ORDER BY n": ("complete",),
     f"SELECT DISTINCT r.ts, s.ts AS b FROM {JOIN}": ("append", "update", "complete"),
