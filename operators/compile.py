@@ -116,7 +116,9 @@ def compile_join(
     spec = _spec(node, streams, tuple(edges), layout, types, metric or "")
     if aggregation is not None and in_units:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
-    frames, stored = _packed_streams(spec, inputs)
+    frames, stored, mixed = _packed_streams(spec, inputs)
+    streams = tuple(replace(stream, alike=stream.alias not in mixed) for stream in spec.streams)
+    spec = replace(spec, streams=streams)
     spec = replace(spec, fingerprint=fingerprint(spec, node, inputs, types, stored, arguments))
     if spec.aggregate is not None:
         spec = replace(spec, output=spec.aggregate.names)
@@ -158,15 +160,19 @@ def _spec(
     )
 
 
-def _packed_streams(spec: JoinSpec, inputs: Mapping[str, Input]) -> tuple[list[DataFrame], dict[str, str]]:
-    """Return each stream's packed frame, and by alias what is stored of it."""
-    frames, stored = [], {}
+def _packed_streams(
+    spec: JoinSpec, inputs: Mapping[str, Input]
+) -> tuple[list[DataFrame], dict[str, str], frozenset[str]]:
+    """Return each stream's packed frame, by alias what is stored of it, and those whose routes leave out a column."""
+    frames, stored, mixed = [], {}, set()
     for rank, stream in enumerate(spec.streams):
         if stream.time is not None and spec.keep_for(rank) is not None:  # a row without a time would never expire
             inputs[stream.alias].required.append(stream.time)
-        frame, stored[stream.alias] = _packed(inputs[stream.alias], stream)
+        frame, stored[stream.alias], whole = _packed(inputs[stream.alias], stream)
         frames.append(frame)
-    return frames, stored
+        if not whole:
+            mixed.add(stream.alias)
+    return frames, stored, frozenset(mixed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +241,9 @@ def _stream(
     return StreamSpec(side.alias, tuple(payload), packed, _ROUTE, dimensions, group, time, stateful=stateful)
 
 
-def _packed(side: Input, stream: StreamSpec) -> tuple[DataFrame, str]:
-    """Return the frame of a stream's packed columns and its route, without rows that cannot join; and what is stored.
+def _packed(side: Input, stream: StreamSpec) -> tuple[DataFrame, str, bool]:
+    """Return the frame of a stream's packed columns and its route, without rows that cannot join; what is stored; and
+    whether the route is a hash of all of it.
 
     One filter and one projection: Spark optimises the plan anew for every micro-batch, node by node.
     """
@@ -248,7 +255,8 @@ def _packed(side: Input, stream: StreamSpec) -> tuple[DataFrame, str]:
     required = [side.packed[name].isNotNull() for name in dict.fromkeys(side.required)]
     frame = side.frame.where(reduce(and_, required)) if required else side.frame
     stored = ", ".join(f"{name} {kind}" for name, kind in zip(side.packed, kinds, strict=False))
-    return frame.select(*[side.packed[name].alias(name) for name in stream.columns], route.alias(_ROUTE)), stored
+    packed = frame.select(*[side.packed[name].alias(name) for name in stream.columns], route.alias(_ROUTE))
+    return packed, stored, len(hashed) == len(columns)
 
 
 def _bounds(node: JoinNode) -> tuple[tuple[int, int, int], ...]:

@@ -147,6 +147,8 @@ class StreamSpec:
         The packed column with its event time (int64, microseconds), None if it has no watermark.
     timed
         Whether results need it.
+    alike
+        Whether rows with one route are alike: it is a hash of all that is packed.
     stateful
         Whether an operator of Spark's with state makes its rows: they come when Spark's watermark passes them, and none
         of them is late.
@@ -161,6 +163,7 @@ class StreamSpec:
     time: str | None = None
     timed: bool = False
     stateful: bool = False
+    alike: bool = True
 
     @property
     def listed(self) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ class StageTask:
         slot = make() if state is None else state.slot
         watermark = self._watermark(timer_values)
         inputs = self._inputs(work)
-        before = Counter(slot.counters)
+        before, compared = Counter(slot.counters), _compared(slot)
         tally: Counter[str] = Counter()
         if state is not None and self.stage.number == 0 and state.manifest.watermark:
             tally["late"] = self._drop_late(work, state.manifest.watermark + self.spec.behind, slot_number)
@@ -143,6 +143,7 @@ class StageTask:
         if self.stage.counters and fired is None:  # a report of some slots alone would look like one of all
             after = slot.counters
             tally.update({name: after[name] - before[name] for name in COUNTER_NAMES})
+            tally["comparisons"] += _compared(slot) - compared
             tally["bytes_in"] = received
             if state is not None:
                 tally.update(state.size())
@@ -234,3 +235,8 @@ class StageTask:
             if isinstance(result, Result | Bundle):
                 tally["results"] += len(result)
             yield result
+
+
+def _compared(slot: Slot) -> int:
+    """Return how many comparisons a slot's stores have made."""
+    return sum(store.compared for store in slot.stores.values())

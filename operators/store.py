@@ -79,6 +79,8 @@ class Store:
     def __init__(self, name: str, layouts: Sequence[Layout], life: Lifetime | None = None) -> None:
         self.name = name
         self.life = life or Lifetime()
+        #: Comparisons so far: steps of searches, and candidates that they found.
+        self.compared = 0
         self.layouts = {layout.key: layout for layout in layouts}
         self.segments: list[Segment] = []
         self.fresh: list[tuple[int, pa.RecordBatch]] = []
@@ -230,12 +232,14 @@ class Store:
         for segment in self.segments:
             zone = segment.zones.get(probe.plan.layout.key)
             if probe.may_match(zone):
+                self.compared += len(probe.order) * segment.count.bit_length()  # a binary search for each
                 yield segment, probe.is_narrow(zone)
 
     def _pairs(self, probe: Probe, segment: Segment, *, narrow: bool) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
         rows, indexes = segment.loaded()
         checks = self._open(probe, segment, narrow=narrow)
         for mine, theirs in probe.candidates(indexes[probe.plan.layout.key], narrow=narrow):
+            self.compared += len(mine)
             most = len(mine) * (probe.longest + segment.longest)
             whole = (slice(0, len(mine)),)
             for some in whole if most <= _TAKEN_BYTES else _blocks(checks, probe.rows, mine, rows, theirs):
@@ -279,6 +283,7 @@ class Store:
             if not len(index.rows):
                 continue
             begin, end = index.search(probe, narrow=True)
+            self.compared += int((end - begin).sum())
             some = np.flatnonzero(end > begin)
             if len(some):
                 yield probe.order[some], segment, index.rows, begin[some], end[some]

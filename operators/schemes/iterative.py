@@ -130,10 +130,10 @@ class IterativeUnit:
                 yield Bundle(parts, step.target, segment.rows, order, begin, end)
             return
         for mine, segment, theirs in self.stored[step.target].probe(probe):
-            self.counters["comparisons"] += len(mine)
             for source, check in step.others:
                 if not len(mine):
                     break
+                self.counters["comparisons"] += len(mine)
                 left = _take(_chosen(chosen[source], mine), (check.left,)).column(0)
                 keep = evaluate(check, left, segment.rows.column(check.right).take(pa.array(theirs)))
                 mine, theirs = mine[keep], theirs[keep]

@@ -92,7 +92,6 @@ class ListUnit:
     def arrive(self, side: int, rows: pa.RecordBatch) -> Iterator[Outcome]:
         """Read the lists of the other side, then enter one's own."""
         at, ids = matches(self.stored, self.plans[side], rows)
-        self.counters["comparisons"] += len(at)
         if not len(at):
             return
         other = self.sides[side]
@@ -226,7 +225,6 @@ class SecondStageSlot:
         plan = self.unit.to_stored[self.hub]
         checks = self.spec.edge(self.first, self.last).checks
         for mine, segment, theirs in self.unit.stored.probe(Probe(plan, pack_.hubs)):
-            self._counters["comparisons"] += len(mine)
             if self.spec.aggregate is not None and not checks:
                 parts = {self.hub: Part(pack_.hubs, mine), self.last: Part(segment.rows, theirs)}
                 yield Bundle.of_packs(parts, self.first, pack_.members, members, offsets, mine)

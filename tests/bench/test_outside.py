@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +17,7 @@ from typer.testing import CliRunner
 
 from trijoin_sql.bench import outside
 from trijoin_sql.bench.outcome import OTHERS, Outcome
-from trijoin_sql.bench.outside import PACKAGES, environment, run_outside, steps, watch
+from trijoin_sql.bench.outside import PACKAGES, environment, indexed, run_outside, steps, watch
 from trijoin_sql.bench.report import as_table
 from trijoin_sql.bench.workloads import WORKLOADS, write_files
 from trijoin_sql.cli import app
@@ -37,6 +40,41 @@ def test_the_last_object_is_the_result_and_other_lines_are_noise() -> None:
     found = watch(script(text), "flink", 300, 30)
     assert replace(found, memory=None) == Outcome("flink", 2.0, 300, 7)
     assert found.rate == 150
+
+
+def test_sigterm_stops_the_engine_too(tmp_path: Path) -> None:
+    """It has a session of its own, and would go on at full speed."""
+    told = tmp_path / "pid"
+    engine = f"""\
+import os, time
+with open({str(told)!r}, "w") as file:
+    file.write(str(os.getpid()))
+os.rename({str(told)!r}, {str(told) + ".ready"!r})
+time.sleep(60)"""
+    bench = f"""\
+import signal
+from trijoin_sql.bench.command import _terminated
+from trijoin_sql.bench.outside import watch
+signal.signal(signal.SIGTERM, _terminated)
+watch({script(engine)!r}, "duckdb", 1, 60)"""
+    process = subprocess.Popen(script(bench))
+    ready = tmp_path / "pid.ready"
+    while not ready.exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(30) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(ready.read_text()), 0)
+
+
+def test_duckdb_is_given_what_it_indexes() -> None:
+    """A band as BETWEEN is an IEJoin, as ABS of a difference a nested loop."""
+    sql = indexed(WORKLOADS["chain_band"])
+    assert sql.endswith(
+        "FROM r JOIN s ON r.i BETWEEN s.i + -1 AND s.i + 1 JOIN t ON s.im BETWEEN t.im + -1 AND t.im + 1"
+    )
+    assert "ABS" not in sql
 
 
 def test_a_run_that_takes_longer_is_stopped_and_bounds_the_rate(tmp_path: Path) -> None:

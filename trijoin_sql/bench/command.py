@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Literal
 
 import typer
@@ -13,7 +15,7 @@ HELP = """Measure schemes, side by side in one run: throughput, latency, interme
 
 \b
 workloads  chain_band, cyclic_band, chain_dense, cyclic_dense, chain_window,
-           cyclic_window, chain_equal, common_key, zipf_key, pair_band
+           cyclic_window, chain_equal, common_key, zipf_chain, zipf_key, pair_band
            (none: the first two)
 overhead   what enable adds to spark.sql for queries that are not ours
 
@@ -127,5 +129,11 @@ def bench(
         tuple(rate or ()),
         idle,
     )
+    signal.signal(signal.SIGTERM, _terminated)
     if not measure(options, output=output, json_file=json_file, plot_file=plot_file, quiet=quiet):
         raise typer.Exit(1)
+
+
+def _terminated(_number: int, _frame: FrameType | None) -> None:
+    """Leave in order: engines that run are stopped, and temporary folders removed."""
+    raise SystemExit(128 + signal.SIGTERM)

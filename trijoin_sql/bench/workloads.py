@@ -190,7 +190,15 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             schemes=("symmetric", "matrix"),
         ),
         "zipf_key": Workload(
-            "a skewed key (Zipf) with a narrow band, then a unique key: r.i = s.i AND |r.im - s.im| < 20, s.l = t.l",
+            "003 section 3.2.2: two streams, a skewed key (Zipf) and a narrow band: r.i = s.i AND |r.im - s.im| < 20",
+            ("r", "s"),
+            "SELECT {hint} r.l AS r_l, s.l AS s_l FROM r JOIN s ON r.i = s.i AND ABS(r.im - s.im) < 20",
+            keys=zipf,
+            domain=lambda rows: max(rows // 10, 10),
+            schemes=("biclique@hash", "matrix"),
+        ),
+        "zipf_chain": Workload(
+            "zipf_key, then a unique key: r.i = s.i AND |r.im - s.im| < 20, s.l = t.l",
             ("r", "s", "t"),
             _OUT + "FROM r JOIN s ON r.i = s.i AND ABS(r.im - s.im) < 20 JOIN t ON s.l = t.l",
             keys=zipf,
