@@ -55,6 +55,8 @@ VISITING_BYTES = 2 * BROUGHT_BYTES
 class ChunkMap(Protocol):
     """Spark's ``MapState`` (or anything like it) with keys ``(number,)`` and values ``(bytes,)``."""
 
+    def containsKey(self, key: tuple[int]) -> bool: ...  # noqa: N802
+
     def getValue(self, key: tuple[int]) -> tuple[bytes] | None: ...  # noqa: N802
 
     def updateValue(self, key: tuple[int], value: tuple[bytes]) -> None: ...  # noqa: N802
@@ -110,7 +112,8 @@ class SlotState:
     ) -> None:
         self.chunks, self.made_for = chunks, made_for
         self.fetched = self._inside = 0
-        saved = chunks.getValue((MANIFEST,))
+        # Spark logs a warning for each value that is asked for and not there.
+        saved = chunks.getValue((MANIFEST,)) if chunks.containsKey((MANIFEST,)) else None
         if saved is None:
             self.manifest = Manifest(uuid.uuid4().hex, uuid.uuid4().hex, -1, fingerprint, layouts=layouts)
             self.slot, self.warm = make(), WarmCopy(self.manifest.uid, warm_bytes)

@@ -119,7 +119,7 @@ class Rewrite:
         return self.plan is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object that ``explain --format json`` prints (DESIGN section 1)."""
+        """Return the object that ``explain --format json`` prints."""
         return {
             "version": 1,
             "sql": self.sql,

@@ -31,21 +31,16 @@ def test_targets_and_commands_exist() -> None:
 @pytest.mark.slow
 def test_the_first_query_runs(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
-    assert len(code.splitlines()) <= 11
-    code = code.replace(
-        '.format("console").start().awaitTermination(60)', '.format("memory").queryName("first").start()'
-    )
-    names: dict[str, object] = {}
-    exec(code, names)
-    (query,) = (query for query in spark.streams.active if query.name == "first")
-    try:
-        while not spark.table("first").count() and not query.awaitTermination(1):
-            pass
-        rows = spark.table("first").collect()
-        assert rows
-        assert all(abs(r - s) <= 1 and s < t < r + 3 for r, s, t in rows)
-    finally:
-        query.stop()
+    assert len(code.splitlines()) <= 16
+    exec(code, {})
+    assert not spark.streams.active
+    rows = spark.table("found").collect()
+    assert rows
+    assert all(abs(r - s) <= 1 and s < t < r + 3 for r, s, t in rows)
+    said = capfd.readouterr()
+    assert f"|{rows[0].r}" in said.out.replace(" ", "")
+    assert "Traceback" not in said.err
+    assert "Exception" not in said.err
 
 
 @pytest.mark.parametrize("folder", ["trijoin_sql", "rewriter", "operators"])

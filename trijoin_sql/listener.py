@@ -12,13 +12,14 @@ import json
 import logging
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .checkpoint import CheckpointFile, Join, follow
-from .errors import CheckpointDamagedError, CheckpointMismatchError
+from .errors import NO_WORKER, TOO_BUSY, CheckpointDamagedError, CheckpointMismatchError
 from .metrics import held_by_slot, join_keys
 from .operators.spec import JoinSpec
 from .operators.task import LAYOUTS
@@ -35,6 +36,10 @@ _listeners: dict[int, LayoutListener] = {}
 #: Keys of the joins whose units cost chose: a checkpoint's number goes before.
 _by_cost: set[str] = set()
 
+#: By a join's key: what is to be said of rows that it keeps for ever; and what has been said.
+_endless: dict[str, str] = {}
+_said: set[str] = set()
+
 #: Units that a query is to have from its next start on, by the query's id.
 _wanted: dict[str, dict[str, int]] = {}
 
@@ -44,7 +49,12 @@ def next_number() -> int:
     return next(_numbers)
 
 
-def register(spark: SparkSession, specs: Mapping[str, JoinSpec], by_cost: Set[str] = frozenset()) -> None:
+def register(
+    spark: SparkSession,
+    specs: Mapping[str, JoinSpec],
+    by_cost: Set[str] = frozenset(),
+    endless: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Make joins known to the listener of a session, and make sure that there is one. Not on Spark Connect.
 
     Parameters
@@ -55,9 +65,12 @@ def register(spark: SparkSession, specs: Mapping[str, JoinSpec], by_cost: Set[st
         The joins by key.
     by_cost
         The keys of those whose units cost chose.
+    endless
+        By key: what is to be said once, when a query starts, of rows that are kept for ever.
     """
     _specs.update(specs)
     _by_cost.update(by_cost)
+    _endless.update(endless)
     java: Any = getattr(spark, "_jsparkSession", None)
     if java is None or java.hashCode() in _listeners:
         return
@@ -131,6 +144,8 @@ class LayoutListener:
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Forget the run. Spark says this late: the query may run again, which it says at once."""
         query_id = str(event.id().toString())
+        if event.exception().isDefined() and NO_WORKER in str(event.exception().get()):
+            _log.warning("a query failed: %s", TOO_BUSY)
         running = self.running.get(query_id)
         if running is not None and running.run_id == str(event.runId().toString()):
             del self.running[query_id]
@@ -145,6 +160,10 @@ class LayoutListener:
         if not keys:
             return
         self.observed.started(query_id, plan)
+        for told in (_endless.pop(key) for key in keys if key in _endless):
+            if told not in _said:  # once, however often a query starts again
+                _said.add(told)
+                _log.warning("%s", told)
         specs = [_specs[key] for key in keys]
         file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
         properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()

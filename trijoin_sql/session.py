@@ -408,6 +408,7 @@ class TriJoinSession:
         frames: dict[str, DataFrame] = {}
         specs: dict[str, JoinSpec] = {}
         by_cost: set[str] = set()
+        endless: dict[str, str] = {}
         try:
             for node in reversed(list(walk(plan))):
                 if isinstance(node, JoinNode) and node.name not in frames:
@@ -423,13 +424,16 @@ class TriJoinSession:
                     frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
                     if node.decision.units_by_cost:
                         by_cost.add(compiled.spec.key)
+                    advice = next((kept.advice for kept in node.retention if kept.advice), None)
+                    if advice is not None and self.checks_modes:
+                        endless[compiled.spec.key] = f"UNBOUNDED state: {advice}"
         except SumTypeError as error:
             _log.warning("aggregated by Spark alone: %s", error)
             return self._compile(self._rewrite(rewritten.sql, args, aggregate=False), args)
         result = run_sql(self.spark, plan.sql, frames, named)
         if result.isStreaming:
             self._compiled[number] = rewritten  # for `explain`; a batch query reports nothing that could be explained
-            register(self.spark, specs, by_cost)
+            register(self.spark, specs, by_cost, endless)
             if getattr(self.spark, "_sc", None) is not None:  # a classic session
                 set_permissions_without_processes(self.spark.sparkContext)
         # Spark says how the columns are called: its names for expressions are part of what users see.

@@ -60,6 +60,9 @@ class Chunks:
         self.committed: dict[int, bytes] = {}
         self.now: dict[int, bytes] = {}
 
+    def containsKey(self, key: tuple[int]) -> bool:  # noqa: N802
+        return key[0] in self.now
+
     def getValue(self, key: tuple[int]) -> tuple[bytes] | None:  # noqa: N802
         return (self.now[key[0]],) if key[0] in self.now else None
 

@@ -1,4 +1,4 @@
-"""Rows that are alike are spread over the units of their subgroup, and a task that is tried again sends the same ones."""
+"""Rows that are alike are spread over the units of their subgroup; a task that is tried again sends the same ones."""
 
 from __future__ import annotations
 

@@ -220,6 +220,8 @@ def _summary(outcome: Any, job: str, output: str) -> None:
         for row in outcome.rows.get(tally.sink, []):
             print(row)
         print(tally)
+        if tally.still_open:
+            print(f"  {tally.still_open}")
     print(
         f"{outcome.ended if outcome.ended == 'done' else f'stopped by {outcome.ended}'} after {outcome.seconds:.1f} s",
         flush=True,

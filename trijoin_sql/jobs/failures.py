@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ..errors import NO_WORKER, TOO_BUSY
+
 if TYPE_CHECKING:
     from .statements import CreateStream
 
@@ -22,6 +24,8 @@ def reason(error: object) -> str:
         A ``StreamingQueryException``, or its text.
     """
     text = str(error)
+    if NO_WORKER in text:
+        return TOO_BUSY
     ours = re.search(r"\[TRIJOIN_\w+\] .*", text)
     if ours:
         return ours[0].strip()

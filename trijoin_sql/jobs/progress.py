@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,6 +30,8 @@ LINE = 5.0
 WIDE = 105
 #: What Spark calls the operator of our joins: an entry in its store is a chunk of rows.
 _OURS = "transformWithState"
+#: What Spark calls its aggregations that keep groups.
+_GROUPS = ("stateStoreSave", "sessionWindowStateStoreSave")
 _HELD = " (the watermark waits for it)"
 
 
@@ -62,6 +65,10 @@ class Tally:
         As Spark writes it, empty as long as there is none.
     idle
         Inputs that have brought nothing in the last micro-batches while others have.
+    open_groups
+        Groups of Spark's aggregations, windows among them, that are still kept.
+    appends
+        Whether the sink gets a group only when it closes.
     """
 
     sink: str
@@ -76,16 +83,20 @@ class Tally:
     state_bytes: int = 0
     watermark: str = ""
     idle: tuple[str, ...] = ()
+    open_groups: int = 0
+    appends: bool = False
     _quiet: dict[str, int] = field(default_factory=dict, repr=False)
     _waiting: int = field(default=0, repr=False)
     _kept: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
     _begun: float | None = field(default=None, repr=False)
+    _readings: dict[str, int] = field(default_factory=dict, repr=False)
 
     def look(self, query: StreamingQuery, names: dict[str, str]) -> None:
         """Take in what a query reported since the last look; `names` are those of its inputs (see `input_names`)."""
         last: Any = query.lastProgress
         if last is None or last.batchId <= self.batch:
             return
+        self._readings = self._readings or readings(query)
         # Fetching all reports takes a while, and is only needed where several came at once.
         for progress in [last] if last.batchId == self.batch + 1 else query.recentProgress:
             self.add(progress, names)
@@ -101,17 +112,26 @@ class Tally:
         self._waiting = self._waiting + 1 if watermark == self.watermark and progress.numInputRows else 0
         self.watermark = watermark
         self.state_rows = self._state_rows(progress)
+        grouped = [one.numRowsTotal for one in progress.stateOperators if one.operatorName in _GROUPS]
+        self.open_groups = sum(int(rows) for rows in grouped)
         self.state_bytes = sum(_bytes(operator) for operator in progress.stateOperators)
         self.late_rows += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
         self.late_rows += sum(counters.total().get("late", 0) for counters in batch_counters(progress))
-        if progress.numInputRows:
+        rows = self._rows(progress)
+        if rows:
             self.batches += 1
-            self.input_rows += progress.numInputRows
+            self.input_rows += rows
             self.latency = progress.batchDuration
             begun = datetime.fromisoformat(progress.timestamp).timestamp() * 1000
             since = max(begun - self._begun if self._begun else 0, progress.batchDuration, 1)
-            self.rate, self._begun = progress.numInputRows / since * 1000, begun
+            self.rate, self._begun = rows / since * 1000, begun
             self._look_at_inputs(progress, names)
+
+    def _rows(self, progress: Any) -> int:
+        """Return the rows of a micro-batch. Spark counts a stream's once for each time that the query reads it."""
+        if not progress.sources:
+            return int(progress.numInputRows)
+        return sum(int(one.numInputRows) // self._readings.get(one.description, 1) for one in progress.sources)
 
     def _state_rows(self, progress: Any) -> int:
         """Return the rows that joins keep, as their units last said, and the entries of Spark's own operators."""
@@ -135,6 +155,18 @@ class Tally:
         return bool(self.idle) and self._waiting >= IDLE
 
     @property
+    def still_open(self) -> str | None:
+        """What the sink does not have yet, and why; None if it has all that there is."""
+        if not self.appends or not self.open_groups:
+            return None
+        at = f"at {short_time(self.watermark)}" if self.watermark else "not there yet"
+        many = "windows or groups are" if self.open_groups > 1 else "window or group is"
+        return (
+            f"{self.open_groups:,} {many} still open, and not in {self.sink}: in append mode they come when the watermark "
+            f"({at}) passes their end, which later rows of every input make it do"
+        )
+
+    @property
     def shown_rate(self) -> str:
         """The rate for people: a trickle is not nothing."""
         return f"{self.rate:.1f}" if 0 < self.rate < 10 else number(self.rate)
@@ -151,6 +183,7 @@ class Tally:
             "state_rows": self.state_rows,
             "state_bytes": self.state_bytes,
             "watermark": self.watermark or None,
+            "open_groups": self.open_groups,
             "idle_inputs": list(self.idle),
             "idle_inputs_hold_watermark": self.held_back,
         }
@@ -168,6 +201,22 @@ class Tally:
         if self.idle:
             parts.append(f"idle: {', '.join(self.idle)}{_HELD if self.held_back else ''}")
         return f"{self.sink}: {' · '.join(parts)}"
+
+
+def readings(query: StreamingQuery) -> dict[str, int]:
+    """Return by a source's description how often a query reads it: a self join reads it for each of its aliases."""
+    from py4j.protocol import Py4JError
+
+    try:
+        leaves: Any = query._jsq.streamingQuery().logicalPlan().collectLeaves()
+        streaming = [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
+        return dict(Counter(str(_source(leaf).toString()) for leaf in streaming))
+    except Py4JError:  # another plan than the one we know
+        return {}
+
+
+def _source(leaf: Any) -> Any:
+    return leaf.source() if leaf.nodeName() == "StreamingExecutionRelation" else leaf.stream()
 
 
 def input_names(streams: list[CreateStream]) -> dict[str, str]:

@@ -89,7 +89,7 @@ def run_queries(
     QueryFailedError
         A query failed while it ran; the others were stopped.
     """
-    tallies = [Tally(query.sink.name.text) for query in prepared]
+    tallies = [Tally(query.sink.name.text, appends=query.sink.output_mode == "append") for query in prepared]
     names = input_names(job.streams)
     spark = prepared[0].frame.sparkSession
     begun = time.monotonic()
