@@ -94,8 +94,8 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
 #: What Spark says when a Python process that it has started does not answer, and what that means.
 NO_WORKER = "Python worker failed to connect back"
 TOO_BUSY = (
-    "a Python worker did not start in time: the machine is too busy, or too many sessions and queries share it. Run fewer "
-    "at once, give Spark fewer cores (local[2,4]), or more time (spark.python.authenticate.socketTimeout=120s)"
+    "a Python worker did not start in time: the machine is too busy, or too many sessions and queries share it. Run "
+    "fewer at once, give Spark fewer cores (local[2,4]), or more time (spark.python.authenticate.socketTimeout=120s)"
 )
 
 

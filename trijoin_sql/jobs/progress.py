@@ -162,8 +162,8 @@ class Tally:
         at = f"at {short_time(self.watermark)}" if self.watermark else "not there yet"
         many = "windows or groups are" if self.open_groups > 1 else "window or group is"
         return (
-            f"{self.open_groups:,} {many} still open, and not in {self.sink}: in append mode they come when the watermark "
-            f"({at}) passes their end, which later rows of every input make it do"
+            f"{self.open_groups:,} {many} still open, and not in {self.sink}: in append mode they come when the "
+            f"watermark ({at}) passes their end, which later rows of every input make it do"
         )
 
     @property
