@@ -160,10 +160,10 @@ class LayoutListener:
         if not keys:
             return
         self.observed.started(query_id, plan)
-        for told in (_endless.pop(key) for key in keys if key in _endless):
-            if told not in _said:  # once, however often a query starts again
-                _said.add(told)
-                _log.warning("%s", told)
+        for endless in (_endless.pop(key) for key in keys if key in _endless):
+            if endless not in _said:  # once, however often a query starts again
+                _said.add(endless)
+                _log.warning("%s", endless)
         specs = [_specs[key] for key in keys]
         file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
         properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()
