@@ -273,6 +273,26 @@ def tokenize(sql: str) -> list[Token]:
         raise SqlSyntaxError(f"a closing {found[1]} is missing", sql, *_place(sql, int(found[2]))) from None
 
 
+def without_online(sql: str) -> str:
+    """Return a statement without the word ONLINE of BiStream's ``SELECT ONLINE`` (003 section 2): all of it is online.
+
+    Spaces stand in its place, so that everything stays where it was. A column of that name is one.
+
+    Examples
+    --------
+    >>> without_online("SELECT ONLINE r.a, online FROM r")
+    'SELECT        r.a, online FROM r'
+    """
+    if not re.search(r"(?i)\bSELECT\s+ONLINE\s", sql):
+        return sql
+    tokens = tokenize(sql)
+    for before, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        names = after.token_type in (TokenType.VAR, TokenType.STAR, TokenType.IDENTIFIER, TokenType.DISTINCT)
+        if before.text.upper() == "SELECT" and word.text.upper() == "ONLINE" and names and after.text.upper() != "FROM":
+            sql = sql[: word.start] + " " * len(word.text) + sql[word.end + 1 :]
+    return sql
+
+
 def parse_statement(sql: str) -> Statement:
     """Parse one statement; what is no query is ``other``.
 

@@ -17,7 +17,7 @@ from .bounds import bound_event_time
 from .catalog import Catalog
 from .decide import decide
 from .delays import held_back_in_text
-from .dialect import Statement, View, parse_statement, positional_name, render, why_unreadable
+from .dialect import Statement, View, parse_statement, positional_name, render, why_unreadable, without_online
 from .display import plan_text
 from .document import group_dict
 from .event_times import append_refusals, carry_event_times, join_refusals
@@ -218,6 +218,7 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments
     PlanError
         A stage broke an invariant: a bug of ours.
     """
+    sql = without_online(sql)
     statement = parse_statement(sql)
     if statement.tree is None:
         return Rewrite(sql, "other", sql)

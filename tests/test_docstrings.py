@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,3 +49,12 @@ def test_public_names_are_documented(thing: Any) -> None:
         elif inspect.isfunction(function):
             found += [f"{thing.__name__}.{name}: {gap}" for gap in gaps(function, text)]
     assert not found
+
+
+def test_no_file_names_a_document_that_is_not_there() -> None:
+    """A reader of the repository has nothing else."""
+    root = Path(__file__).parent.parent
+    files = [
+        path for name in ("rewriter", "operators", "trijoin_sql", "queries") for path in (root / name).rglob("*.py")
+    ]
+    assert [str(path) for path in files if re.search(r"\bDESIGN\b|\bPAPERS\b|\bTRAPS\b", path.read_text("utf-8"))] == []

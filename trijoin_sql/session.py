@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Literal
@@ -30,7 +30,7 @@ from .operators.spec import JoinSpec
 from .plan_joins import join_in_plan
 from .refusals import check_all_modes, of_streams
 from .rewriter.arguments import Arguments
-from .rewriter.dialect import parse_statement
+from .rewriter.dialect import parse_statement, without_online
 from .rewriter.glance import glance, read_otherwise
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
 from .rewriter.plan import JoinNode, Scan, walk
@@ -134,6 +134,8 @@ class TriJoinSession:
         self._check_alive()
         if not isinstance(text, str):
             raise TypeError(f"sql() takes the text of a statement, not {type(text).__name__}")
+        with suppress(SqlSyntaxError):  # what is wrong with the text is said below
+            text = without_online(text)
         try:
             return self._sql(text, args, kwargs)
         except AnalysisException as error:

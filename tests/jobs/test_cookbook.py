@@ -23,26 +23,35 @@ from trijoin_sql.jobs.statements import Job, SparkStatement
 from trijoin_sql.stopping import StopRequest
 
 COOKBOOK = Path(__file__).parents[2] / "queries" / "cookbook"
+PAPERS = COOKBOOK.parent / "papers"
 QUESTIONS = sorted(path.stem for path in COOKBOOK.glob("*.sql"))
 _SECONDS = {"SECONDS": 1, "MINUTES": 60}
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The streams' files, written as a user writes them."""
-    found = importlib.util.spec_from_file_location("cookbook_data", COOKBOOK / "data.py")
+def written(source: Path, folder: Path) -> Path:
+    """Write the streams' files as a user writes them."""
+    found = importlib.util.spec_from_file_location("made_up_data", source / "data.py")
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    folder = tmp_path_factory.mktemp("cookbook") / "data"
-    module.write(folder)
-    return folder
+    module.write(folder / "data")
+    return folder / "data"
 
 
-def job_of(question: str, data: Path) -> Job:
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(COOKBOOK, tmp_path_factory.mktemp("cookbook"))
+
+
+@pytest.fixture(scope="module")
+def papers_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(PAPERS, tmp_path_factory.mktemp("papers"))
+
+
+def job_of(question: str, data: Path, folder: Path = COOKBOOK) -> Job:
     """Return the job, with its rows kept in memory instead of printed."""
-    text = (COOKBOOK / f"{question}.sql").read_text("utf-8")
+    text = (folder / f"{question}.sql").read_text("utf-8")
     text, consoles = re.subn(r"USING console OPTIONS \(truncate false\)", "USING memory OPTIONS (numRows 100000)", text)
     assert consoles == 1
     job = parse_job(Script(question, text.replace("'data/", f"'{data}/")))
@@ -79,12 +88,21 @@ def test_there_are_ten_questions_and_each_has_its_page() -> None:
     assert [name for name in QUESTIONS if f"(cookbook/{name}.sql)" not in page] == []
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_a_question_gets_sparks_answer(question: str, data: Path, spark: SparkSession) -> None:
-    job = job_of(question, data)
+def check(job: Job, spark: SparkSession) -> Counter[str]:
+    """Run a job, compare its rows with Spark batch's, and return them."""
     session = TriJoinSession.create(spark.newSession())
-    prepared = prepare(job, session)
-    outcome = run_queries(job, prepared, Console(quiet=True), StopRequest(), once=True)
+    outcome = run_queries(job, prepare(job, session), Console(quiet=True), StopRequest(), once=True)
     expected = in_batch(spark.newSession(), job)
     assert Counter(outcome.rows["found"]) == expected
-    assert 3 <= expected.total() <= 1000  # it finds something, and leaves out the rest
+    return expected
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_gets_sparks_answer(question: str, data: Path, spark: SparkSession) -> None:
+    found = check(job_of(question, data), spark)
+    assert 3 <= found.total() <= 1000  # it finds something, and leaves out the rest
+
+
+@pytest.mark.parametrize("query", sorted(path.stem for path in PAPERS.glob("*.sql")))
+def test_a_papers_query_runs_as_a_job(query: str, papers_data: Path, spark: SparkSession) -> None:
+    assert check(job_of(query, papers_data, PAPERS), spark)

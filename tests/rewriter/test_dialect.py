@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlglot import exp
-from trijoin_sql.rewriter.dialect import View, parse_expression, parse_statement, quote, render
+from trijoin_sql.rewriter.dialect import View, parse_expression, parse_statement, quote, render, without_online
 from trijoin_sql.rewriter.intervals import interval_microseconds
 
 from trijoin_sql.errors import SqlSyntaxError
@@ -231,3 +231,17 @@ def test_a_timestamp_without_time_zone_has_none() -> None:
     same = "SELECT CAST(a AS TIMESTAMP_NTZ) FROM r"
     assert spark("SELECT CAST(a AS TIMESTAMP WITHOUT TIME ZONE) FROM r") == same
     assert spark("SELECT a::timestamp without time zone FROM r") == same
+
+
+@pytest.mark.parametrize(
+    ("sql", "bare"),
+    [
+        ("SELECT ONLINE R.a2, sum(S.b2) FROM R, S", "SELECT        R.a2, sum(S.b2) FROM R, S"),
+        ("select online * from r", "select        * from r"),
+        ("SELECT online FROM r", "SELECT online FROM r"),
+        ("SELECT online , x FROM r", "SELECT online , x FROM r"),
+        ("SELECT 'SELECT ONLINE x' FROM r", "SELECT 'SELECT ONLINE x' FROM r"),
+    ],
+)
+def test_select_online_is_bistreams_word(sql: str, bare: str) -> None:
+    assert without_online(sql) == bare

@@ -26,7 +26,7 @@ CHAIN = "SELECT r.id FROM r JOIN s ON r.a < s.a JOIN t ON s.a = t.a AND r.x + s.
 
 
 def test_the_json_object_is_the_contract() -> None:
-    """DESIGN section 1: other tools read these keys."""
+    """Other tools read these keys."""
     found = rewritten(CHAIN).to_dict()
     assert json.loads(json.dumps(found)) == found
     assert {"version", "sql", "stages", "groups", "advice"} <= found.keys()
