@@ -70,6 +70,25 @@ CASES: dict[str, Case] = {
 }
 
 
+_PAIR = "FROM r JOIN s ON ABS(r.a - s.a) <= 30 AND r.ts BETWEEN s.ts - INTERVAL 90 SECONDS AND s.ts"
+#: All of it is closed when the last rows have come, although the join holds the watermark back by 90 seconds.
+_CLOSED = "r.ts < TIMESTAMP '2024-01-01 00:05:40'"
+
+#: Spark's own state above a join of ours, whose watermark is held back.
+ABOVE: dict[str, Case] = {
+    "window above a pair": Case(
+        f"SELECT /*+ UNITS(3) */ window(r.ts, '20 seconds').start AS at, count(*) AS n, sum(s.id) AS s {_PAIR} "
+        f"WHERE {_CLOSED} GROUP BY window(r.ts, '20 seconds')",
+        True,
+    ),
+    "left join above a pair": Case(
+        f"SELECT /*+ UNITS(2) */ r.id AS r, s.id AS s, t.id AS t {_PAIR} LEFT JOIN t ON t.g = r.g AND t.b = r.b AND "
+        f"t.ts BETWEEN r.ts AND r.ts + INTERVAL 20 SECONDS WHERE {_CLOSED}",
+        True,
+    ),
+}
+
+
 def with_units(sql: str, units: int | None) -> str:
     """Return a case's query with another number of units, None for its own."""
     return sql if units is None else re.sub(r"UNITS\(\d+\)", f"UNITS({units})", sql)
