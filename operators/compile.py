@@ -119,7 +119,10 @@ def compile_join(
     frames, stored, mixed = _packed_streams(spec, inputs)
     streams = tuple(replace(stream, alike=stream.alias not in mixed) for stream in spec.streams)
     spec = replace(spec, streams=streams)
-    spec = replace(spec, fingerprint=fingerprint(spec, node, inputs, types, stored, arguments))
+    text = fingerprint(spec, node, inputs, types, stored, arguments)
+    if spec.held_back and getattr(spark, "_sc", None) is None:  # nobody can tell the tasks where it changed
+        text += f"\nwatermark held back by: {spec.held_back} microseconds"
+    spec = replace(spec, fingerprint=text)
     if spec.aggregate is not None:
         spec = replace(spec, output=spec.aggregate.names)
         types.update(states)

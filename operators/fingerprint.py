@@ -56,8 +56,6 @@ def fingerprint(
         columns = ", ".join(f"{name} {types[name]}" for _, name in stream.payload)
         lines.append(f"stream {stream.alias}: {columns}")
     lines.append("order of streams: " + ", ".join(node.graph.relations))
-    if spec.held_back:  # the units' watermark is so much ahead of the one in the checkpoint
-        lines.append(f"watermark held back by: {spec.held_back} microseconds")
     if spec.aggregate is not None:
         lines.append(f"aggregated inside the units: {', '.join(node.aggregation.texts if node.aggregation else ())}")
     for source in node.sources:

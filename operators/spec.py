@@ -258,6 +258,8 @@ class JoinSpec:
         If units put out groups and states instead of results.
     held_back
         By how much, in microseconds, Spark's watermark is behind the one by which units tell what is late.
+    turn
+        If that was otherwise in an earlier run: Spark's watermark (milliseconds) up to which it was, and how much then.
     """
 
     name: str
@@ -277,6 +279,7 @@ class JoinSpec:
     result_time: str | None = None
     aggregate: AggregateSpec | None = None
     held_back: int = 0
+    turn: tuple[int, int] | None = None
 
     def edge(self, left: int, right: int) -> EdgeSpec:
         """Return the edge between two ranks with ``left`` as its left side; an edge without checks if there is none."""
@@ -305,13 +308,14 @@ class JoinSpec:
         known = [most for most in reach if most is not None]
         return max(0, *known) if known and len(known) == len(reach) else None
 
-    @property
-    def behind(self) -> int:
-        """How far expiry stays behind the watermark by which units tell what is late (microseconds).
+    def held_back_at(self, watermark: int) -> int:
+        """Return by how much Spark's watermark (milliseconds) is behind the units' one, in microseconds."""
+        return self.held_back if self.turn is None or watermark > self.turn[0] else self.turn[1]
 
-        Rows of a stateful input go by Spark's watermark, which is held back: what they join is kept for longer.
-        """
-        return self.held_back if any(stream.stateful for stream in self.streams) else 0
+    @property
+    def has_stateful_input(self) -> bool:
+        """Whether rows of an input go by Spark's watermark, which is held back: what they join is kept for longer."""
+        return any(stream.stateful for stream in self.streams)
 
     @property
     def bounded(self) -> bool:

@@ -117,12 +117,16 @@ class StageTask:
                 make, self.chunks, self.spec.fingerprint, layouts, self.stage.warm_bytes, made_for=self.spec
             )
         slot = make() if state is None else state.slot
-        watermark = self._watermark(timer_values)
+        sparks = self._watermark(timer_values)
+        watermark = sparks * 1000 + self.spec.held_back_at(sparks) if sparks else 0
+        expiry = sparks * 1000 if self.spec.has_stateful_input else watermark
         inputs = self._inputs(work)
         before, compared = Counter(slot.counters), _compared(slot)
         tally: Counter[str] = Counter()
         if state is not None and self.stage.number == 0 and state.manifest.watermark:
-            tally["late"] = self._drop_late(work, state.manifest.watermark + self.spec.behind, slot_number)
+            last = state.manifest.watermark  # by which rows expired in the micro-batch before
+            ahead = self.spec.held_back_at(last // 1000) if self.spec.has_stateful_input else 0
+            tally["late"] = self._drop_late(work, last + ahead, slot_number)
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
         results = self._counted(slot.process(work), tally)
         results = chain(self._listed(bundles), results)
@@ -133,8 +137,8 @@ class StageTask:
         yield from output.rows(results, passed, forward)
         release(received, self.stage.warm_bytes)  # before what saving takes
         if state is not None:
-            if watermark > 0:  # after these rows, which were above the watermark before
-                tally["expired"] = state.expire(watermark - self.spec.behind)
+            if sparks > 0:  # after these rows, which were above the watermark before
+                tally["expired"] = state.expire(expiry)
             before_timer = state.manifest.timer
             state.save(batch_id())
             self._set_timer(before_timer, state.manifest.timer, fired)
@@ -157,7 +161,7 @@ class StageTask:
         """Have the slot called when its next rows expire. Spark takes back a timer that has fired."""
         if self.time is None or (old == new and fired is None):
             return
-        lead = (self.spec.held_back - self.spec.behind) // 1000
+        lead = 0 if self.spec.has_stateful_input else self.spec.held_back // 1000
         old, new = (None if at is None else max(at - lead, 1) for at in (old, new))
         if old is not None and old != fired:
             self.handle.deleteTimer(old)
@@ -175,11 +179,10 @@ class StageTask:
         return found
 
     def _watermark(self, timer_values: Any) -> int:
-        """Return the micro-batch's watermark as the inputs declare it in microseconds, 0 if there is none (yet)."""
+        """Return the micro-batch's watermark as Spark has it in milliseconds, 0 if there is none (yet)."""
         if not any(stream.time for stream in self.spec.streams):
             return 0
-        found = int(timer_values.getCurrentWatermarkInMs()) * 1000
-        return found + self.spec.held_back if found > 0 else 0
+        return max(int(timer_values.getCurrentWatermarkInMs()), 0)
 
     def _drop_late(self, work: Work, watermark: int, slot: int) -> int:
         """Drop rows at or before a watermark; return how many, each counted in one slot.

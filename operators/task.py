@@ -6,6 +6,7 @@ The driver says both in local properties, which Spark carries from the thread of
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import lru_cache
 
 from pyspark import TaskContext
@@ -61,7 +62,9 @@ def _laid_out(spec: JoinSpec, text: str, batch: int) -> tuple[JoinSpec, History]
     if "refused" in told:
         raise _REFUSALS[told["error"]](told["checkpoint"], told["refused"])
     history = History.from_dict(told)
-    return laid_out(spec, history.at(batch)), history
+    turn = told.get("turn")
+    found = laid_out(spec, history.at(batch))
+    return replace(found, turn=None if turn is None else (int(turn[0]), int(turn[1]))), history
 
 
 def _property(name: str) -> str | None:

@@ -80,3 +80,19 @@ def test_what_slots_say_they_hold() -> None:
     observed = {"__trijoin_1@3": {"slots": texts}, "other": {"slots": texts}, "__trijoin_2@3": {}}
     progress = {"id": "q", "batchId": 3, "observedMetrics": observed}
     assert held_by_slot(progress) == {"__trijoin_1@3": {0: True, 2: False}, "__trijoin_2@3": {}}
+
+
+def test_a_watermark_that_is_held_back_otherwise_turns_where_it_stands() -> None:
+    """What the checkpoint's watermark means stays as it was until rows have moved it on: none is late by the change."""
+    old = Join("scheme: matrix", History(((0, 2),)))
+    assert old.turned(0, 5_000) is old
+    now = old.turned(9_000_000, 5_000)
+    assert (now.held_back, now.turn) == (9_000_000, (5_000, 0))
+    again = now.turned(2_000_000, 5_000)  # before it moved on
+    assert (again.held_back, again.turn) == (2_000_000, (5_000, 0))
+    later = now.turned(2_000_000, 5_001)
+    assert (later.held_back, later.turn) == (2_000_000, (5_001, 9_000_000))
+    assert old.turned(9_000_000, 0).turn is None  # there was no watermark yet
+    assert Join.from_dict(now.to_dict()) == now
+    spec = replace(SPEC, held_back=now.held_back, turn=now.turn)
+    assert [spec.held_back_at(watermark) for watermark in (4_999, 5_000, 5_001)] == [0, 0, 9_000_000]

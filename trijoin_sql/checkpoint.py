@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -37,22 +37,48 @@ class Join:
         What a query must be to go on with its state, a line each.
     history
         The layouts of its units.
+    held_back
+        By how much, in microseconds, Spark's watermark is behind the units' one.
+    turn
+        If it was held back otherwise: Spark's watermark up to which it was (milliseconds), and by how much.
     """
 
     fingerprint: str
     history: History
+    held_back: int = 0
+    turn: tuple[int, int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {"fingerprint": self.fingerprint, **self.history.to_dict()}
+        held = {"held_back": self.held_back} if self.held_back else {}
+        return {"fingerprint": self.fingerprint, **self.told(), **held}
+
+    def told(self) -> dict[str, Any]:
+        """Return what tasks are told."""
+        return {**self.history.to_dict(), **({"turn": list(self.turn)} if self.turn is not None else {})}
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> Join:
         """Return what is in plain data."""
-        return cls(body["fingerprint"], History.from_dict(body))
+        turn = body.get("turn")
+        held = int(body.get("held_back", 0)), None if turn is None else (int(turn[0]), int(turn[1]))
+        return cls(body["fingerprint"], History.from_dict(body), *held)
+
+    def turned(self, held_back: int, watermark: int) -> Join:
+        """Return it with another length by which Spark's watermark is held back from now on.
+
+        The watermark that the checkpoint has, in milliseconds, was held back otherwise, and never goes back: until rows
+        have moved it on, it is as far ahead of the units' one as it was.
+        """
+        if held_back == self.held_back:
+            return self
+        now = self.turn[1] if self.turn is not None and watermark <= self.turn[0] else self.held_back
+        return replace(self, held_back=held_back, turn=(watermark, now) if watermark > 0 else None)
 
 
-def follow(saved: Sequence[Join], specs: Sequence[JoinSpec], units: Sequence[int], batch: int) -> list[Join]:
+def follow(
+    saved: Sequence[Join], specs: Sequence[JoinSpec], units: Sequence[int], batch: int, watermark: int = 0
+) -> list[Join]:
     """Return the joins of a query that starts on a checkpoint.
 
     Parameters
@@ -63,6 +89,8 @@ def follow(saved: Sequence[Join], specs: Sequence[JoinSpec], units: Sequence[int
         The query's joins, and the units that each is to have.
     batch
         The first micro-batch that has not been planned. One that was planned and has not finished keeps its layout.
+    watermark
+        The furthest one that the checkpoint has, in milliseconds.
 
     Raises
     ------
@@ -72,7 +100,8 @@ def follow(saved: Sequence[Join], specs: Sequence[JoinSpec], units: Sequence[int
     if not saved or not batch:
         starting = zip(specs, units, strict=True)
         return [
-            Join(spec.fingerprint, History(((0, wanted if spec.elastic else spec.units),))) for spec, wanted in starting
+            Join(spec.fingerprint, History(((0, wanted if spec.elastic else spec.units),)), spec.held_back)
+            for spec, wanted in starting
         ]
     if len(saved) != len(specs):
         change = f"it was written by a query with {len(saved)} joins of streams, and this one has {len(specs)}"
@@ -86,7 +115,7 @@ def follow(saved: Sequence[Join], specs: Sequence[JoinSpec], units: Sequence[int
         why = obstacle(spec, old, wanted) if spec.elastic else None
         if why is not None:
             raise CheckpointMismatchError("of this query", f"units was {old} and is now {wanted}; {why}")
-        joins.append(Join(spec.fingerprint, history))
+        joins.append(replace(join, history=history).turned(spec.held_back, watermark))
     return joins
 
 

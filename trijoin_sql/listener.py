@@ -11,7 +11,7 @@ import itertools
 import json
 import logging
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -110,8 +110,19 @@ class Running:
 
     def tell(self) -> None:
         """Tell the tasks of jobs from now on."""
-        told = {key: join.history.to_dict() for key, join in self.joins.items()}
+        told = {key: join.told() for key, join in self.joins.items()}
         self.properties.setProperty(LAYOUTS, json.dumps(told))
+
+
+def _watermark(execution: Any) -> int:
+    """Return the watermark with which a query goes on from its checkpoint, in milliseconds; 0 if there is none."""
+    planned, finished = execution.offsetLog().getLatest(), execution.commitLog().getLatest()
+    found = [0]
+    if planned.isDefined() and planned.get()._2().metadataOpt().isDefined():
+        found.append(int(planned.get()._2().metadataOpt().get().batchWatermarkMs()))
+    if finished.isDefined():
+        found.append(int(finished.get()._2().nextBatchWatermarkMs()))
+    return max(found)
 
 
 class LayoutListener:
@@ -171,7 +182,7 @@ class LayoutListener:
         batch = int(planned.get()) + 1 if planned.isDefined() else 0
         try:
             saved = file.read()
-            joins = follow(saved, specs, self._units(query_id, specs, saved), batch)
+            joins = follow(saved, specs, self._units(query_id, specs, saved), batch, _watermark(execution))
         except (CheckpointMismatchError, CheckpointDamagedError) as error:
             said = error.getMessageParameters()
             why = said.get("difference") or said["detail"]
@@ -225,7 +236,7 @@ class LayoutListener:
         joins = dict(running.joins)
         for key, held in held_by_slot(progress).items():
             if key in joins:
-                joins[key] = Join(joins[key].fingerprint, joins[key].history.retire(batch, held))
+                joins[key] = replace(joins[key], history=joins[key].history.retire(batch, held))
         if joins != running.joins:
             running.joins = joins
             running.file.write(list(joins.values()))
