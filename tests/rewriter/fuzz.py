@@ -14,6 +14,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from trijoin_sql.rewriter.settings import Settings
+
 from trijoin_sql.errors import PlanError, TriJoinError
 
 if __package__:
@@ -98,7 +100,7 @@ def bag(df: DataFrame) -> Counter[str]:
     return Counter(repr(tuple(row)) for row in df.collect())
 
 
-def check(spark: SparkSession, sql: str, batch: bool = False) -> str:
+def check(spark: SparkSession, sql: str, batch: bool = False, *, ansi: bool = True) -> str:
     """Compare one query; return how it went: ``converted``, ``left alone`` or ``refused by Spark``.
 
     Raises
@@ -108,8 +110,9 @@ def check(spark: SparkSession, sql: str, batch: bool = False) -> str:
     """
     from pyspark.errors import AnalysisException, ParseException
 
+    spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
     try:
-        result = rewritten(sql, catalog=BATCH if batch else CATALOG)
+        result = rewritten(sql, Settings(ansi=ansi, zone_shift=0), BATCH if batch else CATALOG)
     except PlanError:
         raise
     except TriJoinError:
@@ -154,7 +157,7 @@ def main() -> int:
     while time.monotonic() - start < options.seconds and seed < options.seed + options.count:
         sql = random_query(random.Random(seed))
         try:
-            outcomes[check(spark, sql, batch=seed % 2 == 0)] += 1
+            outcomes[check(spark, sql, batch=seed % 2 == 0, ansi=seed % 3 > 0)] += 1
         except Exception as error:
             failed += 1
             print(f"-- seed {seed}: {type(error).__name__}: {str(error)[:600]}\n{sql}\n", flush=True)

@@ -352,6 +352,17 @@ class _Generator:
         elif kind == "time":
             choices.append(f"{a} BETWEEN {b} - INTERVAL {self.dice.randint(0, 9)} MINUTES AND {b}")
             choices.append(f"{a} - {b} BETWEEN INTERVAL -{small} MINUTES AND INTERVAL '3' MINUTE")
+            unit = self.dice.choice(("SECOND", "MINUTE", "HOUR", "DAY", "MONTH"))
+            choices += [
+                f"timestampdiff({unit}, {a}, {b}) BETWEEN -1 AND {small}",
+                f"ABS(datediff(MINUTE, {a}, {b})) < {small + 2}",
+                f"{a} BETWEEN {b} AND dateadd({unit}, {small}, {b})",
+                f"{a} <= {b} + make_dt_interval(0, 0, {small}, 1.5) AND {a} >= {b}",
+                f"ABS(CAST({a} AS DOUBLE) - CAST({b} AS DOUBLE)) <= {60 * small}",
+                f"date_trunc('{unit}', {a}) = date_trunc('{unit}', {b})",
+                f"floor(unix_timestamp({a}) / 120) = floor(unix_timestamp({b}) / 120)",
+                f"{a} - {b} BETWEEN INTERVAL '0 00:00:00' DAY TO SECOND AND INTERVAL '00:0{small}' HOUR TO MINUTE",
+            ]
         elif kind == "date":
             choices += [
                 f"ABS(datediff({a}, {b}) - 1) <= {small}",
