@@ -114,6 +114,13 @@ class Running:
         self.properties.setProperty(LAYOUTS, json.dumps(told))
 
 
+def _look_at_failure(event: Any) -> None:
+    """Say what it means that a Python worker did not start; Spark's own words name no cause."""
+    failed = getattr(event, "exception", None)
+    if failed is not None and failed().isDefined() and NO_WORKER in str(failed().get()):
+        _log.warning("a query failed: %s", TOO_BUSY)
+
+
 def _watermark(execution: Any) -> int:
     """Return the watermark with which a query goes on from its checkpoint, in milliseconds; 0 if there is none."""
     planned, finished = execution.offsetLog().getLatest(), execution.commitLog().getLatest()
@@ -155,8 +162,7 @@ class LayoutListener:
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Forget the run. Spark says this late: the query may run again, which it says at once."""
         query_id = str(event.id().toString())
-        if event.exception().isDefined() and NO_WORKER in str(event.exception().get()):
-            _log.warning("a query failed: %s", TOO_BUSY)
+        _look_at_failure(event)
         running = self.running.get(query_id)
         if running is not None and running.run_id == str(event.runId().toString()):
             del self.running[query_id]

@@ -26,7 +26,7 @@ CHOSEN = (
     "then within watermark / band, later",
     "view, theta join / band, later",
     "view, window / equal, later",
-    "below windows / ABS(a.x - s.x) <= 2",
+    "below windows / a.k <= s.k",
     "below window above windows / a.k = s.k",
     "below outer / ABS(a.x - s.x) <= 2",
     "three: window r, /*+ SCHEME('semi_symmetric'), UNITS(3) */",

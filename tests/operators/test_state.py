@@ -347,7 +347,7 @@ def test_a_truncated_manifest_is_said(keep: int, words: str) -> None:
 def test_small_chunks_cost_no_call_of_the_state_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """A micro-batch of some rows reads the manifest and writes it; what is merged is larger, and written by itself."""
     calls = Counter[str]()
-    for name in ("getValue", "updateValue", "removeKey"):
+    for name in ("containsKey", "getValue", "updateValue", "removeKey"):
         real = getattr(Chunks, name)
         monkeypatch.setattr(
             Chunks, name, lambda self, *key, real=real, name=name: calls.update((name,)) or real(self, *key)
@@ -357,7 +357,8 @@ def test_small_chunks_cost_no_call_of_the_state_store(monkeypatch: pytest.Monkey
     for number, batch in enumerate(batches[: FAN_IN - 1]):
         calls.clear()
         task.batch(number, batch)
-        assert calls == {"getValue": 1, "updateValue": 1}
+        assert calls == {"containsKey": 1, "updateValue": 1} if not number else calls["getValue"] == 1
+        assert calls.total() == (3 if number else 2)
 
 
 @pytest.mark.parametrize("scheme", SPECS)

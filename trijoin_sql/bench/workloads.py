@@ -195,7 +195,7 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             "SELECT {hint} r.l AS r_l, s.l AS s_l FROM r JOIN s ON r.i = s.i AND ABS(r.im - s.im) < 20",
             keys=zipf,
             domain=lambda rows: max(rows // 10, 10),
-            schemes=("biclique@hash", "matrix"),
+            schemes=("biclique", "matrix"),
         ),
         "zipf_chain": Workload(
             "zipf_key, then a unique key: r.i = s.i AND |r.im - s.im| < 20, s.l = t.l",
