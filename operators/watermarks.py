@@ -16,7 +16,7 @@ DELAY = "spark.watermarkDelayMs"
 
 #: Operators that keep rows back, or state of them, by the names of their nodes in Spark's logical plan. A join is one
 #: where both its sides are streams.
-_WITH_STATE = frozenset(
+WITH_STATE = frozenset(
     {
         *("Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit", "Intersect", "Except"),
         *("FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState"),
@@ -44,7 +44,7 @@ def _keeps_state(plan: Any) -> bool:
     if not plan.isStreaming():
         return False
     below = _children(plan)
-    if plan.nodeName() in _WITH_STATE or (plan.nodeName() == "Join" and all(side.isStreaming() for side in below)):
+    if plan.nodeName() in WITH_STATE or (plan.nodeName() == "Join" and all(side.isStreaming() for side in below)):
         return True
     return any(map(_keeps_state, below))
 
@@ -55,7 +55,7 @@ def _says_state(explained: str) -> bool:
     A stream that is joined with a table counts too, which costs it nothing but its own check for late rows.
     """
     analyzed = explained.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized Logical Plan ==")[0]
-    return any(name in _WITH_STATE or name == "Join" for name in re.findall(r"~(\w+)", analyzed))
+    return any(name in WITH_STATE or name == "Join" for name in re.findall(r"~(\w+)", analyzed))
 
 
 def held_back(frame: DataFrame, micros: int) -> DataFrame | None:

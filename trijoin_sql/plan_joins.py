@@ -15,7 +15,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from .errors import UnsupportedQueryError
 from .operators.inputs import quoted
+from .operators.watermarks import DELAY, WITH_STATE
 from .rewriter.predicates import reads_only
 
 #: Expressions that mean something only where they stand.
@@ -49,8 +51,9 @@ def join_in_plan(frame: DataFrame, run: Run) -> DataFrame | None:
 
 @dataclass
 class _Group:
-    """Inner joins: their inputs, their conjuncts, and by which inputs each join has its sides."""
+    """Inner joins, their inputs, their conjuncts, and by which inputs each join has its sides."""
 
+    joins: list[Any] = field(default_factory=list)
     inputs: list[Any] = field(default_factory=list)
     conjuncts: list[Any] = field(default_factory=list)
     sides: list[tuple[range, range]] = field(default_factory=list)
@@ -136,6 +139,7 @@ class _Plan:
                 group.conjuncts += _split(inner.condition())
             else:
                 left, right = (take(side) for side in _items(inner.children()))
+                group.joins.append(inner)
                 group.sides.append((left, right))
                 if inner.condition().isDefined():
                     group.conjuncts += _split(inner.condition().get())
@@ -169,6 +173,7 @@ class _Plan:
         sources = " CROSS JOIN ".join(f"{view} AS {quoted(alias)}" for view, (alias, _) in named)
         where = f" WHERE {' AND '.join(texts)}" if texts else ""
         result = self.run(f"SELECT {items} FROM {sources}{where}", views)._jdf.queryExecution().analyzed()
+        self.check_event_times(group, [attribute for _, _, attribute in kept], _items(result.output()))
         jvm = self.spark._jvm
         expressions = jvm.org.apache.spark.sql.catalyst.expressions
         renamed = [
@@ -188,6 +193,37 @@ class _Plan:
             plan = logical.Filter(conjunct, plan)
         return plan
 
+    def check_event_times(self, group: _Group, before: list[Any], after: list[Any]) -> None:
+        """Refuse an event time that the join loses, if an operator with state above it may still go by it.
+
+        What stands above refers to columns as Spark has analysed them: with their watermarks. It would drop rows.
+        """
+        lost = [one for one, new in zip(before, after, strict=True) if _is_time(one) and not _is_time(new)]
+        if not lost or not self.has_state_outside(group):
+            return
+        names = ", ".join(".".join([*_items(one.qualifier())[-1:], one.name()]) for one in lost)
+        raise UnsupportedQueryError(
+            f"an aggregation, a join or a deduplication above a join of streams may go by {names}, and nothing says "
+            f"how far that lags behind when a joined row comes with the last of its rows",
+            "bound the event times of the joined streams from both sides, or leave these columns out below it",
+        )
+
+    def has_state_outside(self, group: _Group) -> bool:
+        """Return whether an operator with state stands outside of a group and its inputs."""
+        stack = [self.root]
+        while stack:
+            node = stack.pop()
+            if any(node.fastEquals(one) for one in group.inputs) or not node.isStreaming():
+                continue
+            if node.nodeName() in WITH_STATE:
+                return True
+            sides = _items(node.children())
+            own = any(node.fastEquals(one) for one in group.joins)
+            if node.nodeName() == "Join" and not own and all(side.isStreaming() for side in sides):
+                return True
+            stack += sides
+        return False
+
     def input(self, plan: Any) -> DataFrame:
         """Return an input as a DataFrame whose columns are called by their places."""
         if self.definitions is not None:
@@ -199,6 +235,8 @@ class _Plan:
     def written(self, expression: Any, group: _Group) -> Any:
         """Return an expression over the names that a group's inputs get."""
         name = expression.nodeName()
+        if name == "UnresolvedAttribute":
+            return expression
         if name == "AttributeReference":
             number, place = group.owners[expression.exprId().id()]
             unresolved = self.spark._jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
@@ -206,8 +244,11 @@ class _Plan:
             return unresolved(self.seq([alias, columns[place]]))
         if name == "VariableReference":  # a session's variable has the value that it has now, as Spark has it
             return expression.varDef().currentValue()
-        if name == "Between":
+        if name == "Between":  # each end compared by itself, with the value that both share
             expression = expression.replacement()
+        if expression.nodeName() == "With":
+            shared = {str(one.id().toString()): self.written(one.child(), group) for one in _items(expression.defs())}
+            return self.written(_unshared(expression.child(), shared, self.seq), group)
         children = _items(expression.children())
         return expression.withNewChildren(self.seq([self.written(child, group) for child in children]))
 
@@ -234,6 +275,18 @@ def _unique(names: list[str], prefix: str) -> list[str]:
     """Return names, those that are not unique replaced by a prefix and their places."""
     lower = [name.lower() for name in names]
     return [name if lower.count(name.lower()) == 1 else f"__{prefix}{n}" for n, name in enumerate(names)]
+
+
+def _unshared(expression: Any, shared: dict[str, Any], seq: Callable[[list[Any]], Any]) -> Any:
+    """Return an expression with the common expressions in it written out."""
+    if expression.nodeName() == "CommonExpressionRef":
+        return shared[str(expression.id().toString())]
+    children = [_unshared(child, shared, seq) for child in _items(expression.children())]
+    return expression.withNewChildren(seq(children))
+
+
+def _is_time(attribute: Any) -> bool:
+    return bool(attribute.metadata().contains(DELAY))
 
 
 def _items(seq: Any) -> list[Any]:

@@ -76,3 +76,17 @@ def test_a_mode_that_does_not_run_it_is_refused_when_it_is_written(tj: trijoin_s
         with pytest.raises(UnsupportedQueryError, match="Spark's condition") as refused:
             writer.start()
         assert len(str(refused.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_event_time_through_a_join_in_sparks_plan(tj: trijoin_sql.TriJoinSession, bounded: bool) -> None:
+    """Spark has analysed what stands above with the inputs' watermarks: where the join has none, rows would be lost."""
+    bound = "s.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS" if bounded else "r.ts <= s.ts"
+    join = f"FROM r |> JOIN s ON r.x < s.x AND {bound}"
+    sql = f"{join} |> AGGREGATE count(*) AS n GROUP BY window(r.ts, '2 seconds') AS w"
+    if bounded:
+        tj.sql(sql).writeStream.format("noop").start().stop()
+        return
+    with pytest.raises(UnsupportedQueryError, match=r"may go by r\.ts"):
+        tj.sql(sql)
+    tj.sql(f"{join} |> SELECT r.ts, s.id AS sid")
