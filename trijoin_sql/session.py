@@ -33,6 +33,7 @@ from .rewriter.arguments import Arguments
 from .rewriter.dialect import parse_statement, without_online
 from .rewriter.glance import glance, read_otherwise
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
+from .rewriter.places import place_of_reason
 from .rewriter.plan import JoinNode, Scan, walk
 from .rewriter.settings import Stored
 from .scaled_query import ScaledQuery, scaling_policy
@@ -157,16 +158,16 @@ class TriJoinSession:
             rewritten = self._rewrite(text, args) if seen.joins == "inner" else None
         except SqlSyntaxError as error:
             return self._spark_or(error, text, args)
-        except UnsupportedQueryError:
+        except UnsupportedQueryError as error:
             self._let_spark_refuse(text, args)
-            raise
+            raise UnsupportedQueryError(error.reason, error.hint, text, place_of_reason(text, error.reason)) from None
         except PlanError as error:  # a bug of ours must not stand between a user and Spark
             _log.warning("left to Spark: %s", error)
             return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
         if rewritten is None:  # not ours, whatever its tables are
             frame = _spark_sql(self.spark, seen.spark_sql, args, {})
             if seen.joins == "outer" and frame.isStreaming:
-                _refuse(self._rewrite(text, args))
+                _refuse(self._rewrite(text, args), text)
             return self._joined_in_plan(frame, text)
         match rewritten.kind:
             case "explain" if rewritten.explain_format is not None or rewritten.converted:
@@ -180,10 +181,10 @@ class TriJoinSession:
                 return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
             case _:
                 original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
-                frame = self._joined_in_plan(original, text)
+                frame = self._join_in_plan(original, text)
                 if frame is original and frame.isStreaming:
-                    _refuse(rewritten)
-                return frame if rewritten.view is None else self._create_view(rewritten, frame)
+                    _refuse(rewritten, text)
+                return self._checked(frame, text) if rewritten.view is None else self._create_view(rewritten, frame)
 
     def _compiled_or_refused(self, rewritten: Rewrite, args: Any) -> DataFrame:
         """Compile; what Spark refuses is asked for again in the user's own words, which are in its message then.
@@ -191,17 +192,16 @@ class TriJoinSession:
         Where it has nothing against them the mistake is ours, and tables, unlike streams, can do without us.
         """
         if any(isinstance(node, Scan) and node.streaming for group in rewritten.groups for node in walk(group)):
-            _refuse(rewritten)
+            _refuse(rewritten, rewritten.sql)
         try:
-            frame = self._joined_in_plan(self._compile(rewritten, args), rewritten.sql)
-            told = {"append": list(rewritten.append_refusals)}
-            return check_all_modes(frame, rewritten.sql, told) if self.checks_modes else frame
+            frame = self._join_in_plan(self._compile(rewritten, args), rewritten.sql)
+            return frame if rewritten.view is not None else self._checked(frame, rewritten.sql, rewritten)
         except AnalysisException as error:
             self._let_spark_refuse(rewritten.sql, args)
             original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
-            frame = self._joined_in_plan(original, rewritten.sql)
+            frame = self._join_in_plan(original, rewritten.sql)
             if frame is not original:
-                return frame
+                return self._checked(frame, rewritten.sql)
             if frame.isStreaming:
                 raise
             _log.warning("left to Spark: %s", str(error).splitlines()[0])
@@ -237,11 +237,18 @@ class TriJoinSession:
         return self._joined_in_plan(frame, text)
 
     def _joined_in_plan(self, frame: DataFrame, text: str) -> DataFrame:
+        return self._checked(self._join_in_plan(frame, text), text)
+
+    def _join_in_plan(self, frame: DataFrame, text: str) -> DataFrame:
         """Do the joins of streams that Spark has read and cannot run, whatever their text is (`plan_joins`)."""
         if not frame.isStreaming or not hasattr(frame, "_jdf") or "NO_TRIJOIN" in text.upper():
             return frame
-        found = join_in_plan(frame, self._run_over)
-        return frame if found is None else check_all_modes(found, text, {})
+        return join_in_plan(frame, self._run_over) or frame
+
+    def _checked(self, frame: DataFrame, text: str, rewritten: Rewrite | None = None) -> DataFrame:
+        """Refuse what no output mode runs; a job knows its mode, and asks of that alone."""
+        told = {} if rewritten is None else {"append": rewritten.append_refusals}
+        return check_all_modes(frame, text, told) if self.checks_modes else frame
 
     def _run_over(self, text: str, views: dict[str, DataFrame]) -> DataFrame:
         """Run a SELECT that we wrote ourselves, over temporary views."""
@@ -460,10 +467,10 @@ def _spark_sql(spark: SparkSession, text: str, args: Any, kwargs: Mapping[str, A
     return type(spark).sql(spark, text, args, **kwargs)
 
 
-def _refuse(rewritten: Rewrite) -> None:
+def _refuse(rewritten: Rewrite, text: str = "") -> None:
     """Say of a query on streams what neither we nor Spark can run; nothing if there is no such thing."""
     for refusal in rewritten.refusals:
-        raise UnsupportedQueryError(refusal.reason, refusal.hint)
+        raise UnsupportedQueryError(refusal.reason, refusal.hint, text, place_of_reason(text, refusal.reason))
 
 
 def _named(rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> dict[str, Any] | None:
