@@ -24,11 +24,14 @@ def place_of(text: str, words: str) -> int | None:
     >>> place_of("SELECT max(x) OVER (ORDER BY y) FROM r ORDER BY x", "ORDER BY")
     39
     """
+    if not words:
+        return None
     try:
-        tokens = tokenize(text) if words else []
+        tokens = tokenize(text)
     except SqlSyntaxError:
         return None
-    found = list(_outside([(word.upper(), token.start) for token in tokens for word in token.text.split()]))
+    plain = (token for token in tokens if text[token.start] not in "'\"`")
+    found = list(_outside([(word.upper(), token.start) for token in plain for word in token.text.split()]))
     for phrase in (one.split() for one in words.split("|")):
         for at in range(len(found) - len(phrase) + 1):
             before = found[at - 1][0] if at else ""

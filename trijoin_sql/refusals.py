@@ -263,11 +263,13 @@ class StreamCheck:
 
     @cached_property
     def concerns_us(self) -> bool:
-        """Whether there is a join: one of streams, or of Spark's, or ours. Other queries are Spark's alone."""
-        patterns = self._sql.catalyst.trees.TreePattern
-        if any(self._analyzed.containsPattern(getattr(patterns, name)()) for name in _JOINING):
-            return True
-        return self._analyzed.containsPattern(patterns.PYTHON_UDF()) and "Dispatcher(" in self._analyzed.toString()
+        """Whether there is a join, Spark's or ours, or a set operation: other queries are Spark's alone."""
+        return _JOINING.search(self._text) is not None
+
+    @cached_property
+    def _text(self) -> str:
+        """The plan as text: one call, where a look at each node would be many."""
+        return str(self._analyzed.toString())
 
     @cached_property
     def _sql(self) -> Any:
@@ -285,8 +287,7 @@ class StreamCheck:
     @cached_property
     def _planned(self) -> tuple[Answer | None, Answer | None]:
         """What Spark says when it plans the query, and of event times where they clear state."""
-        patterns = self._sql.catalyst.trees.TreePattern
-        if not any(self._analyzed.containsPattern(getattr(patterns, name)()) for name in (*_JOINING, *_STATEFUL)):
+        if not (_OF_SPARKS.search(self._text) or _STATEFUL.search(self._text)):
             return None, None
         try:
             plan = self._execution.sparkPlan()
@@ -310,16 +311,16 @@ class StreamCheck:
         planned, times = self._planned
         if planned is not None or (times is not None and mode != "complete"):
             return planned or times
-        patterns = self._sql.catalyst.trees.TreePattern
-        if mode != "append" or not self._analyzed.containsPattern(patterns.EXCEPT()):
+        if mode != "append" or not re.search(r"[-~ ]Except\b", self._text):
             return None
         found = self.unsupported(self._execution.optimizedPlan(), mode)  # EXCEPT has become an aggregation there
         return found if found is not None and found.by_mode else None
 
 
-#: Spark's names for kinds of nodes in a plan: what joins, and what else it may refuse when it plans.
-_JOINING = ("JOIN", "AS_OF_JOIN", "NEAREST_BY_JOIN", "LATERAL_JOIN", "INTERSECT", "EXCEPT")
-_STATEFUL = ("AGGREGATE", "DISTINCT_LIKE")
+#: Nodes of a plan as text: what joins, what of that is Spark's, and what else it may refuse when it plans.
+_OF_SPARKS = re.compile(r"[-~ ](?:\w*Join|Intersect|Except)\b")
+_JOINING = re.compile(rf"{_OF_SPARKS.pattern}|MapInArrow Dispatcher\(")
+_STATEFUL = re.compile(r"[-~ ](?:Aggregate|Distinct|Deduplicate)\b")
 
 #: Operators of a plan that go by the one event time of each of their inputs.
 _CLEARING = ("StateStoreSave", "SessionWindowStateStoreSave", "StreamingDeduplicate", "StreamingSymmetricHashJoin")
@@ -427,6 +428,12 @@ def of_streams(error: AnalysisException, text: str) -> UnsupportedQueryError | N
     if (error.getCondition() or "") not in ("INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY", "_LEGACY_ERROR_TEMP_3063"):
         return None
     return meaning(error).error(text)
+
+
+def leave_out_plan(error: Any) -> None:
+    """Leave out the plan below the message of an error of Spark's; its class, condition and context stay."""
+    if getattr(error, "_desc", None):
+        error._desc = error._desc.partition(";\n")[0]
 
 
 def _nodes(plan: Any) -> Iterator[Any]:

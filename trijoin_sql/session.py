@@ -28,7 +28,7 @@ from .operators.compile import compile_join
 from .operators.inputs import run_sql
 from .operators.spec import JoinSpec
 from .plan_joins import join_in_plan
-from .refusals import check_all_modes, of_streams
+from .refusals import check_all_modes, leave_out_plan, of_streams
 from .rewriter.arguments import Arguments
 from .rewriter.dialect import parse_statement, without_online
 from .rewriter.glance import glance, read_otherwise
@@ -141,9 +141,11 @@ class TriJoinSession:
             return self._sql(text, args, kwargs)
         except AnalysisException as error:
             ours = of_streams(error, text)
-            if ours is None:
-                raise
-            raise ours from None
+            if ours is not None:
+                raise ours from None
+            if _may_join(text):
+                leave_out_plan(error)
+            raise
 
     def _sql(self, text: str, args: Mapping[str, Any] | list[Any] | None, kwargs: Mapping[str, Any]) -> DataFrame:
         if kwargs and takes_frames(self.spark, text):
@@ -465,6 +467,13 @@ def check_is_session(value: object) -> None:
 def _spark_sql(spark: SparkSession, text: str, args: Any, kwargs: Mapping[str, Any]) -> DataFrame:
     """Call Spark's own ``sql``, whether or not the session is extended."""
     return type(spark).sql(spark, text, args, **kwargs)
+
+
+def _may_join(text: str) -> bool:
+    try:
+        return glance(text).joins != "none"
+    except SqlSyntaxError:
+        return True
 
 
 def _refuse(rewritten: Rewrite, text: str = "") -> None:
