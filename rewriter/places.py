@@ -43,7 +43,7 @@ def place_of(text: str, words: str) -> int | None:
 
 
 def place_of_reason(text: str, reason: str) -> int | None:
-    """Return the offset in a text of what a reason of ours is about: a join by its kind, or WITHIN.
+    """Return the offset in a text of what a reason of ours is about: a join by its kind, a window, WITHIN.
 
     Examples
     --------
@@ -55,6 +55,8 @@ def place_of_reason(text: str, reason: str) -> int | None:
     if "an outer, semi or anti join" in reason:
         places = (place_of(text, word) for word in ("LEFT", "RIGHT", "FULL", "SEMI", "ANTI"))
         return min((at for at in places if at is not None), default=None)
+    if reason.startswith("a window over"):
+        return place_of(text, "WINDOW (|SESSION_WINDOW (")
     return place_of(text, "WITHIN") if reason.startswith("WITHIN") else None
 
 

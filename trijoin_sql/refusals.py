@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .errors import UnsupportedQueryError
-from .rewriter.places import place_of
+from .rewriter.places import place_of, place_of_reason
 from .rewriter.plan import Refusal
 
 MODES = ("append", "update", "complete")
@@ -229,7 +229,9 @@ class Answer:
     def error(self, text: str, told: Sequence[Refusal] = ()) -> UnsupportedQueryError:
         """Return the error; ``told`` are refusals of the rewriter, which knows more of the query's event times."""
         own = told[0] if told and "event time" in self.because.reason else self.because
-        return UnsupportedQueryError(own.reason, own.hint, text, place_of(text, self.words), self.condition)
+        at = place_of_reason(text, own.reason) if own is not self.because else None
+        at = place_of(text, self.words) if at is None else at
+        return UnsupportedQueryError(own.reason, own.hint, text, at, self.condition)
 
 
 @dataclass

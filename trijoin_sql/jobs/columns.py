@@ -50,7 +50,7 @@ def check_columns(script: Script, sql: str, start: int, lookup: Lookup) -> None:
         found = _missing(column, hidden, lookup)
         if found is not None:
             source, columns = found
-            place = start + int(column.this.meta.get("start") or 0)
+            place = start + int(column.args["table"].meta.get("start") or 0)
             detail = f"`{column.table}`.`{column.name}` cannot be resolved: {source} has no column {column.name}"
             script.fail(place, detail, did_you_mean(column.name, list(columns)))
 
