@@ -147,7 +147,7 @@ def test_explain_finds_a_column_that_a_stream_does_not_have(within: str) -> None
     said = trijoin("explain", "-", stdin=sql)
     assert (said.exit_code, said.stdout) == (2, "")
     assert "`s`.`aa` cannot be resolved: s has no column aa" in said.stderr
-    assert "stdin:5:34" in said.stderr
+    assert "stdin:5:35" in said.stderr
     assert "did you mean a?" in said.stderr
 
 

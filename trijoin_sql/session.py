@@ -435,9 +435,8 @@ class TriJoinSession:
                     frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
                     if node.decision.units_by_cost:
                         by_cost.add(compiled.spec.key)
-                    advice = next((kept.advice for kept in node.retention if kept.advice), None)
-                    if advice is not None and self.checks_modes:
-                        endless[compiled.spec.key] = f"UNBOUNDED state: {advice}"
+                    if self.checks_modes and (said := _unbounded(node)):
+                        endless[compiled.spec.key] = said
         except SumTypeError as error:
             _log.warning("aggregated by Spark alone: %s", error)
             return self._compile(self._rewrite(rewritten.sql, args, aggregate=False), args)
@@ -467,6 +466,15 @@ def check_is_session(value: object) -> None:
 def _spark_sql(spark: SparkSession, text: str, args: Any, kwargs: Mapping[str, Any]) -> DataFrame:
     """Call Spark's own ``sql``, whether or not the session is extended."""
     return type(spark).sql(spark, text, args, **kwargs)
+
+
+def _unbounded(node: JoinNode) -> str | None:
+    """Return a sentence about the rows that a join keeps for ever, None if there are none."""
+    aliases = [kept.alias for kept in node.retention if kept.keep_for is None]
+    advice = next((kept.advice for kept in node.retention if kept.advice), None)
+    if not aliases or advice is None:
+        return None
+    return f"UNBOUNDED: rows of {', '.join(aliases)} are kept for ever; {advice.partition(': ')[2] or advice}"
 
 
 def _may_join(text: str) -> bool:

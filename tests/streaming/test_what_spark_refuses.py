@@ -31,7 +31,7 @@ STATEMENTS = (
     "SELECT r.ts, s.ts AS b, count(*) FROM r JOIN s ON r.k = s.k GROUP BY r.ts, s.ts",
     f"SELECT q.k FROM (SELECT r.k, r.ts, s.ts AS b {JOIN}) q JOIN s AS t ON q.k = t.k",
     PRUNED,
-    f"SELECT w, sum(n) FROM (SELECT window(r.ts, '9 sec') AS w, r.k, count(*) AS n {JOIN} GROUP BY 1, 2) GROUP BY w",
+    f"SELECT w, sum(n) FROM (SELECT window(r.ts, '1 day') AS w, r.k, count(*) AS n {JOIN} GROUP BY 1, 2) GROUP BY w",
     "SELECT r.k FROM r CROSS JOIN s",
     "SELECT r.k FROM r, s WHERE r.k = s.k",
     f"SELECT r.k FROM r LEFT JOIN s ON {NEAR}",
@@ -148,3 +148,15 @@ def test_where_sparks_check_is_switched_off_it_is_not_asked(spark: SparkSession)
         assert TriJoinSession.create(spark).sql("SELECT r.k FROM r JOIN s ON r.k < s.k ORDER BY r.k").isStreaming
     finally:
         spark.conf.unset(switch)
+
+
+@pytest.mark.usefixtures("streams")
+def test_unbounded_is_said_once_when_a_query_starts(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    """However often it is made and started; of a bounded one nothing is said."""
+    tj = TriJoinSession.create(spark)
+    for condition in ("r.k + 1 < s.k", "r.k + 1 < s.k", f"r.k + 2 < s.k AND {RANGE}"):
+        frame = tj.sql(f"SELECT r.k FROM r JOIN s ON {condition}")
+        for _ in range(2):
+            frame.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+    (said,) = (message for message in caplog.messages if "UNBOUNDED" in message)
+    assert said.startswith("UNBOUNDED: rows of r, s are kept for ever; ")
