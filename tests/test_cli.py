@@ -140,6 +140,17 @@ def test_explain_needs_no_spark_and_says_what_the_contract_says(tmp_path: Path) 
     assert document["groups"][0]["graph"]["hub"] == "s"
 
 
+@pytest.mark.parametrize("within", ["", " WITHIN 1 MINUTE"])
+def test_explain_finds_a_column_that_a_stream_does_not_have(within: str) -> None:
+    """As ``run`` does; it was explained as a join that Spark has to do, or WITHIN was called wrong."""
+    sql = SCRIPT.partition("SELECT")[0] + f"SELECT r.a FROM r JOIN s ON r.a < s.aa{within};"
+    said = trijoin("explain", "-", stdin=sql)
+    assert (said.exit_code, said.stdout) == (2, "")
+    assert "`s`.`aa` cannot be resolved: s has no column aa" in said.stderr
+    assert "stdin:5:35" in said.stderr
+    assert "did you mean a?" in said.stderr
+
+
 @pytest.mark.parametrize(
     ("form", "start"), [("text", "TriJoin SQL: "), ("mermaid", "flowchart "), ("dot", "digraph"), ("html", "<!doctype")]
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trijoin_sql import config
+from trijoin_sql import UnavailableError, config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -189,3 +189,13 @@ def test_sparks_two_hundred_partitions_are_a_warning_where_nobody_chose_them(cap
     config.prepare_workers(context("local[2]", sys.executable, **ours, spark__sql__shuffle__partitions="200"), "200")
     config.prepare_workers(context("local[2]", sys.executable, **ours), "8")
     assert len(caplog.records) == 1
+
+
+def test_no_java_is_said_before_pyspark_ends_in_a_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import SparkContext
+
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    with pytest.raises(UnavailableError, match=r"has no bin/java; Java 17 or 21 is needed: .*\n.*trijoin-sql doctor"):
+        configured(spark__master="local[2]")
+    configured(spark__remote="sc://host")  # the server has its own

@@ -106,7 +106,7 @@ def test_frames_in_the_text_are_joined(tj: TriJoinSession, spark: SparkSession) 
     assert tj.sql("SELECT r.id FROM {r} AS r JOIN {s} AS s ON r.a < s.a", **streams).isStreaming
     assert not uses_us(tj.sql("-- one\n SELECT id FROM {r}", r=one))
     assert {table.name for table in spark.catalog.listTables()} == before
-    with pytest.raises(KeyError):
+    with pytest.raises(SqlSyntaxError, match=r"\{s\} has no value: .* there is \{r\} \(line 1, column 32\)"):
         tj.sql("SELECT r.id FROM {r} AS r JOIN {s} AS s ON r.a < s.a", r=one)
 
 

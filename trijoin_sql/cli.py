@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from enum import StrEnum
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +33,7 @@ from .state import state
 
 if TYPE_CHECKING:
     from .jobs.script import Script
+    from .rewriter.catalog import DdlCatalog
 
 
 class Format(StrEnum):
@@ -259,6 +261,7 @@ def explain(
 def _documents(file: str) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
     from .jobs.check import check_statements
+    from .jobs.columns import check_columns
     from .jobs.formats import columns_in_text
     from .jobs.parse import parse_declarations
     from .jobs.script import Script
@@ -278,6 +281,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
     for statement in statements:
         start = text.index(statement, start) + query_start(statement)
         sql = statement[query_start(statement) :]
+        check_columns(script, sql, start, partial(_declared, catalog))
         try:
             rewritten = rewrite(sql, catalog, rewriter_settings(settings.get))
         except SqlSyntaxError as error:
@@ -296,6 +300,12 @@ def _documents(file: str) -> list[dict[str, Any]]:
             plain_view = rewritten.kind == "create_view" and not rewritten.groups
             (views if plain_view else documents).append(rewritten.to_dict())
     return documents or views
+
+
+def _declared(catalog: DdlCatalog, name: str) -> list[str] | None:
+    """Return the names of a declared relation's columns."""
+    info = catalog.table((name,))
+    return None if info is None else [column.name for column in info.columns] or None
 
 
 def _refuse_slips(script: Script, sql: str, start: int) -> None:

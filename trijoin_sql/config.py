@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from .errors import UnavailableError
+
 _log = logging.getLogger("trijoin_sql")
 
 _STREAMING = "org.apache.spark.sql.execution.python.streaming"
@@ -90,6 +92,11 @@ def configure(builder: Builder) -> Builder:
     Builder
         The same builder.
 
+    Raises
+    ------
+    UnavailableError
+        Spark would have to be started, and there is no Java.
+
     Examples
     --------
     >>> import trijoin_sql
@@ -100,12 +107,24 @@ def configure(builder: Builder) -> Builder:
     options: dict[str, str] = dict(getattr(builder, "_options", None) or {})
     running = _running_settings(options)
     user = {**submitted_settings(), **(running or {}), **options}
+    if running is None and not _master(user).startswith("sc:"):
+        _refuse_without_java()
     for key, value in settings_for(user, running=running is not None).items():
         if key not in user:
             builder.config(key, value)
     if _master(user).startswith("local") and "spark.pyspark.python" not in user:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder
+
+
+def _refuse_without_java() -> None:
+    """Raise where PySpark would end in JAVA_GATEWAY_EXITED. A JVM that runs already needs no other."""
+    from pyspark import SparkContext
+
+    from .doctor import missing_java
+
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ and (why := missing_java()):
+        raise UnavailableError("Spark", why, "trijoin-sql doctor says what else this machine lacks")
 
 
 def prepare_workers(context: Any, partitions: str) -> None:

@@ -77,11 +77,9 @@ def check_python() -> Finding:
 
 def check_java() -> Finding:
     """Java 17 or 21, found as Spark's launch script finds it: ``$JAVA_HOME/bin/java``, else ``java`` on the PATH."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+    java = _java()
     if java is None:
-        where = f"JAVA_HOME={home} has no bin/java" if home else "Java is not installed"
-        return Finding("problem", "Java", f"{where}; Java {_either()} is needed: {_install_java()}")
+        return Finding("problem", "Java", str(missing_java()))
     try:
         # The module is the one that jlinked runtimes leave out; Java 8 does not know the option, hence the second run.
         asked = _run(java, "--add-modules=jdk.incubator.vector", "-version")
@@ -103,6 +101,18 @@ def check_java() -> Finding:
     if major not in JAVA_VERSIONS:
         return Finding("warning", "Java", f"{found} is not one that Spark 4.3 is made for ({_either()})")
     return Finding("ok", "Java", found)
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+
+
+def missing_java() -> str | None:
+    """Return what to do where Spark's launch script will find no Java, None where it finds one."""
+    home = os.environ.get("JAVA_HOME")
+    where = f"JAVA_HOME={home} has no bin/java" if home else "Java is not installed"
+    return None if _java() else f"{where}; Java {_either()} is needed: {_install_java()}"
 
 
 def check_packages() -> list[Finding]:

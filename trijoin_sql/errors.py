@@ -174,11 +174,30 @@ class UnsupportedQueryError(TriJoinError):
         Why not, a clause without a full stop.
     hint
         A way out, in one sentence.
+    sql, offset
+        The statement, and where in it what is refused stands.
+    spark
+        The condition that Spark refuses it by.
     """
 
-    def __init__(self, reason: str, hint: str | None = None) -> None:
-        self.reason = reason
-        super().__init__("TRIJOIN_UNSUPPORTED_QUERY", {"reason": reason}, hint)
+    def __init__(
+        self,
+        reason: str,
+        hint: str | None = None,
+        sql: str | None = None,
+        offset: int | None = None,
+        spark: str | None = None,
+    ) -> None:
+        self.offset = offset
+        #: The reason without its place.
+        self.reason = reason if spark is None else f"{reason} (Spark's condition {spark})"
+        told = reason
+        if sql is not None and offset is not None:
+            line, column = sql.count("\n", 0, offset) + 1, offset - sql.rfind("\n", 0, offset)
+            told = f"{reason}, line {line}, column {column}"
+        told = told if spark is None else f"{told} (Spark's condition {spark})"
+        parameters = {"reason": told} if spark is None else {"reason": told, "condition": spark}
+        super().__init__("TRIJOIN_UNSUPPORTED_QUERY", parameters, hint)
 
 
 class UnavailableError(TriJoinError):

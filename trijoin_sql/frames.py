@@ -6,9 +6,12 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from string import Formatter
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+
+from .errors import SqlSyntaxError
 
 #: Views stand for the frames while a statement is compiled. PySpark's own have random names; a checkpoint knows the
 #: inputs of its query by name.
@@ -48,6 +51,7 @@ def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> I
     """
     from pyspark.sql.sql_formatter import SQLStringFormatter
 
+    _refuse_missing(text, values)
     formatter = SQLStringFormatter(spark)
     _one_at_a_time.acquire()
     try:
@@ -82,3 +86,17 @@ def temporary_views(frames: Mapping[str, DataFrame]) -> Iterator[None]:
         finally:
             for name, frame in frames.items():
                 frame.sparkSession.catalog.dropTempView(name)
+
+
+def _refuse_missing(text: str, values: Mapping[str, Any]) -> None:
+    """Raise for a ``{name}`` that has no value; PySpark would with the bare name."""
+    try:
+        wanted = [re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(text) if name]
+    except ValueError:  # PySpark says what is wrong with the braces
+        return
+    for name in wanted:
+        if name not in values:
+            at = text.index("{" + name)
+            place = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+            given = ", ".join(f"{{{one}}}" for one in values)
+            raise SqlSyntaxError(f"{{{name}}} has no value: give sql(..., {name}=...); there is {given}", text, *place)

@@ -38,7 +38,7 @@ _by_cost: set[str] = set()
 
 #: By a join's key: what is to be said of rows that it keeps for ever; and what has been said.
 _endless: dict[str, str] = {}
-_said: set[str] = set()
+_said: set[tuple[str, str]] = set()
 
 #: Units that a query is to have from its next start on, by the query's id.
 _wanted: dict[str, dict[str, int]] = {}
@@ -55,7 +55,7 @@ def register(
     by_cost: Set[str] = frozenset(),
     endless: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Make joins known to the listener of a session, and make sure that there is one. Not on Spark Connect.
+    """Make joins known to the listener of a session, and make sure that there is one. Spark Connect has none.
 
     Parameters
     ----------
@@ -70,9 +70,13 @@ def register(
     """
     _specs.update(specs)
     _by_cost.update(by_cost)
-    _endless.update(endless)
     java: Any = getattr(spark, "_jsparkSession", None)
-    if java is None or java.hashCode() in _listeners:
+    if java is None:  # nobody will hear of its start
+        for key, said in endless.items():
+            _say_once(specs[key], said)
+        return
+    _endless.update(endless)
+    if java.hashCode() in _listeners:
         return
     from pyspark.java_gateway import ensure_callback_server_started
 
@@ -112,6 +116,13 @@ class Running:
         """Tell the tasks of jobs from now on."""
         told = {key: join.told() for key, join in self.joins.items()}
         self.properties.setProperty(LAYOUTS, json.dumps(told))
+
+
+def _say_once(spec: JoinSpec, said: str) -> None:
+    """Say something of a join once, however often a query with it starts again."""
+    if (spec.fingerprint, said) not in _said:
+        _said.add((spec.fingerprint, said))
+        _log.warning("%s", said)
 
 
 def _look_at_failure(event: Any) -> None:
@@ -177,10 +188,9 @@ class LayoutListener:
         if not keys:
             return
         self.observed.started(query_id, plan)
-        for endless in (_endless.pop(key) for key in keys if key in _endless):
-            if endless not in _said:  # once, however often a query starts again
-                _said.add(endless)
-                _log.warning("%s", endless)
+        for key in keys:
+            if key in _endless:
+                _say_once(_specs[key], _endless.pop(key))
         specs = [_specs[key] for key in keys]
         file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
         properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()

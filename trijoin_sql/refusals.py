@@ -1,15 +1,17 @@
 """What Spark refuses on streams, in one sentence and before anything starts.
 
-Spark checks a streaming plan when its query starts, and answers with the plan. `refusal` asks it before, for one output
-mode, and says what its answer means. What no mode runs is refused by ``sql()`` itself; what one mode does not run by
-``start()``, where the DataFrame that ``sql()`` returned is the one that is written.
+Spark checks a streaming plan when its query starts, and again when it plans the first micro-batch; its answer shows the
+plan. `StreamCheck` asks both before, for each output mode, and says what the answer means. What no mode runs is refused
+by ``sql()`` itself; what one mode does not run by ``start()``, where the DataFrame that ``sql()`` returned is the one
+that is written. What Spark refuses, and the words for it, is the table `_MEANINGS`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -17,44 +19,58 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from .errors import SqlSyntaxError, UnsupportedQueryError
-from .rewriter.dialect import tokenize
+from .errors import UnsupportedQueryError
+from .rewriter.places import place_of, place_of_reason
 from .rewriter.plan import Refusal
 
 MODES = ("append", "update", "complete")
 
-_TIME = "a watermark on both sides and a condition that bounds their event times, such as WITHIN or t.ts BETWEEN ..."
+#: Spark's switch for its check, and the name of its answer where it has none of its own.
+_UNCHECKED, _NO_NAME = "spark.sql.streaming.unsupportedOperationCheck", "no condition"
 
 
 @dataclass(frozen=True)
 class _Meaning:
-    """What a message of Spark's with a pattern means: what is refused, the way out, and words where that stands."""
+    """What a message of Spark's with a pattern means.
+
+    Parameters
+    ----------
+    pattern
+        It may have a group; what that finds goes to ``{0}``, joins by the name that SQL has for them.
+    reason, hint
+        What is refused, and the way out.
+    words
+        Words of a statement where that stands, as ``A B|C``: the first of the phrases that is there.
+    by_mode
+        Whether another output mode may run it.
+    """
 
     pattern: str
     reason: str
     hint: str
     words: str = ""
+    by_mode: bool = False
 
 
 _APPEND_ALONE = "use MODE append"
 _WINDOWS = "use MODE append, with a window of event time in each"
-_OUTER = "LEFT RIGHT FULL SEMI"
+_SUBQUERIES = "EXISTS ( SELECT|EXISTS ( WITH|IN ( SELECT|IN ( WITH|LATERAL (|( SELECT|( WITH"
 
 _MEANINGS = (
     _Meaning(
         r"Streaming query is not allowed in subquery",
-        "a subquery in an expression (EXISTS, IN, a scalar subquery) reads a stream",
+        "a subquery in an expression (EXISTS, IN, a scalar subquery) or behind LATERAL reads a stream",
         "join the stream in FROM instead (LEFT SEMI JOIN with an equality stands for EXISTS), or let it read a table",
-        "EXISTS IN SELECT",
+        _SUBQUERIES,
     ),
     _Meaning(
         r"^Sorting is not",
         "ORDER BY would have to wait for the end of a stream",
         "sort what the sink holds, or aggregate in MODE complete",
-        "ORDER SORT",
+        "ORDER BY|SORT BY|CLUSTER BY",
     ),
     _Meaning(r"^Offset is not", "OFFSET over a stream", "leave it out", "OFFSET"),
-    _Meaning(r"^Limits are not", "LIMIT over a stream runs in append mode alone", _APPEND_ALONE, "LIMIT"),
+    _Meaning(r"^Limits are not", "LIMIT over a stream runs in append mode alone", _APPEND_ALONE, "LIMIT", by_mode=True),
     _Meaning(
         r"^Sampling is not",
         "TABLESAMPLE of a stream",
@@ -64,71 +80,104 @@ _MEANINGS = (
     _Meaning(
         r"^Intersect of", "INTERSECT of streams", "write it as a LEFT SEMI JOIN with bounds on event time", "INTERSECT"
     ),
-    _Meaning(r"^Except on", "EXCEPT with a stream on its right", "subtract a table instead", "EXCEPT MINUS"),
+    _Meaning(r"^Except on", "EXCEPT with a stream on its right", "subtract a table instead", "EXCEPT|MINUS"),
+    _Meaning(
+        r"^Union between streaming and batch",
+        "UNION of a stream and a table",
+        "read both as streams, or write each by a query of its own",
+        "UNION",
+    ),
     _Meaning(
         r"^Distinct aggregations",
         "a DISTINCT aggregate over a stream",
         "use approx_count_distinct, or SELECT DISTINCT below it",
-        "DISTINCT",
+        "( DISTINCT",
     ),
+    _Meaning(r"Expression\(s\): (.+?) is not supported", "{0} over a stream", "leave it out, or use uuid() for an id"),
+    _Meaning(r"^pivot is not", "PIVOT of a stream", "write max(CASE WHEN ... END) for each of its columns", "PIVOT"),
     _Meaning(
-        r"^Stream-stream \w+ join .* without a watermark",
-        "the outer join of streams has no bound in event time, so it would never know that a row has no partner",
-        f"it needs {_TIME}",
-        _OUTER,
+        r"^Stream-stream (\w+) join .* without a watermark",
+        "the {0} of streams has no bound in event time, so it would never know that a row has no partner",
+        "give both sides a watermark, and bound their event times in ON: AND s.ts BETWEEN r.ts AND r.ts + INTERVAL ...",
+        "{0}",
     ),
     _Meaning(
         r"^Stream-stream join without equality",
         "a join of streams without an equality is left to Spark",
-        "remove the hint NO_TRIJOIN, or add an equality",
+        "add an equality such as a common key, or make it an inner join without the hint NO_TRIJOIN",
         "JOIN",
     ),
     _Meaning(
-        r"^LeftAnti joins with a streaming",
-        "an anti join with a stream on its right",
+        r"^(LeftAnti) joins with a streaming",
+        "a {0}, an anti join, with a stream on its right",
         "use a LEFT JOIN with bounds on event time, and keep the rows without a partner",
-        "ANTI NOT",
+        "{0}|NOT",
     ),
     _Meaning(
-        r"^\w+Outer join with a streaming .* and a static",
-        "an outer join that keeps all rows of a table beside a stream",
-        "keep the rows of the stream, or use an inner join",
-        _OUTER,
+        r"^(\w+Outer) joins? with .* (?:and a|on the \w+ and a) static",
+        "a {0} that keeps all rows of a table beside a stream",
+        "keep the rows of the stream alone, or use an inner join",
+        "{0}",
     ),
     _Meaning(
-        r"join between two streaming .* not supported in \w+ output",
-        "an outer join of streams runs in append mode alone",
+        r"^(\w+) joins? with a streaming",
+        "a {0} with a stream where Spark takes a table alone",
+        "use an inner join, or let that side be a table",
+        "{0}",
+    ),
+    _Meaning(
+        r"^(Inner|Cross) join between two streaming .* not supported in (?:\w+) output",
+        "a join of streams that Spark does by itself runs in append and update mode alone",
+        "use MODE append or update, or leave out the hint NO_TRIJOIN",
+        by_mode=True,
+    ),
+    _Meaning(
+        r"^(\w+) join between two streaming .* not supported in \w+ output mode, only in Append output",
+        "a {0} of streams runs in append mode alone",
         _APPEND_ALONE,
-        _OUTER,
+        "{0}",
+        by_mode=True,
     ),
     _Meaning(
-        r"append. This output mode is not supported for streaming aggregations without watermark",
+        r"^(\w+) join between two streaming .* not supported in \w+ output",
+        "a {0} of streams runs in append and update mode alone",
+        "use MODE append or update",
+        "{0}",
+        by_mode=True,
+    ),
+    _Meaning(
+        r"append. This output mode is not supported for streaming aggregations without watermark"
+        r"|Append output mode not supported for aggregations",
         "groups without a window of event time never close, so append mode would give none",
         "group by window(...) over an event time, or use MODE complete or update",
-        "GROUP DISTINCT UNION",
+        "GROUP BY|SELECT DISTINCT|UNION|EXCEPT|MINUS",
+        by_mode=True,
     ),
     _Meaning(
         r"complete. This output mode is not supported for no streaming aggregations",
         "complete mode gives the groups of an aggregation, and there is none",
         _APPEND_ALONE,
+        by_mode=True,
     ),
     _Meaning(
         r"update. This output mode is not supported for session window",
         "session windows do not run in update mode",
         _APPEND_ALONE,
         "SESSION_WINDOW",
+        by_mode=True,
     ),
     _Meaning(
-        r"^Detected pattern of possible 'correctness' issue",
+        r"^Global aggregation with session window",
+        "a session window alone, without a key to group by",
+        "add a key to GROUP BY",
+        "SESSION_WINDOW",
+    ),
+    _Meaning(
+        r"^Detected pattern of possible 'correctness' issue|^Multiple streaming aggregations are not",
         "an aggregation, a join or a deduplication above another one runs in append mode alone",
         _WINDOWS,
-        "GROUP",
-    ),
-    _Meaning(
-        r"^Multiple streaming aggregations are not",
-        "an aggregation above another one runs in append mode alone",
-        _WINDOWS,
-        "GROUP",
+        "GROUP BY",
+        by_mode=True,
     ),
     _Meaning(
         r"Window function is not supported",
@@ -136,38 +185,161 @@ _MEANINGS = (
         "aggregate by window(...) and join, or compute it over what the sink holds",
         "OVER",
     ),
+    _Meaning(
+        r"^More than one event time column",
+        "more than one column of event time reaches an aggregation, a join or a deduplication",
+        "leave all but one out of what it reads, or read the others as text: CAST(s.ts AS STRING)",
+    ),
 )
 
+#: Joins as Spark names them in messages, and in SQL.
+_JOINS = {
+    "LeftOuter": "LEFT JOIN",
+    "RightOuter": "RIGHT JOIN",
+    "FullOuter": "FULL JOIN",
+    "LeftSemi": "LEFT SEMI JOIN",
+    "LeftAnti": "LEFT ANTI JOIN",
+}
 
-def refusal(frame: DataFrame, mode: str) -> tuple[Refusal, str, str] | None:
-    """Return why Spark would not start a query in an output mode, the words where that stands, and its condition.
+#: What is found of Spark's answer when it plans: only what it says of streams. Anything else may be of this moment.
+_OF_PLANS = r"^Stream-stream join without equality|^Global aggregation with session window"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Why Spark would not run a query.
+
+    Parameters
+    ----------
+    because
+        The reason and the way out.
+    words
+        Words of the statement where that stands.
+    condition
+        Spark's condition.
+    by_mode
+        Whether another output mode may run it.
+    """
+
+    because: Refusal
+    words: str
+    condition: str
+    by_mode: bool = False
+
+    def error(self, text: str, told: Sequence[Refusal] = ()) -> UnsupportedQueryError:
+        """Return the error; ``told`` are refusals of the rewriter, which knows more of the query's event times."""
+        own = told[0] if told and "event time" in self.because.reason else self.because
+        at = place_of_reason(text, own.reason) if own is not self.because else None
+        at = place_of(text, self.words) if at is None else at
+        return UnsupportedQueryError(own.reason, own.hint, text, at, self.condition)
+
+
+@dataclass
+class StreamCheck:
+    """Spark's checks of a streaming DataFrame of a classic session, asked before it is started.
 
     Parameters
     ----------
     frame
-        A streaming DataFrame of a classic session.
-    mode
-        ``append``, ``update`` or ``complete``.
+        The DataFrame.
     """
-    sql: Any = frame.sparkSession._jvm.org.apache.spark.sql  # type: ignore[union-attr]
-    try:
-        sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(
-            frame._jdf.queryExecution().analyzed(), getattr(sql.streaming.OutputMode, mode.capitalize())()
-        )
-    except PySparkException as error:
-        return meaning(error)
-    return None
+
+    frame: DataFrame
+
+    def answer(self, mode: str) -> Answer | None:
+        """Return why Spark would not run the query in an output mode, None if it would."""
+        return self.unsupported(self._analyzed, mode) or self._unplannable(mode)
+
+    def unsupported(self, plan: Any, mode: str) -> Answer | None:
+        """Return what Spark's check of operations says of a plan, unless it is switched off."""
+        if self.frame.sparkSession.conf.get(_UNCHECKED) == "false":
+            return None
+        modes = self._sql.streaming.OutputMode
+        try:
+            self._sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(
+                plan, getattr(modes, mode.capitalize())()
+            )
+        except PySparkException as error:
+            return meaning(error)
+        return None
+
+    @cached_property
+    def concerns_us(self) -> bool:
+        """Whether there is a join, Spark's or ours, or a set operation: other queries are Spark's alone."""
+        return _JOINING.search(self._text) is not None
+
+    @cached_property
+    def _text(self) -> str:
+        """The plan as text: one call, where a look at each node would be many."""
+        return str(self._analyzed.toString())
+
+    @cached_property
+    def _sql(self) -> Any:
+        return self.frame.sparkSession._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+
+    @cached_property
+    def _analyzed(self) -> Any:
+        return self.frame._jdf.queryExecution().analyzed()
+
+    @cached_property
+    def _execution(self) -> Any:
+        """What EXPLAIN makes of a streaming query: a micro-batch in append mode, which is planned and not run."""
+        return self.frame._jdf.alias("planned").queryExecution().queryExecutionForExplain()
+
+    @cached_property
+    def _planned(self) -> tuple[Answer | None, Answer | None]:
+        """What Spark says when it plans the query, and of event times where they clear state."""
+        if not (_OF_SPARKS.search(self._text) or _STATEFUL.search(self._text)):
+            return None, None
+        try:
+            plan = self._execution.sparkPlan()
+        except PySparkException as error:
+            found = meaning(error) if re.search(_OF_PLANS, first_sentence(error)) else None
+            return found, None
+        return None, self._of_event_times(plan)
+
+    def _of_event_times(self, plan: Any) -> Answer | None:
+        """Return what Spark says of the event times below operators that clear their state by one."""
+        find = self._sql.execution.streaming.operators.stateful.WatermarkSupport.findEventTimeColumn
+        try:
+            for node in _nodes(plan):
+                for below in _items(node.children()) if node.nodeName() in _CLEARING else ():
+                    find(below.output(), False)
+        except PySparkException as error:
+            return meaning(error)
+        return None
+
+    def _unplannable(self, mode: str) -> Answer | None:
+        planned, times = self._planned
+        if planned is not None or (times is not None and mode != "complete"):
+            return planned or times
+        if mode != "append" or not re.search(r"[-~ ]Except\b", self._text):
+            return None
+        found = self.unsupported(self._execution.optimizedPlan(), mode)  # EXCEPT has become an aggregation there
+        return found if found is not None and found.by_mode else None
 
 
-def meaning(error: PySparkException) -> tuple[Refusal, str, str]:
-    """Return what an error of Spark's means in one sentence, the words where it stands, and its condition's name."""
+#: Nodes of a plan as text: what joins, what of that is Spark's, and what else it may refuse when it plans.
+_OF_SPARKS = re.compile(r"[-~ ](?:\w*Join|Intersect|Except)\b")
+_JOINING = re.compile(rf"{_OF_SPARKS.pattern}|MapInArrow Dispatcher\(")
+_STATEFUL = re.compile(r"[-~ ](?:Aggregate|Distinct|Deduplicate)\b")
+
+#: Operators of a plan that go by the one event time of each of their inputs.
+_CLEARING = ("StateStoreSave", "SessionWindowStateStoreSave", "StreamingDeduplicate", "StreamingSymmetricHashJoin")
+
+
+def meaning(error: PySparkException) -> Answer:
+    """Return what an error of Spark's means in one sentence."""
     told = first_sentence(error)
-    condition = error.getCondition() or "no condition"
+    condition = error.getCondition() or _NO_NAME
     for one in _MEANINGS:
-        if re.search(one.pattern, told):
-            return Refusal(one.reason, one.hint), one.words, condition
+        if found := re.search(one.pattern, told):
+            group = found[1] if found.re.groups and found[1] else ""
+            name = _JOINS.get(group, group)
+            words = one.words.format(f"{name}|{name.replace(' JOIN', ' OUTER JOIN')}")
+            return Answer(Refusal(one.reason.format(name), one.hint), words, condition, one.by_mode)
     hint = "change that part of the query, or run it on batch tables"
-    return Refusal(told[:1].lower() + told[1:], hint), "", condition
+    return Answer(Refusal(told[:1].lower() + told[1:], hint), "", condition)
 
 
 def first_sentence(error: PySparkException) -> str:
@@ -177,21 +349,13 @@ def first_sentence(error: PySparkException) -> str:
     return re.sub(r"\s*SQLSTATE: \w+.*$", "", line).rstrip(" ;.")
 
 
-def refused(found: tuple[Refusal, str, str], text: str, told: list[Refusal]) -> UnsupportedQueryError:
-    """Return the error for a refusal; ``told`` are those of the rewriter, which knows more of the query."""
-    because, words, condition = found
-    own = next((one for one in told), because)
-    place = _place(text, words)
-    return UnsupportedQueryError(f"{own.reason}{place} (Spark's condition {condition})", own.hint)
-
-
-def check_all_modes(frame: DataFrame, text: str, told: dict[str, list[Refusal]]) -> DataFrame:
+def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Refusal]]) -> DataFrame:
     """Refuse a query that runs in no output mode; else return it so that it is checked when it is written.
 
     Parameters
     ----------
     frame
-        What is to be returned to the user.
+        What is to be returned to the user. One of tables, or of streams without a join, is returned as it is.
     text
         The statement.
     told
@@ -202,80 +366,83 @@ def check_all_modes(frame: DataFrame, text: str, told: dict[str, list[Refusal]])
     UnsupportedQueryError
         Spark runs it in no mode.
     """
-    unchecked = "spark.sql.streaming.unsupportedOperationCheck"
-    if not frame.isStreaming or not hasattr(frame, "_jdf") or frame.sparkSession.conf.get(unchecked) == "false":
+    if not frame.isStreaming or not hasattr(frame, "_jdf"):
+        return frame
+    check = StreamCheck(frame)
+    if not check.concerns_us:
         return frame
     found = {}
     for mode in MODES:
-        one = refusal(frame, mode)
-        if one is None:
-            break
-        found[mode] = one
-    else:
-        mode = next((mode for mode in MODES if "output mode" not in found[mode][0].reason), "append")
-        raise refused(found[mode], text, told.get(mode, []))
-
-    def check(mode: str) -> None:
-        because = refusal(frame, mode)
-        if because is not None:
-            raise refused(because, text, told.get(mode, [])) from None
-
-    return _checked(frame, check)
+        answer = check.answer(mode)
+        if answer is None:
+            return _checked(check, text, told)
+        found[mode] = answer
+    if _runs_aggregated(frame):
+        return _checked(check, text, told)
+    mode = next((mode for mode in MODES if not found[mode].by_mode), "append")
+    raise found[mode].error(text, told.get(mode, ()))
 
 
-def _checked(frame: DataFrame, check: Callable[[str], None]) -> DataFrame:
+def _runs_aggregated(frame: DataFrame) -> bool:
+    """Return whether a query runs in some mode after all, once an aggregation stands above it."""
+    above = StreamCheck(frame.groupBy().count())
+    return any(above.answer(mode) is None for mode in MODES)
+
+
+def _checked(check: StreamCheck, text: str, told: Mapping[str, Sequence[Refusal]]) -> DataFrame:
     """Return a DataFrame that is like another one, but for the check when a query is started from it."""
     from pyspark.sql.classic.dataframe import DataFrame as Classic
 
     class Checked(Classic):
         @property
         def writeStream(self) -> DataStreamWriter:  # noqa: N802 (Spark's name)
-            return _CheckedWriter(self, check)
+            return _CheckedWriter(self, check, text, told)
 
     Checked.__name__ = Checked.__qualname__ = "DataFrame"
-    return Checked(frame._jdf, frame.sparkSession)
+    return Checked(check.frame._jdf, check.frame.sparkSession)
 
 
 class _CheckedWriter(DataStreamWriter):
-    def __init__(self, frame: DataFrame, check: Callable[[str], None]) -> None:
+    def __init__(self, frame: DataFrame, check: StreamCheck, text: str, told: Mapping[str, Sequence[Refusal]]) -> None:
         super().__init__(frame)
-        self._check, self._mode = check, "append"
+        self._check, self._text, self._told, self._mode = check, text, told, "append"
 
     def outputMode(self, outputMode: str) -> DataStreamWriter:  # noqa: N802, N803 (Spark's names)
         self._mode = str(outputMode).strip().lower()
         return super().outputMode(outputMode)
 
     def start(self, *args: Any, **options: Any) -> StreamingQuery:
-        mode = str(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode).strip().lower()
-        if mode in MODES:
-            self._check(mode)
+        self._refuse(str(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode).strip().lower())
         return super().start(*args, **options)
 
     def toTable(self, *args: Any, **options: Any) -> StreamingQuery:  # noqa: N802 (Spark's name)
-        if self._mode in MODES:
-            self._check(self._mode)
+        self._refuse(str(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode).strip().lower())
         return super().toTable(*args, **options)
+
+    def _refuse(self, mode: str) -> None:
+        answer = self._check.answer(mode) if mode in MODES else None
+        if answer is not None:
+            raise answer.error(self._text, self._told.get(mode, ()))
 
 
 def of_streams(error: AnalysisException, text: str) -> UnsupportedQueryError | None:
     """Return our error for one of Spark's that a statement gets only because it reads streams."""
-    if (error.getCondition() or "") != "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
+    if (error.getCondition() or "") not in ("INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY", "_LEGACY_ERROR_TEMP_3063"):
         return None
-    return refused(meaning(error), text, [])
+    return meaning(error).error(text)
 
 
-def place_of(text: str, words: str) -> int | None:
-    """Return the offset in a text of the first of some words that stands there."""
-    try:
-        tokens = tokenize(text) if words else []
-    except SqlSyntaxError:
-        return None
-    known = [token for word in words.split() for token in tokens if token.text.upper().split(" ")[0] == word]
-    return known[0].start if known else None
+def leave_out_plan(error: Any) -> None:
+    """Leave out the plan below the message of an error of Spark's; its class, condition and context stay."""
+    if getattr(error, "_desc", None):
+        error._desc = error._desc.partition(";\n")[0]
 
 
-def _place(text: str, words: str) -> str:
-    start = place_of(text, words)
-    if start is None:
-        return ""
-    return f", line {text.count(chr(10), 0, start) + 1}, column {start - text.rfind(chr(10), 0, start)}"
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for below in _items(plan.children()):
+        yield from _nodes(below)
+
+
+def _items(seq: Any) -> list[Any]:
+    return [seq.apply(number) for number in range(seq.size())]

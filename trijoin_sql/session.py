@@ -28,11 +28,12 @@ from .operators.compile import compile_join
 from .operators.inputs import run_sql
 from .operators.spec import JoinSpec
 from .plan_joins import join_in_plan
-from .refusals import check_all_modes, of_streams
+from .refusals import check_all_modes, leave_out_plan, of_streams
 from .rewriter.arguments import Arguments
 from .rewriter.dialect import parse_statement, without_online
 from .rewriter.glance import glance, read_otherwise
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
+from .rewriter.places import place_of_reason
 from .rewriter.plan import JoinNode, Scan, walk
 from .rewriter.settings import Stored
 from .scaled_query import ScaledQuery, scaling_policy
@@ -140,9 +141,11 @@ class TriJoinSession:
             return self._sql(text, args, kwargs)
         except AnalysisException as error:
             ours = of_streams(error, text)
-            if ours is None:
-                raise
-            raise ours from None
+            if ours is not None:
+                raise ours from None
+            if _may_join(text):
+                leave_out_plan(error)
+            raise
 
     def _sql(self, text: str, args: Mapping[str, Any] | list[Any] | None, kwargs: Mapping[str, Any]) -> DataFrame:
         if kwargs and takes_frames(self.spark, text):
@@ -157,16 +160,16 @@ class TriJoinSession:
             rewritten = self._rewrite(text, args) if seen.joins == "inner" else None
         except SqlSyntaxError as error:
             return self._spark_or(error, text, args)
-        except UnsupportedQueryError:
+        except UnsupportedQueryError as error:
             self._let_spark_refuse(text, args)
-            raise
+            raise UnsupportedQueryError(error.reason, error.hint, text, place_of_reason(text, error.reason)) from None
         except PlanError as error:  # a bug of ours must not stand between a user and Spark
             _log.warning("left to Spark: %s", error)
             return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
         if rewritten is None:  # not ours, whatever its tables are
             frame = _spark_sql(self.spark, seen.spark_sql, args, {})
             if seen.joins == "outer" and frame.isStreaming:
-                _refuse(self._rewrite(text, args))
+                _refuse(self._rewrite(text, args), text)
             return self._joined_in_plan(frame, text)
         match rewritten.kind:
             case "explain" if rewritten.explain_format is not None or rewritten.converted:
@@ -180,10 +183,10 @@ class TriJoinSession:
                 return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
             case _:
                 original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
-                frame = self._joined_in_plan(original, text)
+                frame = self._join_in_plan(original, text)
                 if frame is original and frame.isStreaming:
-                    _refuse(rewritten)
-                return frame if rewritten.view is None else self._create_view(rewritten, frame)
+                    _refuse(rewritten, text)
+                return self._checked(frame, text) if rewritten.view is None else self._create_view(rewritten, frame)
 
     def _compiled_or_refused(self, rewritten: Rewrite, args: Any) -> DataFrame:
         """Compile; what Spark refuses is asked for again in the user's own words, which are in its message then.
@@ -191,17 +194,16 @@ class TriJoinSession:
         Where it has nothing against them the mistake is ours, and tables, unlike streams, can do without us.
         """
         if any(isinstance(node, Scan) and node.streaming for group in rewritten.groups for node in walk(group)):
-            _refuse(rewritten)
+            _refuse(rewritten, rewritten.sql)
         try:
-            frame = self._joined_in_plan(self._compile(rewritten, args), rewritten.sql)
-            told = {"append": list(rewritten.append_refusals)}
-            return check_all_modes(frame, rewritten.sql, told) if self.checks_modes else frame
+            frame = self._join_in_plan(self._compile(rewritten, args), rewritten.sql)
+            return frame if rewritten.view is not None else self._checked(frame, rewritten.sql, rewritten)
         except AnalysisException as error:
             self._let_spark_refuse(rewritten.sql, args)
             original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
-            frame = self._joined_in_plan(original, rewritten.sql)
+            frame = self._join_in_plan(original, rewritten.sql)
             if frame is not original:
-                return frame
+                return self._checked(frame, rewritten.sql)
             if frame.isStreaming:
                 raise
             _log.warning("left to Spark: %s", str(error).splitlines()[0])
@@ -237,11 +239,18 @@ class TriJoinSession:
         return self._joined_in_plan(frame, text)
 
     def _joined_in_plan(self, frame: DataFrame, text: str) -> DataFrame:
+        return self._checked(self._join_in_plan(frame, text), text)
+
+    def _join_in_plan(self, frame: DataFrame, text: str) -> DataFrame:
         """Do the joins of streams that Spark has read and cannot run, whatever their text is (`plan_joins`)."""
         if not frame.isStreaming or not hasattr(frame, "_jdf") or "NO_TRIJOIN" in text.upper():
             return frame
-        found = join_in_plan(frame, self._run_over)
-        return frame if found is None else check_all_modes(found, text, {})
+        return join_in_plan(frame, self._run_over) or frame
+
+    def _checked(self, frame: DataFrame, text: str, rewritten: Rewrite | None = None) -> DataFrame:
+        """Refuse what no output mode runs; a job knows its mode, and asks of that alone."""
+        told = {} if rewritten is None else {"append": rewritten.append_refusals}
+        return check_all_modes(frame, text, told) if self.checks_modes else frame
 
     def _run_over(self, text: str, views: dict[str, DataFrame]) -> DataFrame:
         """Run a SELECT that we wrote ourselves, over temporary views."""
@@ -426,9 +435,8 @@ class TriJoinSession:
                     frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
                     if node.decision.units_by_cost:
                         by_cost.add(compiled.spec.key)
-                    advice = next((kept.advice for kept in node.retention if kept.advice), None)
-                    if advice is not None and self.checks_modes:
-                        endless[compiled.spec.key] = f"UNBOUNDED state: {advice}"
+                    if self.checks_modes and (said := _unbounded(node)):
+                        endless[compiled.spec.key] = said
         except SumTypeError as error:
             _log.warning("aggregated by Spark alone: %s", error)
             return self._compile(self._rewrite(rewritten.sql, args, aggregate=False), args)
@@ -460,10 +468,26 @@ def _spark_sql(spark: SparkSession, text: str, args: Any, kwargs: Mapping[str, A
     return type(spark).sql(spark, text, args, **kwargs)
 
 
-def _refuse(rewritten: Rewrite) -> None:
+def _unbounded(node: JoinNode) -> str | None:
+    """Return a sentence about the rows that a join keeps for ever, None if there are none."""
+    aliases = [kept.alias for kept in node.retention if kept.keep_for is None]
+    advice = next((kept.advice for kept in node.retention if kept.advice), None)
+    if not aliases or advice is None:
+        return None
+    return f"UNBOUNDED: rows of {', '.join(aliases)} are kept for ever; {advice.partition(': ')[2] or advice}"
+
+
+def _may_join(text: str) -> bool:
+    try:
+        return glance(text).joins != "none"
+    except SqlSyntaxError:
+        return True
+
+
+def _refuse(rewritten: Rewrite, text: str = "") -> None:
     """Say of a query on streams what neither we nor Spark can run; nothing if there is no such thing."""
     for refusal in rewritten.refusals:
-        raise UnsupportedQueryError(refusal.reason, refusal.hint)
+        raise UnsupportedQueryError(refusal.reason, refusal.hint, text, place_of_reason(text, refusal.reason))
 
 
 def _named(rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> dict[str, Any] | None:

@@ -45,7 +45,10 @@ def apply_within(plan: Node) -> Node | NotApplicable:
 
         changed = regions(block.input, add)
         if len(covered) != len(scans(block.input)):
-            raise UnsupportedQueryError("WITHIN bounds inner joins, and there is an outer, semi or anti join")
+            raise UnsupportedQueryError(
+                "WITHIN bounds inner joins, and there is an outer, semi or anti join",
+                "bound it in ON instead, beside an equality: AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 10 MINUTES",
+            )
         return dataclasses.replace(block, input=changed)
 
     return each_block(plan, change, "there is no WITHIN")

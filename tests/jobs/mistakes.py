@@ -320,4 +320,30 @@ MISTAKES = [
     Mistake("marker", f"{STREAM}{SINK}INSERT INTO o SELECT value FROM r WHERE value < ^?", "no parameters"),
     Mistake("bad SQL in a view", f"{STREAM}CREATE TEMPORARY VIEW v AS SELECT (value ^FROM r;\n{REST}", "Expecting )"),
     Mistake("no query at all", f"{STREAM}{SINK}-- the end^\n", "the job has no INSERT INTO"),
+    Mistake(
+        "column that a stream does not have",
+        "CREATE STREAM a (x INT, z INT) USING json OPTIONS (path '{data}');\n"
+        f"{STREAM}{SINK}INSERT INTO o SELECT r.value FROM r JOIN a ON r.value < ^a.xx WITHIN 1 MINUTE;",
+        "`a`.`xx` cannot be resolved: a has no column xx",
+    ),
+    Mistake(
+        "column in a subquery, of a stream around it",
+        f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r\n"
+        "JOIN q ON q.value < r.value AND EXISTS (SELECT 1 FROM q AS t WHERE t.value = ^r.valu);",
+        "did you mean value?",
+    ),
 ]
+
+#: Names that only look like columns of a stream, or are hidden by something else: Spark decides.
+NOT_A_MISTAKE = (
+    "WITH r AS (SELECT value AS v FROM q) SELECT r.v FROM r",
+    "SELECT r.v FROM (SELECT value AS v FROM r) AS r",
+    "SELECT r.v FROM r AS r(t, v)",
+    "SELECT R.VALUE, `r`.`value`, r.* FROM r",
+    "SELECT r._metadata FROM r",
+    "SELECT transform(array(struct(value AS y)), r -> r.y) FROM r",
+    "SELECT v.nope FROM v",
+    "SELECT t.nope, r.value FROM r LATERAL VIEW explode(array(1)) t AS nope",
+    "SELECT q.value.x FROM q, (SELECT struct(1 AS x) AS q) AS w",
+    "FROM r |> SELECT r.nope",
+)

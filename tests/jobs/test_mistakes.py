@@ -19,7 +19,7 @@ from trijoin_sql.jobs.script import Script
 from trijoin_sql.jobs.settings import NAMES
 from trijoin_sql.jobs.statements import CreateSink, CreateStream, SparkStatement
 
-from .mistakes import INSERT, MISTAKES, REST, SINK, STREAM, Mistake
+from .mistakes import INSERT, MISTAKES, NOT_A_MISTAKE, REST, SINK, STREAM, Mistake
 
 
 @pytest.fixture
@@ -69,6 +69,13 @@ def test_a_mistake_is_one_message_at_its_place(mistake: Mistake, folders: dict[s
     assert len(rest) <= 1
     assert "\n" not in error.detail
     assert all(hint.startswith("Hint: ") for hint in rest)
+
+
+@pytest.mark.parametrize("query", NOT_A_MISTAKE)
+def test_only_what_is_certainly_no_column_is_one(query: str) -> None:
+    """A query that Spark runs must not be refused for a name that we misread."""
+    view = "CREATE TEMPORARY VIEW v AS SELECT value AS nope FROM r;\n"
+    check(f"{STREAM}CREATE STREAM q USING rate;\nCREATE STREAM v USING rate;\n{view}{SINK}INSERT INTO o {query}")
 
 
 def test_a_job_without_mistakes_passes(folders: dict[str, Path]) -> None:

@@ -84,7 +84,7 @@ MISTAKES = {
         "SCHEME('nope')",
     ),
     "outer theta join": (
-        NOOP + "INSERT INTO o ^SELECT s.a FROM r LEFT JOIN s ON r.value < s.a",
+        NOOP + "INSERT INTO o SELECT s.a FROM r ^LEFT JOIN s ON r.value < s.a",
         "LEFT JOIN of streams without an equality",
     ),
     "no stream": (NOOP + "INSERT INTO o ^SELECT id FROM RANGE(3)", "the query reads no stream"),
@@ -95,7 +95,7 @@ MISTAKES = {
     "append of an aggregate": (NOOP + "INSERT INTO o SELECT b, COUNT(*) FROM s ^GROUP BY b", "append"),
     "window of one input's time in append": (
         NOOP
-        + "INSERT INTO o ^SELECT window(r.timestamp, '1 minute'), COUNT(*) "
+        + "INSERT INTO o SELECT ^window(r.timestamp, '1 minute'), COUNT(*) "
         + "FROM r JOIN r AS q ON r.value < q.value GROUP BY 1",
         "group by window(greatest(r.timestamp, q.timestamp), ...)",
     ),

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from ..rewriter.catalog import RATE_OPTION, positive
 from ..rewriter.dialect import tokenize
+from .columns import check_columns
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, TYPES, Format, find_format, fixed_columns
 from .paths import local_path, why_unreadable, why_unwritable
 from .script import Script, Word, close, did_you_mean
@@ -66,6 +68,21 @@ def check_statements(job: Job) -> None:
             case SparkStatement():
                 _check_setting(job.script, statement.sql)
     _check_sharing(job)
+    for insert in job.inserts:
+        check_columns(job.script, insert.query.text, insert.query.start, partial(_columns, job))
+
+
+def _columns(job: Job, name: str) -> list[str] | None:
+    """Return the names of a stream's columns, as far as its declaration tells."""
+    stream = next((one for one in job.streams if one.name.text.lower() == name.lower()), None)
+    return None if stream is None else list(_declared(stream)) or None
+
+
+def _declared(stream: CreateStream) -> dict[str, str]:
+    """Return the types of a stream's columns by name, none if they stand in files alone."""
+    declared = tuple((column.name.text, column.type.text.lower()) for column in stream.columns)
+    fixed = fixed_columns(stream.format.text, lambda key: (stream.options.text(key) or "").lower() == "true")
+    return dict(declared or fixed)
 
 
 def load_function(script: Script, word: Word) -> Callable[[Any, int], None]:
@@ -145,12 +162,11 @@ def _check_stream(script: Script, stream: CreateStream) -> None:
             script.fail(
                 column.type.start, f"there is no type {column.type.text}", did_you_mean(column.type.text, TYPES)
             )
-    _check_watermark(script, stream, name)
+    _check_watermark(script, stream)
 
 
-def _check_watermark(script: Script, stream: CreateStream, name: str) -> None:
-    declared = tuple((column.name.text, column.type.text.lower()) for column in stream.columns)
-    columns = dict(declared or fixed_columns(name, lambda key: (stream.options.text(key) or "").lower() == "true"))
+def _check_watermark(script: Script, stream: CreateStream) -> None:
+    columns = _declared(stream)
     if stream.watermark is None or not columns:
         return
     word = stream.watermark.column

@@ -9,7 +9,14 @@ from typing import Any
 
 from sqlglot.tokenizer_core import TokenType
 
-from ..errors import InvalidHintError, InvalidSettingError, JobError, SqlSyntaxError, TriJoinError
+from ..errors import (
+    InvalidHintError,
+    InvalidSettingError,
+    JobError,
+    SqlSyntaxError,
+    TriJoinError,
+    UnsupportedQueryError,
+)
 from ..rewriter.dialect import tokenize
 from .script import Script, Word, did_you_mean
 
@@ -49,6 +56,8 @@ def locate(error: Exception, script: Script, sql: Word, tables: Callable[[], lis
         return script.error(sql.start + max(at, 0), _without_condition(str(error)))
     if isinstance(error, InvalidSettingError) and (set_at := _set_at(script.text[: sql.start], error)) is not None:
         return script.error(set_at, _without_condition(str(error)))
+    if isinstance(error, UnsupportedQueryError) and error.offset is not None:
+        return script.error(sql.start + error.offset, f"This query cannot run on streams: {error.reason}", error.hint)
     if isinstance(error, TriJoinError):
         text = _without_condition(str(error)).partition("\nHint: ")[0]
         column = re.search(r"the column (\S+) (?:cannot be resolved|is ambiguous)", text)

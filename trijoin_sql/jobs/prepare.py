@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CheckpointDamagedError, TriJoinError, UnsupportedQueryError
 from ..rewriter.catalog import RATE_OPTION, RATE_SETTING
 from ..rewriter.dialect import quote
+from ..rewriter.plan import Refusal
 from .formats import CHECKPOINT, FILES, SINKS, SOURCES, find_format
 from .jars import check_connector
 from .locate import in_jvm, locate, sentence
@@ -257,20 +258,17 @@ def _check_mode(
     script: Script, session: TriJoinSession, frame: DataFrame, insert: InsertInto, sink: CreateSink
 ) -> None:
     """Let Spark check the query against the output mode, as it does when a query starts."""
-    from ..refusals import place_of, refusal
+    from ..refusals import StreamCheck
 
-    found = refusal(frame, sink.output_mode)
-    if found is None:
+    answer = StreamCheck(frame).answer(sink.output_mode)
+    if answer is None:
         return
-    because, words, condition = found
     document: Any = session.explain(insert.query.text).to_dict()
-    for one in document.get("append_refusals", ()) if sink.output_mode == "append" else ():
-        raise script.error(insert.query.start, one["reason"], one["hint"])
-    for one in document.get("refusals", ()):
-        raise script.error(insert.query.start, one["reason"], one["hint"])
-    at = place_of(insert.query.text, words)
-    start = sink.mode.start if at is None and sink.mode is not None else insert.query.start + (at or 0)
-    raise script.error(start, f"{because.reason} (Spark's condition {condition})", because.hint)
+    told = document.get("append_refusals", ()) if sink.output_mode == "append" else ()
+    error = answer.error(insert.query.text, [Refusal(one["reason"], one["hint"]) for one in told])
+    if error.offset is None and sink.mode is not None and answer.by_mode:
+        raise script.error(sink.mode.start, error.reason, error.hint)
+    raise script.error(insert.query.start + (error.offset or 0), error.reason, error.hint)
 
 
 def _refused(error: Exception, script: Script, at: Word, what: str) -> Exception:

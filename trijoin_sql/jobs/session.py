@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..config import configure, submitted_settings
 from ..doctor import check_java
-from ..errors import InvalidSettingError
+from ..errors import InvalidSettingError, UnavailableError
 from ..quiet import JvmLog, quiet_jvm, quiet_python
 from .formats import CHECKPOINT
 from .jars import CONNECTOR, PACKAGES, how_to_give, kafka_format, start_settings, with_connector
@@ -85,6 +85,8 @@ def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
             try:
                 spark = configure(builder).getOrCreate()
                 session = TriJoinSession.create(spark)
+            except UnavailableError as error:
+                raise SparkStartError(f"Spark does not start: {error.parameters['reason']}") from None
             except (PySparkException, Py4JError) as error:
                 raise _start_error(error, log, job, user) from None
         try:
