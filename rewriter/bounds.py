@@ -66,10 +66,12 @@ def input_scan(source: Node) -> Scan:
 
 def joins_streams(node: Node) -> bool:
     """Return whether a tree, or a derived table in it, has a join of streams that is Spark's."""
-    return any(
-        isinstance(one, Join) and all(any(s.streaming is not False for s in scans(side)) for side in one.inputs)
-        for one in walk(node)
-    )
+    return any(isinstance(one, Join) and is_of_streams(one) for one in walk(node))
+
+
+def is_of_streams(join: Join) -> bool:
+    """Return whether there may be a stream on both sides of a join."""
+    return all(any(scan.streaming is not False for scan in scans(side)) for side in join.inputs)
 
 
 def loses_time(source: Node) -> bool:

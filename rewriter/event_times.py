@@ -20,11 +20,11 @@ from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 
-from .bounds import input_scan, joins_streams, lag_of, loses_time
+from .bounds import input_scan, is_of_streams, joins_streams, lag_of, loses_time
 from .functions import called
 from .names import star_fields
 from .parse import Binding, Parsed
-from .plan import Block, Join, JoinNode, Node, Refusal, Scan, scans, source_scan, transform, walk
+from .plan import Block, Join, JoinNode, Node, Refusal, Scan, own_tree, scans, source_scan, transform, walk
 from .predicates import columns_of
 from .scopes import WINDOWS, Field, field_of, origin_of, own_nodes
 from .settings import Settings
@@ -86,10 +86,6 @@ def _read_by(join: Join) -> set[At]:
     return {(a, name.lower()) for p in join.predicates for a, name in columns_of(p.rendered or p.sql)}
 
 
-def _is_of_streams(join: Join) -> bool:
-    return all(any(scan.streaming is not False for scan in scans(side)) for side in join.inputs)
-
-
 @dataclasses.dataclass(frozen=True)
 class _Used:
     """What a SELECT does with the event times of the join nodes in its FROM.
@@ -122,10 +118,10 @@ class _Used:
         group = select.args.get("group")
         grouped = (*(group.expressions if group else ()), *(window.expressions[0] for window in windows(select)))
         read = {at for tree in grouped for at in _at(_column(tree))}
-        joins = [one for one in _own(block.input) if isinstance(one, Join) and _is_of_streams(one)]
+        joins = [one for one in own_tree(block.input) if isinstance(one, Join) and is_of_streams(one)]
         read.update(at for join in joins for at in _read_by(join))
-        nodes = tuple(one for one in _own(block.input) if isinstance(one, JoinNode))
-        above = [source for node in nodes for source in node.sources if any(one in nodes for one in _own(source))]
+        nodes = tuple(one for one in own_tree(block.input) if isinstance(one, JoinNode))
+        above = [source for node in nodes for source in node.sources if any(one in nodes for one in own_tree(source))]
         read.update(at for source in above for at in _times(source))
         return cls(nodes, tuple(items), frozenset(read), bool(joins or select.args.get("distinct")))
 
@@ -173,14 +169,6 @@ def _bound_blocks(plan: Node, parsed: Parsed) -> Iterator[tuple[Block, Binding]]
             yield block, parsed.bindings[block.number]
 
 
-def _own(node: Node) -> Iterator[Node]:
-    """Yield the nodes of one SELECT's tree, not those of derived tables."""
-    yield node
-    if not isinstance(node, Scan):
-        for below in node.inputs:
-            yield from _own(below)
-
-
 # ------------------------------------------------------------------------------------------- the latest of all times
 
 
@@ -223,7 +211,7 @@ def append_refusals(plan: Node, parsed: Parsed, settings: Settings) -> tuple[Ref
     """Say which windows above joins of streams cannot run in append mode, and what to write instead."""
     found = []
     for block, binding in _bound_blocks(plan, parsed):
-        nodes = [node for node in _own(block.input) if isinstance(node, JoinNode) and _is_streaming(node)]
+        nodes = [node for node in own_tree(block.input) if isinstance(node, JoinNode) and _is_streaming(node)]
         latest = [times for node in nodes if (times := event_times(node))]
         for window in windows(binding.block.select):
             time = window.expressions[0]
@@ -241,10 +229,10 @@ def join_refusals(plan: Node, parsed: Parsed, settings: Settings) -> tuple[Refus
     """Say which outer joins of Spark's above ours would wait for ever: they go by a time that lags without bound."""
     found: list[Refusal] = []
     for block, _ in _bound_blocks(plan, parsed):
-        tree = list(_own(block.input))
+        tree = list(own_tree(block.input))
         nodes = [node for node in tree if isinstance(node, JoinNode) and _is_streaming(node)]
         for join in tree:
-            if not isinstance(join, Join) or join.kind in ("inner", "cross") or not _is_of_streams(join):
+            if not isinstance(join, Join) or join.kind in ("inner", "cross") or not is_of_streams(join):
                 continue
             inside = [node for node in nodes if any(node is one for one in walk(join))]
             read = _read_by(join)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
-from .dialect import parse_statement
+from ..errors import SqlSyntaxError
+from .dialect import parse_statement, tokenize
 from .hints import is_our_hint, read_hints
 from .pipeline import for_spark
 
@@ -94,6 +96,22 @@ def glance(sql: str) -> Glance:
         if not join.side and join.kind not in ("SEMI", "ANTI") and id(join.parent_select) not in left_alone:
             return Glance("inner", sql)
     return Glance("outer" if joins else "none", for_spark(sql, statement, statement.tree) if hinted else sql)
+
+
+def left_to_spark(sql: str) -> bool:
+    """Tell whether a statement that Spark alone reads has the hint NO_TRIJOIN.
+
+    Examples
+    --------
+    >>> left_to_spark("FROM r |> SELECT /*+ NO_TRIJOIN */ r.x"), left_to_spark("FROM r |> SELECT 'NO_TRIJOIN'")
+    (True, False)
+    """
+    if "NO_TRIJOIN" not in sql.upper():
+        return False
+    try:
+        return any("NO_TRIJOIN" in one.text.upper() for one in tokenize(sql) if one.token_type is TokenType.HINT)
+    except SqlSyntaxError:
+        return False
 
 
 def _may_join(sql: str) -> bool:

@@ -442,6 +442,14 @@ def walk(node: Node) -> Iterator[Node]:
         yield from walk(below)
 
 
+def own_tree(node: Node) -> Iterator[Node]:
+    """Yield the nodes of one SELECT's tree, parents last, not those of derived tables."""
+    if not isinstance(node, Scan):
+        for below in node.inputs:
+            yield from own_tree(below)
+    yield node
+
+
 def transform(node: Node, change: Callable[[Node], Node]) -> Node:
     """Return the tree with ``change`` applied to every node once, bottom up.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 
 from sqlglot import exp
 
@@ -15,7 +14,7 @@ from .from_clause import FromClause, drop_unused_ctes, mentioned
 from .hints import without_our_clauses
 from .names import given_name, star_fields
 from .parse import Binding, Parsed, base_fields, expand, plan_text
-from .plan import Block, JoinNode, Node, Query, Scan, Where, walk
+from .plan import Block, JoinNode, Node, Query, Where, own_tree, walk
 from .scopes import Field, field_of
 
 
@@ -43,7 +42,7 @@ class _BlockRenderer:
         self.merges: dict[str, str] = {}
 
     def run(self) -> None:
-        mine = [node for node in _own(self.block.input) if isinstance(node, JoinNode)]
+        mine = [node for node in own_tree(self.block.input) if isinstance(node, JoinNode)]
         for node in mine:
             times = event_times(node)
             if times:
@@ -205,11 +204,3 @@ def _replace_columns(tree: exp.Expr, outputs: list[tuple[exp.Expr, exp.Identifie
             if node == output:
                 node.replace(exp.Column(this=name.copy()))
                 break
-
-
-def _own(node: Node) -> Iterable[Node]:
-    """Yield the nodes of one SELECT's tree bottom up, not those of derived tables."""
-    if not isinstance(node, Scan):
-        for below in node.inputs:
-            yield from _own(below)
-    yield node

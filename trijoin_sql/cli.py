@@ -25,7 +25,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from .bench import command as benchmarks
-from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError
+from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnsupportedQueryError
 from .jobs import command as jobs
 from .jobs.failures import reason
 from .state import HELP as STATE_HELP
@@ -268,6 +268,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
     from .jobs.settings import assignment
     from .rewriter.catalog import read_script
     from .rewriter.pipeline import rewrite
+    from .rewriter.places import place_of_reason
     from .rewriter.script import query_start, with_rate, with_view
     from .settings import rewriter_settings
 
@@ -289,6 +290,11 @@ def _documents(file: str) -> list[dict[str, Any]]:
             line_start = text.rfind("\n", 0, start) + 1
             column = error.column + (start - line_start if error.line == 1 else 0)
             raise SqlSyntaxError(detail, text, error.line + text.count("\n", 0, start), column) from None
+        except UnsupportedQueryError as error:
+            at = place_of_reason(sql, error.reason)
+            if at is None:
+                raise
+            raise script.error(start + at, f"This query cannot run on streams: {error.reason}", error.hint) from None
         if rewritten.kind == "other":
             _refuse_slips(script, sql, start)
         if (set_ := assignment(sql)) is not None:

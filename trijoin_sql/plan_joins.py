@@ -8,7 +8,7 @@ other, and its result takes the place of the group. The rest of the plan stays a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -102,14 +102,19 @@ class _Plan:
     def __init__(self, spark: Any, run: Run, root: Any) -> None:
         self.spark, self.run, self.root = spark, run, root
         self.changes = 0
-        self.definitions: Any = None  # of common table expressions, which a part of the plan cannot do without
+        self.definitions: list[Any] = []  # of the common table expressions around, which a part cannot do without
 
     def visit(self, plan: Any, conjuncts: list[Any] | None = None) -> Any:
         """Return a plan with its groups replaced; ``conjuncts`` are those of a filter right above it."""
         if not plan.isStreaming():
             return plan
         if plan.nodeName() == "WithCTE":
-            self.definitions = plan.cteDefs()
+            around = self.definitions
+            self.definitions = [*around, *_items(plan.cteDefs())]
+            try:
+                return self.visit_children(plan)
+            finally:
+                self.definitions = around
         if plan.nodeName() == "Filter" and _is_inner(plan.child()):
             wanted = [one for one in _split(plan.condition()) if one.deterministic() and not _is_bound(one)]
             below = self.visit(plan.child(), wanted)  # the filter stays: what it lets through passes it again
@@ -119,6 +124,9 @@ class _Plan:
             group.conjuncts += conjuncts or []
             if group.needs_us:
                 return self.joined(group)
+        return self.visit_children(plan)
+
+    def visit_children(self, plan: Any) -> Any:
         children = _items(plan.children())
         new = [self.visit(child) for child in children]
         if all(one is other for one, other in zip(new, children, strict=True)):
@@ -210,24 +218,28 @@ class _Plan:
 
     def has_state_outside(self, group: _Group) -> bool:
         """Return whether an operator with state stands outside of a group and its inputs."""
+        for node in self.outside(group):
+            if node.isStreaming() and node.nodeName() in WITH_STATE:
+                return True
+            streams = node.nodeName() == "Join" and all(side.isStreaming() for side in _items(node.children()))
+            if streams and not any(node.fastEquals(one) for one in group.joins):
+                return True
+        return False
+
+    def outside(self, group: _Group) -> Iterator[Any]:
+        """Yield the nodes of the plan but for a group's inputs."""
         stack = [self.root]
         while stack:
             node = stack.pop()
-            if any(node.fastEquals(one) for one in group.inputs) or not node.isStreaming():
-                continue
-            if node.nodeName() in WITH_STATE:
-                return True
-            sides = _items(node.children())
-            own = any(node.fastEquals(one) for one in group.joins)
-            if node.nodeName() == "Join" and not own and all(side.isStreaming() for side in sides):
-                return True
-            stack += sides
-        return False
+            if not any(node.fastEquals(one) for one in group.inputs):
+                yield node
+                stack += _items(node.children())
 
     def input(self, plan: Any) -> DataFrame:
-        """Return an input as a DataFrame whose columns are called by their places."""
-        if self.definitions is not None:
-            plan = self.spark._jvm.org.apache.spark.sql.catalyst.plans.logical.WithCTE(plan, self.definitions)
+        """Return an input as a DataFrame; columns whose names are not unique are called by their places."""
+        if self.definitions:
+            logical = self.spark._jvm.org.apache.spark.sql.catalyst.plans.logical
+            plan = logical.WithCTE(plan, self.seq(self.definitions))
         java = self.spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.spark._jsparkSession, plan)
         frame = DataFrame(java, self.spark)
         return frame.toDF(*_unique(frame.columns, "c"))
@@ -255,15 +267,8 @@ class _Plan:
     def read_outside(self, group: _Group, left: list[Any]) -> set[int]:
         """Return the ids of the attributes that the plan reads outside of a group, and in conjuncts left above it."""
         found = {attribute.exprId().id() for attribute in _items(self.root.output())}
-        stack = [self.root]
-        while stack:
-            node = stack.pop()
-            if any(node.fastEquals(one) for one in group.inputs):
-                continue
-            if not _is_inner(node) or node.nodeName() == "Filter":
-                found |= {attribute.exprId().id() for attribute in _items(node.references().toSeq())}
-            stack += _items(node.children())
-        for one in left:
+        above = (node for node in self.outside(group) if not _is_inner(node) or node.nodeName() == "Filter")
+        for one in (*above, *left):
             found |= {attribute.exprId().id() for attribute in _items(one.references().toSeq())}
         return found
 

@@ -31,7 +31,7 @@ from .plan_joins import join_in_plan
 from .refusals import check_all_modes, leave_out_plan, of_streams
 from .rewriter.arguments import Arguments
 from .rewriter.dialect import parse_statement, without_online
-from .rewriter.glance import glance, read_otherwise
+from .rewriter.glance import glance, left_to_spark, read_otherwise
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
 from .rewriter.places import place_of_reason
 from .rewriter.plan import JoinNode, Scan, walk
@@ -243,7 +243,7 @@ class TriJoinSession:
 
     def _join_in_plan(self, frame: DataFrame, text: str) -> DataFrame:
         """Do the joins of streams that Spark has read and cannot run, whatever their text is (`plan_joins`)."""
-        if not frame.isStreaming or not hasattr(frame, "_jdf") or "NO_TRIJOIN" in text.upper():
+        if not frame.isStreaming or not hasattr(frame, "_jdf") or left_to_spark(text):
             return frame
         return join_in_plan(frame, self._run_over) or frame
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..plan import Block, Join, Node, Project
+from ..plan import Block, Node
 from ..predicates import Scope, classify
 from ..settings import DEFAULTS, Settings
-from .rule import NotApplicable, each_block, regions
+from .rule import NotApplicable, each_block, inner_joins
 
 
 def classify_conditions(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
@@ -19,22 +19,6 @@ def classify_conditions(plan: Node, settings: Settings = DEFAULTS) -> Node | Not
 
     def change(block: Block) -> Block:
         scope = Scope.of(block.input, ansi=settings.ansi)
-
-        def visit(node: Node) -> Node:
-            match node:
-                case Join(kind="inner" | "cross", by_spark=False):
-                    return dataclasses.replace(
-                        node,
-                        left=visit(node.left),
-                        right=visit(node.right),
-                        predicates=classify(node.predicates, scope),
-                    )
-                case Join() | Project():
-                    return (
-                        regions(node, visit) if isinstance(node, Join) else node.with_inputs((visit(node.inputs[0]),))
-                    )
-            return node
-
-        return dataclasses.replace(block, input=regions(block.input, visit))
+        return inner_joins(block, lambda join: dataclasses.replace(join, predicates=classify(join.predicates, scope)))
 
     return each_block(plan, change, "there is no inner join with a condition")

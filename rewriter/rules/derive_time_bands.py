@@ -12,12 +12,12 @@ from sqlglot import exp
 
 from ..bands import constant_sql
 from ..dialect import parse_expression, quote
-from ..plan import Block, Join, Node, Predicate, Project
+from ..plan import Block, Join, Node, Predicate
 from ..predicates import Scope
 from ..settings import DEFAULTS, Settings
 from ..time_forms import At, implied_bounds
 from ..types import TIMES
-from .rule import NotApplicable, each_block, regions
+from .rule import NotApplicable, each_block, inner_joins
 
 
 def derive_time_bands(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
@@ -26,19 +26,11 @@ def derive_time_bands(plan: Node, settings: Settings = DEFAULTS) -> Node | NotAp
     def change(block: Block) -> Block:
         scope = Scope.of(block.input, ansi=settings.ansi)
 
-        def visit(node: Node) -> Node:
-            match node:
-                case Join(kind="inner" | "cross", by_spark=False):
-                    found = [band for p in node.predicates for band in _bands(p, scope, settings)]
-                    left, right = visit(node.left), visit(node.right)
-                    return dataclasses.replace(node, left=left, right=right, predicates=(*node.predicates, *found))
-                case Join() | Project():
-                    return (
-                        regions(node, visit) if isinstance(node, Join) else node.with_inputs((visit(node.inputs[0]),))
-                    )
-            return node
+        def derive(join: Join) -> Join:
+            found = [band for predicate in join.predicates for band in _bands(predicate, scope, settings)]
+            return dataclasses.replace(join, predicates=(*join.predicates, *found))
 
-        return dataclasses.replace(block, input=regions(block.input, visit))
+        return inner_joins(block, derive)
 
     return each_block(plan, change, "no condition that stays with Spark bounds times")
 

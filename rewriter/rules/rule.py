@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,6 +27,22 @@ def each_block(plan: Node, change: Callable[[Block], Block], reason: str) -> Nod
 
     changed = transform(plan, visit)
     return NotApplicable(reason) if changed == plan else changed
+
+
+def inner_joins(block: Block, change: Callable[[Join], Join]) -> Block:
+    """Apply a change to every inner join of a SELECT that may be ours, after those below it."""
+
+    def visit(node: Node) -> Node:
+        match node:
+            case Join(kind="inner" | "cross", by_spark=False):
+                return change(dataclasses.replace(node, left=visit(node.left), right=visit(node.right)))
+            case Join():
+                return regions(node, visit)
+            case Project():
+                return node.with_inputs((visit(node.inputs[0]),))
+        return node
+
+    return dataclasses.replace(block, input=regions(block.input, visit))
 
 
 def regions(node: Node, change: Callable[[Node], Node]) -> Node:

@@ -50,6 +50,10 @@ STATEMENTS: tuple[tuple[str, dict[str, object]], ...] = (
     ("SELECT r.id, s.id AS sid FROM r, s WHERE r.x < s.x AND r.id <=> s.id OR r.x + 1 = s.x", {}),
     ("SELECT viewed.id, t.id AS tid FROM viewed JOIN t ON t.x = viewed.x", {}),
     ("SELECT count(*) AS n FROM viewed", {}),
+    # common table expressions of a view beside those of the statement
+    ("WITH b AS (SELECT id, x FROM s) FROM v_with AS v1 |> JOIN b ON v1.x < b.x |> SELECT v1.id, b.id AS bid", {}),
+    ("WITH b AS (SELECT id, x FROM s) FROM b |> JOIN v_with AS v1 ON v1.x < b.x |> SELECT v1.id, b.id AS bid", {}),
+    ("FROM r |> JOIN s ON r.x < s.x |> SELECT r.id, 'NO_TRIJOIN' AS word", {}),  # a text, no hint
 )
 
 
@@ -66,17 +70,21 @@ def tables(spark: SparkSession, tmp_path: Path) -> Iterator[Tables]:
     yield made
     spark.sql("DROP TEMPORARY VARIABLE v")
     spark.catalog.dropTempView("viewed")
+    spark.catalog.dropTempView("v_with")
 
 
 def test_all_of_sparks_sql_is_joined(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     tj = trijoin_sql.TriJoinSession.create(spark)
     view = f"CREATE OR REPLACE TEMP VIEW viewed AS SELECT r.id, r.x, s.id AS sid FROM {THETA}"
+    with_view = "CREATE OR REPLACE TEMP VIEW v_with AS WITH a AS (SELECT id, x FROM r WHERE id < 6) SELECT id, x FROM a"
     for number, (sql, arguments) in enumerate(STATEMENTS):
         tables.use(streaming=False)
         spark.sql(view)
+        spark.sql(with_view)
         wanted = bag(spark.sql(sql, args=arguments or None).collect())
         tables.use(streaming=True)
         spark.sql(view)  # by Spark alone: what somebody made without us
+        spark.sql(with_view)
         mode = "complete" if "count" in sql else "append"
         frame = tj.sql(sql, args=arguments or None)
         assert run_stream(frame, tmp_path / f"checkpoint{number}", mode) == wanted, sql

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import trijoin_sql
@@ -76,6 +77,22 @@ def test_a_mode_that_does_not_run_it_is_refused_when_it_is_written(tj: trijoin_s
         with pytest.raises(UnsupportedQueryError, match="Spark's condition") as refused:
             writer.start()
         assert len(str(refused.value).splitlines()) == 2
+
+
+def test_the_mode_may_be_an_argument_of_start_and_of_to_table(tj: trijoin_sql.TriJoinSession) -> None:
+    rows, groups = tj.sql(f"SELECT r.id FROM {JOIN} LIMIT 3"), tj.sql(f"SELECT r.k, count(*) FROM {JOIN} GROUP BY r.k")
+    for refused in (
+        lambda: rows.writeStream.start(None, "noop", "complete"),
+        lambda: rows.writeStream.start(format="noop", outputMode="complete"),
+        lambda: rows.writeStream.toTable("nowhere", "parquet", "complete"),
+        lambda: rows.writeStream.toTable("nowhere", outputMode="complete"),
+    ):
+        with pytest.raises(UnsupportedQueryError, match="Spark's condition"):
+            refused()
+    with pytest.raises(AnalysisException, match="complete") as of_spark:  # parquet's refusal, not one of append mode
+        groups.writeStream.toTable("nowhere", outputMode="complete")
+    assert not isinstance(of_spark.value, UnsupportedQueryError)
+    groups.writeStream.start(format="noop", outputMode="complete").stop()
 
 
 @pytest.mark.parametrize("bounded", [True, False])
