@@ -101,7 +101,7 @@ def compile_join(
     inputs: dict[str, Input] = {}
     for source in node.sources:
         scan = source_scan(source)
-        inputs[scan.alias] = read_input(spark, node, source, scan, below, arguments)
+        inputs[scan.alias] = read_input(spark, node, source, scan, below, arguments, metric or "")
     demoted: list[Predicate] = []
     edges = [compile_edge(spark, node, edge, inputs, demoted, arguments) for edge in node.graph.edges]
     for side in inputs.values():
@@ -118,7 +118,8 @@ def compile_join(
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
     frames, stored, mixed = _packed_streams(spec, inputs)
     streams = tuple(replace(stream, alike=stream.alias not in mixed) for stream in spec.streams)
-    spec = replace(spec, streams=streams)
+    above = dict.fromkeys(key for side in inputs.values() for key in side.above)
+    spec = replace(spec, streams=streams, above=tuple(above))
     text = fingerprint(spec, node, inputs, types, stored, arguments)
     if spec.held_back and getattr(spark, "_sc", None) is None:  # nobody can tell the tasks where it changed
         text += f"\nwatermark held back by: {spec.held_back} microseconds"

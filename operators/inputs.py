@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..errors import UnsupportedQueryError
 from ..rewriter.plan import JoinNode, Predicate, Scan, source_conditions
+from .spec import RUN
 from .types import to_wire, travels, type_names
 from .watermarks import DELAY, held_back
 
@@ -39,6 +40,8 @@ class Input:
         Wanted columns as ``(column, output name)``.
     event_time
         The column with a watermark, None if there is none (or the input is not a stream).
+    above
+        The joins of earlier statements in it whose watermark is held back, by key.
     packed
         The packed columns by name.
     required
@@ -51,6 +54,7 @@ class Input:
     types: dict[str, str]
     outputs: list[tuple[str, str]]
     event_time: str | None = None
+    above: tuple[str, ...] = ()
     packed: dict[str, Column] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
     _names: dict[str, str] = field(default_factory=dict)
@@ -90,6 +94,7 @@ def read_input(
     scan: Scan,
     below: Mapping[str, DataFrame],
     arguments: Mapping[str, Any] | None,
+    key: str = "",
 ) -> Input:
     """Let Spark read one input: filters, the columns that are wanted, every key expression, every guard."""
     outputs = [(column.column, column.name) for column in node.output if column.relation == scan.alias]
@@ -122,11 +127,11 @@ def read_input(
     if scan.ctes:
         text = f"WITH {', '.join(f'{quoted(name)} AS ({body})' for name, body in scan.ctes)} {text}"
     frame = run_sql(spark, text, below, arguments)
-    frame = _held_back(frame, node.held_back, scan)
+    frame, above = _held_back(frame, node.held_back, scan, key)
     _check_payload(scan, outputs, frame)
     read = {item: names[text] for item, text in texts.items()}
     types = dict(zip(names.values(), type_names(frame), strict=True))
-    return Input(scan.alias, frame, read, types, outputs, _event_time(scan, frame, read, types))
+    return Input(scan.alias, frame, read, types, outputs, _event_time(scan, frame, read, types), above)
 
 
 def _as_column(text: str, alias: str) -> str:
@@ -159,11 +164,11 @@ def _event_time(
     return scan.event_time if types[name] == "timestamp" and DELAY in (field.metadata or {}) else None
 
 
-def _held_back(frame: DataFrame, micros: int, scan: Scan) -> DataFrame:
+def _held_back(frame: DataFrame, micros: int, scan: Scan, key: str) -> tuple[DataFrame, tuple[str, ...]]:
     """Hold back the watermark of an input, unless what makes its rows goes by Spark's own."""
     if not micros or not frame.isStreaming or scan.event_time is None or scan.stateful or not hasattr(frame, "_jdf"):
-        return frame  # on Spark Connect the text of the input holds it back
-    return held_back(frame, micros) or frame
+        return frame, ()  # on Spark Connect the text of the input holds it back
+    return held_back(frame, micros, key[key.find(RUN) :])
 
 
 def _sides(predicate: Predicate, alias: str) -> list[str]:

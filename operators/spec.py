@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+#: The key of a join: ``<node><RUN><number of the compiled statement>``.
+PREFIX, RUN = "__trijoin", "@"
+
 Op = Literal["=", "<", "<=", ">", ">=", "<>", "<=>"]
 
 #: Mirror image of a comparison: ``a op b`` is ``b MIRROR[op] a``.
@@ -260,6 +263,9 @@ class JoinSpec:
         By how much, in microseconds, Spark's watermark is behind the one by which units tell what is late.
     turn
         If that was otherwise in an earlier run: Spark's watermark (milliseconds) up to which it was, and how much then.
+    above
+        The keys of the joins of earlier statements that make inputs of this one, such as those in a view. Their units
+        go by a watermark that is held back for this join too, which the driver tells them (`task`).
     """
 
     name: str
@@ -280,6 +286,7 @@ class JoinSpec:
     aggregate: AggregateSpec | None = None
     held_back: int = 0
     turn: tuple[int, int] | None = None
+    above: tuple[str, ...] = ()
 
     def edge(self, left: int, right: int) -> EdgeSpec:
         """Return the edge between two ranks with ``left`` as its left side; an edge without checks if there is none."""

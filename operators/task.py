@@ -64,7 +64,8 @@ def _laid_out(spec: JoinSpec, text: str, batch: int) -> tuple[JoinSpec, History]
     history = History.from_dict(told)
     turn = told.get("turn")
     found = laid_out(spec, history.at(batch))
-    return replace(found, turn=None if turn is None else (int(turn[0]), int(turn[1]))), history
+    turn = None if turn is None else (int(turn[0]), int(turn[1]))
+    return replace(found, held_back=int(told.get("held_back", 0)), turn=turn), history
 
 
 def _property(name: str) -> str | None:

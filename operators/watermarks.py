@@ -11,6 +11,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from .spec import PREFIX, RUN
+
+_STAGE = "TransformWithStateInPySpark"
+
 #: The key under which Spark marks a column that has a watermark, with its delay in milliseconds.
 DELAY = "spark.watermarkDelayMs"
 
@@ -23,11 +27,12 @@ WITH_STATE = frozenset(
         *("TransformWithState", "TransformWithStateInPySpark", "TransformWithStateInPandas"),
     }
 )
-_OURS = "TransformWithState"
 
 
 def keeps_state(frame: DataFrame) -> bool:
-    """Return whether an operator with state makes the rows of a stream: an aggregation, a join of streams, ...
+    """Return whether an operator of Spark's with state makes the rows of a stream: an aggregation, a join, ...
+
+    A join of ours is none: it holds nothing back.
 
     Parameters
     ----------
@@ -44,9 +49,21 @@ def _keeps_state(plan: Any) -> bool:
     if not plan.isStreaming():
         return False
     below = _children(plan)
-    if plan.nodeName() in WITH_STATE or (plan.nodeName() == "Join" and all(side.isStreaming() for side in below)):
+    if plan.nodeName() == "Join" and all(side.isStreaming() for side in below):
+        return True
+    if plan.nodeName() in WITH_STATE and not key_of(plan):
         return True
     return any(map(_keeps_state, below))
+
+
+def key_of(plan: Any) -> str:
+    """Return the key of the join of ours that an operator with state is a stage of, an empty text if it is none."""
+    while plan.nodeName() in ("Project", _STAGE):
+        plan = _children(plan)[0]
+    if plan.nodeName() != "CollectMetrics":
+        return ""
+    name = str(plan.name())
+    return name if name.startswith(PREFIX) and RUN in name else ""
 
 
 def _says_state(explained: str) -> bool:
@@ -58,41 +75,49 @@ def _says_state(explained: str) -> bool:
     return any(name in WITH_STATE or name == "Join" for name in re.findall(r"~(\w+)", analyzed))
 
 
-def held_back(frame: DataFrame, micros: int) -> DataFrame | None:
-    """Return a stream whose watermark is held back by some microseconds; None if there is none that can be.
+def held_back(frame: DataFrame, micros: int, statement: str) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return a stream whose watermark is held back, and the joins of other statements that make its rows, by key.
 
     Parameters
     ----------
     frame
         A streaming DataFrame of a classic session.
     micros
-        How much longer its delay is. What comes from a join of ours is held back already.
+        How much longer its delay is.
+    statement
+        The end of the keys of the joins of this statement: what comes from them is held back already.
     """
     spark: Any = frame.sparkSession
-    plan = _held_back(frame._jdf.queryExecution().analyzed(), micros, spark._jvm)
-    if plan is None:
-        return None
+    keys: list[str] = []
+
+    def visit(plan: Any) -> Any:
+        if not plan.isStreaming():
+            return plan
+        if plan.nodeName() == _STAGE and (key := key_of(plan)):
+            if key.endswith(statement):
+                return plan
+            keys.append(key)
+        if plan.nodeName() == "EventTimeWatermark":
+            return plan.copy(plan.nodeId(), plan.eventTime(), _longer(spark, plan.delay(), micros), plan.child())
+        below = _children(plan)
+        new = [visit(one) for one in below]
+        if all(one is old for one, old in zip(new, below, strict=True)):
+            return plan
+        return plan.withNewChildren(spark._jvm.org.apache.spark.api.python.PythonUtils.toSeq(new))
+
+    analyzed = frame._jdf.queryExecution().analyzed()
+    plan = visit(analyzed)
+    if plan is analyzed:
+        return frame, ()
     java = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
-    return DataFrame(java, spark)
+    return DataFrame(java, spark), tuple(dict.fromkeys(keys))
 
 
-def _held_back(plan: Any, micros: int, jvm: Any) -> Any | None:
-    """Return a plan with longer delays, None where there are none in it."""
+def _longer(spark: Any, delay: Any, micros: int) -> Any:
     from py4j.java_gateway import get_field
 
-    if not plan.isStreaming() or plan.nodeName().startswith(_OURS):
-        return None
-    below = _children(plan)
-    if plan.nodeName() == "EventTimeWatermark":
-        delay = plan.delay()
-        months, days, rest = (get_field(delay, name) for name in ("months", "days", "microseconds"))
-        longer = jvm.org.apache.spark.unsafe.types.CalendarInterval(months, days, rest + micros)
-        return plan.copy(plan.nodeId(), plan.eventTime(), longer, plan.child())
-    changed = [_held_back(child, micros, jvm) for child in below]
-    if all(child is None for child in changed):
-        return None
-    new = [old if child is None else child for old, child in zip(below, changed, strict=True)]
-    return plan.withNewChildren(jvm.org.apache.spark.api.python.PythonUtils.toSeq(new))
+    months, days, rest = (get_field(delay, name) for name in ("months", "days", "microseconds"))
+    return spark._jvm.org.apache.spark.unsafe.types.CalendarInterval(months, days, rest + micros)
 
 
 def _children(plan: Any) -> list[Any]:

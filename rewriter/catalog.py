@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -31,6 +31,10 @@ TYPE_NAMES = {
 }
 
 
+#: A column that has a watermark, and the watermark's delay in microseconds.
+Time = tuple[str, int | None]
+
+
 @dataclass(frozen=True, slots=True)
 class TableInfo:
     """What is known of a table, a view or a stream.
@@ -49,6 +53,8 @@ class TableInfo:
         Who says how many rows there are.
     stateful
         Whether an operator with state makes the rows of the stream: see `plan.Scan`.
+    other_times
+        Further columns that have one, as in the results of a join of streams.
     """
 
     columns: tuple[Column, ...]
@@ -58,6 +64,17 @@ class TableInfo:
     delay: int | None = None
     rows_from: RowsFrom = "declared"
     stateful: bool = False
+    other_times: tuple[Time, ...] = ()
+
+    @property
+    def times(self) -> tuple[Time, ...]:
+        """All columns that have a watermark."""
+        return () if self.event_time is None else ((self.event_time, self.delay), *self.other_times)
+
+    def with_times(self, times: Sequence[Time]) -> TableInfo:
+        """Return it with other columns that have a watermark."""
+        event_time, delay = times[0] if times else (None, None)
+        return replace(self, event_time=event_time, delay=delay, other_times=tuple(times[1:]))
 
 
 #: From a format and the text behind USING to the columns that its streams always have: pairs of a name and a type.

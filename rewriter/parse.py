@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -178,7 +179,8 @@ class _Builder:
         info = source.info or TableInfo(())
         fields = source.fields if source.fields is not None else list(source.guessed.values())
         spelled = {field.name.lower(): field.name for field in fields}
-        event_time = spelled.get(info.event_time.lower(), info.event_time) if info.event_time else None
+        event_time, delay = self.event_time(source, info)
+        spelled_time = spelled.get(event_time.lower(), event_time) if event_time else None
         return Scan(
             source.plan_alias,
             render(relation_of(source)),
@@ -186,13 +188,26 @@ class _Builder:
             (),
             tuple(self.plans[number] for number in _blocks_in(source, self.blocks) if number in self.plans),
             info.streaming,
-            event_time,
-            info.delay,
+            spelled_time,
+            delay,
             info.rows,
             info.rows_from if info.rows is not None else "assumed",
             stateful=info.stateful,
-            time_of=None if source.query is None else _time_of(source.query),
+            time_of=None if source.query is None else _time_of(source.query, event_time),
         )
+
+    def event_time(self, source: Source, info: TableInfo) -> tuple[str | None, int | None]:
+        """Return the event time of a relation and its delay; of several, the first that a condition reads."""
+        compared = (time for time in info.times if (id(source), time[0].lower()) in self.compared)
+        return next(compared, (info.event_time, info.delay))
+
+    @cached_property
+    def compared(self) -> set[tuple[int, str]]:
+        """The columns that ON, USING and WHERE read, each as its source and its name."""
+        where = self.block.select.args.get("where")
+        trees = [*_conditions(self.block.tree), *([] if where is None else [where.this])]
+        fields = [field for tree in trees for field in base_fields(tree)]
+        return {(id(one.source), one.name.lower()) for one in (*fields, *_merged_by_name(self.block.tree))}
 
     # ---------------------------------------------------------------------------------------------------- conditions
 
@@ -308,14 +323,37 @@ def computed_anew(source: Source) -> str | None:
     return f"{cte.name} is read {cte.uses} times and has other values each time it is computed"
 
 
-def _time_of(output: Output) -> tuple[str, str] | None:
+def _conditions(tree: Tree) -> Iterator[exp.Expr]:
+    """Yield the conditions of the joins of a FROM."""
+    match tree:
+        case JoinTree():
+            if tree.on is not None:
+                yield tree.on
+            for side in (tree.left, tree.right):
+                yield from _conditions(side)
+        case MergedTree():
+            where = tree.inner.select.args.get("where")
+            if where is not None:
+                yield where.this
+            yield from _conditions(tree.inner.tree)
+
+
+def _merged_by_name(tree: Tree) -> Iterator[Field]:
+    """Yield the columns that USING and NATURAL compare."""
+    if isinstance(tree, JoinTree):
+        yield from (origin_of(one) for pair in tree.equal for one in pair)
+        for side in (tree.left, tree.right):
+            yield from _merged_by_name(side)
+
+
+def _time_of(output: Output, event_time: str | None) -> tuple[str, str] | None:
     """Return the column of a relation of a join that a query's event time is, as ``(alias, name)``."""
-    time = next((column for column in output.columns or [] if column.name == output.event_time), None)
+    time = next((column for column in output.columns or [] if column.name == event_time), None)
     found = None if time is None else origin_of(time)
     if found is None or found.source is None:
         return None
     source = found.source
-    return _time_of(source.query) if source.query is not None else (source.plan_alias, found.name.lower())
+    return _time_of(source.query, found.name) if source.query is not None else (source.plan_alias, found.name.lower())
 
 
 def base_fields(tree: exp.Expr) -> Iterable[Field]:

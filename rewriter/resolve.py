@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from .catalog import Catalog, TableInfo
+from .catalog import Catalog, TableInfo, Time
 from .dialect import render
 from .functions import called
 from .having import grouped_columns
@@ -29,12 +29,12 @@ from .scopes import (
     Source,
     Tree,
     Unresolvable,
-    event_time_of,
     in_aggregate,
     join_kind,
     keeps_state,
     marked,
     own_nodes,
+    times_of,
 )
 from .settings import DEFAULTS, Settings
 from .struct_names import keep_field_name
@@ -72,8 +72,8 @@ class _Resolver(Names):
                 streaming = _either(left.streaming, right.streaming)
                 together = isinstance(tree, exp.Union) and not (tree.args.get("distinct") or tree.args.get("by_name"))
                 stateful = not together or left.stateful or right.stateful
-                event_time, delay = _of_both(left, right) if together else (None, None)
-                return Output(columns, None, streaming, event_time, delay, stateful=stateful)
+                times = _of_both(left, right) if together else ()
+                return Output(columns, None, streaming, times, stateful=stateful)
             case exp.Subquery():
                 return replace(self.query(tree.this, ctes, outer), block=None)
         for node in own_nodes(tree):
@@ -97,9 +97,8 @@ class _Resolver(Names):
         if not names or output.columns is None or len(names) != len(output.columns):
             return output
         columns = [Field(f.source, n.name, f.type, f.tree) for f, n in zip(output.columns, names, strict=True)]
-        old = [f.name for f in output.columns]
-        event_time = columns[old.index(output.event_time)].name if output.event_time in old else None
-        return replace(output, columns=columns, event_time=event_time)
+        new = dict(zip((f.name for f in output.columns), (f.name for f in columns), strict=True))
+        return replace(output, columns=columns, times=tuple((new[name], delay) for name, delay in output.times))
 
     def select(self, select: exp.Select, ctes: Mapping[str, Cte], outer: list[Frame]) -> Output:
         from_ = select.args.get("from_")
@@ -128,11 +127,10 @@ class _Resolver(Names):
         block.problem = block.problem or frame.problem
         if block.problem:
             _spoil(outer, block.problem)
-        streaming = _either(*(source_info(s)[0] for s in block.sources))
+        streaming = _either(*(s.info.streaming if s.info else None for s in block.sources))
         columns = self.projections(select, frame)
-        event_time, delay = event_time_of(select, columns)
-        stateful = keeps_state(select, block.sources)
-        return Output(columns, block, streaming, event_time, delay, *_rows_of(select, block.sources), stateful)
+        times, stateful = times_of(select, columns), keeps_state(select, block.sources)
+        return Output(columns, block, streaming, times, *_rows_of(select, block.sources), stateful)
 
     def fallback(self, select: exp.Select, ctes: Mapping[str, Cte], outer: list[Frame]) -> tuple[Tree, Frame]:
         """Resolve what is inside the FROM of a SELECT that is left alone, and list its relations."""
@@ -296,9 +294,7 @@ class _Resolver(Names):
 
     def made(self, item: exp.Expr, alias: str, output: Output) -> Source:
         source = Source(alias, item, None, query=output)
-        told = (output.streaming, output.rows, output.event_time, output.delay, output.rows_from, output.stateful)
-        info = TableInfo((), *told)
-        source.info = marked(info, item)
+        source.info = marked(output.info, item)
         if output.columns is not None:
             source.fields = [Field(source, f.name, f.type) for f in output.columns]
         return self.aliased(source)
@@ -307,6 +303,10 @@ class _Resolver(Names):
         alias = (source.item.this if isinstance(source.item, exp.Stream) else source.item).args.get("alias")
         names = alias.columns if isinstance(alias, exp.TableAlias) else []
         if names and source.fields is not None and len(names) == len(source.fields):
+            new = {f.name.lower(): n.name for f, n in zip(source.fields, names, strict=True)}
+            if source.info is not None:
+                times = [(new[name.lower()], delay) for name, delay in source.info.times if name.lower() in new]
+                source.info = source.info.with_times(times)
             source.fields = [Field(source, n.name, f.type) for f, n in zip(source.fields, names, strict=True)]
         elif names:
             source.fields = [Field(source, n.name) for n in names]
@@ -408,12 +408,6 @@ class _Resolver(Names):
         column.replace(base)
 
 
-def source_info(source: Source) -> tuple[bool | None, str | None, int | None]:
-    """Return whether a relation is a stream, its event-time column and its delay."""
-    info = source.info
-    return (info.streaming, info.event_time, info.delay) if info else (None, None, None)
-
-
 def _common_columns(left: list[Field], right: list[Field]) -> list[Field]:
     """Return the columns of a set operation; one has a known type where both branches have the same."""
     if len(left) != len(right):
@@ -422,15 +416,16 @@ def _common_columns(left: list[Field], right: list[Field]) -> list[Field]:
     return [Field(None, one.name, one.type if one.type == other.type else UNKNOWN) for one, other in pairs]
 
 
-def _of_both(left: Output, right: Output) -> tuple[str | None, int | None]:
-    """Return the event time of UNION ALL and its delay: a column that is event time in both branches."""
-    places = [
-        next((n for n, column in enumerate(one.columns or []) if column.name == one.event_time), None)
-        for one in (left, right)
-    ]
-    if None in places or places[0] != places[1]:
-        return None, None
-    return left.event_time, max(left.delay or 0, right.delay or 0)
+def _of_both(left: Output, right: Output) -> tuple[Time, ...]:
+    """Return the event times of UNION ALL and their delays: columns that are event times in both branches."""
+    theirs = {_place(right, name): delay for name, delay in right.times}
+    mine = ((name, delay, _place(left, name)) for name, delay in left.times)
+    return tuple((name, max(delay or 0, theirs[place] or 0)) for name, delay, place in mine if place in theirs)
+
+
+def _place(output: Output, name: str) -> int:
+    """Return where the columns of a query have a name."""
+    return next(place for place, column in enumerate(output.columns or ()) if column.name == name)
 
 
 def _rows_of(select: exp.Select, sources: list[Source]) -> tuple[float | None, RowsFrom]:

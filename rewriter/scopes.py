@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from .catalog import TableInfo
+from .catalog import TableInfo, Time
 from .functions import AGGREGATES, called
 from .intervals import interval_microseconds
 from .plan import JoinKind, RowsFrom
@@ -126,11 +126,16 @@ class Output:
     columns: list[Field] | None
     block: Block | None = None
     streaming: bool | None = None
-    event_time: str | None = None
-    delay: int | None = None
+    times: tuple[Time, ...] = ()
     rows: float | None = None
     rows_from: RowsFrom = "assumed"
     stateful: bool = False
+
+    @property
+    def info(self) -> TableInfo:
+        """What is known of it as a relation."""
+        told = (self.streaming, self.rows, None, None, self.rows_from, self.stateful)
+        return TableInfo((), *told).with_times(self.times)
 
 
 @dataclass(eq=False)
@@ -216,7 +221,7 @@ def marked(info: TableInfo, item: exp.Expr) -> TableInfo:
     if clause is None:
         return info
     name = clause.args["alias"].name if clause.args.get("alias") else clause.this.name
-    return replace(info, event_time=name, delay=interval_microseconds(clause.args["delay"]))
+    return info.with_times([(name, interval_microseconds(clause.args["delay"]))])
 
 
 def in_aggregate(column: exp.Column) -> bool:
@@ -241,23 +246,24 @@ def origin_of(column: Field) -> Field:
     return column
 
 
-def event_time_of(select: exp.Select, columns: list[Field] | None) -> tuple[str | None, int | None]:
-    """Return which column of a SELECT is still a stream's event time, and its delay: a time rather than a window."""
+def times_of(select: exp.Select, columns: list[Field] | None) -> tuple[Time, ...]:
+    """Return which columns of a SELECT are still event times of streams, and their delays: times before windows."""
     if columns is None or any(select.args.get(key) for key in ("limit", "laterals")):
-        return None, None
-    found: list[tuple[str, int | None]] = []
+        return ()
+    times: list[Time] = []
+    windows: list[Time] = []
     for column in columns:
-        info = _time_of(column)
-        if info is not None and called(origin_of(column).tree) in WINDOWS:
-            found.append((column.name, info.delay))
-        elif info is not None:
+        time = _time_of(column)
+        if time is not None and called(origin_of(column).tree) in WINDOWS:
+            windows.append((column.name, time[1]))
+        elif time is not None:
             column.type = "timestamp" if column.type == UNKNOWN else column.type
-            return column.name, info.delay
-    return found[0] if found else (None, None)
+            times.append((column.name, time[1]))
+    return (*times, *windows)
 
 
-def _time_of(column: Field) -> TableInfo | None:
-    """Return the relation whose event time a column is: as it is, as a window, or as the end of one."""
+def _time_of(column: Field) -> Time | None:
+    """Return the event time that a column is: as it is, as a window, or as the end of one."""
     origin = origin_of(column)
     if called(origin.tree) in (*WINDOWS, "window_time") and isinstance(origin.tree, exp.Anonymous):
         inner = field_of(origin.tree.expressions[0]) if origin.tree.expressions else None
@@ -265,7 +271,7 @@ def _time_of(column: Field) -> TableInfo | None:
             inner = Field(None, "", UNKNOWN, origin.tree.expressions[0])
         return None if inner is None else _time_of(inner)
     info = origin.source.info if origin.source is not None and origin.tree is None else None
-    return info if info is not None and (info.event_time or "").lower() == origin.name.lower() else None
+    return next((time for time in info.times if time[0].lower() == origin.name.lower()), None) if info else None
 
 
 def keeps_state(select: exp.Select, sources: list[Source]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .catalog import RATE_SETTING, DdlCatalog, TableInfo, declared
+from dataclasses import replace
+
+from .catalog import RATE_SETTING, DdlCatalog, declared
 from .dialect import parse_statement, tokenize
 from .plan import Column
 from .resolve import resolve
@@ -40,9 +42,8 @@ def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:
     --------
     >>> from trijoin_sql.rewriter.catalog import read_script
     >>> catalog, (view,) = read_script("CREATE STREAM r (a INT); CREATE TEMPORARY VIEW v AS SELECT a + 1 AS b FROM r")
-    >>> with_view(catalog, view).table(("v",))
-    TableInfo(columns=(Column(name='b', type='int'),), streaming=True, rows=None, event_time=None, delay=None, \
-rows_from='declared')
+    >>> with_view(catalog, view).table(("v",)).columns
+    (Column(name='b', type='int'),)
     """
     statement = parse_statement(sql)
     if statement.kind != "create_view" or statement.tree is None or statement.view is None:
@@ -52,12 +53,12 @@ rows_from='declared')
         return catalog
     (name,) = tokenize(statement.view.name)
     columns = tuple(Column(field.name, field.type) for field in output.columns)
-    event_time = output.event_time
+    times = output.times
     if statement.view.columns:
         if len(statement.view.columns) != len(columns):
             return catalog
         renamed = dict(zip((column.name for column in columns), statement.view.columns, strict=True))
         columns = tuple(Column(name, one.type) for name, one in zip(statement.view.columns, columns, strict=True))
-        event_time = renamed.get(event_time) if event_time else None
-    info = TableInfo(columns, output.streaming, output.rows, event_time, output.delay, output.rows_from)
+        times = tuple((renamed[name], delay) for name, delay in times)
+    info = replace(output.info, columns=columns).with_times(times)
     return catalog.with_tables([(f"global_temp.{name.text}" if statement.view.everywhere else name.text, info)])

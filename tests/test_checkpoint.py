@@ -11,6 +11,7 @@ from trijoin_sql.operators.spec import JoinSpec, StreamSpec
 
 from trijoin_sql.checkpoint import Join, follow
 from trijoin_sql.errors import CheckpointMismatchError
+from trijoin_sql.listener import held_back_in_all
 from trijoin_sql.metrics import held_by_slot, join_keys
 
 STREAMS = tuple(StreamSpec(name, (), (), "route", time="ts") for name in "rs")
@@ -96,3 +97,12 @@ def test_a_watermark_that_is_held_back_otherwise_turns_where_it_stands() -> None
     assert Join.from_dict(now.to_dict()) == now
     spec = replace(SPEC, held_back=now.held_back, turn=now.turn)
     assert [spec.held_back_at(watermark) for watermark in (4_999, 5_000, 5_001)] == [0, 0, 9_000_000]
+
+
+def test_joins_of_a_view_are_held_back_for_those_above_it_too() -> None:
+    """Each statement has held back the sources of those below it: their units must know by how much in all."""
+    below = replace(SPEC, key="__trijoin_1@1", held_back=1)
+    middle = replace(SPEC, key="__trijoin_1@2", held_back=20, above=("__trijoin_1@1",))
+    top = replace(SPEC, key="__trijoin_1@3", held_back=300, above=("__trijoin_1@2", "__trijoin_1@1"))
+    beside = replace(SPEC, key="__trijoin_2@3", held_back=4000)
+    assert [one.held_back for one in held_back_in_all([top, middle, below, beside])] == [300, 320, 321, 4000]

@@ -44,11 +44,11 @@ class SparkCatalog:
             return None
         times = [field for field in fields if DELAY in (field.metadata or {})]
         times.sort(key=lambda field: field.dataType.simpleString() != "timestamp")  # before windows of time
-        event_time, delay = (times[0].name, int(times[0].metadata[DELAY]) * 1000) if times else (None, None)
         columns = tuple(Column(field.name, field.dataType.simpleString()) for field in fields)
         rows, rows_from = self._rate(name, frame) if frame.isStreaming else _rows(frame)
         stateful = bool(times) and frame.isStreaming and keeps_state(frame)
-        return TableInfo(columns, frame.isStreaming, rows, event_time, delay, rows_from, stateful)
+        info = TableInfo(columns, frame.isStreaming, rows, None, None, rows_from, stateful)
+        return info.with_times([(field.name, int(field.metadata[DELAY]) * 1000) for field in times])
 
     def _rate(self, name: tuple[str, ...], frame: DataFrame) -> tuple[float | None, RowsFrom]:
         """Return the rows a second of a stream and who says so: a view over one stream brings that stream's."""

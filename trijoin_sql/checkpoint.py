@@ -50,12 +50,13 @@ class Join:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        held = {"held_back": self.held_back} if self.held_back else {}
-        return {"fingerprint": self.fingerprint, **self.told(), **held}
+        return {"fingerprint": self.fingerprint, **self.told()}
 
     def told(self) -> dict[str, Any]:
         """Return what tasks are told."""
-        return {**self.history.to_dict(), **({"turn": list(self.turn)} if self.turn is not None else {})}
+        turn = {} if self.turn is None else {"turn": list(self.turn)}
+        held = {"held_back": self.held_back} if self.held_back else {}
+        return {**self.history.to_dict(), **turn, **held}
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> Join:

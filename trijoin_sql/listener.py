@@ -125,6 +125,14 @@ def _say_once(spec: JoinSpec, said: str) -> None:
         _log.warning("%s", said)
 
 
+def held_back_in_all(specs: Sequence[JoinSpec]) -> list[JoinSpec]:
+    """Return the joins of a query, each held back for those above it that other statements have made, too."""
+    return [
+        replace(spec, held_back=spec.held_back + sum(one.held_back for one in specs if spec.key in one.above))
+        for spec in specs
+    ]
+
+
 def _look_at_failure(event: Any) -> None:
     """Say what it means that a Python worker did not start; Spark's own words name no cause."""
     failed = getattr(event, "exception", None)
@@ -191,7 +199,7 @@ class LayoutListener:
         for key in keys:
             if key in _endless:
                 _say_once(_specs[key], _endless.pop(key))
-        specs = [_specs[key] for key in keys]
+        specs = held_back_in_all([_specs[key] for key in keys])
         file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
         properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()
         planned = execution.offsetLog().getLatestBatchId()

@@ -14,12 +14,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from .operators.compile import OBSERVED
 from .operators.reports import reported
 from .operators.results import COUNTER_NAMES
+from .operators.spec import PREFIX, RUN
 
 #: Micro-batches without a row after which an input is called idle.
 IDLE = 3
-
-#: Observed metrics are called ``<node><RUN><number of the compiled statement>``.
-PREFIX, RUN = "__trijoin", "@"
 
 
 def compiled_number(query: StreamingQuery) -> int | None:

@@ -22,11 +22,11 @@ from .explain import Explanation
 from .frames import named_frames, takes_frames, temporary_views
 from .listener import next_number, observed_rates, register
 from .local_disk import set_permissions_without_processes
-from .metrics import RUN, Metrics, compiled_number, live_groups, read_metrics
+from .metrics import Metrics, compiled_number, live_groups, read_metrics
 from .operators.aggregation import SumTypeError
 from .operators.compile import compile_join
 from .operators.inputs import run_sql
-from .operators.spec import JoinSpec
+from .operators.spec import RUN, JoinSpec
 from .plan_joins import join_in_plan
 from .refusals import check_all_modes, leave_out_plan, of_streams
 from .rewriter.arguments import Arguments

@@ -105,13 +105,13 @@ class Case:
     then: Callable[[DataFrame], DataFrame] | None = None
     mode: str = "append"
     delays: tuple[int, int, int] = (0, 0, 0)
-    view: str | None = None
+    views: tuple[str, ...] = ()
     reference: str | None = None
 
     def frame(self, sql: Sql) -> DataFrame:
         """Return the query's DataFrame as one session or another makes it."""
-        if self.view is not None:
-            sql(self.view)
+        for view in self.views:
+            sql(view)
         found = sql(self.sql)
         return found if self.then is None else self.then(found)
 
@@ -151,7 +151,10 @@ def cases() -> Iterator[Case]:
             yield Case(f"then {name} / {kind}, {time}", text.format(join=join), spark_runs, then, delays=next(delays))
         view = f"CREATE OR REPLACE TEMP VIEW joined AS SELECT r.id, r.k, r.ts, s.x {join}"
         for name, text in VIEWED.items():
-            yield Case(f"view, {name} / {kind}, {time}", text, spark_runs, delays=next(delays), view=view)
+            yield Case(f"view, {name} / {kind}, {time}", text, spark_runs, delays=next(delays), views=(view,))
+        views = (_BOTH.format(join=join), _ABOVE_IT)
+        for name, text in VIEWED_TWICE.items() if kind == "band" else ():
+            yield Case(f"views, {name} / {kind}, {time}", text, False, delays=next(delays), views=views)
     for kind, (name, text) in itertools.product(("a.k = s.k", "ABS(a.x - s.x) <= 2"), BELOW.items()):
         if "GROUP BY" in text and "windows" in name and kind != "a.k = s.k":
             kind = "a.k <= s.k"
@@ -172,6 +175,28 @@ VIEWED = {
     "left join": "SELECT joined.id, t.id AS tid FROM joined LEFT JOIN t ON " + NEAR.format("joined"),
     "theta join": "SELECT joined.id, t.id AS tid FROM joined JOIN t ON joined.k < t.k AND t.ts BETWEEN joined.ts AND "
     "joined.ts + INTERVAL 4 SECONDS",
+}
+#: A view with two event times, and a theta join over it as a view.
+_BOTH = "CREATE OR REPLACE TEMP VIEW joined AS SELECT r.id, r.k, r.ts, s.ts AS sts, s.x {join}"
+_ABOVE_IT = (
+    "CREATE OR REPLACE TEMP VIEW joined_again AS SELECT joined.k, joined.ts, joined.sts, t.id, t.ts AS tts FROM joined "
+    "JOIN t ON joined.k < t.k AND t.ts BETWEEN joined.sts - INTERVAL 4 SECONDS AND joined.sts + INTERVAL 3 SECONDS"
+)
+_WINDOW = "SELECT window({0}, '4 seconds').start AS w, count(*) AS n FROM {1} GROUP BY window({0}, '4 seconds')"
+_AGAIN = (
+    "joined_again AS a JOIN r AS u ON u.k <= a.k AND u.id <> a.id AND u.ts BETWEEN a.tts - INTERVAL 2 SECONDS AND "
+    "a.tts + INTERVAL 3 SECONDS"
+)
+VIEWED_TWICE = {
+    "window": _WINDOW.format("sts", "joined_again"),
+    "window of the other": _WINDOW.format("tts", "joined_again"),
+    "left join": "SELECT a.id, r.id AS rid FROM joined_again AS a LEFT JOIN r ON r.k = a.k AND r.ts BETWEEN a.sts AND "
+    "a.sts + INTERVAL 3 SECONDS",
+    "a third": f"SELECT a.id, u.id AS uid, a.ts, a.sts FROM {_AGAIN}",
+    "window above a third": _WINDOW.format("a.tts", _AGAIN),
+    "beside the first": f"{_WINDOW.format('ts', '(SELECT tts AS ts FROM joined_again UNION ALL SELECT sts FROM joined)')}",
+    "the first by itself": "SELECT a.id, b.id AS bid FROM joined AS a JOIN joined AS b ON a.id < b.id AND b.sts "
+    "BETWEEN a.sts AND a.sts + INTERVAL 2 SECONDS",
 }
 _CHAIN = (
     "FROM r JOIN s ON ABS(r.x - s.x) <= 3 AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS JOIN t ON t.k <= s.k AND "

@@ -26,6 +26,8 @@ CHOSEN = (
     "then within watermark / band, later",
     "view, theta join / band, later",
     "view, window / equal, later",
+    "views, window above a third / band, around",
+    "views, left join / band, later",
     "below windows / a.k <= s.k",
     "below window above windows / a.k = s.k",
     "below outer / ABS(a.x - s.x) <= 2",
