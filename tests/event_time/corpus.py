@@ -194,7 +194,7 @@ VIEWED_TWICE = {
     "a.sts + INTERVAL 3 SECONDS",
     "a third": f"SELECT a.id, u.id AS uid, a.ts, a.sts FROM {_AGAIN}",
     "window above a third": _WINDOW.format("a.tts", _AGAIN),
-    "beside the first": f"{_WINDOW.format('ts', '(SELECT tts AS ts FROM joined_again UNION ALL SELECT sts FROM joined)')}",
+    "beside the first": _WINDOW.format("ts", "(SELECT tts AS ts FROM joined_again UNION ALL SELECT sts FROM joined)"),
     "the first by itself": "SELECT a.id, b.id AS bid FROM joined AS a JOIN joined AS b ON a.id < b.id AND b.sts "
     "BETWEEN a.sts AND a.sts + INTERVAL 2 SECONDS",
 }
