@@ -21,6 +21,11 @@ CHAIN = (
     "SELECT r.id AS r, s.id AS s, t.id AS t FROM {0}r r JOIN {0}s s ON ABS(r.a - s.a) < 2 "
     "JOIN {0}t t ON s.b = t.b AND s.a < t.a"
 )
+#: The window goes by the time that lags: the watermarks must be held back by fifteen seconds, and are in the text alone.
+LAGGING = (
+    "SELECT window(r.ts, '4 seconds').start AS w, COUNT(*) AS n FROM {0} JOIN {1} ON ABS(r.a - s.a) < 4 AND "
+    "s.ts BETWEEN r.ts AND r.ts + INTERVAL 15 SECONDS GROUP BY window(r.ts, '4 seconds')"
+)
 PLAIN = "SELECT a, COUNT(*) AS n FROM r GROUP BY a"
 
 
@@ -36,6 +41,19 @@ def streams(spark: SparkSession, folder: Path) -> None:
             table.where(f"id % 2 = {part}").coalesce(1).write.mode("append").parquet(str(folder / name))
         stream = spark.readStream.schema(table.schema).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
         stream.createOrReplaceTempView(f"stream_{name}")
+
+
+def timed_streams(spark: SparkSession, folder: Path) -> None:
+    """Make two streams with a time, of ten micro-batches, and one row far ahead that closes all windows."""
+    for name in "rs":
+        for part in range(11):
+            of_part = f"SELECT id, id * 7 % 11 AS a, timestamp_seconds(id) AS ts FROM range({part * 5}, {part * 5 + 5})"
+            end = f"SELECT {ord(name)} AS id, {ord(name) * 1000} AS a, timestamp_seconds(100000) AS ts"
+            spark.sql(of_part if part < 10 else end).coalesce(1).write.mode("append").parquet(str(folder / f"t{name}"))
+        table = spark.read.parquet(str(folder / f"t{name}"))
+        table.where("id < 50").createOrReplaceTempView(f"timed_{name}")
+        stream = spark.readStream.schema(table.schema).option("maxFilesPerTrigger", 1).parquet(str(folder / f"t{name}"))
+        stream.createOrReplaceTempView(f"timed_stream_{name}")
 
 
 def run_stream(frame: DataFrame, spark: SparkSession, folder: Path) -> tuple[Any, Counter[str]]:
@@ -84,6 +102,10 @@ def main(folder: Path) -> dict[str, Any]:
     found["live"] = "live" in tj.explain(query).to_dict()["groups"][0]
     theta = "SELECT * FROM stream_r r LEFT JOIN stream_s s ON r.a < s.a"
     found["refused"] = said(lambda: tj.sql(theta))
+    timed_streams(spark, folder)
+    marked = [f"timed_stream_{name} WATERMARK ts DELAY OF INTERVAL 0 SECONDS AS {name}" for name in "rs"]
+    _, rows = run_stream(tj.sql(LAGGING.format(*marked)), spark, folder / "lagging")
+    found["event time"] = rows == bag(spark.sql(LAGGING.format("timed_r AS r", "timed_s AS s")))
     spark.stop()
     return found
 
