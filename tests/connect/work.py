@@ -48,7 +48,7 @@ def timed_streams(spark: SparkSession, folder: Path) -> None:
     for name in "rs":
         for part in range(11):
             of_part = f"SELECT id, id * 7 % 11 AS a, timestamp_seconds(id) AS ts FROM range({part * 5}, {part * 5 + 5})"
-            end = f"SELECT {ord(name)} AS id, {ord(name) * 1000} AS a, timestamp_seconds(100000) AS ts"
+            end = f"SELECT {ord(name)}L AS id, {ord(name) * 1000}L AS a, timestamp_seconds(100000) AS ts"
             spark.sql(of_part if part < 10 else end).coalesce(1).write.mode("append").parquet(str(folder / f"t{name}"))
         table = spark.read.parquet(str(folder / f"t{name}"))
         table.where("id < 50").createOrReplaceTempView(f"timed_{name}")
