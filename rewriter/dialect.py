@@ -84,6 +84,8 @@ class TriJoinSql(Databricks):
     class Parser(SparkPrecedence):
         """Adds WATERMARK and WITHIN, and leaves functions alone."""
 
+        #: With ``ON TRUE`` Spark no longer takes a LATERAL subquery of one row for the expressions that it is.
+        ADD_JOIN_ON_TRUE: ClassVar[bool] = False
         FUNCTIONS: ClassVar[dict[str, Any]] = {
             **{name: _unit_function(name) for name in UNIT_FUNCTIONS},
             "ARRAY": exp.Array.from_arg_list,  # as a plain call its subscript would be read as a literal

@@ -161,9 +161,11 @@ def choose_schemes(plan: Node, settings: Settings) -> Node | NotApplicable:
 
 def _own(node: Node, block: Block, change: Callable[[Node, Block], Node]) -> Node:
     """Apply a change to the nodes of one SELECT, not to those of derived tables."""
-    if isinstance(node, JoinNode | Scan) or not node.inputs:
+    if isinstance(node, Scan):
         return change(node, block)
-    return change(node.with_inputs(tuple(_own(below, block, change) for below in node.inputs)), block)
+    below = tuple(_own(one, block, change) for one in node.inputs)
+    same = all(one is old for one, old in zip(below, node.inputs, strict=True))
+    return change(node if same else node.with_inputs(below), block)
 
 
 #: The stages between parsing and rendering, in their order.

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame
 
 from .errors import UnsupportedQueryError
 from .operators.inputs import quoted
-from .operators.watermarks import DELAY, WITH_STATE
+from .operators.watermarks import DELAY
+from .rewriter.plan import Refusal
 from .rewriter.predicates import reads_only
 
 #: Expressions that mean something only where they stand.
@@ -28,8 +29,8 @@ _EQUALITIES = ("EqualTo", "EqualNullSafe")
 Run = Callable[[str, dict[str, DataFrame]], DataFrame]
 
 
-def join_in_plan(frame: DataFrame, run: Run) -> DataFrame | None:
-    """Return a streaming DataFrame with the joins that Spark cannot run done by us; None if there are none.
+def join_in_plan(frame: DataFrame, run: Run) -> tuple[DataFrame, tuple[Refusal, ...]] | None:
+    """Do the joins of a streaming DataFrame that Spark cannot run.
 
     Parameters
     ----------
@@ -37,6 +38,12 @@ def join_in_plan(frame: DataFrame, run: Run) -> DataFrame | None:
         As Spark analysed it, in a classic session.
     run
         Runs what a group is written down as.
+
+    Returns
+    -------
+    tuple
+        The DataFrame, and what to say if Spark does not run it for want of an event time. None if there is nothing to
+        do.
     """
     analyzed = frame._jdf.queryExecution().analyzed()
     if "Join" not in analyzed.toString():  # one call, where a look at each node would be many
@@ -46,7 +53,8 @@ def join_in_plan(frame: DataFrame, run: Run) -> DataFrame | None:
     changed = plan.visit(analyzed)
     if not plan.changes:
         return None
-    return DataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, changed), spark)
+    done = DataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, changed), spark)
+    return done, tuple(plan.lost)
 
 
 @dataclass
@@ -102,6 +110,7 @@ class _Plan:
     def __init__(self, spark: Any, run: Run, root: Any) -> None:
         self.spark, self.run, self.root = spark, run, root
         self.changes = 0
+        self.lost: list[Refusal] = []
         self.definitions: list[Any] = []  # of the common table expressions around, which a part cannot do without
 
     def visit(self, plan: Any, conjuncts: list[Any] | None = None) -> Any:
@@ -109,29 +118,59 @@ class _Plan:
         if not plan.isStreaming():
             return plan
         if plan.nodeName() == "WithCTE":
-            around = self.definitions
-            self.definitions = [*around, *_items(plan.cteDefs())]
-            try:
-                return self.visit_children(plan)
-            finally:
-                self.definitions = around
+            return self.visit_definitions(plan)
+        if plan.nodeName() == "CTERelationRef":
+            return self.told_anew(plan, self.defined(plan))
         if plan.nodeName() == "Filter" and _is_inner(plan.child()):
             wanted = [one for one in _split(plan.condition()) if one.deterministic() and not _is_bound(one)]
-            below = self.visit(plan.child(), wanted)  # the filter stays: what it lets through passes it again
-            return plan if below is plan.child() else plan.withNewChildren(self.seq([below]))
+            return self.over(plan, [self.visit(plan.child(), wanted)])  # what the filter lets through passes it again
         if _is_inner(plan):
             group = self.flattened(plan)
             group.conjuncts += conjuncts or []
             if group.needs_us:
                 return self.joined(group)
-        return self.visit_children(plan)
+        return self.over(plan, [self.visit(child) for child in _items(plan.children())])
 
-    def visit_children(self, plan: Any) -> Any:
-        children = _items(plan.children())
-        new = [self.visit(child) for child in children]
-        if all(one is other for one, other in zip(new, children, strict=True)):
+    def visit_definitions(self, plan: Any) -> Any:
+        """Return a plan with common table expressions, whose groups are replaced before those that read them."""
+        around = self.definitions
+        for definition in _items(plan.cteDefs()):
+            self.definitions = [*self.definitions, self.visit(definition)]
+        own = self.definitions[len(around) :]
+        try:
+            return self.over(plan, [*own, self.visit(plan.plan())])
+        finally:
+            self.definitions = around
+
+    def defined(self, reference: Any) -> dict[int, Any]:
+        """Return the columns of a common table expression by the ids that one of its readers has for them."""
+        number = reference.cteId()
+        definition = next((one for one in self.definitions if one.id() == number), None)
+        mine, theirs = _items(reference.output()), _items(definition.child().output()) if definition else []
+        return {one.exprId().id(): its for one, its in zip(mine, theirs, strict=False)}
+
+    def over(self, plan: Any, children: list[Any]) -> Any:
+        """Return a node of the plan over other children."""
+        if all(new is old or new.fastEquals(old) for new, old in zip(children, _items(plan.children()), strict=True)):
             return plan
-        return plan.withNewChildren(self.seq(new))
+        below = {one.exprId().id(): one for child in children for one in _items(child.output())}
+        return self.told_anew(plan.withNewChildren(self.seq(children)), below)
+
+    def told_anew(self, plan: Any, below: dict[int, Any]) -> Any:
+        """Return a node whose expressions say of a column what is below it: whether it is event time.
+
+        Spark has analysed them with the watermarks of the inputs. Where a join has none, rows would be lost above.
+        """
+        read = [one for expression in _items(plan.expressions()) for one in _items(expression.references().toSeq())]
+        known = [(one, below[one.exprId().id()]) for one in read if one.exprId().id() in below]
+        if all(_is_time(one) == _is_time(new) for one, new in known):
+            return plan
+        if self.lost and plan.nodeName() == "Join" and "OUTER" in plan.joinType().sql():
+            raise UnsupportedQueryError(self.lost[-1].reason, self.lost[-1].hint)  # Spark would lose rows that lag
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        ensure_callback_server_started(self.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+        return plan.mapExpressions(_Marks(below, self))
 
     def flattened(self, plan: Any) -> _Group:
         """Return the group that a join is the top of."""
@@ -160,7 +199,7 @@ class _Plan:
         """Return the result of a group, under the ids that its attributes have above it."""
         self.changes += 1
         inputs = [self.visit(one) for one in group.inputs]
-        views = {f"__trijoin_input_{number}": self.input(plan) for number, plan in enumerate(inputs)}
+        views = {f"__trijoin_input_{number}": self.input(plan, group) for number, plan in enumerate(inputs)}
         texts, left = [], []
         for one in group.conjuncts:
             text = self.written(one, group).sql() if one.deterministic() and not _is_bound(one) else ""
@@ -181,7 +220,7 @@ class _Plan:
         sources = " CROSS JOIN ".join(f"{view} AS {quoted(alias)}" for view, (alias, _) in named)
         where = f" WHERE {' AND '.join(texts)}" if texts else ""
         result = self.run(f"SELECT {items} FROM {sources}{where}", views)._jdf.queryExecution().analyzed()
-        self.check_event_times(group, [attribute for _, _, attribute in kept], _items(result.output()))
+        self.note_lost([attribute for _, _, attribute in kept], _items(result.output()))
         jvm = self.spark._jvm
         expressions = jvm.org.apache.spark.sql.catalyst.expressions
         renamed = [
@@ -201,30 +240,17 @@ class _Plan:
             plan = logical.Filter(conjunct, plan)
         return plan
 
-    def check_event_times(self, group: _Group, before: list[Any], after: list[Any]) -> None:
-        """Refuse an event time that the join loses, if an operator with state above it may still go by it.
-
-        What stands above refers to columns as Spark has analysed them: with their watermarks. It would drop rows.
-        """
+    def note_lost(self, before: list[Any], after: list[Any]) -> None:
+        """Note the event times that a group loses: an operator with state above it might have gone by one."""
         lost = [one for one, new in zip(before, after, strict=True) if _is_time(one) and not _is_time(new)]
-        if not lost or not self.has_state_outside(group):
-            return
-        names = ", ".join(".".join([*_items(one.qualifier())[-1:], one.name()]) for one in lost)
-        raise UnsupportedQueryError(
-            f"an aggregation, a join or a deduplication above a join of streams may go by {names}, and nothing says "
-            f"how far that lags behind when a joined row comes with the last of its rows",
-            "bound the event times of the joined streams from both sides, or leave these columns out below it",
-        )
-
-    def has_state_outside(self, group: _Group) -> bool:
-        """Return whether an operator with state stands outside of a group and its inputs."""
-        for node in self.outside(group):
-            if node.isStreaming() and node.nodeName() in WITH_STATE:
-                return True
-            streams = node.nodeName() == "Join" and all(side.isStreaming() for side in _items(node.children()))
-            if streams and not any(node.fastEquals(one) for one in group.joins):
-                return True
-        return False
+        if lost:
+            names = ", ".join(".".join([*_items(one.qualifier())[-1:], one.name()]) for one in lost)
+            reason = (
+                f"an aggregation, a join or a deduplication above a join of streams may go by {names}, and nothing "
+                f"says how far that lags behind when a joined row comes with the last of its rows"
+            )
+            hint = "bound the event times of the joined streams from both sides, or use MODE update"
+            self.lost.append(Refusal(reason, hint))
 
     def outside(self, group: _Group) -> Iterator[Any]:
         """Yield the nodes of the plan but for a group's inputs."""
@@ -235,14 +261,15 @@ class _Plan:
                 yield node
                 stack += _items(node.children())
 
-    def input(self, plan: Any) -> DataFrame:
-        """Return an input as a DataFrame; columns whose names are not unique are called by their places."""
+    def input(self, plan: Any, group: _Group) -> DataFrame:
+        """Return an input as a DataFrame whose columns have the names that the group has for them."""
+        owned = (group.owners[one.exprId().id()] for one in _items(plan.output()))
+        names = [group.names[number][1][place] for number, place in owned]
         if self.definitions:
             logical = self.spark._jvm.org.apache.spark.sql.catalyst.plans.logical
             plan = logical.WithCTE(plan, self.seq(self.definitions))
         java = self.spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.spark._jsparkSession, plan)
-        frame = DataFrame(java, self.spark)
-        return frame.toDF(*_unique(frame.columns, "c"))
+        return DataFrame(java, self.spark).toDF(*names)
 
     def written(self, expression: Any, group: _Group) -> Any:
         """Return an expression over the names that a group's inputs get."""
@@ -267,7 +294,7 @@ class _Plan:
     def read_outside(self, group: _Group, left: list[Any]) -> set[int]:
         """Return the ids of the attributes that the plan reads outside of a group, and in conjuncts left above it."""
         found = {attribute.exprId().id() for attribute in _items(self.root.output())}
-        above = (node for node in self.outside(group) if not _is_inner(node) or node.nodeName() == "Filter")
+        above = (node for node in self.outside(group) if not any(node.fastEquals(one) for one in group.joins))
         for one in (*above, *left):
             found |= {attribute.exprId().id() for attribute in _items(one.references().toSeq())}
         return found
@@ -288,6 +315,43 @@ def _unshared(expression: Any, shared: dict[str, Any], seq: Callable[[list[Any]]
         return shared[str(expression.id().toString())]
     children = [_unshared(child, shared, seq) for child in _items(expression.children())]
     return expression.withNewChildren(seq(children))
+
+
+class _Marks:
+    """A function of Scala's: tells the columns in an expression whether they are event time."""
+
+    def __init__(self, below: dict[int, Any], plan: _Plan) -> None:
+        self.below, self.plan = below, plan
+
+    def apply(self, expression: Any) -> Any:
+        """Return an expression with what the columns below say."""
+        if expression.nodeName() == "AttributeReference":
+            new = self.below.get(expression.exprId().id())
+            if new is None or _is_time(new) == _is_time(expression):
+                return expression
+            return expression.withMetadata(new.metadata())
+        old = _items(expression.children())
+        children = [self.apply(child) for child in old]
+        if all(one is other for one, other in zip(children, old, strict=True)):
+            return expression
+        changed = expression.withNewChildren(self.plan.seq(children))
+        explicit = expression.nodeName() == "Alias" and expression.explicitMetadata().isDefined()
+        return self.without_mark(changed) if explicit and _is_time(changed) else changed
+
+    def without_mark(self, alias: Any) -> Any:
+        """Return a window, which has a copy of what its time was marked with, without that."""
+        jvm = self.plan.spark._jvm
+        metadata = jvm.org.apache.spark.sql.types.MetadataBuilder().withMetadata(alias.metadata()).remove(DELAY).build()
+        parts = alias.name(), alias.exprId(), alias.qualifier()
+        keys = alias.nonInheritableMetadataKeys()
+        return jvm.org.apache.spark.sql.catalyst.expressions.Alias(
+            alias.child(), *parts, jvm.scala.Option.apply(metadata), keys
+        )
+
+    class Java:
+        """What py4j looks for."""
+
+        implements = ("scala.Function1",)
 
 
 def _is_time(attribute: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -34,7 +34,7 @@ from .rewriter.dialect import parse_statement, without_online
 from .rewriter.glance import glance, left_to_spark, read_otherwise
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
 from .rewriter.places import place_of_reason
-from .rewriter.plan import JoinNode, Scan, walk
+from .rewriter.plan import JoinNode, Refusal, Scan, walk
 from .rewriter.settings import Stored
 from .scaled_query import ScaledQuery, scaling_policy
 from .settings import parallelism, rewriter_settings, warm_bytes
@@ -183,10 +183,12 @@ class TriJoinSession:
                 return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
             case _:
                 original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
-                frame = self._join_in_plan(original, text)
+                frame, told = self._join_in_plan(original, text)
                 if frame is original and frame.isStreaming:
                     _refuse(rewritten, text)
-                return self._checked(frame, text) if rewritten.view is None else self._create_view(rewritten, frame)
+                return (
+                    self._checked(frame, text, told) if rewritten.view is None else self._create_view(rewritten, frame)
+                )
 
     def _compiled_or_refused(self, rewritten: Rewrite, args: Any) -> DataFrame:
         """Compile; what Spark refuses is asked for again in the user's own words, which are in its message then.
@@ -196,14 +198,15 @@ class TriJoinSession:
         if any(isinstance(node, Scan) and node.streaming for group in rewritten.groups for node in walk(group)):
             _refuse(rewritten, rewritten.sql)
         try:
-            frame = self._join_in_plan(self._compile(rewritten, args), rewritten.sql)
-            return frame if rewritten.view is not None else self._checked(frame, rewritten.sql, rewritten)
+            frame, told = self._join_in_plan(self._compile(rewritten, args), rewritten.sql)
+            told = (*rewritten.append_refusals, *told)
+            return frame if rewritten.view is not None else self._checked(frame, rewritten.sql, told)
         except AnalysisException as error:
             self._let_spark_refuse(rewritten.sql, args)
             original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
-            frame = self._join_in_plan(original, rewritten.sql)
+            frame, told = self._join_in_plan(original, rewritten.sql)
             if frame is not original:
-                return self._checked(frame, rewritten.sql)
+                return self._checked(frame, rewritten.sql, told)
             if frame.isStreaming:
                 raise
             _log.warning("left to Spark: %s", str(error).splitlines()[0])
@@ -239,18 +242,18 @@ class TriJoinSession:
         return self._joined_in_plan(frame, text)
 
     def _joined_in_plan(self, frame: DataFrame, text: str) -> DataFrame:
-        return self._checked(self._join_in_plan(frame, text), text)
+        frame, told = self._join_in_plan(frame, text)
+        return self._checked(frame, text, told)
 
-    def _join_in_plan(self, frame: DataFrame, text: str) -> DataFrame:
+    def _join_in_plan(self, frame: DataFrame, text: str) -> tuple[DataFrame, tuple[Refusal, ...]]:
         """Do the joins of streams that Spark has read and cannot run, whatever their text is (`plan_joins`)."""
         if not frame.isStreaming or not hasattr(frame, "_jdf") or left_to_spark(text):
-            return frame
-        return join_in_plan(frame, self._run_over) or frame
+            return frame, ()
+        return join_in_plan(frame, self._run_over) or (frame, ())
 
-    def _checked(self, frame: DataFrame, text: str, rewritten: Rewrite | None = None) -> DataFrame:
+    def _checked(self, frame: DataFrame, text: str, told: Sequence[Refusal]) -> DataFrame:
         """Refuse what no output mode runs; a job knows its mode, and asks of that alone."""
-        told = {} if rewritten is None else {"append": rewritten.append_refusals}
-        return check_all_modes(frame, text, told) if self.checks_modes else frame
+        return check_all_modes(frame, text, {"append": told}) if self.checks_modes else frame
 
     def _run_over(self, text: str, views: dict[str, DataFrame]) -> DataFrame:
         """Run a SELECT that we wrote ourselves, over temporary views."""

@@ -13,7 +13,7 @@ from itertools import combinations
 from ...errors import UnsupportedQueryError
 from ..bands import constant_sql
 from ..dialect import quote
-from ..plan import Block, Node, Predicate, Scan, scans
+from ..plan import Block, Join, Node, Predicate, Scan, scans, walk
 from ..types import TIMES
 from .push_down_conditions import place
 from .rule import NotApplicable, each_block, regions
@@ -36,7 +36,8 @@ def apply_within(plan: Node) -> Node | NotApplicable:
 
         def add(region: Node) -> Node:
             below = scans(region)
-            covered.extend(scan.alias for scan in below)
+            outer = any(isinstance(one, Join) and one.kind not in ("inner", "cross") for one in walk(region))
+            covered.extend(scan.alias for scan in below if not outer)
             streams = [scan for scan in below if scan.streaming is not False]
             for left, right in combinations(streams or below, 2):
                 placed = place(region, _band(left, right, length))

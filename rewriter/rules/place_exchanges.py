@@ -17,10 +17,10 @@ def place_exchanges(plan: Node) -> Node | NotApplicable:
     """Place the exchanges of a binary execution."""
 
     def visit(node: Node) -> Node:
-        if isinstance(node, Scan):
+        if isinstance(node, Scan) or (isinstance(node, Join) and node.kind not in ("inner", "cross")):
             return node
-        if not isinstance(node, Join) or node.kind not in ("inner", "cross"):
-            return regions(node, visit) if isinstance(node, Join) else node.with_inputs(tuple(map(visit, node.inputs)))
+        if not isinstance(node, Join):
+            return node.with_inputs(tuple(map(visit, node.inputs)))
         equal = [p for p in node.predicates if p.kind in ("equi", "null_safe") and not p.derived]
         left_names = {scan.alias for scan in scans(node.left)}
         keys = [(p.left, p.right) if p.relations[0] in left_names else (p.right, p.left) for p in equal]

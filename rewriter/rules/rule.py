@@ -36,8 +36,6 @@ def inner_joins(block: Block, change: Callable[[Join], Join]) -> Block:
         match node:
             case Join(kind="inner" | "cross", by_spark=False):
                 return change(dataclasses.replace(node, left=visit(node.left), right=visit(node.right)))
-            case Join():
-                return regions(node, visit)
             case Project():
                 return node.with_inputs((visit(node.inputs[0]),))
         return node
@@ -46,10 +44,21 @@ def inner_joins(block: Block, change: Callable[[Join], Join]) -> Block:
 
 
 def regions(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Apply a change to every maximal tree of inner joins below a node, without entering derived tables."""
+    """Apply a change to every maximal tree of inner joins below a node, without entering derived tables.
+
+    Such a tree may have another one in it, below an outer join: that is changed first.
+    """
     match node:
         case Join(kind="inner" | "cross", by_spark=False):
-            return change(node)
+            return change(_inside(node, change))
         case Join() | Where() | Project() | Exchange() | Block():
             return node.with_inputs(tuple(regions(below, change) for below in node.inputs))
     return node
+
+
+def _inside(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Apply a change to the trees inside of another one."""
+    match node:
+        case Join(kind="inner" | "cross", by_spark=False) | Where() | Project() | Exchange():
+            return node.with_inputs(tuple(_inside(below, change) for below in node.inputs))
+    return regions(node, change)

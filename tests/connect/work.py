@@ -21,7 +21,7 @@ CHAIN = (
     "SELECT r.id AS r, s.id AS s, t.id AS t FROM {0}r r JOIN {0}s s ON ABS(r.a - s.a) < 2 "
     "JOIN {0}t t ON s.b = t.b AND s.a < t.a"
 )
-#: The window goes by the time that lags: the watermarks must be held back by fifteen seconds, and are in the text alone.
+#: The window goes by the time that lags: the watermarks, which the text alone has, must be held back.
 LAGGING = (
     "SELECT window(r.ts, '4 seconds').start AS w, COUNT(*) AS n FROM {0} JOIN {1} ON ABS(r.a - s.a) < 4 AND "
     "s.ts BETWEEN r.ts AND r.ts + INTERVAL 15 SECONDS GROUP BY window(r.ts, '4 seconds')"

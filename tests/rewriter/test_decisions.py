@@ -21,6 +21,15 @@ CHAIN = "SELECT {} r.id FROM r JOIN s ON r.a < s.a JOIN t ON s.a < t.a"
 CYCLE = CHAIN + " AND r.x < t.x"
 
 
+def test_a_group_below_an_outer_join_in_another_is_planned_like_any_other() -> None:
+    """It had no scheme, and a table among its streams."""
+    below = "r JOIN s ON r.a < s.a JOIN c ON c.id = r.id LEFT JOIN c AS d ON d.id = s.id"
+    sql = f"SELECT r.id FROM {below} JOIN t ON t.a < d.id"
+    inner, outer = nodes(sql)
+    assert [inner.graph.relations, outer.graph.relations] == [("r", "s"), ("r", "t")]
+    assert {inner.decision.scheme, outer.decision.scheme} == {"biclique"}
+
+
 @pytest.mark.parametrize(
     ("sql", "kind", "scheme"),
     [

@@ -24,6 +24,9 @@ ARROW = pa.schema(
     ]
 )
 THETA = "r JOIN s ON r.x < s.x"
+PIPED = "r |> JOIN s ON r.x < s.x"
+LATERAL = "LATERAL (SELECT r.x + 1 AS y)"
+LEFT = "LEFT JOIN fixed f ON f.id = r.id"
 RECURSIVE = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 3)"
 
 #: SQL, and where it has parameters their values.
@@ -54,6 +57,14 @@ STATEMENTS: tuple[tuple[str, dict[str, object]], ...] = (
     ("WITH b AS (SELECT id, x FROM s) FROM v_with AS v1 |> JOIN b ON v1.x < b.x |> SELECT v1.id, b.id AS bid", {}),
     ("WITH b AS (SELECT id, x FROM s) FROM b |> JOIN v_with AS v1 ON v1.x < b.x |> SELECT v1.id, b.id AS bid", {}),
     ("FROM r |> JOIN s ON r.x < s.x |> SELECT r.id, 'NO_TRIJOIN' AS word", {}),  # a text, no hint
+    # a group above a group, with something of Spark's between them
+    (f"FROM {PIPED} |> LEFT JOIN fixed ON fixed.id = r.id |> JOIN t ON t.x < s.x |> SELECT r.id, t.id AS tid", {}),
+    (f"FROM {PIPED} |> EXTEND r.x + s.x AS y |> JOIN t ON t.x > y |> SELECT r.id, t.id AS tid", {}),
+    (f"WITH a AS (SELECT r.id, r.x FROM {THETA}) FROM a |> JOIN t ON a.x < t.x |> SELECT a.id, t.id AS tid", {}),
+    (f"SELECT r.id, d.id AS d FROM {THETA} {LEFT} LEFT JOIN fixed d ON d.id = f.x JOIN fixed e ON e.id = s.id", {}),
+    (f"SELECT r.id, t.id AS tid FROM {THETA} JOIN fixed c ON c.id = r.id {LEFT} JOIN t ON t.x <= f.x", {}),
+    # an equality, which Spark runs by itself: a LATERAL subquery of one row must stay one
+    (f"WITH b AS (SELECT * FROM r JOIN {LATERAL}) SELECT b.id, t.id AS tid FROM b JOIN t ON b.y = t.x", {}),
 )
 
 
@@ -67,10 +78,12 @@ def tables(spark: SparkSession, tmp_path: Path) -> Iterator[Tables]:
         ]
         made.create(name, [rows[:3], rows[3:]], SCHEMA, ARROW)
     spark.sql("DECLARE OR REPLACE VARIABLE v INT DEFAULT 3")
+    spark.range(4).selectExpr("CAST(id AS INT) AS id", "CAST(id % 3 AS INT) AS x").createOrReplaceTempView("fixed")
     yield made
     spark.sql("DROP TEMPORARY VARIABLE v")
     spark.catalog.dropTempView("viewed")
     spark.catalog.dropTempView("v_with")
+    spark.catalog.dropTempView("fixed")
 
 
 def test_all_of_sparks_sql_is_joined(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:

@@ -104,6 +104,11 @@ def test_event_time_through_a_join_in_sparks_plan(tj: trijoin_sql.TriJoinSession
     if bounded:
         tj.sql(sql).writeStream.format("noop").start().stop()
         return
+    windows = tj.sql(sql).writeStream.format("noop")
     with pytest.raises(UnsupportedQueryError, match=r"may go by r\.ts"):
-        tj.sql(sql)
-    tj.sql(f"{join} |> SELECT r.ts, s.id AS sid")
+        windows.start()
+    windows.outputMode("complete").start().stop()
+    tj.sql(f"{join} |> SELECT r.ts, s.id AS sid").writeStream.format("noop").start().stop()
+    left = f"{join} |> LEFT JOIN t ON t.k = r.k AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS |> SELECT r.id"
+    with pytest.raises(UnsupportedQueryError, match=r"may go by r\.ts"):
+        tj.sql(left)
