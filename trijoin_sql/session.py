@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -481,6 +482,8 @@ def _unbounded(node: JoinNode) -> str | None:
 
 
 def _may_join(text: str) -> bool:
+    if re.search(r"\bJOIN\b", text, re.IGNORECASE):  # pipes, INSERT and EXECUTE IMMEDIATE are read by Spark alone
+        return True
     try:
         return glance(text).joins != "none"
     except SqlSyntaxError:

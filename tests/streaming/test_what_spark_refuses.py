@@ -132,10 +132,12 @@ def test_what_is_written_is_what_the_user_makes_of_it(spark: SparkSession) -> No
 @pytest.mark.usefixtures("streams")
 def test_sparks_message_about_a_join_shows_no_plan(spark: SparkSession) -> None:
     tj = TriJoinSession.create(spark)
-    with pytest.raises(AnalysisException) as refused:
-        tj.sql("SELECT r.nope FROM r JOIN s ON r.k < s.k")
-    assert refused.value.getCondition() == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
-    assert len(str(refused.value).splitlines()) == 1
+    joins = ("SELECT r.nope FROM r JOIN s ON r.k < s.k", "FROM r |> JOIN s ON r.k < s.nope |> SELECT r.k")
+    for sql in (*joins, f"EXECUTE IMMEDIATE '{joins[0]}'", f"INSERT INTO c {joins[0]}"):
+        with pytest.raises(AnalysisException) as refused:
+            tj.sql(sql)
+        assert refused.value.getCondition() == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+        assert len(str(refused.value).splitlines()) == 1
     with pytest.raises(AnalysisException, match="Project"):
         tj.sql("SELECT nope FROM r")
 
