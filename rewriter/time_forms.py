@@ -265,6 +265,10 @@ class _Reader:
                 return replace(form.wider(1_000_000), kind="number", unit=Fraction(1_000_000))
             case "double" if form.kind == "timestamp":
                 return replace(form.wider(_DOUBLE, _DOUBLE), kind="number", unit=Fraction(1_000_000))
+        decimal = re.fullmatch(r"decimal\(\d+,(\d+)\)", kind)
+        if decimal is not None and form.kind == "timestamp":
+            cut = Fraction(1_000_000, 10 ** int(decimal[1]))
+            return replace(form.wider(cut, cut), kind="number", unit=Fraction(1_000_000))
         return None
 
     def call(self, name: str, arguments: list[exp.Expr]) -> _Form | None:
@@ -292,7 +296,10 @@ class _Reader:
                 return self.cut_to(unit.name, self.form(one), "timestamp")
             case ("trunc", [one, exp.Literal() as unit]):
                 return self.cut_to(unit.name, self.as_type("date", self.form(one)), "date")
-            case ("make_dt_interval" | "make_interval", _):
+            case ("last_day", [one]):
+                date = self.as_type("date", self.form(one))
+                return None if date is None else date.wider(0, 31 * DAY)
+            case ("make_dt_interval" | "make_interval" | "make_ym_interval", _):
                 return self.made(name, arguments)
             case ("date_add" | "dateadd" | "date_sub", [one, days]):
                 count = self.form(days)
@@ -338,9 +345,8 @@ class _Reader:
         return _length(size, number.low)
 
     def made(self, name: str, arguments: list[exp.Expr]) -> _Form | None:
-        units = ["DAY", "HOUR", "MINUTE", "SECOND"]
-        if name == "make_interval":
-            units = ["YEAR", "MONTH", "WEEK", *units]
+        units = ["YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"]
+        units = {"make_dt_interval": units[3:], "make_ym_interval": units[:2]}.get(name, units)
         parts = [self.length(unit, count) for unit, count in zip(units, arguments, strict=False)]
         return None if len(arguments) > len(units) else _total(parts)
 

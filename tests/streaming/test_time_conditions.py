@@ -55,6 +55,9 @@ BOTH = (
     "s.ts - r.ts BETWEEN INTERVAL '0' SECOND AND INTERVAL '3' HOUR",
     "abs(s.ts - r.ts) < INTERVAL '1 12' DAY TO HOUR",
     "s.ts BETWEEN r.ts AND r.ts + INTERVAL '30' MINUTE * 3",
+    "s.ts BETWEEN r.ts AND r.ts + make_ym_interval(1, 2)",
+    "s.ts BETWEEN date(r.ts) AND last_day(r.ts)",
+    "CAST(s.ts AS DECIMAL(20, 2)) - CAST(r.ts AS DECIMAL(18, 3)) BETWEEN -0.5 AND 3600.25",
 )
 ONE = ("timestampdiff(SECOND, r.ts, s.ts) < 4000", "s.ts < dateadd(WEEK, 1, r.ts)", "s.ts - r.ts < INTERVAL '10' HOUR")
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Apia")
