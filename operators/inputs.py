@@ -94,7 +94,7 @@ def read_input(
     scan: Scan,
     below: Mapping[str, DataFrame],
     arguments: Mapping[str, Any] | None,
-    key: str = "",
+    key: str,
 ) -> Input:
     """Let Spark read one input: filters, the columns that are wanted, every key expression, every guard."""
     outputs = [(column.column, column.name) for column in node.output if column.relation == scan.alias]
@@ -168,7 +168,7 @@ def _held_back(frame: DataFrame, micros: int, scan: Scan, key: str) -> tuple[Dat
     """Hold back the watermark of an input, unless what makes its rows goes by Spark's own."""
     if not micros or not frame.isStreaming or scan.event_time is None or scan.stateful or not hasattr(frame, "_jdf"):
         return frame, ()  # on Spark Connect the text of the input holds it back
-    return held_back(frame, micros, key[key.find(RUN) :])
+    return held_back(frame, micros, key.partition(RUN)[2])
 
 
 def _sides(predicate: Predicate, alias: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from .logical_plans import frame_of, items, joins_streams, over, plan_of
 from .spec import PREFIX, RUN
 
 _STAGE = "TransformWithStateInPySpark"
@@ -39,27 +40,23 @@ def keeps_state(frame: DataFrame) -> bool:
     frame
         A streaming DataFrame, of a classic session or of Spark Connect.
     """
-    plan: Any = getattr(frame, "_jdf", None)
-    if plan is None:
+    if not hasattr(frame, "_jdf"):
         return _says_state(frame._explain_string(extended=True))  # type: ignore[operator]
-    return _keeps_state(plan.queryExecution().analyzed())
+    return _keeps_state(plan_of(frame))
 
 
 def _keeps_state(plan: Any) -> bool:
     if not plan.isStreaming():
         return False
-    below = _children(plan)
-    if plan.nodeName() == "Join" and all(side.isStreaming() for side in below):
+    if joins_streams(plan) or (plan.nodeName() in WITH_STATE and not key_of(plan)):
         return True
-    if plan.nodeName() in WITH_STATE and not key_of(plan):
-        return True
-    return any(map(_keeps_state, below))
+    return any(map(_keeps_state, items(plan.children())))
 
 
 def key_of(plan: Any) -> str:
     """Return the key of the join of ours that an operator with state is a stage of, an empty text if it is none."""
     while plan.nodeName() in ("Project", _STAGE):
-        plan = _children(plan)[0]
+        plan = items(plan.children())[0]
     if plan.nodeName() != "CollectMetrics":
         return ""
     name = str(plan.name())
@@ -85,7 +82,7 @@ def held_back(frame: DataFrame, micros: int, statement: str) -> tuple[DataFrame,
     micros
         How much longer its delay is.
     statement
-        The end of the keys of the joins of this statement: what comes from them is held back already.
+        The number of this statement, with which the keys of its joins end: what comes from them is held back already.
     """
     spark: Any = frame.sparkSession
     keys: list[str] = []
@@ -94,23 +91,16 @@ def held_back(frame: DataFrame, micros: int, statement: str) -> tuple[DataFrame,
         if not plan.isStreaming():
             return plan
         if plan.nodeName() == _STAGE and (key := key_of(plan)):
-            if key.endswith(statement):
+            if key.partition(RUN)[2] == statement:
                 return plan
             keys.append(key)
         if plan.nodeName() == "EventTimeWatermark":
             return plan.copy(plan.nodeId(), plan.eventTime(), _longer(spark, plan.delay(), micros), plan.child())
-        below = _children(plan)
-        new = [visit(one) for one in below]
-        if all(one is old for one, old in zip(new, below, strict=True)):
-            return plan
-        return plan.withNewChildren(spark._jvm.org.apache.spark.api.python.PythonUtils.toSeq(new))
+        return over(spark, plan, [visit(one) for one in items(plan.children())])
 
-    analyzed = frame._jdf.queryExecution().analyzed()
+    analyzed = plan_of(frame)
     plan = visit(analyzed)
-    if plan is analyzed:
-        return frame, ()
-    java = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
-    return DataFrame(java, spark), tuple(dict.fromkeys(keys))
+    return (frame, ()) if plan is analyzed else (frame_of(spark, plan), tuple(dict.fromkeys(keys)))
 
 
 def _longer(spark: Any, delay: Any, micros: int) -> Any:
@@ -118,8 +108,3 @@ def _longer(spark: Any, delay: Any, micros: int) -> Any:
 
     months, days, rest = (get_field(delay, name) for name in ("months", "days", "microseconds"))
     return spark._jvm.org.apache.spark.unsafe.types.CalendarInterval(months, days, rest + micros)
-
-
-def _children(plan: Any) -> list[Any]:
-    children = plan.children()
-    return [children.apply(number) for number in range(children.size())]

@@ -235,3 +235,13 @@ def _advice(scan: Scan, below: tuple[Scan, ...], closed: dict[tuple[str, str], i
         f"{missing.alias}.{missing.event_time} <= {scan.alias}.{scan.event_time} + INTERVAL 10 MINUTES, "
         f"or WITHIN 10 MINUTES after WHERE"
     )
+
+
+def unbounded(kept: Iterable[Retention]) -> str | None:
+    """Return a sentence about the rows that a join keeps for ever, None if there are none."""
+    endless = [one for one in kept if one.keep_for is None]
+    advice = next((one.advice for one in endless if one.advice), None)
+    if advice is None:
+        return None
+    aliases = ", ".join(one.alias for one in endless)
+    return f"UNBOUNDED: rows of {aliases} are kept for ever; {advice.partition(': ')[2] or advice}"

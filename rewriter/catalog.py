@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -47,34 +47,21 @@ class TableInfo:
         Whether it is a stream; None if unknown.
     rows
         Rows (batch) or rows a second (stream), if known.
-    event_time, delay
-        The column that has a watermark, and the watermark's delay in microseconds.
+    times
+        The columns that have a watermark; of several, as in the results of a join of streams, the first is its event
+        time unless a query says more.
     rows_from
         Who says how many rows there are.
     stateful
         Whether an operator with state makes the rows of the stream: see `plan.Scan`.
-    other_times
-        Further columns that have one, as in the results of a join of streams.
     """
 
     columns: tuple[Column, ...]
     streaming: bool | None = None
     rows: float | None = None
-    event_time: str | None = None
-    delay: int | None = None
+    times: tuple[Time, ...] = ()
     rows_from: RowsFrom = "declared"
     stateful: bool = False
-    other_times: tuple[Time, ...] = ()
-
-    @property
-    def times(self) -> tuple[Time, ...]:
-        """All columns that have a watermark."""
-        return () if self.event_time is None else ((self.event_time, self.delay), *self.other_times)
-
-    def with_times(self, times: Sequence[Time]) -> TableInfo:
-        """Return it with other columns that have a watermark."""
-        event_time, delay = times[0] if times else (None, None)
-        return replace(self, event_time=event_time, delay=delay, other_times=tuple(times[1:]))
 
 
 #: From a format and the text behind USING to the columns that its streams always have: pairs of a name and a type.
@@ -209,11 +196,12 @@ class _Declaration:
             self.position += 1
             name.append(self.take())
         columns = self.columns() if self.word() == "(" else ()
-        event_time, delay, rows, source, watermark = None, None, None, "", 0
+        times: tuple[Time, ...] = ()
+        rows, source, watermark = None, "", 0
         while self.position < len(self.tokens):
             if self.word() == "WATERMARK":
                 watermark = self.position + 1
-                event_time, delay = self.watermark()
+                times = (self.watermark(),)
             elif self.word() == "USING":
                 source, declared = self.format()
                 columns = columns or tuple(Column(*column) for column in (self.fixed or _no_columns)(source, declared))
@@ -221,10 +209,10 @@ class _Declaration:
                 rows = self.declared_rows(source)
             else:
                 self.position += 1
-        if event_time is not None and columns and event_time.lower() not in [one.name.lower() for one in columns]:
+        if times and columns and times[0][0].lower() not in [one.name.lower() for one in columns]:
             self.position = watermark
-            self.fail(f"{'.'.join(name)} has no column {event_time}")
-        return ".".join(name), TableInfo(columns, streaming, rows, event_time, delay)
+            self.fail(f"{'.'.join(name)} has no column {times[0][0]}")
+        return ".".join(name), TableInfo(columns, streaming, rows, times)
 
     def word(self) -> str:
         return self.tokens[self.position].text.upper() if self.position < len(self.tokens) else ""

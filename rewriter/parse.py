@@ -199,15 +199,12 @@ class _Builder:
     def event_time(self, source: Source, info: TableInfo) -> tuple[str | None, int | None]:
         """Return the event time of a relation and its delay; of several, the first that a condition reads."""
         compared = (time for time in info.times if (id(source), time[0].lower()) in self.compared)
-        return next(compared, (info.event_time, info.delay))
+        return next(compared, info.times[0] if info.times else (None, None))
 
     @cached_property
     def compared(self) -> set[tuple[int, str]]:
         """The columns that ON, USING and WHERE read, each as its source and its name."""
-        where = self.block.select.args.get("where")
-        trees = [*_conditions(self.block.tree), *([] if where is None else [where.this])]
-        fields = [field for tree in trees for field in base_fields(tree)]
-        return {(id(one.source), one.name.lower()) for one in (*fields, *_merged_by_name(self.block.tree))}
+        return {(id(one.source), one.name.lower()) for one in _compared(self.block)}
 
     # ---------------------------------------------------------------------------------------------------- conditions
 
@@ -323,27 +320,21 @@ def computed_anew(source: Source) -> str | None:
     return f"{cte.name} is read {cte.uses} times and has other values each time it is computed"
 
 
-def _conditions(tree: Tree) -> Iterator[exp.Expr]:
-    """Yield the conditions of the joins of a FROM."""
-    match tree:
-        case JoinTree():
+def _compared(block: Block) -> Iterator[Field]:
+    """Yield the columns that ON, USING and WHERE of a SELECT read, also of derived tables that were opened."""
+    where = block.select.args.get("where")
+    if where is not None:
+        yield from base_fields(where.this)
+    pending = [block.tree]
+    while pending:
+        tree = pending.pop()
+        if isinstance(tree, MergedTree):
+            yield from _compared(tree.inner)
+        elif isinstance(tree, JoinTree):
+            yield from (origin_of(one) for pair in tree.equal for one in pair)
             if tree.on is not None:
-                yield tree.on
-            for side in (tree.left, tree.right):
-                yield from _conditions(side)
-        case MergedTree():
-            where = tree.inner.select.args.get("where")
-            if where is not None:
-                yield where.this
-            yield from _conditions(tree.inner.tree)
-
-
-def _merged_by_name(tree: Tree) -> Iterator[Field]:
-    """Yield the columns that USING and NATURAL compare."""
-    if isinstance(tree, JoinTree):
-        yield from (origin_of(one) for pair in tree.equal for one in pair)
-        for side in (tree.left, tree.right):
-            yield from _merged_by_name(side)
+                yield from base_fields(tree.on)
+            pending += [tree.left, tree.right]
 
 
 def _time_of(output: Output, event_time: str | None) -> tuple[str, str] | None:

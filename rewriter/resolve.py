@@ -305,8 +305,8 @@ class _Resolver(Names):
         if names and source.fields is not None and len(names) == len(source.fields):
             new = {f.name.lower(): n.name for f, n in zip(source.fields, names, strict=True)}
             if source.info is not None:
-                times = [(new[name.lower()], delay) for name, delay in source.info.times if name.lower() in new]
-                source.info = source.info.with_times(times)
+                times = ((new[name.lower()], delay) for name, delay in source.info.times if name.lower() in new)
+                source.info = replace(source.info, times=tuple(times))
             source.fields = [Field(source, n.name, f.type) for f, n in zip(source.fields, names, strict=True)]
         elif names:
             source.fields = [Field(source, n.name) for n in names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -134,8 +134,7 @@ class Output:
     @property
     def info(self) -> TableInfo:
         """What is known of it as a relation."""
-        told = (self.streaming, self.rows, None, None, self.rows_from, self.stateful)
-        return TableInfo((), *told).with_times(self.times)
+        return TableInfo((), self.streaming, self.rows, self.times, self.rows_from, self.stateful)
 
 
 @dataclass(eq=False)
@@ -221,7 +220,7 @@ def marked(info: TableInfo, item: exp.Expr) -> TableInfo:
     if clause is None:
         return info
     name = clause.args["alias"].name if clause.args.get("alias") else clause.this.name
-    return info.with_times([(name, interval_microseconds(clause.args["delay"]))])
+    return replace(info, times=((name, interval_microseconds(clause.args["delay"])),))
 
 
 def in_aggregate(column: exp.Column) -> bool:

@@ -60,5 +60,5 @@ def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:
         renamed = dict(zip((column.name for column in columns), statement.view.columns, strict=True))
         columns = tuple(Column(name, one.type) for name, one in zip(statement.view.columns, columns, strict=True))
         times = tuple((renamed[name], delay) for name, delay in times)
-    info = replace(output.info, columns=columns).with_times(times)
+    info = replace(output.info, columns=columns, times=times)
     return catalog.with_tables([(f"global_temp.{name.text}" if statement.view.everywhere else name.text, info)])

@@ -47,8 +47,8 @@ class SparkCatalog:
         columns = tuple(Column(field.name, field.dataType.simpleString()) for field in fields)
         rows, rows_from = self._rate(name, frame) if frame.isStreaming else _rows(frame)
         stateful = bool(times) and frame.isStreaming and keeps_state(frame)
-        info = TableInfo(columns, frame.isStreaming, rows, None, None, rows_from, stateful)
-        return info.with_times([(field.name, int(field.metadata[DELAY]) * 1000) for field in times])
+        delays = tuple((field.name, int(field.metadata[DELAY]) * 1000) for field in times)
+        return TableInfo(columns, frame.isStreaming, rows, delays, rows_from, stateful)
 
     def _rate(self, name: tuple[str, ...], frame: DataFrame) -> tuple[float | None, RowsFrom]:
         """Return the rows a second of a stream and who says so: a view over one stream brings that stream's."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import logging
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from enum import StrEnum
 from functools import partial
@@ -236,7 +235,7 @@ def explain(
     ] = 0,
 ) -> None:
     """Explain the queries of a file; see `EXPLAIN_HELP`."""
-    from .explain import Explanation
+    from .explain import FORMS, Explanation
 
     found = [Explanation(document) for document in _documents(file)]
     number = f"{len(found)} {'query' if len(found) == 1 else 'queries'}"
@@ -246,14 +245,7 @@ def explain(
         found = [found[statement - 1]]
     if form is Format.html and len(found) > 1:
         raise typer.BadParameter(f"{file} holds {number}, a page shows one", param_hint="--statement")
-    render: dict[Format, Callable[[Explanation], str]] = {
-        Format.text: str,
-        Format.json: Explanation.to_json,
-        Format.mermaid: Explanation.to_mermaid,
-        Format.dot: Explanation.to_dot,
-        Format.html: Explanation.to_html,
-    }
-    parts = [render[form](one).rstrip("\n") for one in found]
+    parts = [FORMS[form.value](one).rstrip("\n") for one in found]
     listed = form is Format.json and len(parts) > 1
     typer.echo(f"[{','.join(parts)}]" if listed else "\n\n".join(parts))
 

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 
 from .errors import UnsupportedQueryError
 from .operators.inputs import quoted
+from .operators.logical_plans import frame_of, items, joins_streams, over, plan_of, sequence
 from .operators.watermarks import DELAY
 from .rewriter.plan import Refusal
 from .rewriter.predicates import reads_only
@@ -29,7 +30,7 @@ _EQUALITIES = ("EqualTo", "EqualNullSafe")
 Run = Callable[[str, dict[str, DataFrame]], DataFrame]
 
 
-def join_in_plan(frame: DataFrame, run: Run) -> tuple[DataFrame, tuple[Refusal, ...]] | None:
+def join_in_plan(frame: DataFrame, run: Run) -> tuple[DataFrame, tuple[Refusal, ...]]:
     """Do the joins of a streaming DataFrame that Spark cannot run.
 
     Parameters
@@ -42,19 +43,15 @@ def join_in_plan(frame: DataFrame, run: Run) -> tuple[DataFrame, tuple[Refusal, 
     Returns
     -------
     tuple
-        The DataFrame, and what to say if Spark does not run it for want of an event time. None if there is nothing to
-        do.
+        The DataFrame, the same one if there is nothing to do, and what to say if Spark does not run it for want of an
+        event time.
     """
-    analyzed = frame._jdf.queryExecution().analyzed()
+    analyzed = plan_of(frame)
     if "Join" not in analyzed.toString():  # one call, where a look at each node would be many
-        return None
-    spark: Any = frame.sparkSession
-    plan = _Plan(spark, run, analyzed)
+        return frame, ()
+    plan = _Plan(frame.sparkSession, run, analyzed)
     changed = plan.visit(analyzed)
-    if not plan.changes:
-        return None
-    done = DataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, changed), spark)
-    return done, tuple(plan.lost)
+    return (frame_of(frame.sparkSession, changed), tuple(plan.lost)) if plan.changes else (frame, ())
 
 
 @dataclass
@@ -72,26 +69,26 @@ class _Group:
         return {
             attribute.exprId().id(): (number, place)
             for number, plan in enumerate(self.inputs)
-            for place, attribute in enumerate(_items(plan.output()))
+            for place, attribute in enumerate(items(plan.output()))
         }
 
     @cached_property
     def names(self) -> list[tuple[str, list[str]]]:
         """By input: the name that it gets, and those of its columns, as in the user's text where these are unique."""
         aliases = [plan.alias() if plan.nodeName() == "SubqueryAlias" else "i" for plan in self.inputs]
-        columns = [_unique([one.name() for one in _items(plan.output())], "c") for plan in self.inputs]
+        columns = [_unique([one.name() for one in items(plan.output())], "c") for plan in self.inputs]
         return list(zip(_unique(aliases, "i"), columns, strict=True))
 
     def read_by(self, expression: Any) -> set[int]:
         """Return which inputs an expression reads."""
-        ids = (attribute.exprId().id() for attribute in _items(expression.references().toSeq()))
+        ids = (attribute.exprId().id() for attribute in items(expression.references().toSeq()))
         return {self.owners[one][0] for one in ids if one in self.owners}
 
     @property
     def needs_us(self) -> bool:
         """Whether a join of it has streams on both sides and no equality between them."""
         equal = [
-            tuple(self.read_by(side) for side in _items(one.children()))
+            tuple(self.read_by(side) for side in items(one.children()))
             for one in self.conjuncts
             if one.nodeName() in _EQUALITIES
         ]
@@ -129,12 +126,12 @@ class _Plan:
             group.conjuncts += conjuncts or []
             if group.needs_us:
                 return self.joined(group)
-        return self.over(plan, [self.visit(child) for child in _items(plan.children())])
+        return self.over(plan, [self.visit(child) for child in items(plan.children())])
 
     def visit_definitions(self, plan: Any) -> Any:
         """Return a plan with common table expressions, whose groups are replaced before those that read them."""
         around = self.definitions
-        for definition in _items(plan.cteDefs()):
+        for definition in items(plan.cteDefs()):
             self.definitions = [*self.definitions, self.visit(definition)]
         own = self.definitions[len(around) :]
         try:
@@ -146,31 +143,32 @@ class _Plan:
         """Return the columns of a common table expression by the ids that one of its readers has for them."""
         number = reference.cteId()
         definition = next((one for one in self.definitions if one.id() == number), None)
-        mine, theirs = _items(reference.output()), _items(definition.child().output()) if definition else []
+        mine, theirs = items(reference.output()), items(definition.child().output()) if definition else []
         return {one.exprId().id(): its for one, its in zip(mine, theirs, strict=False)}
 
     def over(self, plan: Any, children: list[Any]) -> Any:
         """Return a node of the plan over other children."""
-        if all(new is old or new.fastEquals(old) for new, old in zip(children, _items(plan.children()), strict=True)):
+        changed = over(self.spark, plan, children)
+        if changed is plan:
             return plan
-        below = {one.exprId().id(): one for child in children for one in _items(child.output())}
-        return self.told_anew(plan.withNewChildren(self.seq(children)), below)
+        return self.told_anew(changed, {one.exprId().id(): one for child in children for one in items(child.output())})
 
     def told_anew(self, plan: Any, below: dict[int, Any]) -> Any:
         """Return a node whose expressions say of a column what is below it: whether it is event time.
 
         Spark has analysed them with the watermarks of the inputs. Where a join has none, rows would be lost above.
         """
-        read = [one for expression in _items(plan.expressions()) for one in _items(expression.references().toSeq())]
+        read = [one for expression in items(plan.expressions()) for one in items(expression.references().toSeq())]
         known = [(one, below[one.exprId().id()]) for one in read if one.exprId().id() in below]
         if all(_is_time(one) == _is_time(new) for one, new in known):
             return plan
-        if self.lost and plan.nodeName() == "Join" and "OUTER" in plan.joinType().sql():
-            raise UnsupportedQueryError(self.lost[-1].reason, self.lost[-1].hint)  # Spark would lose rows that lag
+        if joins_streams(plan) and "OUTER" in plan.joinType().sql():  # Spark would lose rows that lag
+            refusal = _of_lost([one for one, new in known if not _is_time(new)])
+            raise UnsupportedQueryError(refusal.reason, refusal.hint)
         from pyspark.java_gateway import ensure_callback_server_started
 
         ensure_callback_server_started(self.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-        return plan.mapExpressions(_Marks(below, self))
+        return plan.mapExpressions(_Marks(self.spark, below))
 
     def flattened(self, plan: Any) -> _Group:
         """Return the group that a join is the top of."""
@@ -185,7 +183,7 @@ class _Plan:
                 take(inner.child())
                 group.conjuncts += _split(inner.condition())
             else:
-                left, right = (take(side) for side in _items(inner.children()))
+                left, right = (take(side) for side in items(inner.children()))
                 group.joins.append(inner)
                 group.sides.append((left, right))
                 if inner.condition().isDefined():
@@ -211,16 +209,18 @@ class _Plan:
         columns = [
             (number, place, attribute)
             for number, plan in enumerate(group.inputs)
-            for place, attribute in enumerate(_items(plan.output()))
+            for place, attribute in enumerate(items(plan.output()))
         ]
         kept = [one for one in columns if one[2].exprId().id() in read] or columns[:1]
         names = [[f"{quoted(alias)}.{quoted(one)}" for one in listed] for alias, listed in group.names]
-        items = ", ".join(f"{names[number][place]} AS o{n}" for n, (number, place, _) in enumerate(kept))
+        selected = ", ".join(f"{names[number][place]} AS o{n}" for n, (number, place, _) in enumerate(kept))
         named = zip(views, group.names, strict=True)
         sources = " CROSS JOIN ".join(f"{view} AS {quoted(alias)}" for view, (alias, _) in named)
         where = f" WHERE {' AND '.join(texts)}" if texts else ""
-        result = self.run(f"SELECT {items} FROM {sources}{where}", views)._jdf.queryExecution().analyzed()
-        self.note_lost([attribute for _, _, attribute in kept], _items(result.output()))
+        result = plan_of(self.run(f"SELECT {selected} FROM {sources}{where}", views))
+        lost = [one for (_, _, one), new in zip(kept, items(result.output()), strict=True) if not _is_time(new)]
+        if any(map(_is_time, lost)):
+            self.lost.append(_of_lost(lost))
         jvm = self.spark._jvm
         expressions = jvm.org.apache.spark.sql.catalyst.expressions
         renamed = [
@@ -230,27 +230,15 @@ class _Plan:
                 attribute.exprId(),
                 attribute.qualifier(),
                 jvm.scala.Option.empty(),
-                self.seq([]),
+                sequence(self.spark, []),
             )
-            for found, (_, _, attribute) in zip(_items(result.output()), kept, strict=True)
+            for found, (_, _, attribute) in zip(items(result.output()), kept, strict=True)
         ]
         logical = jvm.org.apache.spark.sql.catalyst.plans.logical
-        plan = logical.Project(self.seq(renamed), result)
+        plan = logical.Project(sequence(self.spark, renamed), result)
         for conjunct in left:
             plan = logical.Filter(conjunct, plan)
         return plan
-
-    def note_lost(self, before: list[Any], after: list[Any]) -> None:
-        """Note the event times that a group loses: an operator with state above it might have gone by one."""
-        lost = [one for one, new in zip(before, after, strict=True) if _is_time(one) and not _is_time(new)]
-        if lost:
-            names = ", ".join(".".join([*_items(one.qualifier())[-1:], one.name()]) for one in lost)
-            reason = (
-                f"an aggregation, a join or a deduplication above a join of streams may go by {names}, and nothing "
-                f"says how far that lags behind when a joined row comes with the last of its rows"
-            )
-            hint = "bound the event times of the joined streams from both sides, or use MODE update"
-            self.lost.append(Refusal(reason, hint))
 
     def outside(self, group: _Group) -> Iterator[Any]:
         """Yield the nodes of the plan but for a group's inputs."""
@@ -259,17 +247,16 @@ class _Plan:
             node = stack.pop()
             if not any(node.fastEquals(one) for one in group.inputs):
                 yield node
-                stack += _items(node.children())
+                stack += items(node.children())
 
     def input(self, plan: Any, group: _Group) -> DataFrame:
         """Return an input as a DataFrame whose columns have the names that the group has for them."""
-        owned = (group.owners[one.exprId().id()] for one in _items(plan.output()))
+        owned = (group.owners[one.exprId().id()] for one in items(plan.output()))
         names = [group.names[number][1][place] for number, place in owned]
         if self.definitions:
             logical = self.spark._jvm.org.apache.spark.sql.catalyst.plans.logical
-            plan = logical.WithCTE(plan, self.seq(self.definitions))
-        java = self.spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.spark._jsparkSession, plan)
-        return DataFrame(java, self.spark).toDF(*names)
+            plan = logical.WithCTE(plan, sequence(self.spark, self.definitions))
+        return frame_of(self.spark, plan).toDF(*names)
 
     def written(self, expression: Any, group: _Group) -> Any:
         """Return an expression over the names that a group's inputs get."""
@@ -280,27 +267,29 @@ class _Plan:
             number, place = group.owners[expression.exprId().id()]
             unresolved = self.spark._jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
             alias, columns = group.names[number]
-            return unresolved(self.seq([alias, columns[place]]))
+            return unresolved(sequence(self.spark, [alias, columns[place]]))
         if name == "VariableReference":  # a session's variable has the value that it has now, as Spark has it
             return expression.varDef().currentValue()
         if name == "Between":  # each end compared by itself, with the value that both share
             expression = expression.replacement()
         if expression.nodeName() == "With":
-            shared = {str(one.id().toString()): self.written(one.child(), group) for one in _items(expression.defs())}
-            return self.written(_unshared(expression.child(), shared, self.seq), group)
-        children = _items(expression.children())
-        return expression.withNewChildren(self.seq([self.written(child, group) for child in children]))
+            shared = {str(one.id().toString()): self.written(one.child(), group) for one in items(expression.defs())}
+            return self.written(self.unshared(expression.child(), shared), group)
+        return over(self.spark, expression, [self.written(child, group) for child in items(expression.children())])
+
+    def unshared(self, expression: Any, shared: dict[str, Any]) -> Any:
+        """Return an expression with the common expressions in it written out."""
+        if expression.nodeName() == "CommonExpressionRef":
+            return shared[str(expression.id().toString())]
+        return over(self.spark, expression, [self.unshared(child, shared) for child in items(expression.children())])
 
     def read_outside(self, group: _Group, left: list[Any]) -> set[int]:
         """Return the ids of the attributes that the plan reads outside of a group, and in conjuncts left above it."""
-        found = {attribute.exprId().id() for attribute in _items(self.root.output())}
+        found = {attribute.exprId().id() for attribute in items(self.root.output())}
         above = (node for node in self.outside(group) if not any(node.fastEquals(one) for one in group.joins))
         for one in (*above, *left):
-            found |= {attribute.exprId().id() for attribute in _items(one.references().toSeq())}
+            found |= {attribute.exprId().id() for attribute in items(one.references().toSeq())}
         return found
-
-    def seq(self, items: list[Any]) -> Any:
-        return self.spark._jvm.org.apache.spark.api.python.PythonUtils.toSeq(items)
 
 
 def _unique(names: list[str], prefix: str) -> list[str]:
@@ -309,19 +298,21 @@ def _unique(names: list[str], prefix: str) -> list[str]:
     return [name if lower.count(name.lower()) == 1 else f"__{prefix}{n}" for n, name in enumerate(names)]
 
 
-def _unshared(expression: Any, shared: dict[str, Any], seq: Callable[[list[Any]], Any]) -> Any:
-    """Return an expression with the common expressions in it written out."""
-    if expression.nodeName() == "CommonExpressionRef":
-        return shared[str(expression.id().toString())]
-    children = [_unshared(child, shared, seq) for child in _items(expression.children())]
-    return expression.withNewChildren(seq(children))
+def _of_lost(attributes: list[Any]) -> Refusal:
+    """Return what is to be said of event times that a join of ours loses, to what goes by one above it."""
+    names = ", ".join(".".join([*items(one.qualifier())[-1:], one.name()]) for one in attributes if _is_time(one))
+    reason = (
+        f"an aggregation, a join or a deduplication above a join of streams may go by {names}, and nothing says how "
+        f"far that lags behind when a joined row comes with the last of its rows"
+    )
+    return Refusal(reason, "bound the event times of the joined streams from both sides, or use MODE update")
 
 
 class _Marks:
     """A function of Scala's: tells the columns in an expression whether they are event time."""
 
-    def __init__(self, below: dict[int, Any], plan: _Plan) -> None:
-        self.below, self.plan = below, plan
+    def __init__(self, spark: Any, below: dict[int, Any]) -> None:
+        self.spark, self.below = spark, below
 
     def apply(self, expression: Any) -> Any:
         """Return an expression with what the columns below say."""
@@ -330,17 +321,13 @@ class _Marks:
             if new is None or _is_time(new) == _is_time(expression):
                 return expression
             return expression.withMetadata(new.metadata())
-        old = _items(expression.children())
-        children = [self.apply(child) for child in old]
-        if all(one is other for one, other in zip(children, old, strict=True)):
-            return expression
-        changed = expression.withNewChildren(self.plan.seq(children))
+        changed = over(self.spark, expression, [self.apply(child) for child in items(expression.children())])
         explicit = expression.nodeName() == "Alias" and expression.explicitMetadata().isDefined()
-        return self.without_mark(changed) if explicit and _is_time(changed) else changed
+        return self.without_mark(changed) if changed is not expression and explicit and _is_time(changed) else changed
 
     def without_mark(self, alias: Any) -> Any:
         """Return a window, which has a copy of what its time was marked with, without that."""
-        jvm = self.plan.spark._jvm
+        jvm = self.spark._jvm
         metadata = jvm.org.apache.spark.sql.types.MetadataBuilder().withMetadata(alias.metadata()).remove(DELAY).build()
         parts = alias.name(), alias.exprId(), alias.qualifier()
         keys = alias.nonInheritableMetadataKeys()
@@ -356,10 +343,6 @@ class _Marks:
 
 def _is_time(attribute: Any) -> bool:
     return bool(attribute.metadata().contains(DELAY))
-
-
-def _items(seq: Any) -> list[Any]:
-    return [seq.apply(number) for number in range(seq.size())]
 
 
 def _bare(plan: Any) -> Any:
@@ -378,9 +361,9 @@ def _is_inner(plan: Any) -> bool:
 
 def _split(condition: Any) -> list[Any]:
     if condition.nodeName() == "And":
-        return [one for side in _items(condition.children()) for one in _split(side)]
+        return [one for side in items(condition.children()) for one in _split(side)]
     return [condition]
 
 
 def _is_bound(expression: Any) -> bool:
-    return expression.nodeName() in _BOUND or any(map(_is_bound, _items(expression.children())))
+    return expression.nodeName() in _BOUND or any(map(_is_bound, items(expression.children())))

@@ -9,7 +9,7 @@ that is written. What Spark refuses, and the words for it, is the table `_MEANIN
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from .errors import UnsupportedQueryError
+from .errors import SqlSyntaxError, UnsupportedQueryError
+from .operators.logical_plans import items, walk
+from .rewriter.glance import glance
 from .rewriter.places import place_of, place_of_reason
 from .rewriter.plan import Refusal
 
@@ -302,8 +304,8 @@ class StreamCheck:
         """Return what Spark says of the event times below operators that clear their state by one."""
         find = self._sql.execution.streaming.operators.stateful.WatermarkSupport.findEventTimeColumn
         try:
-            for node in _nodes(plan):
-                for below in _items(node.children()) if node.nodeName() in _CLEARING else ():
+            for node in walk(plan):
+                for below in items(node.children()) if node.nodeName() in _CLEARING else ():
                     find(below.output(), False)
         except PySparkException as error:
             return meaning(error)
@@ -432,17 +434,16 @@ def of_streams(error: AnalysisException, text: str) -> UnsupportedQueryError | N
     return meaning(error).error(text)
 
 
-def leave_out_plan(error: Any) -> None:
-    """Leave out the plan below the message of an error of Spark's; its class, condition and context stay."""
-    if getattr(error, "_desc", None):
+def leave_out_plan(error: Any, text: str) -> None:
+    """Leave out the plan below Spark's message about a statement with a join; class, condition and context stay."""
+    if getattr(error, "_desc", None) and _may_join(text):
         error._desc = error._desc.partition(";\n")[0]
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    for below in _items(plan.children()):
-        yield from _nodes(below)
-
-
-def _items(seq: Any) -> list[Any]:
-    return [seq.apply(number) for number in range(seq.size())]
+def _may_join(text: str) -> bool:
+    if re.search(r"\bJOIN\b", text, re.IGNORECASE):  # pipes, INSERT and EXECUTE IMMEDIATE are read by Spark alone
+        return True
+    try:
+        return glance(text).joins != "none"
+    except SqlSyntaxError:
+        return True

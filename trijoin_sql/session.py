@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -19,7 +18,7 @@ from .catalog import SparkCatalog
 from .checkpoint import stored_joins
 from .config import STATE_SETTINGS, prepare_workers
 from .errors import PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
-from .explain import Explanation
+from .explain import FORMS, Explanation
 from .frames import named_frames, takes_frames, temporary_views
 from .listener import next_number, observed_rates, register
 from .local_disk import set_permissions_without_processes
@@ -31,6 +30,7 @@ from .operators.spec import RUN, JoinSpec
 from .plan_joins import join_in_plan
 from .refusals import check_all_modes, leave_out_plan, of_streams
 from .rewriter.arguments import Arguments
+from .rewriter.bounds import unbounded
 from .rewriter.dialect import parse_statement, without_online
 from .rewriter.glance import glance, left_to_spark, read_otherwise
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
@@ -144,8 +144,7 @@ class TriJoinSession:
             ours = of_streams(error, text)
             if ours is not None:
                 raise ours from None
-            if _may_join(text):
-                leave_out_plan(error)
+            leave_out_plan(error, text)
             raise
 
     def _sql(self, text: str, args: Mapping[str, Any] | list[Any] | None, kwargs: Mapping[str, Any]) -> DataFrame:
@@ -174,7 +173,8 @@ class TriJoinSession:
             return self._joined_in_plan(frame, text)
         match rewritten.kind:
             case "explain" if rewritten.explain_format is not None or rewritten.converted:
-                plan = _rendered(Explanation(rewritten.to_dict()), rewritten.explain_format)
+                form = (rewritten.explain_format or "text").lower()
+                plan = FORMS.get(form, str)(Explanation(rewritten.to_dict()))
                 return self.spark.createDataFrame([(plan,)], "plan string")
             case "create_view" if rewritten.converted:
                 return self._create_view(rewritten, self._compiled_or_refused(rewritten, args))
@@ -250,7 +250,7 @@ class TriJoinSession:
         """Do the joins of streams that Spark has read and cannot run, whatever their text is (`plan_joins`)."""
         if not frame.isStreaming or not hasattr(frame, "_jdf") or left_to_spark(text):
             return frame, ()
-        return join_in_plan(frame, self._run_over) or (frame, ())
+        return join_in_plan(frame, self._run_over)
 
     def _checked(self, frame: DataFrame, text: str, told: Sequence[Refusal]) -> DataFrame:
         """Refuse what no output mode runs; a job knows its mode, and asks of that alone."""
@@ -439,7 +439,7 @@ class TriJoinSession:
                     frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
                     if node.decision.units_by_cost:
                         by_cost.add(compiled.spec.key)
-                    if self.checks_modes and (said := _unbounded(node)):
+                    if self.checks_modes and (said := unbounded(node.retention)):
                         endless[compiled.spec.key] = said
         except SumTypeError as error:
             _log.warning("aggregated by Spark alone: %s", error)
@@ -472,24 +472,6 @@ def _spark_sql(spark: SparkSession, text: str, args: Any, kwargs: Mapping[str, A
     return type(spark).sql(spark, text, args, **kwargs)
 
 
-def _unbounded(node: JoinNode) -> str | None:
-    """Return a sentence about the rows that a join keeps for ever, None if there are none."""
-    aliases = [kept.alias for kept in node.retention if kept.keep_for is None]
-    advice = next((kept.advice for kept in node.retention if kept.advice), None)
-    if not aliases or advice is None:
-        return None
-    return f"UNBOUNDED: rows of {', '.join(aliases)} are kept for ever; {advice.partition(': ')[2] or advice}"
-
-
-def _may_join(text: str) -> bool:
-    if re.search(r"\bJOIN\b", text, re.IGNORECASE):  # pipes, INSERT and EXECUTE IMMEDIATE are read by Spark alone
-        return True
-    try:
-        return glance(text).joins != "none"
-    except SqlSyntaxError:
-        return True
-
-
 def _refuse(rewritten: Rewrite, text: str = "") -> None:
     """Say of a query on streams what neither we nor Spark can run; nothing if there is no such thing."""
     for refusal in rewritten.refusals:
@@ -503,17 +485,3 @@ def _named(rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> di
     if isinstance(args, Mapping):
         return dict(args)
     return dict(zip(rewritten.parameters, args, strict=False))
-
-
-def _rendered(explanation: Explanation, format_name: str | None) -> str:
-    match (format_name or "").lower():
-        case "json":
-            return explanation.to_json()
-        case "mermaid":
-            return explanation.to_mermaid()
-        case "dot":
-            return explanation.to_dot()
-        case "html":
-            return explanation.to_html()
-        case _:
-            return str(explanation)

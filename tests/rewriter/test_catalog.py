@@ -18,7 +18,7 @@ def test_a_stream_has_columns_a_watermark_and_a_rate() -> None:
     )
     names = ("id", "bigint"), ("ts", "timestamp"), ("x y", "decimal(10,2)"), ("z", "struct<a:int,b:array<string>>")
     columns = tuple(Column(*name) for name in names)
-    assert catalog.table(("R",)) == TableInfo(columns, True, 5.0, "ts", 90_000_000, "declared")
+    assert catalog.table(("R",)) == TableInfo(columns, True, 5.0, (("ts", 90_000_000),), "declared")
     assert rest == ("SELECT ';' FROM r",)
 
 
@@ -78,7 +78,7 @@ def test_a_delay_is_read_as_a_job_reads_it(delay: str, microseconds: int) -> Non
     catalog, _ = read_script(f"CREATE STREAM r (ts TIMESTAMP) WATERMARK ts DELAY OF {delay} USING rate")
     found = catalog.table(("r",))
     assert found is not None
-    assert found.delay == microseconds
+    assert found.times[0][1] == microseconds
 
 
 @pytest.mark.parametrize(
@@ -105,5 +105,5 @@ def test_a_view_may_name_its_columns_and_be_global() -> None:
     found = with_view(catalog, view).table(("global_temp", "v"))
     assert found is not None
     assert [(column.name, column.type) for column in found.columns] == [("x", "int"), ("at", "timestamp"), ("y", "int")]
-    assert (found.streaming, found.event_time, found.delay) == (True, "at", 1_000_000)
+    assert (found.streaming, found.times) == (True, (("at", 1_000_000),))
     assert with_view(catalog, view.replace("at, y", "at")).table(("global_temp", "v")) is None

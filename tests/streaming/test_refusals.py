@@ -112,3 +112,5 @@ def test_event_time_through_a_join_in_sparks_plan(tj: trijoin_sql.TriJoinSession
     left = f"{join} |> LEFT JOIN t ON t.k = r.k AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS |> SELECT r.id"
     with pytest.raises(UnsupportedQueryError, match=r"may go by r\.ts"):
         tj.sql(left)
+    table = f"{join} |> LEFT JOIN c ON c.x = second(r.ts) |> SELECT r.id, c.id AS cid"  # which keeps no state
+    tj.sql(table).writeStream.format("noop").start().stop()

@@ -123,10 +123,14 @@ def test_streams_without_a_join_are_sparks_alone(spark: SparkSession, sql: str) 
 
 @pytest.mark.usefixtures("streams")
 def test_what_is_written_is_what_the_user_makes_of_it(spark: SparkSession) -> None:
-    """A DataFrame is not the whole query: in complete mode Spark sorts groups."""
+    """A DataFrame is not the whole query: in complete mode Spark sorts groups. The frame's own refusals stay out."""
     frame = TriJoinSession.create(spark).sql("SELECT r.k FROM r JOIN s ON r.k < s.k")
     counted = frame.groupBy("k").count().orderBy("k")
-    counted.writeStream.format("noop").outputMode("complete").start().stop()
+    writer = counted.writeStream.format("memory").queryName("counted").outputMode("complete")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert [tuple(row) for row in spark.table("counted").collect()] == [(0, 3), (1, 2), (2, 1)]
+    with pytest.raises(UnsupportedQueryError, match="complete mode gives the groups"):
+        frame.writeStream.format("noop").outputMode("complete").start()
 
 
 @pytest.mark.usefixtures("streams")

@@ -5,6 +5,6 @@ Everything here renders one JSON document; nothing here imports Spark or the rew
 
 from __future__ import annotations
 
-from .explanation import Explanation
+from .explanation import FORMS, Explanation
 
-__all__ = ["Explanation"]
+__all__ = ["FORMS", "Explanation"]

@@ -119,10 +119,10 @@ class Explanation:
             If the suffix is none of these.
         """
         target = Path(path)
-        render = _FORMATS.get(target.suffix.lower())
-        if render is None:
-            raise InvalidSettingError("path", target, f"its suffix is none of {', '.join(_FORMATS)}")
-        target.write_text(render(self).rstrip("\n") + "\n", encoding="utf-8", newline="\n")
+        form = _SUFFIXES.get(target.suffix.lower())
+        if form is None:
+            raise InvalidSettingError("path", target, f"its suffix is none of {', '.join(_SUFFIXES)}")
+        target.write_text(FORMS[form](self).rstrip("\n") + "\n", encoding="utf-8", newline="\n")
         return target
 
     def _repr_html_(self) -> str:
@@ -137,15 +137,21 @@ class Explanation:
         )
 
 
-_FORMATS: Mapping[str, Callable[[Explanation], str]] = MappingProxyType(
+#: The forms of an explanation by name.
+FORMS: Mapping[str, Callable[[Explanation], str]] = MappingProxyType(
     {
-        ".html": Explanation.to_html,
-        ".htm": Explanation.to_html,
-        ".json": Explanation.to_json,
-        ".mmd": Explanation.to_mermaid,
-        ".mermaid": Explanation.to_mermaid,
-        ".dot": Explanation.to_dot,
-        ".gv": Explanation.to_dot,
-        ".txt": Explanation.__str__,
+        "text": Explanation.__str__,
+        "json": Explanation.to_json,
+        "mermaid": Explanation.to_mermaid,
+        "dot": Explanation.to_dot,
+        "html": Explanation.to_html,
+    }
+)
+
+#: Suffixes of files, and the forms that they name.
+_SUFFIXES = MappingProxyType(
+    {
+        **{".html": "html", ".htm": "html", ".json": "json", ".mmd": "mermaid", ".mermaid": "mermaid"},
+        **{".dot": "dot", ".gv": "dot", ".txt": "text"},
     }
 )
