@@ -25,6 +25,7 @@ ARROW = pa.schema(
 )
 THETA = "r JOIN s ON r.x < s.x"
 PIPED = "r |> JOIN s ON r.x < s.x"
+BIG = "(SELECT CAST(id AS BIGINT) AS y, x FROM r)"
 LATERAL = "LATERAL (SELECT r.x + 1 AS y)"
 LEFT = "LEFT JOIN fixed f ON f.id = r.id"
 RECURSIVE = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 3)"
@@ -63,6 +64,8 @@ STATEMENTS: tuple[tuple[str, dict[str, object]], ...] = (
     (f"WITH a AS (SELECT r.id, r.x FROM {THETA}) FROM a |> JOIN t ON a.x < t.x |> SELECT a.id, t.id AS tid", {}),
     (f"SELECT r.id, d.id AS d FROM {THETA} {LEFT} LEFT JOIN fixed d ON d.id = f.x JOIN fixed e ON e.id = s.id", {}),
     (f"SELECT r.id, t.id AS tid FROM {THETA} JOIN fixed c ON c.id = r.id {LEFT} JOIN t ON t.x <= f.x", {}),
+    # Spark takes the name for the output, since it casts the 6: what we would write, it does not find
+    (f"SELECT q.y AS z, count(*) AS y FROM {BIG} q JOIN s ON q.x < s.x GROUP BY ROLLUP (q.y) HAVING y > 6", {}),
     # an equality, which Spark runs by itself: a LATERAL subquery of one row must stay one
     (f"WITH b AS (SELECT * FROM r JOIN {LATERAL}) SELECT b.id, t.id AS tid FROM b JOIN t ON b.y = t.x", {}),
 )
