@@ -4,9 +4,9 @@ Spark asks the relations first, but keeps a column of theirs only where it is gr
 `resolve` knows); else the name is the output's: ``SELECT SUM(r.a) AS b ... GROUP BY r.b HAVING b > 10`` filters by
 ``r.b``, and with ``GROUP BY r.c`` by the sum.
 
-Below ROLLUP, CUBE and GROUPING SETS Spark does not find a grouped column beside which it has to cast something (``b > 2``
-over a BIGINT): the bare name is the output's then, and a qualified one, which we write, is an error. The session has Spark
-read such a statement, and joins in its plan.
+Below ROLLUP, CUBE and GROUPING SETS Spark does not find a grouped column beside which it has to cast something
+(``b > 2`` over a BIGINT): the bare name is the output's then, and a qualified one, which we write, is an error. The
+session has Spark read such a statement, and joins in its plan.
 """
 
 from __future__ import annotations
