@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import trijoin_sql
-from trijoin_sql.quiet import quiet_jvm
+from trijoin_sql.spark.quiet import quiet_jvm
 
 QUERIES = {
     "cyclic": (

@@ -11,9 +11,9 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from ..errors import SqlSyntaxError
-from .dialect import parse_statement, tokenize
-from .hints import is_our_hint, read_hints
 from .pipeline import for_spark
+from .sql.dialect import parse_statement, tokenize
+from .sql.hints import is_our_hint, read_hints
 
 Joins = Literal["none", "outer", "inner"]
 

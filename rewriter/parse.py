@@ -8,17 +8,10 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from .aggregation import AggregationReader, NotInUnits, aggregates
-from .catalog import TableInfo
-from .derived_tables import MergedTree, open_derived_tables
-from .dialect import identifier, render
-from .functions import AGGREGATES, GENERATORS, VOLATILE, called
-from .hints import read_hints
-from .intervals import interval_microseconds
-from .names import star_fields, unused
-from .plan import Aggregation, Column, Join, Node, Predicate, Project, Query, Scan, Where
-from .plan import Block as PlanBlock
-from .scopes import (
+from .aggregates.two_steps import AggregationReader, NotInUnits, aggregates
+from .names.derived_tables import MergedTree, open_derived_tables
+from .names.lookup import star_fields, unused
+from .names.scopes import (
     Block,
     Field,
     JoinTree,
@@ -32,7 +25,14 @@ from .scopes import (
     origin_of,
     own_nodes,
 )
-from .types import INTEGERS
+from .plan.nodes import Aggregation, Column, Join, Node, Predicate, Project, Query, Scan, Where
+from .plan.nodes import Block as PlanBlock
+from .sql.catalog import TableInfo
+from .sql.dialect import identifier, render
+from .sql.functions import AGGREGATES, GENERATORS, VOLATILE, called
+from .sql.hints import read_hints
+from .sql.intervals import interval_microseconds
+from .sql.spark_types import INTEGERS
 
 #: Functions that give another value each time, also within one micro-batch.
 _OTHER_EACH_TIME = VOLATILE - frozenset({"now", "current_timestamp", "localtimestamp", "assert_true", "raise_error"})

@@ -12,18 +12,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ..errors import PlanError, TriJoinError, UnsupportedQueryError
-from .arguments import Arguments, put_into_conditions
-from .bounds import bound_event_time
-from .catalog import Catalog
-from .decide import decide
-from .delays import held_back_in_text
-from .dialect import Statement, View, parse_statement, positional_name, render, why_unreadable, without_online
-from .display import plan_text
-from .document import group_dict
-from .event_times import append_refusals, carry_event_times, join_refusals
-from .hints import without_our_clauses
+from .choose.describe import group_dict
+from .event_time.event_times import append_refusals, carry_event_times, join_refusals
+from .names.resolve import resolve
+from .options import DEFAULTS, Settings
 from .parse import build_plan, computed_anew
-from .plan import (
+from .plan.display import plan_text
+from .plan.nodes import (
     Block,
     Join,
     JoinNode,
@@ -33,13 +28,14 @@ from .plan import (
     Refusal,
     Scan,
     scans,
-    transform,
     walk,
 )
-from .predicates import columns_of, is_equality
-from .render import render_query
-from .resolve import resolve
+from .predicates.classify import columns_of, is_equality
+from .render.delays import held_back_in_text
+from .render.select import render_query
 from .rules.apply_within import apply_within
+from .rules.bound_event_time import bound_event_time
+from .rules.choose_schemes import choose_schemes
 from .rules.classify_conditions import classify_conditions
 from .rules.create_multi_join_groups import create_multi_join_groups
 from .rules.create_multi_join_nodes import create_multi_join_nodes
@@ -47,13 +43,16 @@ from .rules.derive_conditions import derive_conditions
 from .rules.derive_time_bands import derive_time_bands
 from .rules.grow_operator_trees import grow_operator_trees
 from .rules.place_exchanges import place_exchanges
-from .rules.pre_aggregate import may_count_packs, pre_aggregate
+from .rules.pre_aggregate import pre_aggregate
 from .rules.prune_columns import prune_columns
 from .rules.push_down_conditions import push_down_conditions
 from .rules.rule import NotApplicable, Rule
 from .rules.separate_static_relations import separate_static_relations
 from .rules.simplify_conditions import simplify_conditions
-from .settings import DEFAULTS, Settings
+from .sql.arguments import Arguments, put_into_conditions
+from .sql.catalog import Catalog
+from .sql.dialect import Statement, View, parse_statement, positional_name, render, why_unreadable, without_online
+from .sql.hints import without_our_clauses
 
 Kind = Literal["select", "create_view", "explain", "other"]
 
@@ -141,31 +140,6 @@ StageFunction = Callable[[Node, Settings], Node | NotApplicable]
 
 def _rule(rule: Rule) -> StageFunction:
     return lambda plan, _settings: rule(plan)
-
-
-def choose_schemes(plan: Node, settings: Settings) -> Node | NotApplicable:
-    """Decide scheme and units of every join node by its shape, its cost and the hints of its SELECT."""
-
-    def decided(node: Node, block: Block) -> Node:
-        if not isinstance(node, JoinNode):
-            return node
-        decision = decide(node, block.hints, settings, from_packs=may_count_packs(node, block, settings))
-        return dataclasses.replace(node, decision=decision)
-
-    def visit(node: Node) -> Node:
-        return dataclasses.replace(node, input=_own(node.input, node, decided)) if isinstance(node, Block) else node
-
-    changed = transform(plan, visit)
-    return NotApplicable("there is no join node") if changed == plan else changed
-
-
-def _own(node: Node, block: Block, change: Callable[[Node, Block], Node]) -> Node:
-    """Apply a change to the nodes of one SELECT, not to those of derived tables."""
-    if isinstance(node, Scan):
-        return change(node, block)
-    below = tuple(_own(one, block, change) for one in node.inputs)
-    same = all(one is old for one, old in zip(below, node.inputs, strict=True))
-    return change(node if same else node.with_inputs(below), block)
 
 
 #: The stages between parsing and rendering, in their order.

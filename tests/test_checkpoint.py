@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from trijoin_sql.operators.layout import History
 from trijoin_sql.operators.spec import JoinSpec, StreamSpec
+from trijoin_sql.operators.state.layout import History
 
-from trijoin_sql.checkpoint import Join, follow
 from trijoin_sql.errors import CheckpointMismatchError
-from trijoin_sql.listener import held_back_in_all
-from trijoin_sql.metrics import held_by_slot, join_keys
+from trijoin_sql.running.checkpoint import Join, follow
+from trijoin_sql.running.listener import held_back_in_all
+from trijoin_sql.running.metrics import held_by_slot, join_keys
 
 STREAMS = tuple(StreamSpec(name, (), (), "route", time="ts") for name in "rs")
 BOUNDS = ((0, 1, 10), (1, 0, 10))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trijoin_sql import UnavailableError, config
+from trijoin_sql import UnavailableError
+from trijoin_sql.spark import config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

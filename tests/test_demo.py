@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from trijoin_sql import cli, demo
 from trijoin_sql.demo import flights, reference
 from trijoin_sql.demo.queries import CHAIN, CYCLIC, QUERIES, DemoQuery
-from trijoin_sql.stopping import StopRequest
+from trijoin_sql.running.stopping import StopRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

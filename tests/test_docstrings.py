@@ -12,9 +12,9 @@ import pytest
 
 import trijoin_sql
 from trijoin_sql.explain import Explanation
-from trijoin_sql.metrics import BatchCounters, InputState, Metrics
-from trijoin_sql.scaled_query import ScaledQuery
-from trijoin_sql.scaling import Decision, ScalingPolicy
+from trijoin_sql.running.metrics import BatchCounters, InputState, Metrics
+from trijoin_sql.running.scaled_query import ScaledQuery
+from trijoin_sql.running.scaling import Decision, ScalingPolicy
 
 #: The names of the package, and the classes of what their methods return.
 PUBLIC: list[Any] = [

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 import trijoin_sql
-from trijoin_sql.local_disk import set_permissions_without_processes
+from trijoin_sql.spark.local_disk import set_permissions_without_processes
 
 pytestmark = pytest.mark.spark
 

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 from pyspark.sql import Row
-from trijoin_sql.operators import reports
-from trijoin_sql.operators.reports import LatestReports, reported
+from trijoin_sql.operators.task import reports
+from trijoin_sql.operators.task.reports import LatestReports, reported
 
-from trijoin_sql.metrics import compiled_number, live_groups, read_metrics
+from trijoin_sql.running.metrics import compiled_number, live_groups, read_metrics
 
 
 def slot(number: int, results: int, kept: int) -> str:

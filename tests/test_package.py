@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
+import networkx
 import pytest
 
 import trijoin_sql
@@ -26,7 +27,7 @@ MODULES = {
 }
 
 #: What the operators take from the rewriter, all of it without anything but the standard library.
-FOR_OPERATORS = tuple(f"trijoin_sql.rewriter.{name}" for name in ("plan", "grid", "comparison", "trees"))
+FOR_OPERATORS = tuple(f"trijoin_sql.rewriter.plan.{name}" for name in ("nodes", "parts", "grid", "comparison", "trees"))
 
 
 def imports(module: str) -> Iterator[str]:
@@ -84,7 +85,7 @@ def test_imports_point_one_way(module: str) -> None:
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_nobody_imports_a_folder_by_its_bare_name(module: str) -> None:
-    """``rewriter.plan`` and ``trijoin_sql.rewriter.plan`` would be two modules with two sets of classes."""
+    """``rewriter.plan`` and ``trijoin_sql.rewriter.plan.nodes`` would be two modules with two sets of classes."""
     assert not [name for name in imports(module) if within(name, "rewriter", "operators")]
 
 
@@ -93,11 +94,38 @@ def test_nobody_imports_a_folder_by_its_bare_name(module: str) -> None:
     [
         name
         for name in sorted(MODULES)
-        if within(name, "trijoin_sql.rewriter", "trijoin_sql.operators.kernels", "trijoin_sql.operators.index")
+        if within(name, "trijoin_sql.rewriter", "trijoin_sql.operators.kernels", "trijoin_sql.operators.store.index")
     ],
 )
 def test_rewriter_kernels_and_index_know_no_spark(module: str) -> None:
     assert not [name for name in imports(module) if within(name, "pyspark", "py4j")]
+
+
+def test_rooms_form_no_circle() -> None:
+    """A room is a folder or a file of a package: what a reader opens below it does not lead back to it."""
+    for package in FOLDERS:
+
+        def room(module: str, of: str = package) -> str | None:
+            inside = module.removeprefix(f"{of}.")
+            return None if inside == module else inside.partition(".")[0]
+
+        others = tuple(name for name in FOLDERS if name.startswith(f"{package}."))
+        arrows = {
+            (room(module), room(name))
+            for module in MODULES
+            for name in imports(module)
+            if name in MODULES and not within(module, *others) and not within(name, *others)
+        }
+        graph = networkx.DiGraph((a, b) for a, b in arrows if a and b and a != b)
+        assert networkx.is_directed_acyclic_graph(graph), f"{package}: {networkx.find_cycle(graph)}"
+
+
+def test_workers_load_nothing_that_is_not_shipped() -> None:
+    """`operators/compile` is the driver's, and so is the rewriter."""
+    drivers = ("trijoin_sql.operators.compile", "trijoin_sql.rewriter")
+    for module in MODULES:
+        if within(module, "trijoin_sql.operators") and not within(module, *drivers):
+            assert not [name for name in imports(module) if within(name, *drivers)], module
 
 
 def run(code: str) -> str:
@@ -139,7 +167,7 @@ def test_a_stage_says_what_state_it_has_before_it_loads_pandas() -> None:
     assert not run(
         "import sys\n"
         "from pyspark import cloudpickle\n"
-        "from trijoin_sql.operators.processor import JoinProcessor\n"
+        "from trijoin_sql.operators.task.processor import JoinProcessor\n"
         "class Handle:\n"
         "    def getMapState(self, name, *types): assert name == 'trijoin'\n"
         "processor = cloudpickle.loads(cloudpickle.dumps(JoinProcessor(None)))\n"

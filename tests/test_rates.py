@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from trijoin_sql.operators.layout import History
-from trijoin_sql.rewriter.settings import CostDefaults, Stored
+from trijoin_sql.operators.state.layout import History
+from trijoin_sql.rewriter.options import CostDefaults, Stored
 
 from trijoin_sql import InvalidSettingError
-from trijoin_sql.checkpoint import Join, read_stored
-from trijoin_sql.rates import ObservedRates, cost_defaults, declared_rate
+from trijoin_sql.running.checkpoint import Join, read_stored
+from trijoin_sql.spark.rates import ObservedRates, cost_defaults, declared_rate
 
 PLAN = """\
 ~Join Inner

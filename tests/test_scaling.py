@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from trijoin_sql.errors import InvalidSettingError
-from trijoin_sql.listener import LayoutListener, Running
-from trijoin_sql.scaling import Scaler, ScalingPolicy
+from trijoin_sql.running.listener import LayoutListener, Running
+from trijoin_sql.running.scaling import Scaler, ScalingPolicy
 
 POLICY = ScalingPolicy(capacity=100, decisions=3, most=12)
 

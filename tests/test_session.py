@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, functions
-from trijoin_sql.operators.compile import Compiled, compile_join
+from trijoin_sql.operators.compile.node import Compiled, compile_join
 from trijoin_sql.operators.spec import JoinSpec
 
 import trijoin_sql
 from trijoin_sql import SqlSyntaxError, TriJoinSession, UnavailableError, UnsupportedQueryError, session
-from trijoin_sql.catalog import SparkCatalog
-from trijoin_sql.zones import largest_shift
+from trijoin_sql.spark.session_catalog import SparkCatalog
+from trijoin_sql.spark.zones import largest_shift
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trijoin_sql.shipping import write_zip
+from trijoin_sql.spark.shipping import write_zip
 
 PROGRAM = """
 import sys
@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import trijoin_sql
 
 def loaded(rows):
-    import trijoin_sql.operators.processor as module
+    import trijoin_sql.operators.task.processor as module
     yield module.__file__
 
 home = sys.argv[1]
@@ -96,7 +96,7 @@ def test_the_zip_file_has_all_that_workers_load(tmp_path: Path) -> None:
                 other.writestr(name, b"\0" * 4 + data[4:] if name.endswith(".pyc") else data)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from trijoin_sql.operators import dispatch, processor, stage\n"
+        "from trijoin_sql.operators.task import dispatch, processor, stage\n"
         "print(processor.__file__); print('sqlglot' in sys.modules, 'networkx' in sys.modules)"
     )
     packages = sysconfig.get_paths()["purelib"]
@@ -109,5 +109,5 @@ def test_the_zip_file_has_all_that_workers_load(tmp_path: Path) -> None:
             check=True,
         )
         file, loaded = done.stdout.splitlines()
-        assert file == str(tmp_path / one / f"trijoin_sql/operators/processor{suffix}")
+        assert file == str(tmp_path / one / f"trijoin_sql/operators/task/processor{suffix}")
         assert loaded == "False False"

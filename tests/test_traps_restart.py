@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from trijoin_sql.operators import warm
+from trijoin_sql.operators.state import warm
 
 import trijoin_sql
 

@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .config import configure as configure
     from .errors import CheckpointDamagedError as CheckpointDamagedError
     from .errors import CheckpointMismatchError as CheckpointMismatchError
     from .errors import CheckpointVersionError as CheckpointVersionError
@@ -24,17 +23,18 @@ if TYPE_CHECKING:
     from .errors import UnsupportedQueryError as UnsupportedQueryError
     from .extension import disable as disable
     from .extension import enable as enable
-    from .file_sink import recover_file_sink as recover_file_sink
+    from .running.file_sink import recover_file_sink as recover_file_sink
     from .session import TriJoinSession as TriJoinSession
+    from .spark.config import configure as configure
 
     __version__: str
 
 _HOME = {
-    "configure": ".config",
+    "configure": ".spark.config",
     "TriJoinSession": ".session",
     "enable": ".extension",
     "disable": ".extension",
-    "recover_file_sink": ".file_sink",
+    "recover_file_sink": ".running.file_sink",
     "TriJoinError": ".errors",
     "SqlSyntaxError": ".errors",
     "UnsupportedQueryError": ".errors",

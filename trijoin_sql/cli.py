@@ -23,16 +23,16 @@ from rich.logging import RichHandler
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
-from .bench import command as benchmarks
+from .bench import bench_command as benchmarks
 from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnsupportedQueryError
-from .jobs import command as jobs
+from .jobs import run_command as jobs
 from .jobs.failures import reason
-from .state import HELP as STATE_HELP
-from .state import state
+from .running.state_report import HELP as STATE_HELP
+from .running.state_report import state
 
 if TYPE_CHECKING:
-    from .jobs.script import Script
-    from .rewriter.catalog import DdlCatalog
+    from .jobs.job_text import Script
+    from .rewriter.sql.catalog import DdlCatalog
 
 
 class Format(StrEnum):
@@ -255,13 +255,13 @@ def _documents(file: str) -> list[dict[str, Any]]:
     from .jobs.check import check_statements
     from .jobs.columns import check_columns
     from .jobs.formats import columns_in_text
-    from .jobs.parse import parse_declarations
-    from .jobs.script import Script
-    from .jobs.settings import assignment
-    from .rewriter.catalog import read_script
+    from .jobs.job_text import Script
+    from .jobs.parse_statements import parse_declarations
+    from .jobs.setting_names import assignment
+    from .rewriter.job_heads import query_start, with_rate, with_view
     from .rewriter.pipeline import rewrite
-    from .rewriter.places import place_of_reason
-    from .rewriter.script import query_start, with_rate, with_view
+    from .rewriter.sql.declarations import read_script
+    from .rewriter.sql.places import place_of_reason
     from .settings import rewriter_settings
 
     script = Script.read(file)
@@ -308,9 +308,9 @@ def _declared(catalog: DdlCatalog, name: str) -> list[str] | None:
 
 def _refuse_slips(script: Script, sql: str, start: int) -> None:
     """Refuse a statement of Spark's that is probably a slip: Spark would say so, and here it would be passed over."""
-    from .jobs.script import close
-    from .jobs.settings import assignment, hint_if_unknown
-    from .rewriter.dialect import tokenize
+    from .jobs.job_text import close
+    from .jobs.setting_names import assignment, hint_if_unknown
+    from .rewriter.sql.dialect import tokenize
 
     set_ = assignment(sql)
     if set_ is not None and (hint := hint_if_unknown(set_.key)) is not None:

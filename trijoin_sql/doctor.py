@@ -14,12 +14,12 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Literal
 
-from .config import submitted_settings
+from .spark.config import submitted_settings
+from .spark.java import JAVA_VERSIONS, either_java, find_java, install_java, missing_java
 
 Level = Literal["ok", "warning", "problem"]
 GIB = 1 << 30
 
-JAVA_VERSIONS = (17, 21)
 #: What the driver (2 GiB by default here) and a Python worker a core want, and what shuffles and state write.
 MEMORY_GIB, DISK_GIB = 4, 5
 
@@ -77,7 +77,7 @@ def check_python() -> Finding:
 
 def check_java() -> Finding:
     """Java 17 or 21, found as Spark's launch script finds it: ``$JAVA_HOME/bin/java``, else ``java`` on the PATH."""
-    java = _java()
+    java = find_java()
     if java is None:
         return Finding("problem", "Java", str(missing_java()))
     try:
@@ -86,33 +86,21 @@ def check_java() -> Finding:
         said = asked if asked.returncode == 0 else _run(java, "-version")
     except (OSError, subprocess.TimeoutExpired) as error:
         return Finding(
-            "problem", "Java", f"{java} does not run ({error}); Java {_either()} is needed: {_install_java()}"
+            "problem", "Java", f"{java} does not run ({error}); Java {either_java()} is needed: {install_java()}"
         )
     version = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', said.stderr + said.stdout)
     if said.returncode or version is None:
-        return Finding("problem", "Java", f"{java} -version fails; Java {_either()} is needed: {_install_java()}")
+        return Finding("problem", "Java", f"{java} -version fails; Java {either_java()} is needed: {install_java()}")
     found, major = f"Java {version[1]} ({java})", int(version[2])
     if major < JAVA_VERSIONS[0]:
-        return Finding("problem", "Java", f"{found} is too old, {_either()} is needed: {_install_java()}")
+        return Finding("problem", "Java", f"{found} is too old, {either_java()} is needed: {install_java()}")
     if asked.returncode:
         return Finding(
-            "problem", "Java", f"{found} lacks the module jdk.incubator.vector that Spark needs: {_install_java()}"
+            "problem", "Java", f"{found} lacks the module jdk.incubator.vector that Spark needs: {install_java()}"
         )
     if major not in JAVA_VERSIONS:
-        return Finding("warning", "Java", f"{found} is not one that Spark 4.3 is made for ({_either()})")
+        return Finding("warning", "Java", f"{found} is not one that Spark 4.3 is made for ({either_java()})")
     return Finding("ok", "Java", found)
-
-
-def _java() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    return shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
-
-
-def missing_java() -> str | None:
-    """Return what to do where Spark's launch script will find no Java, None where it finds one."""
-    home = os.environ.get("JAVA_HOME")
-    where = f"JAVA_HOME={home} has no bin/java" if home else "Java is not installed"
-    return None if _java() else f"{where}; Java {_either()} is needed: {_install_java()}"
 
 
 def check_packages() -> list[Finding]:
@@ -216,25 +204,3 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=30, check=False
     )
-
-
-def _either() -> str:
-    return " or ".join(map(str, JAVA_VERSIONS))
-
-
-def _install_java() -> str:
-    """Return the commands that install a right Java, this system's first."""
-    try:
-        system = platform.freedesktop_os_release()
-    except OSError:
-        system = {}
-    # Debian 13 has no Java 17.
-    newer = system.get("ID") == "debian" and system.get("VERSION_ID", "0").split(".")[0] >= "13"
-    commands = {
-        "Debian/Ubuntu": f"apt-get install openjdk-{21 if newer else 17}-jre-headless",
-        "macOS": "brew install openjdk@17",
-        "conda": "conda install -c conda-forge openjdk=17",
-    }
-    first = "conda" if "CONDA_PREFIX" in os.environ else "macOS" if sys.platform == "darwin" else "Debian/Ubuntu"
-    order = sorted(commands, key=lambda name: name != first)
-    return ", ".join(f"{commands[name]} ({name})" for name in order)

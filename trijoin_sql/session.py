@@ -14,32 +14,32 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from .catalog import SparkCatalog
-from .checkpoint import stored_joins
-from .config import STATE_SETTINGS, prepare_workers
 from .errors import PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import FORMS, Explanation
-from .frames import named_frames, takes_frames, temporary_views
-from .listener import next_number, observed_rates, register
-from .local_disk import set_permissions_without_processes
-from .metrics import Metrics, compiled_number, live_groups, read_metrics
-from .operators.aggregation import SumTypeError
-from .operators.compile import compile_join
-from .operators.inputs import run_sql
+from .operators.compile.aggregation import SumTypeError
+from .operators.compile.inputs import run_sql
+from .operators.compile.node import compile_join
 from .operators.spec import RUN, JoinSpec
-from .plan_joins import join_in_plan
-from .refusals import check_all_modes, leave_out_plan, of_streams
-from .rewriter.arguments import Arguments
-from .rewriter.bounds import unbounded
-from .rewriter.dialect import parse_statement, without_online
+from .rewriter.event_time.bounds import unbounded
 from .rewriter.glance import glance, left_to_spark, read_otherwise
+from .rewriter.options import Stored
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
-from .rewriter.places import place_of_reason
-from .rewriter.plan import JoinNode, Refusal, Scan, walk
-from .rewriter.settings import Stored
-from .scaled_query import ScaledQuery, scaling_policy
+from .rewriter.plan.nodes import JoinNode, Refusal, Scan, walk
+from .rewriter.sql.arguments import Arguments
+from .rewriter.sql.dialect import parse_statement, without_online
+from .rewriter.sql.places import place_of_reason
+from .running.checkpoint import stored_joins
+from .running.listener import next_number, observed_rates, register
+from .running.metrics import Metrics, compiled_number, live_groups, read_metrics
+from .running.scaled_query import ScaledQuery, scaling_policy
 from .settings import parallelism, rewriter_settings, warm_bytes
-from .shipping import ship
+from .spark.config import STATE_SETTINGS, prepare_workers
+from .spark.frames import named_frames, takes_frames, temporary_views
+from .spark.local_disk import set_permissions_without_processes
+from .spark.plan_joins import join_in_plan
+from .spark.refusals import check_all_modes, leave_out_plan, of_streams
+from .spark.session_catalog import SparkCatalog
+from .spark.shipping import ship
 
 #: How the checkpoint of `TriJoinSession.resuming` stores rows.
 _stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())

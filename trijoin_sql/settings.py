@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 
 from .errors import InvalidSettingError
-from .rates import cost_defaults
-from .rewriter.settings import DEFAULTS, MOST_UNITS, Settings
-from .zones import largest_shift
+from .rewriter.options import DEFAULTS, MOST_UNITS, Settings
+from .spark.rates import cost_defaults
+from .spark.zones import largest_shift
 
 #: Name of the Spark setting (``spark.conf.set``) with the units of a stream's group.
 UNITS = "spark.trijoin.units"

@@ -12,110 +12,32 @@ holds when a stream's turn comes is exactly what is earlier than its rows.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from ..bundle import Bundle, Part, pieces
-from ..index import Probe
+from ..batches.pieces import concat
 from ..kernels.order_keys import Int64s, values
 from ..kernels.pairs import evaluate
 from ..kernels.sorting import sort_keys
-from ..pieces import concat
-from ..probe_plan import ProbePlan
+from ..results.bundle import Part
+from ..results.outcomes import Outcome, Pack
 from ..spec import Check, JoinSpec
-from ..store import Store
-
-#: Bytes of results that are put together at a time. A block of index ranges may hold a million of them.
-RESULT_BYTES = 4 << 20
+from ..store.index import Probe
+from ..store.probe_plan import ProbePlan
+from ..store.store import Store
 
 #: Bytes of arriving rows that are handled at a time.
 ARRIVING_BYTES = 32 << 20
-
-#: So few results are put together where no text makes them many bytes.
-_FEW = 256
 
 #: Members that one row of a hub has at most: half a megabyte of ids.
 MOST_MEMBERS = 1 << 16
 
 #: The column of a hub or a list that holds the ids of the rows packed with it.
 MEMBERS = "__members"
-
-
-@dataclass(slots=True)
-class Result:
-    """Joined rows: for each rank a batch of the same length k, with at least the columns that the output needs."""
-
-    parts: dict[int, pa.RecordBatch]
-
-    def __len__(self) -> int:
-        return int(next(iter(self.parts.values())).num_rows)
-
-
-def joined(parts: Mapping[int, Part], listed: Sequence[Sequence[str]]) -> Iterator[Result]:
-    """Yield the results that consist of some rows of each stream, at most about `RESULT_BYTES` at a time.
-
-    Parameters
-    ----------
-    parts
-        By rank: which rows, shape (k,) each.
-    listed
-        By rank: the columns that results have.
-    """
-    count = max(len(part) for part in parts.values())
-    if not count:
-        return
-    few = count <= _FEW and count * sum(_longest(part, listed[rank]) for rank, part in parts.items()) <= RESULT_BYTES
-    whole = {rank: (part, listed[rank]) for rank, part in parts.items()}
-    for some in (slice(0, count),) if few else pieces(whole, RESULT_BYTES, _FEW):
-        yield Result({rank: part.take(listed[rank], some) for rank, part in parts.items()})
-
-
-def _longest(part: Part, names: Sequence[str]) -> float:
-    """Return how many bytes of text some columns of few rows have at most, or all bytes of one of them."""
-    longest = part.longest(names)
-    return longest if isfinite(longest) else float(np.max(part.row_sizes(names)))
-
-
-def listed(bundle: Bundle, columns: Sequence[Sequence[str]]) -> Iterator[Result]:
-    """Yield the results of a bundle one by one; ``columns`` are those that results have, by rank."""
-    for parts, _ in bundle.listed():
-        yield from joined(parts, columns)
-
-
-@dataclass(slots=True)
-class Pack:
-    """Packed intermediate results on their way to another unit: hub rows, and the rows packed with each.
-
-    Parameters
-    ----------
-    hubs
-        Rows of the hub stream with a `MEMBERS` column of positions in ``members``.
-    members
-        Rows of the other stream.
-    """
-
-    rank: int
-    hubs: pa.RecordBatch
-    member_rank: int
-    members: pa.RecordBatch
-
-
-@dataclass(slots=True)
-class Partial:
-    """Joined rows of some of the streams on their way to the next stage, with columns as `partial_name` calls them.
-
-    Parameters
-    ----------
-    rows
-        The rows, with a route of their own.
-    """
-
-    rows: pa.RecordBatch
 
 
 @dataclass(slots=True)
@@ -133,19 +55,6 @@ class Work:
     rows: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
     packs: list[Pack] = field(default_factory=list)
     partials: list[pa.RecordBatch] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Reduced:
-    """Groups and states of results, under the names of the output."""
-
-    rows: pa.RecordBatch
-
-    def __len__(self) -> int:
-        return int(self.rows.num_rows)
-
-
-Outcome = Result | Bundle | Reduced | Pack | Partial
 
 
 class Slot(Protocol):

@@ -18,15 +18,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..bundle import Bundle, Part
-from ..index import Probe
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import evaluate
-from ..probe_plan import ProbePlan, plan_probe
-from ..segment import Lifetime
+from ..results.bundle import Bundle, Part
+from ..results.outcomes import Outcome, joined
 from ..spec import Check, EdgeSpec, JoinSpec
-from ..store import Store
-from .base import Outcome, Work, gathered, joined, kept, owned
+from ..store.index import Probe
+from ..store.probe_plan import ProbePlan, plan_probe
+from ..store.segment import Lifetime
+from ..store.store import Store
+from .base import Work, gathered, kept, owned
 
 
 @dataclass(frozen=True, slots=True)

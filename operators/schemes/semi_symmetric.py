@@ -29,16 +29,17 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from ..bundle import Bundle, Part, numbered
-from ..index import Probe, list_parts
+from ..batches.pieces import cuts, list_parts
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import expand
-from ..pieces import cuts
-from ..probe_plan import Layout, ProbePlan, plan_probe
-from ..segment import Lifetime
+from ..results.bundle import Bundle, Part, numbered
+from ..results.outcomes import Outcome, Pack, joined
 from ..spec import JoinSpec
-from ..store import Store
-from .base import MEMBERS, Outcome, Pack, Work, gathered, joined, kept, matches, owned, pack, passing
+from ..store.index import Probe
+from ..store.probe_plan import Layout, ProbePlan, plan_probe
+from ..store.segment import Lifetime
+from ..store.store import Store
+from .base import MEMBERS, Work, gathered, kept, matches, owned, pack, passing
 from .symmetric import HubUnit
 
 #: Bytes of a pack that crosses to the T units, about: each is one value to Spark.

@@ -13,14 +13,16 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from ..bundle import Bundle, Part
-from ..index import Probe, list_parts
+from ..batches.pieces import list_parts
 from ..kernels.pairs import expand
-from ..probe_plan import plan_probe
-from ..segment import Lifetime
+from ..results.bundle import Bundle, Part
+from ..results.outcomes import Outcome, joined
 from ..spec import JoinSpec
-from ..store import Store
-from .base import MEMBERS, Outcome, Work, gathered, joined, kept, matches, owned, pack, passing
+from ..store.index import Probe
+from ..store.probe_plan import plan_probe
+from ..store.segment import Lifetime
+from ..store.store import Store
+from .base import MEMBERS, Work, gathered, kept, matches, owned, pack, passing
 
 
 class HubUnit:

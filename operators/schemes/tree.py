@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..kernels.order_keys import HIGHEST, Int64s, order_key
+from ..results.outcomes import Outcome, Partial, Result
 from ..spec import Check, EdgeSpec, JoinSpec, StreamSpec
-from .base import Outcome, Partial, Result, Work, gathered, kept, owned
+from .base import Work, gathered, kept, owned
 from .iterative import IterativeUnit
 
 #: The route of an intermediate result.

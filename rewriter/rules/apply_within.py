@@ -11,10 +11,10 @@ import dataclasses
 from itertools import combinations
 
 from ...errors import UnsupportedQueryError
-from ..bands import constant_sql
-from ..dialect import quote
-from ..plan import Block, Join, Node, Predicate, Scan, scans, walk
-from ..types import TIMES
+from ..plan.nodes import Block, Join, Node, Predicate, Scan, scans, walk
+from ..predicates.bands import constant_sql
+from ..sql.dialect import quote
+from ..sql.spark_types import TIMES
 from .push_down_conditions import place
 from .rule import NotApplicable, each_block, regions
 

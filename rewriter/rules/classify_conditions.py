@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..plan import Block, Node
-from ..predicates import Scope, classify
-from ..settings import DEFAULTS, Settings
+from ..options import DEFAULTS, Settings
+from ..plan.nodes import Block, Node
+from ..predicates.classify import Scope, classify
 from .rule import NotApplicable, each_block, inner_joins
 
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..plan import Exchange, Join, JoinGroup, Node, Project
+from ..plan.nodes import Exchange, Join, JoinGroup, Node, Project
 from .rule import NotApplicable
 
 #: The extension point: tells whether a node can be a member of a multi-join group.

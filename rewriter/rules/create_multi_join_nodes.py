@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..join_graph import build_graph
-from ..names import unused
-from ..plan import (
+from ..names.lookup import unused
+from ..plan.join_graph import build_graph
+from ..plan.nodes import (
     Block,
     Decision,
     Exchange,
@@ -29,7 +29,7 @@ from ..plan import (
     scans,
     source_scan,
 )
-from ..predicates import columns_of, flipped, over_output
+from ..predicates.classify import columns_of, flipped, over_output
 from .create_multi_join_groups import can_be_member
 from .rule import NotApplicable
 

@@ -15,10 +15,10 @@ from functools import lru_cache
 import networkx as nx
 from sqlglot import exp
 
-from ..dialect import identifier, parse_expression, render
-from ..plan import Block, Filter, Join, Node, Predicate, Scan
-from ..predicates import Scope, columns_of, raw, remap
-from ..types import UNKNOWN
+from ..plan.nodes import Block, Filter, Join, Node, Predicate, Scan
+from ..predicates.classify import Scope, columns_of, raw, remap
+from ..sql.dialect import identifier, parse_expression, render
+from ..sql.spark_types import UNKNOWN
 from .push_down_conditions import place
 from .rule import NotApplicable, each_block, regions
 from .simplify_conditions import disjuncts, simplify

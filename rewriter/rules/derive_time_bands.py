@@ -10,13 +10,13 @@ import dataclasses
 
 from sqlglot import exp
 
-from ..bands import constant_sql
-from ..dialect import parse_expression, quote
-from ..plan import Block, Join, Node, Predicate
-from ..predicates import Scope
-from ..settings import DEFAULTS, Settings
-from ..time_forms import At, implied_bounds
-from ..types import TIMES
+from ..options import DEFAULTS, Settings
+from ..plan.nodes import Block, Join, Node, Predicate
+from ..predicates.bands import constant_sql
+from ..predicates.classify import Scope
+from ..predicates.time_forms import At, implied_bounds
+from ..sql.dialect import parse_expression, quote
+from ..sql.spark_types import TIMES
 from .rule import NotApplicable, each_block, inner_joins
 
 

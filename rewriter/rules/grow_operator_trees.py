@@ -15,11 +15,12 @@ from itertools import chain, count
 from math import inf
 from typing import Any, TypeAlias
 
-from ..decide import decide
-from ..event_times import RESULT_TIME, event_times
-from ..join_graph import build_graph
-from ..names import unused
-from ..plan import (
+from ..choose.decide import decide
+from ..event_time.event_times import RESULT_TIME, event_times
+from ..names.lookup import unused
+from ..options import CostDefaults, Settings
+from ..plan.join_graph import build_graph
+from ..plan.nodes import (
     Column,
     Hints,
     JoinNode,
@@ -33,9 +34,8 @@ from ..plan import (
     source_scan,
     transform,
 )
-from ..predicates import MovedColumns, columns_of, flipped
-from ..settings import CostDefaults, Settings
-from ..trees import TreeOf, leaves, read_tree
+from ..plan.trees import TreeOf, leaves, read_tree
+from ..predicates.classify import MovedColumns, columns_of, flipped
 from .rule import NotApplicable
 
 Tree: TypeAlias = "TreeOf[str]"

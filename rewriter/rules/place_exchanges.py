@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..plan import Block, Exchange, Join, Node, Scan, scans
+from ..plan.nodes import Block, Exchange, Join, Node, Scan, scans
 from .rule import NotApplicable, each_block, regions
 
 

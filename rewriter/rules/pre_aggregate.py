@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..parts import Aggregation
-from ..plan import Block, JoinNode, LeftAlone, Node, Scan, scans, source_scan, transform
-from ..settings import DEFAULTS, Settings
+from ..options import DEFAULTS, Settings
+from ..plan.nodes import Block, JoinNode, LeftAlone, Node, Scan, scans, source_scan, transform
+from ..plan.parts import Aggregation
 from .rule import NotApplicable
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..bounds import input_scan
-from ..plan import Block, Join, JoinNode, Node, OutputColumn, Scan, StaticJoin, Where, transform
-from ..predicates import columns_of
+from ..event_time.bounds import input_scan
+from ..plan.nodes import Block, Join, JoinNode, Node, OutputColumn, Scan, StaticJoin, Where, transform
+from ..predicates.classify import columns_of
 from .rule import NotApplicable
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..plan import Block, Filter, Join, Node, Predicate, Project, Scan, Where, scans
+from ..plan.nodes import Block, Filter, Join, Node, Predicate, Project, Scan, Where, scans
 from .rule import NotApplicable, each_block
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..plan import Block, Exchange, Join, Node, Project, Where, transform
+from ..plan.nodes import Block, Exchange, Join, Node, Project, Where, transform
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,21 @@ from itertools import pairwise
 import networkx as nx
 
 from ...errors import InvalidHintError
-from ..join_graph import build_graph
-from ..plan import Block, Decision, Exchange, Filter, Join, LeftAlone, Node, Predicate, Project, Scan, StaticJoin, scans
+from ..plan.join_graph import build_graph
+from ..plan.nodes import (
+    Block,
+    Decision,
+    Exchange,
+    Filter,
+    Join,
+    LeftAlone,
+    Node,
+    Predicate,
+    Project,
+    Scan,
+    StaticJoin,
+    scans,
+)
 from .rule import NotApplicable, each_block, regions
 
 #: Why a group of one stream and tables is left alone.

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from ..dialect import parse_expression, render
-from ..plan import Block, Join, Node, Predicate, Scan, Where
-from ..predicates import Scope
+from ..plan.nodes import Block, Join, Node, Predicate, Scan, Where
+from ..predicates.classify import Scope
+from ..sql.dialect import parse_expression, render
 from .rule import NotApplicable, each_block
 
 _OPPOSITE: dict[type[exp.Expr], type[exp.Expr]] = {

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.rewriter.catalog import read_script
 from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.sql.declarations import read_script
 from typer.testing import CliRunner
 
 from trijoin_sql.bench.live import Latency, Live

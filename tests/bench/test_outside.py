@@ -53,7 +53,7 @@ os.rename({str(told)!r}, {str(told) + ".ready"!r})
 time.sleep(60)"""
     bench = f"""\
 import signal
-from trijoin_sql.bench.command import _terminated
+from trijoin_sql.bench.bench_command import _terminated
 from trijoin_sql.bench.outside import watch
 signal.signal(signal.SIGTERM, _terminated)
 watch({script(engine)!r}, "duckdb", 1, 60)"""

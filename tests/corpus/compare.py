@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
-from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 import trijoin_sql
 

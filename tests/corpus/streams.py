@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 import trijoin_sql
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 import trijoin_sql
 

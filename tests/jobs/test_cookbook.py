@@ -15,12 +15,12 @@ from rich.console import Console
 
 from trijoin_sql import TriJoinSession
 from trijoin_sql.jobs.check import check_job
-from trijoin_sql.jobs.parse import parse_job
+from trijoin_sql.jobs.job_text import Script
+from trijoin_sql.jobs.parse_statements import parse_job
 from trijoin_sql.jobs.prepare import prepare
 from trijoin_sql.jobs.run import run_queries
-from trijoin_sql.jobs.script import Script
 from trijoin_sql.jobs.statements import Job, SparkStatement
-from trijoin_sql.stopping import StopRequest
+from trijoin_sql.running.stopping import StopRequest
 
 COOKBOOK = Path(__file__).parents[2] / "queries" / "cookbook"
 PAPERS = COOKBOOK.parent / "papers"

@@ -8,8 +8,8 @@ import pyspark
 import pytest
 
 from trijoin_sql.jobs.jars import jar_files, kafka_coordinates, start_settings, with_connector
-from trijoin_sql.jobs.parse import parse_job
-from trijoin_sql.jobs.script import Script
+from trijoin_sql.jobs.job_text import Script
+from trijoin_sql.jobs.parse_statements import parse_job
 from trijoin_sql.jobs.statements import Job
 
 KAFKA = "CREATE STREAM k USING Kafka OPTIONS (kafka.bootstrap.servers 'h:1', subscribe 'a');\n"

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from trijoin_sql import TriJoinSession
 from trijoin_sql.errors import JobError
 from trijoin_sql.jobs.check import check_job
-from trijoin_sql.jobs.parse import parse_job
+from trijoin_sql.jobs.job_text import Script
+from trijoin_sql.jobs.parse_statements import parse_job
 from trijoin_sql.jobs.prepare import PreparedQuery, prepare
-from trijoin_sql.jobs.script import Script
 
 STREAMS = """\
 CREATE STREAM r USING rate WATERMARK timestamp DELAY OF INTERVAL 1 SECOND;

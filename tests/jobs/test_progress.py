@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 from rich.console import Console
-from trijoin_sql.operators.compile import OBSERVED
+from trijoin_sql.operators.compile.node import OBSERVED
 
 from trijoin_sql.jobs.failures import reason, with_socket
-from trijoin_sql.jobs.parse import parse_job
+from trijoin_sql.jobs.job_text import Script
+from trijoin_sql.jobs.parse_statements import parse_job
 from trijoin_sql.jobs.progress import IDLE, RESULTS, Board, Tally, input_names, size
-from trijoin_sql.jobs.script import Script
 
 FOLDER = "FileStreamSource[file:/data/r]"
 

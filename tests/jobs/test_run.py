@@ -18,12 +18,12 @@ from rich.console import Console
 
 from trijoin_sql import TriJoinSession
 from trijoin_sql.jobs.check import check_job
-from trijoin_sql.jobs.parse import parse_job
+from trijoin_sql.jobs.job_text import Script
+from trijoin_sql.jobs.parse_statements import parse_job
 from trijoin_sql.jobs.prepare import prepare
 from trijoin_sql.jobs.run import Outcome, QueryFailedError, run_queries
-from trijoin_sql.jobs.script import Script
 from trijoin_sql.jobs.statements import Job
-from trijoin_sql.stopping import StopRequest
+from trijoin_sql.running.stopping import StopRequest
 
 JOB = """\
 CREATE STREAM r (a BIGINT, ts TIMESTAMP) USING json OPTIONS (path 'r') WATERMARK ts DELAY OF INTERVAL 1 HOUR;

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from trijoin_sql.operators import warm
+from trijoin_sql.operators.state import warm
 
 from .slots import another_worker
 

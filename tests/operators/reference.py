@@ -12,13 +12,14 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-from trijoin_sql.operators.aggregate import Reducer
-from trijoin_sql.operators.bundle import Bundle
-from trijoin_sql.operators.chunk import bundle_from_bytes, bundle_to_bytes
+from trijoin_sql.operators.results.bundle import Bundle
+from trijoin_sql.operators.results.local_views import Reducer
+from trijoin_sql.operators.results.outcomes import Outcome, Pack, Reduced, Result, listed
 from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.operators.schemes.base import Outcome, Pack, Reduced, Result, Slot, Work, listed
+from trijoin_sql.operators.schemes.base import Slot, Work
 from trijoin_sql.operators.schemes.routing import subgroup_slots
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
+from trijoin_sql.operators.task.wire import bundle_from_bytes, bundle_to_bytes
 
 Row = Mapping[str, Any]
 INT64 = -(1 << 63), (1 << 63) - 1
@@ -177,7 +178,7 @@ def run(
     compact: bool = True,
     groups: list[pa.RecordBatch] | None = None,
 ) -> tuple[Counter[tuple[Any, ...]], list[list[Slot]]]:
-    """Run micro-batches through the real router, slots and stages, as `operators.stage` does.
+    """Run micro-batches through the real router, slots and stages, as `operators.task.stage` does.
 
     Returns
     -------

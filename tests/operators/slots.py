@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from trijoin_sql.operators import state as state_module
-from trijoin_sql.operators import warm
-from trijoin_sql.operators.layout import History
-from trijoin_sql.operators.manifest import MANIFEST, Manifest
-from trijoin_sql.operators.probe_plan import Layout
+from trijoin_sql.operators.results.outcomes import Outcome, Pack, Result
 from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.operators.schemes.base import Outcome, Pack, Result, Slot, Work
-from trijoin_sql.operators.segment import Lifetime
+from trijoin_sql.operators.schemes.base import Slot, Work
 from trijoin_sql.operators.spec import JoinSpec
-from trijoin_sql.operators.state import SlotState
-from trijoin_sql.operators.store import Store
+from trijoin_sql.operators.state import slot_state as state_module
+from trijoin_sql.operators.state import warm
+from trijoin_sql.operators.state.layout import History
+from trijoin_sql.operators.state.manifest import MANIFEST, Manifest
+from trijoin_sql.operators.state.slot_state import SlotState
+from trijoin_sql.operators.store.probe_plan import Layout
+from trijoin_sql.operators.store.segment import Lifetime
+from trijoin_sql.operators.store.store import Store
 
 from .reference import ids_of, unbundled
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trijoin_sql.operators.dispatch import AlikeRows
+from trijoin_sql.operators.task.dispatch import AlikeRows
 
 
 def spread(*pieces: list[int]) -> list[int]:

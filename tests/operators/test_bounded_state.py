@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators import state as state_module
-from trijoin_sql.operators import store as store_module
-from trijoin_sql.operators import warm, warm_file
-from trijoin_sql.operators.bundle import Part
-from trijoin_sql.operators.manifest import MANIFEST
-from trijoin_sql.operators.schemes.base import RESULT_BYTES, Work, joined
+from trijoin_sql.operators.results.bundle import Part
+from trijoin_sql.operators.results.outcomes import RESULT_BYTES, joined
+from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec
-from trijoin_sql.operators.state import SlotState
-from trijoin_sql.operators.store import Store
+from trijoin_sql.operators.state import slot_state as state_module
+from trijoin_sql.operators.state import warm, warm_file
+from trijoin_sql.operators.state.manifest import MANIFEST
+from trijoin_sql.operators.state.slot_state import SlotState
+from trijoin_sql.operators.store import store as store_module
+from trijoin_sql.operators.store.store import Store
 
 from .reference import batch_of, nested_loop, streams
 from .slots import ONE, Chunks, OneStore, Task, all_rows, another_worker

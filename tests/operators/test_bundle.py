@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trijoin_sql.operators.bundle import Bundle, Part
-from trijoin_sql.operators.chunk import bundle_from_bytes, bundle_to_bytes
-from trijoin_sql.operators.schemes.base import Result, listed
+from trijoin_sql.operators.results.bundle import Bundle, Part
+from trijoin_sql.operators.results.outcomes import Result, listed
+from trijoin_sql.operators.task.wire import bundle_from_bytes, bundle_to_bytes
 
 COLUMNS = (("a",), ("b", "text"), ("c",))
 

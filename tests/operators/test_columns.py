@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators import aggregate as aggregate_module
-from trijoin_sql.operators import columns as columns_module
-from trijoin_sql.operators import results as results_module
-from trijoin_sql.operators.aggregate import Reducer
-from trijoin_sql.operators.bundle import Bundle, Part
-from trijoin_sql.operators.chunk import from_bytes
-from trijoin_sql.operators.columns import Columns
-from trijoin_sql.operators.schemes.base import Reduced
+from trijoin_sql.operators.batches.ipc import from_bytes
+from trijoin_sql.operators.results import columns as columns_module
+from trijoin_sql.operators.results import local_views as aggregate_module
+from trijoin_sql.operators.results.bundle import Bundle, Part
+from trijoin_sql.operators.results.columns import Columns
+from trijoin_sql.operators.results.local_views import Reducer
+from trijoin_sql.operators.results.outcomes import Reduced
 from trijoin_sql.operators.spec import AggregateSpec, EdgeSpec, JoinSpec, KeySpec, StateSpec
-from trijoin_sql.operators.store import Store
+from trijoin_sql.operators.store.store import Store
+from trijoin_sql.operators.task import outputs as results_module
 
 from .reference import DOMAINS, batch_of, cut, order, run
 from .test_aggregate import EDGES, KEYS, SCHEMA, assert_same, expected, merged, rows_of, states, streams

@@ -8,12 +8,14 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators import dispatch
-from trijoin_sql.operators.chunk import from_bytes, pack_from_bytes, pack_to_bytes, to_bytes, uniform
-from trijoin_sql.operators.dispatch import PACKED_SCHEMA, Dispatcher, slot_keys, unmurmur3
-from trijoin_sql.operators.pieces import concat, split
-from trijoin_sql.operators.schemes.base import MEMBERS, Pack
+from trijoin_sql.operators.batches.ipc import from_bytes, to_bytes, uniform
+from trijoin_sql.operators.batches.pieces import concat, split
+from trijoin_sql.operators.results.outcomes import Pack
+from trijoin_sql.operators.schemes.base import MEMBERS
 from trijoin_sql.operators.spec import EdgeSpec, JoinSpec
+from trijoin_sql.operators.task import dispatch
+from trijoin_sql.operators.task.dispatch import PACKED_SCHEMA, Dispatcher, slot_keys, unmurmur3
+from trijoin_sql.operators.task.wire import pack_from_bytes, pack_to_bytes
 
 from .reference import DOMAINS, streams
 

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators import state as state_module
-from trijoin_sql.operators import store as store_module
-from trijoin_sql.operators import warm
-from trijoin_sql.operators.probe_plan import Layout
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
-from trijoin_sql.operators.segment import AHEAD, ARCHIVE_PERIODS, Lifetime, lanes
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec
-from trijoin_sql.operators.state import SlotState
-from trijoin_sql.operators.store import Store
+from trijoin_sql.operators.state import slot_state as state_module
+from trijoin_sql.operators.state import warm
+from trijoin_sql.operators.state.slot_state import SlotState
+from trijoin_sql.operators.store import store as store_module
+from trijoin_sql.operators.store.probe_plan import Layout
+from trijoin_sql.operators.store.segment import AHEAD, ARCHIVE_PERIODS, Lifetime, lanes
+from trijoin_sql.operators.store.store import Store
 
 from .reference import Row, batch_of, hand_on, nested_loop, streams
 from .slots import ONE, Chunks, OneStore, another_worker

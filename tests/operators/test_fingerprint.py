@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from trijoin_sql.operators.compile import Compiled, compile_join
-from trijoin_sql.operators.fingerprint import difference, hint_to_keep
-from trijoin_sql.rewriter.delays import without_delays
-from trijoin_sql.rewriter.dialect import parse_statement, render
+from trijoin_sql.operators.compile.fingerprint import hint_to_keep
+from trijoin_sql.operators.compile.node import Compiled, compile_join
+from trijoin_sql.operators.state.changed_query import difference
+from trijoin_sql.rewriter.render.delays import without_delays
+from trijoin_sql.rewriter.sql.dialect import parse_statement, render
 
 import trijoin_sql
 from trijoin_sql import session as session_module

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trijoin_sql.operators.index import Probe
-from trijoin_sql.operators.probe_plan import Layout, plan_probe
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec
-from trijoin_sql.operators.store import Store
+from trijoin_sql.operators.store.index import Probe
+from trijoin_sql.operators.store.probe_plan import Layout, plan_probe
+from trijoin_sql.operators.store.store import Store
 
 from trijoin_sql.errors import JoinOverflowError
 

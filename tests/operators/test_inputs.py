@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import types as T  # noqa: N812 (PySpark's custom)
-from trijoin_sql.operators.edges import _band
-from trijoin_sql.operators.inputs import Input, run_sql
-from trijoin_sql.operators.types import travels
-from trijoin_sql.rewriter.plan import Predicate
+from trijoin_sql.operators.compile.edges import _band
+from trijoin_sql.operators.compile.inputs import Input, run_sql
+from trijoin_sql.operators.compile.travel_types import travels
+from trijoin_sql.rewriter.plan.nodes import Predicate
 
 
 class Recorder:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators.dispatch import slot_keys
-from trijoin_sql.operators.layout import History, Layout, laid_out, obstacle
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec
-from trijoin_sql.operators.store import Store
+from trijoin_sql.operators.state.layout import History, Layout, laid_out, obstacle
+from trijoin_sql.operators.store.store import Store
+from trijoin_sql.operators.task.dispatch import slot_keys
 
 from .reference import Row, batch_of, hand_on, nested_loop, streams
 

@@ -6,7 +6,7 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from trijoin_sql.operators import memory
+from trijoin_sql.operators import worker_memory as memory
 
 
 def test_what_is_imported_is_kept_out_of_collection_once_and_again_after_further_imports(monkeypatch):
@@ -33,7 +33,7 @@ def test_what_is_freed_within_a_micro_batch_serves_the_next_array(bound):
     # Page faults were a third of a probe's time: the C library gave every large array back as soon as it was free.
     code = f"""
 import resource, numpy as np
-from trijoin_sql.operators import memory
+from trijoin_sql.operators import worker_memory as memory
 memory.hold({bound})
 def work():
     for _ in range(20):

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trijoin_sql.operators.bundle import Part
-from trijoin_sql.operators.pieces import has_text, longest_text, row_bytes, row_sizes, split
-from trijoin_sql.operators.schemes.base import RESULT_BYTES, joined
-from trijoin_sql.operators.store import Store
+from trijoin_sql.operators.batches.pieces import has_text, longest_text, row_bytes, row_sizes, split
+from trijoin_sql.operators.results.bundle import Part
+from trijoin_sql.operators.results.outcomes import RESULT_BYTES, joined
+from trijoin_sql.operators.store.store import Store
 
 LONG = 100_000
 

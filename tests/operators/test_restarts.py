@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators import segment as segment_module
-from trijoin_sql.operators import warm
-from trijoin_sql.operators.chunk import from_bytes, uniform
-from trijoin_sql.operators.layout import History
-from trijoin_sql.operators.manifest import MANIFEST
-from trijoin_sql.operators.probe_plan import Layout
+from trijoin_sql.operators.batches.ipc import from_bytes, uniform
 from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec, StreamSpec
-from trijoin_sql.operators.state import FAN_IN, SlotState
+from trijoin_sql.operators.state import warm
+from trijoin_sql.operators.state.layout import History
+from trijoin_sql.operators.state.manifest import MANIFEST
+from trijoin_sql.operators.state.slot_state import FAN_IN, SlotState
+from trijoin_sql.operators.store import segment as segment_module
+from trijoin_sql.operators.store.probe_plan import Layout
 
 from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError
 
@@ -211,7 +211,7 @@ def test_files_with_other_indexes_are_not_used(local: Path) -> None:
 
 @pytest.mark.parametrize("left_out", ["uid", "chunks", "layouts", "timer"])
 def test_a_manifest_without_a_part_is_damage(left_out: str) -> None:
-    from trijoin_sql.operators import manifest as module
+    from trijoin_sql.operators.state import manifest as module
 
     state = SlotState(lambda: OneStore(None), Chunks(), "q", ONE)
     head, _ = module._head(state.manifest.to_bytes())
@@ -229,7 +229,7 @@ def live(state: SlotState) -> set[Path]:
 
 def test_a_byte_that_flips_in_the_warm_copy_is_never_made_durable(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks merge from the rows that a slot holds, and those of a mapped file are as good as the disk."""
-    monkeypatch.setattr("trijoin_sql.operators.state.INSIDE_BYTES", 0)
+    monkeypatch.setattr("trijoin_sql.operators.state.slot_state.INSIDE_BYTES", 0)
     chunks, times = Chunks(), [[FAN_IN * at + number for at in range(500)] for number in range(FAN_IN)]
     for number, some in enumerate(times):
         state = SlotState(lambda: OneStore(None), chunks, "q", ONE)

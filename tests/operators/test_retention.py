@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from trijoin_sql.operators.compile import _bounds
+from trijoin_sql.operators.compile.node import _bounds
 from trijoin_sql.operators.spec import JoinSpec, StreamSpec
-from trijoin_sql.rewriter.catalog import read_script
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan import JoinNode, walk
+from trijoin_sql.rewriter.plan.nodes import JoinNode, walk
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 from trijoin_sql.errors import TriJoinError
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators.bundle import Part
+from trijoin_sql.operators.results.bundle import Part
+from trijoin_sql.operators.results.outcomes import RESULT_BYTES, Pack, Result, joined
 from trijoin_sql.operators.schemes import SCHEMES, base, semi_symmetric
-from trijoin_sql.operators.schemes.base import RESULT_BYTES, Work, joined
+from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.schemes.iterative import probe_order
 from trijoin_sql.operators.schemes.routing import grid
 from trijoin_sql.operators.spec import (
@@ -26,7 +27,7 @@ from trijoin_sql.operators.spec import (
     StateSpec,
     StreamSpec,
 )
-from trijoin_sql.operators.store import Store
+from trijoin_sql.operators.store.store import Store
 
 from .reference import Row, batch_of, cut, nested_loop, run, streams
 
@@ -195,7 +196,7 @@ def test_packs_that_cross_are_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -
     spec = JoinSpec("j", streams(3, COLUMNS), chain(1, ("nothing", "nothing")), "semi_symmetric", 1, 1)
     slot = SCHEMES["semi_symmetric"].stages(spec)[0](spec, 0)
     works = [Work({rank: [batch_of(rows_of(Random(rank), 60, 0), SCHEMA)]}) for rank in range(2)]
-    packs = [found for work in works for found in slot.process(work) if isinstance(found, base.Pack)]
+    packs = [found for work in works for found in slot.process(work) if isinstance(found, Pack)]
     assert len(packs) > 3
     assert all(found.hubs.nbytes + found.members.nbytes <= 2 * 4096 or found.hubs.num_rows == 1 for found in packs)
     assert sum(len(members) for found in packs for members in found.hubs.column(base.MEMBERS).to_pylist()) == 3600
@@ -208,7 +209,7 @@ def test_what_comes_in_one_micro_batch_is_joined_in_the_second_stage() -> None:
     rows = {rank: batch_of(rows_of(Random(rank), 9, 0), SCHEMA) for rank in range(3)}
     assert list(first.process(Work({rank: [batch] for rank, batch in rows.items()}))) == []
     results = list(second.process(Work({rank: [batch] for rank, batch in rows.items()})))
-    assert sum(len(found) for found in results if isinstance(found, base.Result)) == 9**3
+    assert sum(len(found) for found in results if isinstance(found, Result)) == 9**3
     assert first.counters["stored"] == 9
 
 

@@ -14,16 +14,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators import index, probe_plan, warm, warm_file
-from trijoin_sql.operators import state as state_module
-from trijoin_sql.operators.chunk import from_bytes
-from trijoin_sql.operators.fingerprint import difference
+from trijoin_sql.operators.batches.ipc import from_bytes
 from trijoin_sql.operators.kernels import order_keys, sorting
-from trijoin_sql.operators.manifest import FORMAT, MANIFEST, Chunk
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec
-from trijoin_sql.operators.state import FAN_IN, SlotState
-from trijoin_sql.operators.store import Store
+from trijoin_sql.operators.state import slot_state as state_module
+from trijoin_sql.operators.state import warm, warm_file
+from trijoin_sql.operators.state.changed_query import difference
+from trijoin_sql.operators.state.manifest import FORMAT, MANIFEST, Chunk
+from trijoin_sql.operators.state.slot_state import FAN_IN, SlotState
+from trijoin_sql.operators.store import index, probe_plan
+from trijoin_sql.operators.store.store import Store
 
 from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 

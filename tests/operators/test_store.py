@@ -11,15 +11,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trijoin_sql.operators import store as store_module
-from trijoin_sql.operators.bundle import Part
-from trijoin_sql.operators.index import Probe, list_parts
-from trijoin_sql.operators.pieces import concat
-from trijoin_sql.operators.probe_plan import Layout, ProbePlan, plan_probe
-from trijoin_sql.operators.schemes.base import MEMBERS, RESULT_BYTES, joined, pack
-from trijoin_sql.operators.segment import Body, Lifetime, Segment
+from trijoin_sql.operators.batches.pieces import concat, list_parts
+from trijoin_sql.operators.results.bundle import Part
+from trijoin_sql.operators.results.outcomes import RESULT_BYTES, joined
+from trijoin_sql.operators.schemes.base import MEMBERS, pack
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec
-from trijoin_sql.operators.store import Store
+from trijoin_sql.operators.store import store as store_module
+from trijoin_sql.operators.store.index import Probe
+from trijoin_sql.operators.store.probe_plan import Layout, ProbePlan, plan_probe
+from trijoin_sql.operators.store.segment import Body, Lifetime, Segment
+from trijoin_sql.operators.store.store import Store
 
 PLAN = plan_probe(EdgeSpec(0, 1, (Band("a", "a", -1, 1),)))
 SIZES = st.lists(st.integers(0, 12), min_size=1, max_size=14)
@@ -88,7 +89,7 @@ def test_rows_are_found_whatever_way_is_the_shortest(
     stored = [number for segment in store.segments for number in range(segment.start, segment.stop)]
     wanted = [random.choice(stored) for _ in range(count)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trijoin_sql.operators.store._WHOLE_BYTES", most_bytes)
+        patch.setattr("trijoin_sql.operators.store.store._WHOLE_BYTES", most_bytes)
         rows = store.take(np.array(wanted), ["id", "text"])
     assert rows.column("id").to_pylist() == wanted
     assert rows.column("text").to_pylist() == [None if number % 3 == 0 else f"text {number}" for number in wanted]

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from trijoin_sql.rewriter.settings import Settings
+from trijoin_sql.rewriter.options import Settings
 
 from trijoin_sql.errors import PlanError, TriJoinError
 

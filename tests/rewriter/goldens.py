@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from trijoin_sql.rewriter.catalog import read_script
-from trijoin_sql.rewriter.display import folded
 from trijoin_sql.rewriter.pipeline import Rewrite, rewrite
+from trijoin_sql.rewriter.plan.display import folded
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 from trijoin_sql.errors import TriJoinError
 

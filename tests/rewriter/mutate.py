@@ -14,8 +14,9 @@ import time
 from collections import Counter
 from functools import lru_cache
 
-from trijoin_sql.rewriter.catalog import DdlCatalog, read_script
 from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.sql.catalog import DdlCatalog
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 from trijoin_sql.errors import PlanError, TriJoinError
 

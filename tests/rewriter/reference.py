@@ -5,10 +5,10 @@ A rewrite is right if the SQL of its plan, with each join node defined by `node_
 
 from __future__ import annotations
 
-from trijoin_sql.rewriter.dialect import quote
 from trijoin_sql.rewriter.pipeline import Rewrite
-from trijoin_sql.rewriter.plan import Aggregation, JoinNode, Node, Predicate, source_conditions, source_scan
-from trijoin_sql.rewriter.predicates import columns_of
+from trijoin_sql.rewriter.plan.nodes import Aggregation, JoinNode, Node, Predicate, source_conditions, source_scan
+from trijoin_sql.rewriter.predicates.classify import columns_of
+from trijoin_sql.rewriter.sql.dialect import quote
 
 OPS = {"=": "=", "<=>": "<=>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<>": "<>"}
 

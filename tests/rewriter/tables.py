@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from trijoin_sql.rewriter.catalog import DdlCatalog, read_script
+from trijoin_sql.rewriter.options import DEFAULTS, Settings
 from trijoin_sql.rewriter.pipeline import Rewrite, rewrite
-from trijoin_sql.rewriter.plan import JoinNode
-from trijoin_sql.rewriter.settings import DEFAULTS, Settings
+from trijoin_sql.rewriter.plan.nodes import JoinNode
+from trijoin_sql.rewriter.sql.catalog import DdlCatalog
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 COLUMNS = "id INT, a INT, ts TIMESTAMP, x DOUBLE, n STRING, d DATE, m DECIMAL(10,2)"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.options import Settings
 from trijoin_sql.rewriter.pipeline import Rewrite, rewrite
-from trijoin_sql.rewriter.plan import JoinNode, walk
-from trijoin_sql.rewriter.settings import Settings
+from trijoin_sql.rewriter.plan.nodes import JoinNode, walk
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 DDL = """
 CREATE STREAM r (id BIGINT, x INT, f FLOAT, d DOUBLE, m DECIMAL(15,2), w DECIMAL(38,10), k STRING, ts TIMESTAMP,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trijoin_sql.rewriter.bounds import Constraint, close
-from trijoin_sql.rewriter.plan import source_scan
-from trijoin_sql.rewriter.settings import Settings
+from trijoin_sql.rewriter.event_time.bounds import Constraint, close
+from trijoin_sql.rewriter.options import Settings
+from trijoin_sql.rewriter.plan.nodes import source_scan
 
 from trijoin_sql.errors import UnsupportedQueryError
 

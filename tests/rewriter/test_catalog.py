@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from trijoin_sql.rewriter.catalog import TableInfo, read_script
-from trijoin_sql.rewriter.plan import Column
-from trijoin_sql.rewriter.script import with_rate, with_view
+from trijoin_sql.rewriter.job_heads import with_rate, with_view
+from trijoin_sql.rewriter.plan.nodes import Column
+from trijoin_sql.rewriter.sql.catalog import TableInfo
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 from trijoin_sql.errors import SqlSyntaxError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from trijoin_sql.rewriter.dialect import parse_expression, render
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan import JoinNode, source_conditions, source_scan
+from trijoin_sql.rewriter.plan.nodes import JoinNode, source_conditions, source_scan
 from trijoin_sql.rewriter.rules.simplify_conditions import simplify
+from trijoin_sql.rewriter.sql.dialect import parse_expression, render
 
 from .tables import CATALOG, final_sql, node, nodes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from trijoin_sql.rewriter.cost import (
+from trijoin_sql.rewriter.choose.cost import (
     Model,
     best_order,
     biclique,
@@ -18,8 +18,8 @@ from trijoin_sql.rewriter.cost import (
     total,
     tree,
 )
-from trijoin_sql.rewriter.settings import CostDefaults, Settings
-from trijoin_sql.rewriter.trees import tree_text
+from trijoin_sql.rewriter.options import CostDefaults, Settings
+from trijoin_sql.rewriter.plan.trees import tree_text
 
 from .tables import node
 

@@ -6,12 +6,13 @@ import dataclasses
 import re
 
 import pytest
-from trijoin_sql.rewriter.catalog import DdlCatalog, TableInfo, read_script
-from trijoin_sql.rewriter.decide import _may_run
+from trijoin_sql.rewriter.choose.decide import _may_run
+from trijoin_sql.rewriter.options import CostDefaults, Settings, Stored
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan import BiJoin, Decision, Hints, JoinNode, MultiJoin, Scan, TriJoin, walk
-from trijoin_sql.rewriter.predicates import flipped
-from trijoin_sql.rewriter.settings import CostDefaults, Settings, Stored
+from trijoin_sql.rewriter.plan.nodes import BiJoin, Decision, Hints, JoinNode, MultiJoin, Scan, TriJoin, walk
+from trijoin_sql.rewriter.predicates.classify import flipped
+from trijoin_sql.rewriter.sql.catalog import DdlCatalog, TableInfo
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 from trijoin_sql.errors import InvalidHintError, InvalidSettingError
 

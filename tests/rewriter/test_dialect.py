@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from sqlglot import exp
-from trijoin_sql.rewriter.dialect import View, parse_expression, parse_statement, quote, render, without_online
-from trijoin_sql.rewriter.intervals import interval_microseconds
+from trijoin_sql.rewriter.sql.dialect import View, parse_expression, parse_statement, quote, render, without_online
+from trijoin_sql.rewriter.sql.intervals import interval_microseconds
 
 from trijoin_sql.errors import SqlSyntaxError
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 from sqlglot import exp
-from trijoin_sql.rewriter.dialect import parse_expression
-from trijoin_sql.rewriter.types import integer_limits
+from trijoin_sql.rewriter.sql.dialect import parse_expression
+from trijoin_sql.rewriter.sql.spark_types import integer_limits
 
 from .tables import node
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from trijoin_sql.rewriter.delays import without_delays
+from trijoin_sql.rewriter.options import DEFAULTS
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan import JoinNode, Query, source_scan, walk
-from trijoin_sql.rewriter.settings import DEFAULTS
+from trijoin_sql.rewriter.plan.nodes import JoinNode, Query, source_scan, walk
+from trijoin_sql.rewriter.render.delays import without_delays
 
 from .tables import CATALOG, rewritten
 

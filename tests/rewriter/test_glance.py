@@ -7,9 +7,9 @@ import random
 import pytest
 from sqlglot import exp
 from trijoin_sql.rewriter import glance as module
-from trijoin_sql.rewriter.catalog import read_script
-from trijoin_sql.rewriter.dialect import parse_statement
 from trijoin_sql.rewriter.glance import glance
+from trijoin_sql.rewriter.sql.declarations import read_script
+from trijoin_sql.rewriter.sql.dialect import parse_statement
 
 from trijoin_sql.errors import SqlSyntaxError
 

@@ -8,11 +8,11 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from trijoin_sql.rewriter import grid
-from trijoin_sql.rewriter.catalog import read_script
-from trijoin_sql.rewriter.grid import Dimension, common_key, lay_out
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan import Edge, JoinGraph, Predicate
+from trijoin_sql.rewriter.plan import grid
+from trijoin_sql.rewriter.plan.grid import Dimension, common_key, lay_out
+from trijoin_sql.rewriter.plan.nodes import Edge, JoinGraph, Predicate
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 
 def graph(relations: str, *conditions: str) -> JoinGraph:

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trijoin_sql.rewriter.join_graph import shape_of
+from trijoin_sql.rewriter.plan.join_graph import shape_of
 
 from .tables import node
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from trijoin_sql.rewriter.catalog import read_script
+from trijoin_sql.rewriter.options import Settings
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan import BiJoin, JoinNode, Scan, TriJoin, source_scan, walk
-from trijoin_sql.rewriter.settings import Settings
+from trijoin_sql.rewriter.plan.nodes import BiJoin, JoinNode, Scan, TriJoin, source_scan, walk
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 from .tables import final_sql, node, nodes, reasons, rewritten
 

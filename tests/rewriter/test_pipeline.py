@@ -10,11 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from trijoin_sql.rewriter.catalog import read_script
-from trijoin_sql.rewriter.dialect import View
-from trijoin_sql.rewriter.display import folded
 from trijoin_sql.rewriter.pipeline import STAGES, check_schema, rewrite
-from trijoin_sql.rewriter.plan import Block, Query, Scan
+from trijoin_sql.rewriter.plan.display import folded
+from trijoin_sql.rewriter.plan.nodes import Block, Query, Scan
+from trijoin_sql.rewriter.sql.declarations import read_script
+from trijoin_sql.rewriter.sql.dialect import View
 
 from trijoin_sql.errors import PlanError, SqlSyntaxError
 
@@ -159,8 +159,8 @@ def test_the_rewriter_imports_no_pyspark_and_its_nodes_import_nothing() -> None:
     files = sorted((ROOT / "rewriter").glob("**/*.py"))
     assert len(files) > 20
     assert [path.name for path in files if "pyspark" in imported(path)] == []
-    assert imported(ROOT / "rewriter" / "parts.py") <= {*sys.stdlib_module_names, "..errors"}
-    assert imported(ROOT / "rewriter" / "plan.py") <= {*sys.stdlib_module_names, "..errors", ".parts"}
+    assert imported(ROOT / "rewriter" / "plan" / "parts.py") <= {*sys.stdlib_module_names, "...errors"}
+    assert imported(ROOT / "rewriter" / "plan" / "nodes.py") <= {*sys.stdlib_module_names, "...errors", ".parts"}
 
 
 def calls(relations: int) -> int:

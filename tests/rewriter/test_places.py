@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trijoin_sql.rewriter.places import place_of, place_of_reason
+from trijoin_sql.rewriter.sql.places import place_of, place_of_reason
 
 SUBQUERY = "EXISTS ( SELECT|IN ( SELECT|LATERAL (|( SELECT"
 

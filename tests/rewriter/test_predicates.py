@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trijoin_sql.rewriter.plan import Predicate
+from trijoin_sql.rewriter.plan.nodes import Predicate
 
 from .tables import node
 

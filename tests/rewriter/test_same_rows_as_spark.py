@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trijoin_sql.rewriter.catalog import read_script
 from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 from .fuzz import FAST, bag, check, create_tables
 from .random_queries import random_query

@@ -6,15 +6,16 @@ import re
 from itertools import permutations
 
 import pytest
-from trijoin_sql.operators.layout import History
-from trijoin_sql.rewriter.catalog import TableInfo, read_script
-from trijoin_sql.rewriter.cost import best_order, model_of, tree
+from trijoin_sql.operators.state.layout import History
+from trijoin_sql.rewriter.choose.cost import best_order, model_of, tree
+from trijoin_sql.rewriter.options import Settings, Stored
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan import Decision
-from trijoin_sql.rewriter.settings import Settings, Stored
+from trijoin_sql.rewriter.plan.nodes import Decision
+from trijoin_sql.rewriter.sql.catalog import TableInfo
+from trijoin_sql.rewriter.sql.declarations import read_script
 
-from trijoin_sql.checkpoint import Join, read_stored
 from trijoin_sql.errors import InvalidHintError
+from trijoin_sql.running.checkpoint import Join, read_stored
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (a INT, b INT) USING rate OPTIONS (trijoin.rowsPerSecond {rows});"

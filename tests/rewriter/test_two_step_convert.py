@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trijoin_sql.rewriter.plan import (
+from trijoin_sql.rewriter.plan.nodes import (
     BiJoin,
     Block,
     Exchange,

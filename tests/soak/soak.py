@@ -38,8 +38,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import trijoin_sql
-from trijoin_sql.bench.memory import memory, python_workers
-from trijoin_sql.metrics import batch_counters
+from trijoin_sql.bench.process_memory import memory, python_workers
+from trijoin_sql.running.metrics import batch_counters
 
 from ..sessions import local_session
 

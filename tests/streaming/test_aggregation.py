@@ -147,7 +147,7 @@ def test_a_type_that_was_taken_for_another(
     tables: Tables, tj: trijoin_sql.TriJoinSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The SQL above the node would have another type than Spark's, so the aggregation is left to Spark after all."""
-    monkeypatch.setattr("trijoin_sql.rewriter.aggregation.sum_type", lambda _: "decimal(20,0)")
+    monkeypatch.setattr("trijoin_sql.rewriter.aggregates.two_steps.sum_type", lambda _: "decimal(20,0)")
     assert_same(tables, tj, f"SELECT SUM(r.ti) {PAIR}")
     assert "aggregated by Spark alone" in caplog.text
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from trijoin_sql.operators.manifest import FORMAT
+from trijoin_sql.operators.state.manifest import FORMAT
 
 import trijoin_sql
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import trijoin_sql
-from trijoin_sql.state import read_state
+from trijoin_sql.running.state_report import read_state
 
 from .differential import Tables, bag, run_stream
 

@@ -19,12 +19,12 @@ from rich.console import Console
 
 import trijoin_sql
 from trijoin_sql.jobs.check import check_job
-from trijoin_sql.jobs.parse import parse_job
+from trijoin_sql.jobs.job_text import Script
+from trijoin_sql.jobs.parse_statements import parse_job
 from trijoin_sql.jobs.prepare import prepare
 from trijoin_sql.jobs.run import run_queries
-from trijoin_sql.jobs.script import Script
-from trijoin_sql.state import read_state
-from trijoin_sql.stopping import StopRequest
+from trijoin_sql.running.state_report import read_state
+from trijoin_sql.running.stopping import StopRequest
 
 from .differential import Bag, Tables, bag, run_stream
 

@@ -15,11 +15,11 @@ from rich.console import Console
 import trijoin_sql
 from trijoin_sql import InvalidSettingError
 from trijoin_sql.jobs.check import check_job
-from trijoin_sql.jobs.parse import parse_job
+from trijoin_sql.jobs.job_text import Script
+from trijoin_sql.jobs.parse_statements import parse_job
 from trijoin_sql.jobs.prepare import prepare
 from trijoin_sql.jobs.run import run_queries
-from trijoin_sql.jobs.script import Script
-from trijoin_sql.stopping import StopRequest
+from trijoin_sql.running.stopping import StopRequest
 
 from .differential import Tables, bag, run_stream
 from .test_layouts import RS, ST, feed, in_batch, kept, tables

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from trijoin_sql.operators import warm
+from trijoin_sql.operators.state import warm
 
 import trijoin_sql
 

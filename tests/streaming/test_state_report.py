@@ -12,7 +12,7 @@ from rich.console import Console
 
 from trijoin_sql import TriJoinSession
 from trijoin_sql.errors import CheckpointDamagedError, InvalidSettingError
-from trijoin_sql.state import read_state, report
+from trijoin_sql.running.state_report import read_state, report
 
 #: What is cut to two bytes, and what the message names.
 DAMAGES = {

@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from trijoin_sql.rewriter.dialect import parse_expression
-from trijoin_sql.rewriter.time_forms import implied_bounds
+from trijoin_sql.rewriter.predicates.time_forms import implied_bounds
+from trijoin_sql.rewriter.sql.dialect import parse_expression
 
 import trijoin_sql
-from trijoin_sql.zones import largest_shift
+from trijoin_sql.spark.zones import largest_shift
 
 from .differential import Tables, bag, run_stream
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TriJoinError
-from .memory import Peak, python_workers
 from .outcome import Outcome
+from .process_memory import Peak, python_workers
 from .workloads import SCHEMA, Workload, query, with_event_time
 
 if TYPE_CHECKING:

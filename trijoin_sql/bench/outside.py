@@ -16,11 +16,11 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import InvalidSettingError
-from ..rewriter.catalog import read_script
 from ..rewriter.pipeline import rewrite
-from ..rewriter.plan import JoinNode, Predicate
-from .memory import Peak, below
+from ..rewriter.plan.nodes import JoinNode, Predicate
+from ..rewriter.sql.declarations import read_script
 from .outcome import Outcome
+from .process_memory import Peak, below
 from .workloads import SCHEMA, Workload, declarations, query
 
 #: What each engine's environment holds.

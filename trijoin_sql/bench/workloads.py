@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import InvalidHintError, InvalidSettingError
-from ..rewriter.catalog import read_script
 from ..rewriter.pipeline import rewrite
+from ..rewriter.sql.declarations import read_script
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,10 +19,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.syntax import Syntax
 from rich.table import Table
 
-from ..config import configure, submitted_settings
 from ..jobs.progress import counted
-from ..quiet import quiet_jvm, quiet_python
-from ..stopping import StopRequest, signals
+from ..running.stopping import StopRequest, signals
+from ..spark.config import configure, submitted_settings
+from ..spark.quiet import quiet_jvm, quiet_python
 from .flights import DEPARTURES, WEATHER, Year, read_year, write_streams
 from .queries import QUERIES, DemoQuery
 from .reference import Bag, bag_of, batch_result, slice_count

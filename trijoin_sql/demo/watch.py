@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..jobs.progress import LINE, Tally, short_time
-from ..stopping import StopRequest
+from ..running.stopping import StopRequest
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -12,13 +12,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from ..rewriter.catalog import RATE_OPTION, positive
-from ..rewriter.dialect import tokenize
+from ..rewriter.sql.catalog import RATE_OPTION, positive
+from ..rewriter.sql.dialect import tokenize
 from .columns import check_columns
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, TYPES, Format, find_format, fixed_columns
+from .job_text import Script, Word, close, did_you_mean
 from .paths import local_path, why_unreadable, why_unwritable
-from .script import Script, Word, close, did_you_mean
-from .settings import assignment, hint_if_unknown
+from .setting_names import assignment, hint_if_unknown
 from .statements import CreateSink, CreateStream, InsertInto, Job, Options, SparkStatement
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from sqlglot import exp
 
 from ..errors import SqlSyntaxError
-from ..rewriter.dialect import parse_statement, tokenize
-from .script import Script, did_you_mean
+from ..rewriter.sql.dialect import parse_statement, tokenize
+from .job_text import Script, did_you_mean
 
 #: Returns the names of a stream's columns, None where they are not known.
 Lookup = Callable[[str], Sequence[str] | None]

@@ -17,8 +17,8 @@ from ..errors import (
     TriJoinError,
     UnsupportedQueryError,
 )
-from ..rewriter.dialect import tokenize
-from .script import Script, Word, did_you_mean
+from ..rewriter.sql.dialect import tokenize
+from .job_text import Script, Word, did_you_mean
 
 #: Message parameters of Spark's that hold a name from the statement, the most telling first.
 _NAMES = (

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointDamagedError, TriJoinError, UnsupportedQueryError
-from ..rewriter.catalog import RATE_OPTION, RATE_SETTING
-from ..rewriter.dialect import quote
-from ..rewriter.plan import Refusal
+from ..rewriter.plan.nodes import Refusal
+from ..rewriter.sql.catalog import RATE_OPTION, RATE_SETTING
+from ..rewriter.sql.dialect import quote
 from .formats import CHECKPOINT, FILES, SINKS, SOURCES, find_format
 from .jars import check_connector
+from .job_text import Script, Word
 from .locate import in_jvm, locate, sentence
 from .progress import counted
-from .script import Script, Word
 from .sinks import checkpoint_of
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
 
@@ -258,7 +258,7 @@ def _check_mode(
     script: Script, session: TriJoinSession, frame: DataFrame, insert: InsertInto, sink: CreateSink
 ) -> None:
     """Let Spark check the query against the output mode, as it does when a query starts."""
-    from ..refusals import StreamCheck
+    from ..spark.refusals import StreamCheck
 
     answer = StreamCheck(frame).answer(sink.output_mode)
     if answer is None:

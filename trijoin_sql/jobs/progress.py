@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..metrics import IDLE, batch_counters
+from ..running.metrics import IDLE, batch_counters
 from .paths import local_path
 from .statements import CreateStream
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from ..errors import JobError
-from ..scaled_query import ScaledQuery, scaling_policy
-from ..stopping import StopRequest, failure, stop
+from ..running.scaled_query import ScaledQuery, scaling_policy
+from ..running.stopping import StopRequest, failure, stop
 from .failures import reason, with_socket
 from .formats import CHECKPOINT
 from .locate import in_jvm, sentence

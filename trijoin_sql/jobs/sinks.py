@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..file_sink import recover_file_sink
-from ..stopping import StopRequest
+from ..running.file_sink import recover_file_sink
+from ..running.stopping import StopRequest
 from .check import load_function
 from .formats import CHECKPOINT, FILES, SINKS, find_format
-from .script import Script
+from .job_text import Script
 from .statements import CreateSink
 
 if TYPE_CHECKING:

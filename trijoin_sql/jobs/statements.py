@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .script import Script, Word
+from .job_text import Script, Word
 
 #: How results are put out, as Spark names it.
 MODES = ("append", "update", "complete")

@@ -1,0 +1,96 @@
+"""The aggregation of a join node once the types are known: what units compute, and what Spark does if they must not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+from ...errors import PlanError
+from ...rewriter.plan.comparison import decimal_precision, decimal_scale
+from ...rewriter.plan.nodes import Aggregation, JoinNode, PartialState
+from ..spec import AggregateSpec, KeySpec, StateSpec, StreamSpec
+from .inputs import Input, quoted
+
+_EXTREMES = re.compile(
+    r"(tinyint|smallint|int|bigint|float|double|boolean|date|timestamp|timestamp_ntz|string|binary|decimal.*)"
+)
+
+
+class SumTypeError(PlanError):
+    """Spark's type of a sum is not the one that the rewriter took it for; without the aggregation the node is right."""
+
+
+def output_types(node: JoinNode, inputs: Mapping[str, Input]) -> dict[str, str]:
+    """Return the types of the keys and states by name.
+
+    Raises
+    ------
+    SumTypeError
+        A sum has another type than the SQL above it was written for.
+    """
+    aggregation = node.aggregation
+    assert aggregation is not None
+    types = {key.name: argument_type(key.sql, key.relations, inputs) for key in aggregation.keys}
+    for state in aggregation.states:
+        kind = argument_type(state.sql, state.relations, inputs) if state.sql is not None else "bigint"
+        if state.function == "sum" and _sum_type(kind) != state.type:
+            raise SumTypeError(f"{state.sql} is {kind} to Spark, and its sum was taken for {state.type}")
+        types[state.name] = {"count": "bigint", "sum": state.type}.get(state.function, kind)
+    return types
+
+
+def argument_type(sql: str, relations: Sequence[str], inputs: Mapping[str, Input]) -> str:
+    """Return the type of a key or an argument as Spark sees it."""
+    return inputs[relations[0]].type_of("argument", sql)
+
+
+def _sum_type(kind: str) -> str:
+    if kind in ("tinyint", "smallint", "int", "bigint"):
+        return "bigint"
+    precision = decimal_precision(kind)
+    return "double" if precision is None else f"decimal({min(precision + 10, 38)},{decimal_scale(kind)})"
+
+
+def can_reduce(aggregation: Aggregation, types: Mapping[str, str]) -> bool:
+    """Tell whether units can compute all states: extremes need an order that the kernel knows."""
+    return all(
+        _EXTREMES.fullmatch(types[state.name]) for state in aggregation.states if state.function in ("min", "max")
+    )
+
+
+def payload(alias: str, aggregation: Aggregation, side: Input) -> list[tuple[str, str]]:
+    """Return a stream's columns that the aggregation needs, as ``(packed column, output name)``."""
+    return [
+        (side.pack_read("argument", one.sql), one.name)
+        for one in aggregation.columns
+        if one.sql is not None and alias in one.relations
+    ]
+
+
+def aggregate_spec(aggregation: Aggregation, streams: Sequence[StreamSpec], types: Mapping[str, str]) -> AggregateSpec:
+    """Return what units compute."""
+    place = {name: (rank, column) for rank, stream in enumerate(streams) for column, name in stream.payload}
+    keys = tuple(KeySpec(*place[key.name], key.name) for key in aggregation.keys)
+    states = []
+    for state in aggregation.states:
+        rank, column = place.get(state.name, (None, None))
+        precision = decimal_precision(types[state.name]) if state.function == "sum" else None
+        scale = decimal_scale(types[state.name]) or 0
+        states.append(StateSpec(state.function, state.name, rank, column, precision, scale, state.sql or ""))
+    return AggregateSpec(keys, tuple(states))
+
+
+def states_of_rows(frame: DataFrame, aggregation: Aggregation) -> DataFrame:
+    """Return each result as a group of its own: where Spark has to filter the results first."""
+    keys = [F.col(quoted(key.name)) for key in aggregation.keys]
+    return frame.select(*keys, *[_state_of_row(state).alias(state.name) for state in aggregation.states])
+
+
+def _state_of_row(state: PartialState) -> Column:
+    if state.function == "count":
+        one = F.lit(1).cast("bigint")
+        return one if state.sql is None else F.when(F.col(state.name).isNotNull(), one).otherwise(F.lit(0))
+    return F.col(state.name).cast(state.type) if state.function == "sum" else F.col(state.name)

@@ -1,0 +1,98 @@
+"""The fingerprint of a join: what a query must be to go on with the state of a checkpoint, as text, line by line.
+
+A change that would join rows with stored rows of another query is refused, so everything is in it that decides which
+rows are stored, in which form, and which of them join. What stands above the join is not, nor is what a view is made
+of: views are known by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...rewriter.plan.nodes import JoinNode, Scan, source_conditions, source_scan
+from ...rewriter.plan.trees import order_text
+from ..spec import JoinSpec
+from ..state.changed_query import STORED, lines_of
+
+if TYPE_CHECKING:
+    from .inputs import Input
+
+#: What cost chooses, by the names of the lines; a stream's stored columns follow from it.
+CHOSEN = ("scheme", "units", "subgroups", "option grid", "option routing", "option order")
+
+
+def fingerprint(
+    spec: JoinSpec,
+    node: JoinNode,
+    inputs: Mapping[str, Input],
+    types: Mapping[str, str],
+    stored: Mapping[str, str],
+    arguments: Mapping[str, Any] | None,
+) -> str:
+    """Return a join's fingerprint.
+
+    Parameters
+    ----------
+    spec
+        The join.
+    node
+        What it was compiled from.
+    inputs
+        Its inputs by alias.
+    types
+        DDL names of the output columns.
+    stored
+        By alias: the stored columns with their types, as DDL.
+    arguments
+        Values of the SQL parameters (``:name``).
+    """
+    lines = [f"scheme: {spec.scheme}"]
+    if not spec.elastic:  # else the units are part of the state: see `operators.state.layout`
+        lines += [f"units: {spec.units}", f"subgroups: {spec.subgroups}"]
+    lines += [f"option {name}: {value}" for name, value in spec.options]
+    for stream in spec.streams:
+        columns = ", ".join(f"{name} {types[name]}" for _, name in stream.payload)
+        lines.append(f"stream {stream.alias}: {columns}")
+    lines.append("order of streams: " + ", ".join(node.graph.relations))
+    if spec.aggregate is not None:
+        lines.append(f"aggregated inside the units: {', '.join(node.aggregation.texts if node.aggregation else ())}")
+    for source in node.sources:
+        lines += _of_source(source_scan(source), source_conditions(source), inputs)
+    for edge in node.graph.edges:
+        conditions = " AND ".join(predicate.sql for predicate in edge.predicates)
+        lines.append(f"condition between {edge.left} and {edge.right}: {conditions}")
+    lines += [f"{STORED}{alias}: {columns}" for alias, columns in stored.items()]
+    used = set(re.findall(r":(\w+)", "\n".join(lines)))
+    lines += [f"argument {name}: {value!r}" for name, value in sorted((arguments or {}).items()) if name in used]
+    return "\n".join(line.replace("\n", "\\n") for line in lines)
+
+
+def _of_source(scan: Scan, conditions: Iterable[str], inputs: Mapping[str, Input]) -> Iterator[str]:
+    yield f"input {scan.alias}: {scan.lasting or scan.relation}"
+    yield f"filter on {scan.alias}: {' AND '.join(conditions) or 'none'}"
+    side = inputs[scan.alias]
+    keys = [f"{text} {side.type_of(what, text)}" for what, text in side.read if what == "key"]
+    yield f"keys of {scan.alias}: {', '.join(keys) or 'none'}"
+    yield f"event time of {scan.alias}: {side.event_time or 'none'}"
+
+
+def hint_to_keep(old: str, new: str) -> str | None:
+    """Return the hint with which a query goes on as it is stored, None if cost alone did not make the difference."""
+    before, after = lines_of(old), lines_of(new)
+    if all(before.get(name) == after.get(name) for name in ("scheme", "units", "option order")):
+        return None
+    kept = [name for name in {**before, **after} if name not in CHOSEN and not name.startswith(STORED)]
+    if any(before.get(name) != after.get(name) for name in kept):
+        return None
+    units = [f"UNITS({before['units']})"] if "units" in before else []
+    written = f"({written_order(before)})" if before["scheme"] == "tree" else ""
+    return ", ".join([f"SCHEME('{before['scheme']}{written}')", *units])
+
+
+def written_order(lines: Mapping[str, str]) -> str:
+    """Return the order in which a tree joins its relations as a hint writes it down: ``s, t, r``."""
+    relations = lines["order of streams"].split(", ")
+    ranks = lines["option order"].split(",") if "option order" in lines else range(len(relations))
+    return order_text(relations[int(rank)] for rank in ranks)

@@ -1,0 +1,197 @@
+"""Inputs of a join node: what Spark computes of each relation before a row reaches the kernel.
+
+Filters, pruning and every key expression are Spark's (its code generation, its semantics); the kernel only compares
+columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+from ...errors import UnsupportedQueryError
+from ...rewriter.plan.nodes import JoinNode, Predicate, Scan, source_conditions
+from ..spec import RUN
+from .travel_types import to_wire, travels, type_names
+from .watermarks import DELAY, held_back
+
+
+@dataclass(slots=True)
+class Input:
+    """One input while a node is compiled: Spark's columns of it, and the packed columns decided so far.
+
+    Parameters
+    ----------
+    alias
+        Its alias.
+    frame
+        Columns ``v0``, ``v1`` ... as read.
+    read
+        What each of them is: ``("column", name)``, ``("key", sql)``, ``("guard", sql)`` or ``("argument", sql)`` (of an
+        aggregation) to the frame's column.
+    types
+        DDL names of the frame's columns.
+    outputs
+        Wanted columns as ``(column, output name)``.
+    event_time
+        The column with a watermark, None if there is none (or the input is not a stream).
+    above
+        The joins of earlier statements in it whose watermark is held back, by key.
+    packed
+        The packed columns by name.
+    required
+        Packed columns that a predicate rejects if NULL: such rows never join.
+    """
+
+    alias: str
+    frame: DataFrame
+    read: dict[tuple[str, str], str]
+    types: dict[str, str]
+    outputs: list[tuple[str, str]]
+    event_time: str | None = None
+    above: tuple[str, ...] = ()
+    packed: dict[str, Column] = field(default_factory=dict)
+    required: list[str] = field(default_factory=list)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def type_of(self, what: str, text: str) -> str:
+        """Return the type of a column or key that was read."""
+        return self.types[self.read[what, text]]
+
+    def pack(self, column: Column, identity: str) -> str:
+        """Return the packed name of a column; the same ``identity`` is packed once."""
+        if identity not in self._names:
+            name = f"c{len(self._names)}"
+            self._names[identity] = name
+            self.packed[name] = column
+        return self._names[identity]
+
+    def pack_read(self, what: str, text: str, type_name: str | None = None) -> str:
+        """Pack a column or key that was read, cast to a type."""
+        name = self.read[what, text]
+        wanted = type_name or self.types[name]
+        return self.pack(to_wire(self.cast(what, text, wanted), wanted), f"{name} as {wanted}")
+
+    def cast(self, what: str, text: str, type_name: str) -> Column:
+        """Return a column or key that was read, cast to a type."""
+        name = self.read[what, text]
+        return F.col(name) if self.types[name] == type_name else F.col(name).cast(type_name)
+
+    def guards(self) -> list[Column]:
+        """Return the columns that Spark must compute although nobody needs their value."""
+        return [F.col(name) for (what, _), name in self.read.items() if what == "guard"]
+
+
+def read_input(
+    spark: SparkSession,
+    node: JoinNode,
+    source: Any,
+    scan: Scan,
+    below: Mapping[str, DataFrame],
+    arguments: Mapping[str, Any] | None,
+    key: str,
+) -> Input:
+    """Let Spark read one input: filters, the columns that are wanted, every key expression, every guard."""
+    outputs = [(column.column, column.name) for column in node.output if column.relation == scan.alias]
+    predicates = [predicate for edge in node.graph.edges for predicate in edge.predicates]
+    alias = quoted(scan.alias)
+    items: dict[tuple[str, str], str] = {}
+    for column, _ in outputs:
+        items["column", column] = f"{alias}.{quoted(column)}"
+    for predicate in predicates:
+        for text in _sides(predicate, scan.alias):
+            items["key", text] = text
+        for owner, text in predicate.guards:
+            if owner == scan.alias:
+                items["guard", text] = text
+    if node.aggregation is not None:
+        for one in node.aggregation.columns:
+            if one.sql is not None and scan.alias in one.relations:
+                items["argument", one.sql] = one.sql
+    if scan.event_time is not None:
+        items["time", scan.event_time] = f"{alias}.{quoted(scan.event_time)}"
+    # What is wanted for two reasons (as a key, and in the output) is read, sent and stored once. Named in the text: a
+    # projection for the names alone would be one more for Spark to optimise every micro-batch.
+    texts = {item: _as_column(text, scan.alias) for item, text in items.items()}
+    names = {text: f"v{number}" for number, text in enumerate(dict.fromkeys(texts.values() or ["1"]))}
+    columns = [f"{text} AS {name}" for text, name in names.items()]
+    text = f"SELECT {', '.join(columns)} FROM {scan.relation} AS {alias}"
+    conditions = source_conditions(source)
+    if conditions:
+        text += f" WHERE {' AND '.join(f'({condition})' for condition in conditions)}"
+    if scan.ctes:
+        text = f"WITH {', '.join(f'{quoted(name)} AS ({body})' for name, body in scan.ctes)} {text}"
+    frame = run_sql(spark, text, below, arguments)
+    frame, above = _held_back(frame, node.held_back, scan, key)
+    _check_payload(scan, outputs, frame)
+    read = {item: names[text] for item, text in texts.items()}
+    types = dict(zip(names.values(), type_names(frame), strict=True))
+    return Input(scan.alias, frame, read, types, outputs, _event_time(scan, frame, read, types), above)
+
+
+def _as_column(text: str, alias: str) -> str:
+    """Return a relation's bare column in the spelling that we give it, and any other expression as it is."""
+    found = re.fullmatch(r"(?:`((?:[^`]|``)+)`|(\w+))\.(?:`((?:[^`]|``)+)`|(\w+))", text)
+    if found is None or (found[1] or found[2]).replace("``", "`") != alias:
+        return text
+    return f"{quoted(alias)}.{quoted((found[3] or found[4]).replace('``', '`'))}"
+
+
+def _check_payload(scan: Scan, outputs: list[tuple[str, str]], frame: DataFrame) -> None:
+    """Refuse output columns that cannot reach Python and come back as they were."""
+    for (column, _), field_ in zip(outputs, frame.schema.fields, strict=False):
+        if not travels(field_.dataType):
+            name = f"{scan.alias}.{column}"
+            raise UnsupportedQueryError(
+                f"column {name} has the type {field_.dataType.simpleString()}, which cannot pass through the join",
+                f"Join on a subquery that selects CAST({column} AS STRING), or parts of it, in its place.",
+            )
+
+
+def _event_time(
+    scan: Scan, frame: DataFrame, read: Mapping[tuple[str, str], str], types: Mapping[str, str]
+) -> str | None:
+    """Return the column with the watermark; one of another type than TIMESTAMP does not say when state may go."""
+    if scan.event_time is None or not frame.isStreaming:
+        return None
+    name = read["time", scan.event_time]
+    field = next(field for field in frame.schema.fields if field.name == name)
+    return scan.event_time if types[name] == "timestamp" and DELAY in (field.metadata or {}) else None
+
+
+def _held_back(frame: DataFrame, micros: int, scan: Scan, key: str) -> tuple[DataFrame, tuple[str, ...]]:
+    """Hold back the watermark of an input, unless what makes its rows goes by Spark's own."""
+    if not micros or not frame.isStreaming or scan.event_time is None or scan.stateful or not hasattr(frame, "_jdf"):
+        return frame, ()  # on Spark Connect the text of the input holds it back
+    return held_back(frame, micros, key.partition(RUN)[2])
+
+
+def _sides(predicate: Predicate, alias: str) -> list[str]:
+    """Return the key expressions of a predicate over one relation."""
+    pairs = zip(predicate.relations, (predicate.left, predicate.right), strict=True)
+    return [text for owner, text in pairs if owner == alias and text is not None]
+
+
+def run_sql(
+    spark: SparkSession, text: str, below: Mapping[str, DataFrame], arguments: Mapping[str, Any] | None
+) -> DataFrame:
+    """Run SQL that may refer to the outputs of join nodes by their (quoted) names: Spark's own, whatever extends it."""
+    arguments = dict(arguments) if arguments else None
+    # Whole words only: the first node's name begins the tenth's.
+    used = {name: below[name] for name in re.findall(r"\w+", text) if name in below}
+    sql = type(spark).sql
+    if not used:
+        return sql(spark, text, args=arguments) if arguments else sql(spark, text)
+    text = text.replace("{", "{{").replace("}", "}}")
+    text = re.sub(r"(`?)\b(" + "|".join(used) + r")\b\1", r"{\2}", text)
+    return sql(spark, text, args=arguments, **used)
+
+
+def quoted(name: str) -> str:
+    """Return an identifier in backticks."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,359 @@
+"""A join node becomes a DataFrame: inputs with their keys, dispatch, the stages of the scheme, typed output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+from typing import Any
+
+from pyspark.accumulators import Accumulator
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+from ...errors import InvalidHintError, PlanError
+from ...rewriter.plan.grid import goes_by_key, is_elastic
+from ...rewriter.plan.nodes import JoinNode, Predicate, source_scan
+from ...rewriter.plan.trees import read_tree
+from ..schemes import SCHEMES
+from ..spec import EdgeSpec, JoinSpec, StreamSpec
+from ..task.dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
+from ..task.outputs import COUNTERS, unpack
+from ..task.processor import JoinProcessor
+from ..task.reports import Reports, accumulator
+from ..task.stage import Stage
+from . import aggregation as aggregation_
+from .cells import Grid, lay_out, lay_out_by_key
+from .edges import compile_edge
+from .fingerprint import fingerprint
+from .inputs import Input, quoted, read_input
+from .travel_types import from_wire, is_plain, type_names, wire_type
+from .watermarks import DELAY
+
+_ROUTE = "__route"
+
+#: Name of the observed metric with the slots' reports, as a list of JSON objects, and of the one where they come
+#: otherwise (`reports`): how many packed rows the slots got.
+OBSERVED, PACKED = "slots", "packed"
+
+#: Spark's setting for how many micro-batches it remembers what they did, and what it is by default.
+_RECENT, _RECENT_BY_DEFAULT = "spark.sql.streaming.numRecentProgressUpdates", 100
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compiled join node.
+
+    Parameters
+    ----------
+    frame
+        Its output, under the node's output names.
+    spec
+        What runs.
+    """
+
+    frame: DataFrame
+    spec: JoinSpec
+
+
+def compile_join(
+    spark: SparkSession,
+    node: JoinNode,
+    below: Mapping[str, DataFrame],
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    default_units: int,
+    metric: str | None = None,
+    warm_bytes: int | None = None,
+) -> Compiled:
+    """Compile a join node.
+
+    Parameters
+    ----------
+    spark
+        The session, classic or Connect.
+    node
+        The node.
+    below
+        The outputs of join nodes below, by name.
+    arguments
+        Values of the SQL parameters (``:name``).
+    default_units
+        Units in a group where the node does not say.
+    metric
+        Name under which the slots of a streaming query report their counters, None for no counters. It names the join
+        for its checkpoint too, so it is one that no other join of the process has.
+    warm_bytes
+        Bytes that the warm copies of a machine may take, None for any number.
+
+    Raises
+    ------
+    InvalidHintError
+        The units cannot be divided into the subgroups that a hint asks for.
+    UnsupportedQueryError
+        A condition needs what the join cannot do with the types that its columns have.
+    SumTypeError
+        A sum has a type that units cannot keep.
+    PlanError
+        The plan and Spark's schemas do not fit together: a bug of ours.
+    """
+    inputs: dict[str, Input] = {}
+    for source in node.sources:
+        scan = source_scan(source)
+        inputs[scan.alias] = read_input(spark, node, source, scan, below, arguments, metric or "")
+    demoted: list[Predicate] = []
+    edges = [compile_edge(spark, node, edge, inputs, demoted, arguments) for edge in node.graph.edges]
+    for side in inputs.values():
+        for column, _ in side.outputs:
+            side.pack_read("column", column)
+    types: dict[str, str] = {}
+    layout = _layout(node, inputs, default_units)
+    aggregation = node.aggregation
+    states = {} if aggregation is None else aggregation_.output_types(node, inputs)
+    in_units = aggregation is not None and not demoted and aggregation_.can_reduce(aggregation, states)
+    streams = tuple(_stream(node, inputs[alias], demoted, types, layout) for alias in node.graph.relations)
+    spec = _spec(node, streams, tuple(edges), layout, types, metric or "")
+    if aggregation is not None and in_units:
+        spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
+    frames, stored, mixed = _packed_streams(spec, inputs)
+    streams = tuple(replace(stream, alike=stream.alias not in mixed) for stream in spec.streams)
+    above = dict.fromkeys(key for side in inputs.values() for key in side.above)
+    spec = replace(spec, streams=streams, above=tuple(above))
+    text = fingerprint(spec, node, inputs, types, stored, arguments)
+    if spec.held_back and getattr(spark, "_sc", None) is None:  # nobody can tell the tasks where it changed
+        text += f"\nwatermark held back by: {spec.held_back} microseconds"
+    spec = replace(spec, fingerprint=text)
+    if spec.aggregate is not None:
+        spec = replace(spec, output=spec.aggregate.names)
+        types.update(states)
+    frame = _run(spark, spec, frames, types, metric, warm_bytes)
+    return Compiled(_finish(node, frame, demoted, in_units=in_units), spec)
+
+
+def _spec(
+    node: JoinNode,
+    streams: tuple[StreamSpec, ...],
+    edges: tuple[EdgeSpec, ...],
+    layout: _Layout,
+    types: dict[str, str],
+    key: str,
+) -> JoinSpec:
+    """Return the join without its fingerprint and aggregation; the type of its result time goes to ``types``."""
+    output = tuple(name for stream in streams for _, name in stream.payload)
+    if node.result_time is not None:
+        if any(stream.time is None for stream in streams):
+            raise PlanError(f"{node.name}: results have no event time, for an input has none")
+        streams = tuple(replace(stream, timed=True) for stream in streams)
+        output, types[node.result_time] = (*output, node.result_time), "timestamp"
+    return JoinSpec(
+        node.name,
+        streams,
+        edges,
+        layout.scheme,
+        layout.units,
+        hub=node.graph.relations.index(node.graph.hub) if node.graph.hub else None,
+        options=layout.options,
+        output=output,
+        bounds=_bounds(node),
+        subgroups=layout.subgroups,
+        elastic=is_elastic(layout.scheme, by_key=layout.grid is not None),
+        key=key,
+        result_time=node.result_time,
+        held_back=node.held_back,
+    )
+
+
+def _packed_streams(
+    spec: JoinSpec, inputs: Mapping[str, Input]
+) -> tuple[list[DataFrame], dict[str, str], frozenset[str]]:
+    """Return each stream's packed frame, by alias what is stored of it, and those whose routes leave out a column."""
+    frames, stored, mixed = [], {}, set()
+    for rank, stream in enumerate(spec.streams):
+        if stream.time is not None and spec.keep_for(rank) is not None:  # a row without a time would never expire
+            inputs[stream.alias].required.append(stream.time)
+        frame, stored[stream.alias], whole = _packed(inputs[stream.alias], stream)
+        frames.append(frame)
+        if not whole:
+            mixed.add(stream.alias)
+    return frames, stored, frozenset(mixed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How a node runs: the scheme as the operators know it, its slots, and what rows are routed by."""
+
+    scheme: str
+    units: int
+    options: tuple[tuple[str, str], ...]
+    subgroups: int = 1
+    grid: Grid | None = None
+
+
+def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> _Layout:
+    """Return how a node runs."""
+    decision = node.decision
+    units = decision.units or default_units
+    options = dict(decision.options)
+    name = {"iterative": "matrix"}.get(decision.scheme or "matrix", decision.scheme or "matrix")
+    if name not in SCHEMES:
+        raise PlanError(f"no scheme named {name}")
+    if name == "matrix":
+        grid = lay_out(node, inputs, units)
+        shares = "x".join(str(share) for share in grid.shares)
+        return _Layout(name, grid.cells, (*decision.options, ("grid", shares)), 1, grid)
+    if name == "tree" and "order" in options:
+        ranks = [node.graph.relations.index(str(alias)) for alias in read_tree(options["order"])]
+        return _Layout(name, units, (("order", ",".join(map(str, ranks))),))
+    by_key = goes_by_key(name, options.get("routing"))
+    common = lay_out_by_key(node, inputs, units) if by_key else None
+    if common is None:
+        return _Layout(name, units, decision.options)
+    subgroups = int(options.get("subgroups", units))
+    if units % subgroups:
+        hint = f"ROUTING('contrand', {subgroups})"
+        raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {subgroups} subgroups")
+    return _Layout(name, units, decision.options, subgroups, common)
+
+
+def _stream(
+    node: JoinNode, side: Input, demoted: list[Predicate], types: dict[str, str], layout: _Layout
+) -> StreamSpec:
+    """Return a stream; the types of its output columns go to ``types``."""
+    payload = []
+    if node.aggregation is not None:
+        payload = aggregation_.payload(side.alias, node.aggregation, side)
+        read = {one.name: one.sql for one in node.aggregation.columns}
+        types.update({name: side.type_of("argument", str(read[name])) for _, name in payload})
+    for column, name in side.outputs:
+        payload.append((side.pack_read("column", column), name))
+        types[name] = side.type_of("column", column)
+    for number, predicate in enumerate(demoted):
+        for at, alias in enumerate(predicate.relations):
+            if alias == side.alias:
+                text = str((predicate.left, predicate.right)[at])
+                name = _demoted(number, at)
+                payload.append((side.pack_read("key", text), name))
+                types[name] = side.type_of("key", text)
+    coordinates = () if layout.grid is None else layout.grid.coordinates[side.alias]
+    dimensions = tuple((axis, column or _ROUTE) for axis, column in coordinates)
+    group = dimensions[0][1] if layout.subgroups > 1 else None
+    time = side.pack_read("time", side.event_time) if side.event_time is not None else None
+    scan = next(found for source in node.sources if (found := source_scan(source)).alias == side.alias)
+    stateful = time is not None and scan.stateful
+    packed = tuple(side.packed)
+    return StreamSpec(side.alias, tuple(payload), packed, _ROUTE, dimensions, group, time, stateful=stateful)
+
+
+def _packed(side: Input, stream: StreamSpec) -> tuple[DataFrame, str, bool]:
+    """Return the frame of a stream's packed columns and its route, without rows that cannot join; what is stored; and
+    whether the route is a hash of all of it.
+
+    One filter and one projection: Spark optimises the plan anew for every micro-batch, node by node.
+    """
+    columns = [*side.packed.values(), *side.guards()]
+    kinds = type_names(side.frame.select(*[column.alias(f"c{number}") for number, column in enumerate(columns)]))
+    # Guards are part of the route: so Spark has to compute them, and raises where the user's text would.
+    hashed = [column for column, kind in zip(columns, kinds, strict=True) if _is_hashable(kind)]
+    route = F.xxhash64(*hashed) if hashed else F.lit(0).cast("bigint")
+    required = [side.packed[name].isNotNull() for name in dict.fromkeys(side.required)]
+    frame = side.frame.where(reduce(and_, required)) if required else side.frame
+    stored = ", ".join(f"{name} {kind}" for name, kind in zip(side.packed, kinds, strict=False))
+    packed = frame.select(*[side.packed[name].alias(name) for name in stream.columns], route.alias(_ROUTE))
+    return packed, stored, len(hashed) == len(columns)
+
+
+def _bounds(node: JoinNode) -> tuple[tuple[int, int, int], ...]:
+    """Return the closed time bounds of a node by rank."""
+    rank = {alias: number for number, alias in enumerate(node.graph.relations)}
+    found = []
+    for bound in node.graph.time_bounds:
+        if bound.upper is not None:
+            found.append((rank[bound.left], rank[bound.right], bound.upper))
+        if bound.lower is not None:
+            found.append((rank[bound.right], rank[bound.left], -bound.lower))
+    return tuple(found)
+
+
+def _is_hashable(type_name: str) -> bool:
+    return "map<" not in type_name and "variant" not in type_name
+
+
+def _demoted(number: int, side: int) -> str:
+    return f"__demoted_{number}_{side}"
+
+
+def _run(
+    spark: SparkSession,
+    spec: JoinSpec,
+    frames: list[DataFrame],
+    types: Mapping[str, str],
+    metric: str | None,
+    warm_bytes: int | None,
+) -> DataFrame:
+    """Dispatch all streams and run the stages; return the output columns with their types."""
+    streaming = any(frame.isStreaming for frame in frames)
+    metric = metric if streaming else None  # a batch query has no reports to tell them in
+    reports = None if metric is None else _reports(spark, metric)
+    dispatched = [
+        frame.mapInArrow(Dispatcher(spec, rank, warm_bytes), PACKED_SCHEMA) for rank, frame in enumerate(frames)
+    ]
+    frame = reduce(DataFrame.unionAll, dispatched)
+    if metric is not None and reports is not None:  # the name tells whose reports a query's are; few rows pass here
+        frame = frame.observe(metric, F.count(F.lit(1)).alias(PACKED))
+    plain = all(is_plain(wire_type(types[name])) for name in spec.output)
+    stages = len(SCHEMES[spec.scheme].stages(spec))
+    time_mode = "EventTime" if streaming and any(stream.time for stream in spec.streams) else "None"
+    fields = [f"{quoted(name)} {wire_type(types[name])}" for name in spec.output]
+    for number in range(stages):
+        last = number == stages - 1
+        packed = not last or not plain
+        counted = [f"{COUNTERS} string"] if metric is not None and reports is None else []
+        schema = PACKED_SCHEMA if packed else ", ".join([*fields, *counted])
+        stage = Stage(
+            spec, number, streaming=streaming, counters=metric is not None, packed=packed, warm_bytes=warm_bytes
+        )
+        frame = frame.groupBy("slot").transformWithStateInPandas(
+            JoinProcessor(stage, reports if last else None),
+            schema,
+            "Append",
+            time_mode,
+        )
+    if metric is not None and reports is None:
+        report = F.col(COUNTERS) if plain else F.when(F.col("kind") == COUNTED, F.col("data").cast("string"))
+        frame = frame.observe(metric, F.collect_list(report).alias(OBSERVED)).where(report.isNull())
+    if not plain:
+        frame = frame.mapInArrow(unpack, ", ".join(fields))
+    return frame.select(*[from_wire(F.col(quoted(name)), types[name]).alias(name) for name in spec.output])
+
+
+def _reports(spark: SparkSession, key: str) -> Accumulator[Reports] | None:
+    """Return what slots report to, None on Spark Connect: there a row of results has it."""
+    if getattr(spark, "_sc", None) is None:
+        return None
+    return accumulator(spark.sparkContext, key, int(spark.conf.get(_RECENT, None) or _RECENT_BY_DEFAULT))
+
+
+def _finish(node: JoinNode, frame: DataFrame, demoted: list[Predicate], *, in_units: bool) -> DataFrame:
+    """Apply what Spark has to decide, and leave the node's own columns in the node's order."""
+    for number, predicate in enumerate(demoted):
+        frame = frame.where(F.expr(_spark_condition(number, predicate)))
+    for residual in node.graph.residuals:
+        frame = frame.where(F.expr(residual.rendered or residual.sql))
+    if node.aggregation is not None:
+        return frame if in_units else aggregation_.states_of_rows(frame, node.aggregation)
+    names = [column.name for column in node.output] + ([node.result_time] if node.result_time else [])
+    times = {name: {DELAY: 0} for name in (node.event_times if frame.isStreaming else ())}
+    return frame.select(*[F.col(quoted(name)).alias(name, metadata=times.get(name, {})) for name in names])
+
+
+def _spark_condition(number: int, predicate: Predicate) -> str:
+    left, right = _demoted(number, 0), _demoted(number, 1)
+    if predicate.op != "band":
+        return f"{left} {predicate.op} {right}"
+    parts = []
+    if predicate.lower is not None:
+        parts.append(f"{left} - {right} {'>=' if predicate.lower_inclusive else '>'} ({predicate.lower})")
+    if predicate.upper is not None:
+        parts.append(f"{left} - {right} {'<=' if predicate.upper_inclusive else '<'} ({predicate.upper})")
+    return " AND ".join(parts)

@@ -1,0 +1,1 @@
+"""Results on their way out of a scheme: blocks, what aggregations ask of them."""

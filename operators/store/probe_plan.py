@@ -1,0 +1,232 @@
+"""Which index an edge's stored side has, and what an arriving row asks of it.
+
+The most selective predicate is the index. What the search does not decide is evaluated on the candidates
+(`kernels.pairs.evaluate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..kernels.order_keys import HIGHEST, LOWEST, Int64s, float_key, order_key, plus, values
+from ..spec import Band, Check, Compare, EdgeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which stored columns an index sorts by; see `operators.index`."""
+
+    equal: str | None = None
+    low: str | None = None
+    high: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Name of the index within its store."""
+        return f"{self.equal or ''}|{self.low or ''}|{self.high or ''}"
+
+    @property
+    def stabs(self) -> bool:
+        """Whether it answers stabbing queries: ranges of two stored columns."""
+        return self.equal is None and self.low is not None and self.high is not None and self.low != self.high
+
+    @property
+    def single(self) -> str | None:
+        """The column whose order alone is the index's, None where it takes more than one (or none)."""
+        if self.equal is not None:
+            return self.equal if self.low is None and self.high is None else None
+        return None if self.stabs else self.low or self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A probing row's bound on a stored column: the order key of ``column``, moved by ``shift``.
+
+    ``strict`` excludes the bound itself. (A bound moved by one would do the same, but for the least and the greatest
+    key.) For floats ``shift`` is applied to the number itself and the result widened by a few units in the last place,
+    away from the range, so that no match of Spark's own arithmetic is missed.
+    """
+
+    column: str
+    shift: float | int = 0
+    strict: bool = False
+    float32: bool = False
+    floating: bool = False
+
+    def keys(self, rows: pa.RecordBatch, *, up: bool) -> Int64s:
+        """Return the bound of each probing row, shape (m,); ``up`` widens upwards."""
+        column = rows.column(self.column)
+        if not self.floating:
+            return plus(order_key(column), int(self.shift)) if self.shift else order_key(column)
+        dtype: Any = np.float32 if self.float32 else np.float64
+        numbers = values(column).astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            scale = np.maximum(np.abs(numbers), abs(self.shift)).astype(dtype)
+            margin = 4 * np.spacing(np.minimum(scale, np.finfo(dtype).max / 8)).astype(np.float64)
+            moved = numbers + self.shift
+            return float_key(moved + margin if up else moved - margin)
+
+    def impossible(self, rows: pa.RecordBatch, *, up: bool) -> npt.NDArray[np.bool_] | None:
+        """Return which rows have no partner, because a bound from above (``up``) is below all keys, or conversely."""
+        if self.floating or (self.shift >= 0 if up else self.shift <= 0):
+            return None
+        keys, shift = order_key(rows.column(self.column)), int(self.shift)
+        found = keys < LOWEST - shift if up else keys > HIGHEST - shift
+        return found if found.any() else None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePlan:
+    """How rows of one stream (the probe) find their partners among the stored rows of another.
+
+    Parameters
+    ----------
+    layout
+        The stored side's index.
+    equal
+        The probe's column for ``layout.equal``.
+    upper, lower
+        Bounds on ``layout.low`` and ``layout.high``.
+    checks
+        What remains to be evaluated on candidates, seen from the probe (``left`` is the probe's column).
+    narrow_checks
+        What remains of that where no difference of the ``limited`` band can overflow: then the index decides the band.
+    limited
+        A band that the index searches although its difference can overflow, which Spark would notice on pairs that the
+        index skips. A probing row whose difference to any row of its range of candidates may overflow gets the whole
+        range, so that the band is evaluated on it, after the checks before it, as Spark does.
+    wide
+        Whether the index searches for a wide band of event times and nothing else, because there is nothing better.
+    """
+
+    layout: Layout
+    equal: str | None
+    upper: Bound | None
+    lower: Bound | None
+    checks: tuple[Check, ...]
+    narrow_checks: tuple[Check, ...]
+    limited: Band | None = None
+    wide: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The probe's columns that a probe looks at."""
+        bounds = [bound.column for bound in (self.upper, self.lower) if bound is not None]
+        limited = None if self.limited is None else self.limited.left
+        found = [self.equal, *bounds, *(check.left for check in self.checks), limited]
+        return tuple(dict.fromkeys(column for column in found if column is not None))
+
+
+def plan_probe(edge: EdgeSpec) -> ProbePlan:
+    """Choose the index for an edge, seen from the probing stream (``edge.left``).
+
+    The most selective predicate is the index: equality first, then a two-sided range on one column, a stabbing pair, a
+    one-sided range. Of several the one that is written first, wide bands of event times last. Without any of them every
+    pair is a candidate.
+    """
+    equal_probe: str | None = None
+    equal_stored: str | None = None
+    decided: set[int] = set()
+    if edge.hash_left is not None:
+        equal_probe, equal_stored = edge.hash_left, edge.hash_right
+    else:
+        for number, check in enumerate(edge.checks):
+            if isinstance(check, Compare) and check.op == "=" and check.exact:
+                equal_probe, equal_stored = check.left, check.right
+                decided.add(number)
+                break
+    equalities = frozenset(decided)
+    uppers: dict[str, tuple[Bound, int]] = {}
+    lowers: dict[str, tuple[Bound, int]] = {}
+    for number, check in sorted(enumerate(edge.checks), key=lambda one: _is_wide(one[1])):
+        for bound, side in _bounds(check):
+            (uppers if side == "upper" else lowers).setdefault(check.right, (bound, number))
+    both = [column for column in uppers if column in lowers]
+    low = high = None
+    if both:
+        low = high = both[0]
+    elif uppers and lowers and equal_stored is None:
+        low, high = next(iter(uppers)), next(iter(lowers))
+    elif uppers:
+        low = next(iter(uppers))
+    elif lowers:
+        high = next(iter(lowers))
+    upper, lower = uppers[low] if low else None, lowers[high] if high else None
+    used = [edge.checks[bound[1]] for bound in (upper, lower) if bound is not None and low in (None, high)]
+    if upper is not None and high is None:
+        used = [edge.checks[upper[1]]]
+    limited = next((check for check in used if isinstance(check, Band) and check.limits is not None), None)
+    exact = upper, lower if low in (None, high) else None  # a stabbing search meets the other bound in part
+    for _, number in (bound for bound in exact if bound is not None):
+        check = edge.checks[number]
+        watched = check == limited or not isinstance(check, Band) or check.limits is None
+        if watched and _is_decided(number, check, *exact):
+            decided.add(number)
+    # Where a difference may overflow, the widened range holds rows that the predicates before the band rule out.
+    checked = decided if limited is None else decided & equalities
+    return ProbePlan(
+        Layout(equal_stored, low, high),
+        equal_probe,
+        upper[0] if upper else None,
+        lower[0] if lower else None,
+        tuple(check for number, check in enumerate(edge.checks) if number not in checked),
+        tuple(check for number, check in enumerate(edge.checks) if number not in decided),
+        limited,
+        equal_stored is None and bool(used) and all(_is_wide(check) for check in used),
+    )
+
+
+def _is_wide(check: Check) -> bool:
+    """Return whether a band is better searched last. One whose difference may overflow is not: Spark evaluates it."""
+    return isinstance(check, Band) and check.wide and (check.limits is None or check.limits[1] >= 1 << 62)
+
+
+def _bounds(check: Check) -> Iterator[tuple[Bound, str]]:
+    """Yield the bounds that a predicate puts on its stored (right) column."""
+    if isinstance(check, Compare):
+        strict = check.exact and check.op in ("<", ">")
+        match check.op:
+            case ">" | ">=":
+                yield Bound(check.left, strict=strict), "upper"
+            case "<" | "<=":
+                yield Bound(check.left, strict=strict), "lower"
+            case _:
+                pass
+        return
+    floating = check.arithmetic != "int"
+    float32 = check.arithmetic == "float32"
+    if floating and check.upper is None:
+        return  # NaN - y is above any lower bound: no range of y says so
+    if check.lower is not None:
+        yield Bound(check.left, -check.lower, False, float32, floating), "upper"
+    if check.upper is not None:
+        yield Bound(check.left, -check.upper, False, float32, floating), "lower"
+
+
+def _is_decided(number: int, check: Check, upper: tuple[Bound, int] | None, lower: tuple[Bound, int] | None) -> bool:
+    """Return whether the index search alone decides a predicate, where no difference of it overflows.
+
+    Parameters
+    ----------
+    number
+        The predicate's among those of the edge.
+    upper, lower
+        The bounds that the search meets exactly, and the numbers of the predicates that they come from.
+    """
+    if isinstance(check, Compare):
+        return check.exact
+    above, below = (bound is not None and bound[1] == number for bound in (upper, lower))
+    return check.arithmetic == "int" and (check.lower is None or above) and (check.upper is None or below)
+
+
+def same_order(lower: Bound | None, upper: Bound | None) -> bool:
+    """Return whether rows in the order of one bound are in that of the other: both are shifts of one exact column."""
+    if lower is None or upper is None or lower.floating or upper.floating:
+        return False
+    return lower.column == upper.column

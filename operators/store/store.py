@@ -1,0 +1,364 @@
+"""The rows of one stream (or of hubs) in one unit: a log-structured merge of segments, each with its indexes.
+
+A row is known by its id, its position in the order of storing, which never changes; a segment holds a contiguous range
+of ids. Segments are immutable. New rows make a new segment; neighbours of like size merge, so that n appended batches
+leave about log n segments and every row is copied about log n times.
+
+A segment goes when its newest row may. One row with a time far ahead (a clock that is wrong by a year) would keep all
+rows around it, and those that these are merged with; so such rows have ids and segments of their own, from `AHEAD` on.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..batches.pieces import concat, cuts, has_text, row_bytes, row_sizes, split
+from ..kernels.order_keys import Int64s, values
+from ..kernels.pairs import evaluate
+from ..spec import Band, Check
+from .index import Probe, SortedIndex
+from .probe_plan import Layout
+from .segment import AHEAD, ARCHIVE_PERIODS, Lifetime, Segment, lanes
+
+#: A segment merges with its younger neighbour once it is at most this many times larger. Less makes more segments, each
+#: of which costs every probe; with 3 a fifth more was written to the warm copy, and joining took no less time.
+TIER = 2
+
+#: Bytes of rows in one segment at most: what a merge, or bringing a segment back, takes of a worker's own memory.
+SEGMENT_BYTES = 32 << 20
+
+#: From so many rows on a batch tells by itself which times are far ahead: it has quartiles.
+_TELLING = 8
+
+#: More segments than these merge whatever their times are: rows that stay too long cost less than so many pieces.
+CROWDED = 64
+
+#: Up to so many segments, ids are compared with the first id of each; a binary search is faster with more.
+_FEW = 32
+
+#: Rows are taken from a copy of all segments that hold them if these have less than this many rows for each ...
+_SPARSE = 4
+
+#: ... and not more bytes than this.
+_WHOLE_BYTES = 16 << 20
+
+#: Bytes that the columns of candidate pairs take at most while predicates are evaluated on them.
+_TAKEN_BYTES = 64 << 20
+
+
+class Store:
+    """Stored rows of one kind.
+
+    Parameters
+    ----------
+    name
+        Name within the unit, such as ``"r"`` or ``"r.hubs.s"``.
+    layouts
+        The indexes to keep.
+    life
+        What decides how long rows are kept.
+
+    Attributes
+    ----------
+    segments
+        From old to young.
+    fresh
+        Batches appended since the last save, each with the id of its first row.
+    next_ids
+        The id that the next row gets, and that of the next one far ahead.
+    """
+
+    def __init__(self, name: str, layouts: Sequence[Layout], life: Lifetime | None = None) -> None:
+        self.name = name
+        self.life = life or Lifetime()
+        #: Comparisons so far: steps of searches, and candidates that they found.
+        self.compared = 0
+        self.layouts = {layout.key: layout for layout in layouts}
+        self.segments: list[Segment] = []
+        self.fresh: list[tuple[int, pa.RecordBatch]] = []
+        self.next_ids = [0, AHEAD]
+
+    def __len__(self) -> int:
+        return sum(segment.count for segment in self.segments)
+
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of a row in the mean, about."""
+        return sum(segment.size for segment in self.segments) / max(len(self), 1)
+
+    @property
+    def longest(self) -> int:
+        """Bytes of text and the like that a row has at most."""
+        return max((segment.longest for segment in self.segments), default=0)
+
+    def row_sizes(self, ids: Int64s, columns: Sequence[str]) -> float | npt.NDArray[np.float64]:
+        """Return the bytes that some columns of each row have, shape (k,); a single number if there are no texts."""
+        seen = next((segment.body[0] for segment in self.segments if segment.body is not None), None)
+        if seen is not None and not has_text(seen, columns):
+            return row_bytes(seen, columns)
+        found, of = np.zeros(len(ids)), self._segments_of(ids)
+        counts = np.bincount(of, minlength=len(self.segments))
+        order, ends = np.argsort(of, kind="stable"), np.cumsum(counts)  # a radix sort: the numbers have 16 bits
+        for at in np.flatnonzero(counts):
+            segment, here = self.segments[at], order[ends[at] - counts[at] : ends[at]]
+            sizes = row_sizes(segment.rows, columns, ids[here] - segment.start)
+            if not isinstance(sizes, np.ndarray):
+                return sizes
+            found[here] = sizes
+        return found
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        """Store rows."""
+        ahead = self._ahead(rows)
+        if ahead is None:
+            self._append(0, rows)
+            return
+        for lane, some in enumerate((~ahead, ahead)):
+            self._append(lane, rows.filter(pa.array(some)))
+
+    def _append(self, lane: int, rows: pa.RecordBatch) -> None:
+        for piece in split(rows, SEGMENT_BYTES):
+            start = self.next_ids[lane]
+            segment = Segment.of(start, piece, self.indexed(piece), self.life)
+            insort(self.segments, segment, key=lambda one: one.start)
+            self.fresh.append((start, piece))
+            self.next_ids[lane] += piece.num_rows
+
+    def _ahead(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
+        """Return which rows are so far ahead of the others that these would be kept for their sake, None if none is."""
+        oldest, newest = self.life.span(rows)
+        if oldest is None or newest is None or self.life.keep_for is None or self.life.time is None:
+            return None
+        period = max(self.life.keep_for // ARCHIVE_PERIODS, 1)
+        known = max((one.newest for one in self.segments if one.start < AHEAD and one.newest is not None), default=None)
+        if newest - oldest <= period and (known is None or newest <= known + period):
+            return None
+        times = values(pc.fill_null(rows.column(self.life.time), oldest))
+        if len(times) >= _TELLING:
+            low, high = np.quantile(times, (0.25, 0.75))
+            limit = high + max(period, 4 * (high - low))
+        else:
+            limit = (np.median(times) if known is None else known) + period
+        ahead = times > limit
+        return ahead if ahead.any() else None
+
+    def indexed(self, rows: pa.RecordBatch) -> dict[str, SortedIndex]:
+        """Return the indexes of some rows."""
+        return {key: SortedIndex.build(layout, rows) for key, layout in self.layouts.items()}
+
+    def compact(self) -> None:
+        """Merge neighbours of like size."""
+        self.segments = [segment for lane in lanes(self.segments) for segment in self._compacted(lane)]
+
+    def _compacted(self, segments: list[Segment]) -> list[Segment]:
+        while len(segments) > 1:
+            older, younger = segments[-2], segments[-1]
+            apart = older.stop != younger.start  # what lay between has expired
+            if apart or older.count > TIER * younger.count:
+                break
+            if len(segments) <= CROWDED and not self.life.may_merge(older, younger):
+                break
+            if older.size + younger.size > SEGMENT_BYTES or older.body is None or younger.body is None:
+                break
+            segments[-2:] = [self._merged(older, younger)]
+        return segments
+
+    def _merged(self, older: Segment, younger: Segment) -> Segment:
+        rows = concat([older.rows, younger.rows])
+        indexes = {key: index.merge(younger.indexes[key], older.count, rows) for key, index in older.indexes.items()}
+        return Segment.of(older.start, rows, indexes, self.life)
+
+    def expire(self, watermark: int) -> int:
+        """Drop the segments of which no row can still find a partner; return how many rows went.
+
+        Only rows whose time predicates no row above the watermark can fulfil are dropped, so when it happens does not
+        show in the results.
+        """
+        live = [segment for segment in self.segments if not self.life.is_over(segment.newest, watermark)]
+        gone = sum(segment.count for segment in self.segments) - sum(segment.count for segment in live)
+        self.segments = live
+        return gone
+
+    def held(self, start: int, stop: int) -> list[pa.RecordBatch] | None:
+        """Return the rows of some ids as they are in memory or mapped, None where some are not."""
+        pieces = []
+        for segment in self.segments:
+            if segment.stop <= start:
+                continue
+            if segment.start > start or segment.body is None:
+                return None
+            end = min(segment.stop, stop)
+            pieces.append(segment.body[0].slice(start - segment.start, end - start))
+            start = end
+            if start == stop:
+                return pieces
+        return None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows that were ever stored still are."""
+        return len(self) == self.next_ids[0] + self.next_ids[1] - AHEAD
+
+    def present(self, ids: Int64s) -> npt.NDArray[np.bool_] | None:
+        """Return which ids, shape (k,), are still stored, or None if all ever given out are."""
+        if self.is_whole and self.segments:
+            return None
+        if not self.segments:
+            return np.zeros(len(ids), np.bool_)
+        stops_ = np.array([segment.stop for segment in self.segments])
+        return np.asarray((ids >= self.segments[0].start) & (ids < stops_[self._segments_of(ids)]))
+
+    def probe(self, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
+        """Find the partners of a batch of rows.
+
+        Yields
+        ------
+        ``(probe row, segment, row in the segment)``: aligned arrays of shape (k,), every predicate of the plan true.
+        """
+        for segment, narrow in self._near(probe):
+            for mine, theirs in self._pairs(probe, segment, narrow=narrow):
+                yield mine, segment, theirs
+
+    def _near(self, probe: Probe) -> Iterator[tuple[Segment, bool]]:
+        """Yield the segments that may hold partners, and whether no difference can overflow there."""
+        for segment in self.segments:
+            zone = segment.zones.get(probe.plan.layout.key)
+            if probe.may_match(zone):
+                self.compared += len(probe.order) * segment.count.bit_length()  # a binary search for each
+                yield segment, probe.is_narrow(zone)
+
+    def _pairs(self, probe: Probe, segment: Segment, *, narrow: bool) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
+        rows, indexes = segment.loaded()
+        checks = self._open(probe, segment, narrow=narrow)
+        for mine, theirs in probe.candidates(indexes[probe.plan.layout.key], narrow=narrow):
+            self.compared += len(mine)
+            most = len(mine) * (probe.longest + segment.longest)
+            whole = (slice(0, len(mine)),)
+            for some in whole if most <= _TAKEN_BYTES else _blocks(checks, probe.rows, mine, rows, theirs):
+                left, right = _checked(checks, probe.rows, mine[some], rows, theirs[some])
+                if len(left):
+                    yield left, right
+
+    def _open(self, probe: Probe, segment: Segment, *, narrow: bool) -> tuple[Check, ...]:
+        """Return what has to be evaluated on candidates: a wide band may hold for all of a segment's rows at once."""
+        checks = probe.plan.narrow_checks if narrow else probe.plan.checks
+        return tuple(check for check in checks if not self._holds(check, probe, segment))
+
+    def _holds(self, check: Check, probe: Probe, segment: Segment) -> bool:
+        """Return whether a band on the event time by which rows expire holds for all pairs of a batch and a segment."""
+        if not isinstance(check, Band) or check.right != self.life.time or check.limits is not None:
+            return False
+        if segment.oldest is None or segment.newest is None or segment.rows.column(check.right).null_count:
+            return False
+        span = probe.span(check.left)
+        return (
+            span is not None
+            and (check.lower is None or span[0] - segment.newest >= check.lower)
+            and (check.upper is None or span[1] - segment.oldest <= check.upper)
+        )
+
+    def ranges(self, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32], Int64s, Int64s]]:
+        """Find the partners of a batch of rows as ranges of an index, where it decides the plan's predicates alone.
+
+        Yields
+        ------
+        ``(probe row, segment, order, begin, end)``: the partners of each of k rows are the segment's rows at
+        ``order[begin:end]``, one row where predicates had to be evaluated.
+        """
+        for segment, narrow in self._near(probe):
+            if not narrow or self._open(probe, segment, narrow=narrow):
+                for mine, theirs in self._pairs(probe, segment, narrow=narrow):
+                    each = np.arange(len(mine))
+                    yield mine, segment, theirs, each, each + 1
+                continue
+            index = segment.indexes[probe.plan.layout.key]
+            if not len(index.rows):
+                continue
+            begin, end = index.search(probe, narrow=True)
+            self.compared += int((end - begin).sum())
+            some = np.flatnonzero(end > begin)
+            if len(some):
+                yield probe.order[some], segment, index.rows, begin[some], end[some]
+
+    def take(self, ids: Int64s, columns: Sequence[str]) -> pa.RecordBatch:
+        """Return rows by id, in the order of ``ids``, shape (k,), with some of their columns."""
+        names = list(columns)
+        if len(self.segments) == 1:
+            segment = self.segments[0]
+            return segment.rows.select(names).take(pa.array(ids - segment.start))
+        if self.segments and all(older.stop == younger.start for older, younger in pairwise(self.segments)):
+            whole = self._whole(self.segments, names, _SPARSE * len(ids))
+            if whole is not None:  # no row has gone from among them: an id is a place
+                return whole.take(pa.array(ids - self.segments[0].start))
+        of = self._segments_of(ids)
+        sizes = np.bincount(of, minlength=len(self.segments))
+        used = np.flatnonzero(sizes)
+        if not len(used):
+            raise IndexError(f"{self.name}: no rows to take")
+        whole = self._whole([self.segments[at] for at in used], names, _SPARSE * len(ids))
+        if whole is not None:
+            shifts = np.zeros(len(self.segments), np.int64)
+            shifts[used] = np.cumsum([0] + [self.segments[at].count for at in used[:-1]])
+            shifts[used] -= [self.segments[at].start for at in used]
+            return whole.take(pa.array(ids + shifts[of]))
+        order = np.argsort(of, kind="stable")  # a radix sort: the numbers have 16 bits
+        pieces, first = [], 0
+        for at in used:
+            segment, size = self.segments[at], int(sizes[at])
+            some = ids[order[first : first + size]] - segment.start
+            pieces.append(segment.rows.select(names).take(pa.array(some)))
+            first += size
+        back = np.empty(len(ids), np.int64)
+        back[order] = np.arange(len(ids))
+        return concat(pieces).take(pa.array(back))
+
+    def _segments_of(self, ids: Int64s) -> npt.NDArray[Any]:
+        """Return the number of the segment that each id belongs to, shape (k,), if it is stored."""
+        numbers: Any = np.uint16 if len(self.segments) <= 1 << 16 else np.uint32
+        if len(self.segments) > _FEW:
+            return np.searchsorted([segment.start for segment in self.segments[1:]], ids, "right").astype(numbers)
+        of: npt.NDArray[Any] = np.zeros(len(ids), numbers)
+        for segment in self.segments[1:]:  # a comparison for each of the few is ten times faster than a binary search
+            of += ids >= segment.start
+        return of
+
+    @staticmethod
+    def _whole(segments: Sequence[Segment], names: list[str], most: int) -> pa.RecordBatch | None:
+        """Return some columns of segments as one batch, or None if that is too much for what is taken of them.
+
+        Rows of several segments are put in order by a sort otherwise, which takes as long as copying 20 rows for each.
+        """
+        if sum(segment.count for segment in segments) > most or any(segment.body is None for segment in segments):
+            return None
+        pieces = [segment.rows.select(names) for segment in segments]
+        return concat(pieces) if sum(piece.nbytes for piece in pieces) <= _WHOLE_BYTES else None
+
+
+def _blocks(
+    checks: Sequence[Check], left: pa.RecordBatch, mine: Int64s, right: pa.RecordBatch, theirs: npt.NDArray[np.int32]
+) -> Iterable[slice]:
+    """Cut candidate pairs so that what is compared of them takes `_TAKEN_BYTES` at most: a text comes once a pair."""
+    lefts, rights = [check.left for check in checks], [check.right for check in checks]
+    return cuts(row_sizes(left, lefts, mine) + row_sizes(right, rights, theirs), _TAKEN_BYTES, len(mine))
+
+
+def _checked(
+    checks: Sequence[Check], left: pa.RecordBatch, mine: Int64s, right: pa.RecordBatch, theirs: npt.NDArray[np.int32]
+) -> tuple[Int64s, npt.NDArray[np.int32]]:
+    """Return the pairs of rows that fulfil all checks."""
+    for check in checks:
+        keep = evaluate(
+            check, left.column(check.left).take(pa.array(mine)), right.column(check.right).take(pa.array(theirs))
+        )
+        mine, theirs = mine[keep], theirs[keep]
+        if not len(mine):
+            break
+    return mine, theirs

@@ -1,0 +1,1 @@
+"""In a worker: one micro-batch, from dispatch to results."""

@@ -1,0 +1,185 @@
+"""The dispatcher (the papers' DispatchBolt): Arrow batches of one stream in, packed rows for slots out.
+
+What crosses the shuffle is a handful of binary rows for each partition and slot, never one row a tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+
+from ..batches.ipc import PACKED_BYTES, to_bytes, uniform
+from ..batches.pieces import concat, split
+from ..kernels.order_keys import values
+from ..schemes import SCHEMES
+from ..spec import JoinSpec
+from ..worker_memory import hold, release, settle
+from .micro_batch import for_this_batch
+
+#: Schema of packed rows: the slot's key, what is inside (a rank, or one of the codes below), Arrow IPC bytes.
+PACKED_SCHEMA = "slot int, kind int, data binary"
+
+#: ``kind`` of packs, of results on their way out, of a slot's counters, of intermediate results, and of bundles.
+PACK, RESULT, COUNTED, PARTIAL, BUNDLE = -1, -2, -3, -4, -5
+
+
+class Dispatcher:
+    """Packs the rows of one stream for the slots they go to; a function for ``mapInArrow``.
+
+    Parameters
+    ----------
+    spec, rank
+        The join, and the stream's rank in it.
+    warm_bytes
+        Bytes that the warm copies of a machine may take, None for any number; it says what memory a worker may keep.
+    """
+
+    def __init__(self, spec: JoinSpec, rank: int, warm_bytes: int | None = None) -> None:
+        self.spec, self.rank, self.warm_bytes = spec, rank, warm_bytes
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pack the batches of one partition."""
+        hold(self.warm_bytes)
+        spec, _ = for_this_batch(self.spec)
+        route = SCHEMES[spec.scheme].route(spec)
+        keys = slot_keys(spec.slots)
+        alike = AlikeRows() if spreads(spec, self.rank) else None
+        handled = 0
+        for rows in _gathered(batches):
+            handled += rows.nbytes
+            if alike is not None:
+                rows = alike.spread(rows, spec.streams[self.rank].route)
+            for slots, some in route(self.rank, rows):
+                data = to_bytes(rows if some is None else rows.take(pa.array(some)))
+                together = max(PACKED_BYTES // len(data), 1)
+                for first in range(0, len(slots), together):
+                    wanted = [keys[slot] for slot in slots[first : first + together]]
+                    yield packed_rows(wanted, self.rank, [data] * len(wanted))
+        release(handled, self.warm_bytes)
+        settle()
+
+
+def spreads(spec: JoinSpec, rank: int) -> bool:
+    """Return whether rows of a stream that are alike may go to different slots: by their route, not by a key."""
+    stream = spec.streams[rank]
+    if spec.scheme == "matrix":
+        return stream.alike and any(column == stream.route for _, column in stream.dimensions)
+    return stream.alike and spec.group_units > 1
+
+
+class AlikeRows:
+    """Gives rows of one partition that are alike routes of their own, one after the other.
+
+    The route of a row is the hash of what is packed of it. Where that is a heavy key and nothing else, all of its rows
+    would be stored in one unit, and the others have nothing to do (001 section 3.2 deals rows out in turns, 003 section
+    3.2.2 at random). So the n-th row with a route gets that route plus n. Rows with one route are alike, and any of
+    them may be the n-th: a task that is tried again, with its rows in another order, sends the same ones.
+    """
+
+    def __init__(self) -> None:
+        self.earlier: list[np.ndarray] = []
+        self.met = np.zeros(0, np.bool_)  # by bucket of routes: whether one of its routes came
+
+    def spread(self, rows: pa.RecordBatch, column: str) -> pa.RecordBatch:
+        """Return rows with the routes that they get among the rows so far."""
+        at = rows.schema.get_field_index(column)
+        routes = values(rows.column(at))
+        ranks = self._ranks(routes) if len(routes) else None
+        if ranks is None:
+            return rows
+        return rows.set_column(at, rows.schema.field(at), pa.array(routes + ranks))
+
+    def _ranks(self, routes: np.ndarray) -> np.ndarray | None:
+        """Return how many rows with its route came before each, shape (n,); None if none did.
+
+        Nearly all rows of most streams are unlike any other. Buckets tell that of nine in ten without a sort.
+        """
+        if not len(self.met):
+            self.met = np.zeros(1 << len(routes).bit_length() + 3, np.bool_)
+        mask = len(self.met) - 1
+        counts = np.bincount(routes & mask, minlength=len(self.met))
+        shared = (counts > 1) | (self.met & (counts > 0))
+        some = np.flatnonzero(shared[routes & mask])
+        order = some[np.argsort(routes[some], kind="stable")]
+        different, starts, sizes = np.unique(routes[order], return_index=True, return_counts=True)
+        before = np.zeros(len(different), np.int64)
+        for old in self.earlier if len(some) else ():
+            near = old[shared[old & mask]]
+            place = np.minimum(np.searchsorted(different, near), len(different) - 1)
+            before += np.bincount(place[different[place] == near], minlength=len(different))
+        self.met |= counts > 0
+        self.earlier.append(routes)
+        among = np.arange(len(order)) - np.repeat(starts - before, sizes)
+        if not among.any():
+            return None
+        ranks = np.zeros(len(routes), np.int64)
+        ranks[order] = among
+        return ranks
+
+
+def packed_rows(slots: list[int], kind: int, data: list[bytes]) -> pa.RecordBatch:
+    """Return packed rows as an Arrow batch of `PACKED_SCHEMA`."""
+    return pa.RecordBatch.from_arrays(
+        [pa.array(slots, pa.int32()), pa.array([kind] * len(slots), pa.int32()), pa.array(data, pa.binary())],
+        names=["slot", "kind", "data"],
+    )
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches up to `PACKED_BYTES` and cut large ones, so that there are few packed rows, none too large."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        for piece in map(uniform, split(batch, PACKED_BYTES)):
+            waiting.append(piece)
+            size += piece.nbytes
+            if size >= PACKED_BYTES:
+                yield concat(waiting)
+                waiting, size = [], 0
+    if waiting:
+        yield concat(waiting)
+
+
+@cache
+def slot_keys(count: int) -> tuple[int, ...]:
+    """Return a key for each slot, such that Spark's hash partitioner puts slot i into partition i mod P, for every P.
+
+    Murmur3 maps 32-bit integers to 32-bit integers one to one, so there is one key whose hash is the slot's number.
+    Keys are part of a checkpoint; they depend on nothing but that number.
+
+    Parameters
+    ----------
+    count
+        How many slots.
+    """
+    return tuple(int(key) for key in unmurmur3(np.arange(count, dtype=np.int32)))
+
+
+#: Murmur3's multipliers (of the key, then of the hash) and what it adds; inverses are those modulo 2^32.
+_C1, _C2, _M, _N, _F1, _F2 = 0xCC9E2D51, 0x1B873593, 5, 0xE6546B64, 0x85EBCA6B, 0xC2B2AE35
+
+
+def unmurmur3(hashes: np.ndarray, seed: int = 42) -> np.ndarray:
+    """Return the 32-bit integers whose ``hash(x)`` in Spark is this, shape (n,): Murmur3 step by step backwards."""
+    with np.errstate(over="ignore"):
+        h = hashes.astype(np.uint32)
+        h ^= h >> np.uint32(16)
+        h = h * _inverse(_F2)
+        h ^= (h >> np.uint32(13)) ^ (h >> np.uint32(26))
+        h = h * _inverse(_F1)
+        h ^= h >> np.uint32(16)
+        h ^= np.uint32(4)
+        k = _rotated((h - np.uint32(_N)) * _inverse(_M), 32 - 13) ^ np.uint32(seed)
+        numbers = _rotated(k * _inverse(_C2), 32 - 15) * _inverse(_C1)
+    return numbers.view(np.int32)
+
+
+def _rotated(words: np.ndarray, left: int) -> np.ndarray:
+    return (words << np.uint32(left)) | (words >> np.uint32(32 - left))
+
+
+def _inverse(factor: int) -> np.uint32:
+    return np.uint32(pow(factor, -1, 1 << 32))

@@ -1,0 +1,73 @@
+"""What a task knows of the micro-batch that it works for: its number, and the layout of the units in it.
+
+The driver says both in local properties, which Spark carries from the thread of a query into all of its tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import lru_cache
+
+from pyspark import TaskContext
+
+from ...errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
+from ..spec import JoinSpec
+from ..state.layout import History, laid_out
+
+#: Local property with the layouts of a query's joins: JSON, by the join's key either a history or why it is refused.
+LAYOUTS = "trijoin.layouts"
+
+_BATCH = "streaming.sql.batchId"
+_QUERY = "sql.streaming.queryId"
+
+
+def batch_id() -> int:
+    """Return the micro-batch's number, -1 outside of a streaming query."""
+    text = _property(_BATCH)
+    return -1 if text is None else int(text)
+
+
+def query_id() -> str:
+    """Return the id of the streaming query, which its restarts have, too; empty outside of one."""
+    return _property(_QUERY) or ""
+
+
+def for_this_batch(spec: JoinSpec) -> tuple[JoinSpec, History]:
+    """Return a join with this micro-batch's layout, and the history that it comes from.
+
+    Where the driver says nothing (a batch query, Spark Connect) there is one layout, the join's own. If the checkpoint
+    had another one its manifests tell (`SlotState`).
+
+    Raises
+    ------
+    CheckpointMismatchError
+        The driver found that the checkpoint belongs to another query.
+    CheckpointVersionError, CheckpointDamagedError
+        Or that it cannot be read.
+    """
+    text = _property(LAYOUTS)
+    return _laid_out(spec, text, batch_id()) if text is not None else (spec, History(((0, spec.units),)))
+
+
+#: The errors with which a driver refuses a checkpoint, by name.
+_REFUSALS = {kind.__name__: kind for kind in (CheckpointMismatchError, CheckpointVersionError, CheckpointDamagedError)}
+
+
+@lru_cache(maxsize=64)
+def _laid_out(spec: JoinSpec, text: str, batch: int) -> tuple[JoinSpec, History]:
+    told = json.loads(text).get(spec.key)
+    if told is None:
+        return spec, History(((0, spec.units),))
+    if "refused" in told:
+        raise _REFUSALS[told["error"]](told["checkpoint"], told["refused"])
+    history = History.from_dict(told)
+    turn = told.get("turn")
+    found = laid_out(spec, history.at(batch))
+    turn = None if turn is None else (int(turn[0]), int(turn[1]))
+    return replace(found, held_back=int(told.get("held_back", 0)), turn=turn), history
+
+
+def _property(name: str) -> str | None:
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)

@@ -1,0 +1,216 @@
+"""What leaves a slot: results as typed frames for Spark, or packed for a further stage; and the slot's counters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..batches.ipc import PACKED_BYTES, from_bytes, to_bytes
+from ..batches.pieces import split
+from ..results.bundle import Bundle
+from ..results.outcomes import Outcome, Pack, Partial, Reduced, Result, listed
+from ..schemes.routing import subgroup_slots
+from ..spec import JoinSpec
+from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
+from .wire import bundle_to_bytes, pack_to_bytes
+
+#: What a slot counts in each micro-batch; keys of the JSON objects in the ``COUNTERS`` column.
+COUNTER_NAMES = (
+    "stored",
+    "hubs",
+    "packs",
+    "pairs",
+    "comparisons",
+    "results",
+    "bytes_in",
+    "late",
+    "expired",
+    "state_rows",
+    "state_bytes",
+    "state_chunks",
+)
+
+#: The output column that carries counters; null in rows of results.
+COUNTERS = "__trijoin"
+
+#: Rows of results that are put into one frame, and bytes: a frame is in memory up to three times on its way to Spark.
+FRAME_ROWS, FRAME_BYTES = 1 << 16, PACKED_BYTES
+
+#: A packed row: the slot's key, what is inside, and the bytes (`dispatch.PACKED_SCHEMA`).
+PackedRow = tuple[int, int, bytes]
+
+
+class Output:
+    """The way out of a slot in one micro-batch.
+
+    Parameters
+    ----------
+    spec
+        The join.
+    key
+        The slot's key.
+    packed
+        Whether results come out packed, for a further stage or for types that pandas does not carry unchanged.
+    counted
+        Whether a row behind the results has the slot's report: then typed results have a column for it.
+    """
+
+    def __init__(self, spec: JoinSpec, key: int, *, packed: bool, counted: bool = True) -> None:
+        self.spec, self.key, self.packed, self.counted = spec, key, packed, counted
+
+    def rows(
+        self,
+        results: Iterator[Outcome],
+        passed: list[pa.RecordBatch],
+        forward: Mapping[int, list[pa.RecordBatch]],
+    ) -> Iterator[pd.DataFrame | PackedRow]:
+        """Yield what a slot has found, as it is found.
+
+        Parameters
+        ----------
+        results
+            Of this stage.
+        passed
+            Results of earlier stages, with the output's columns.
+        forward
+            By rank: rows that this slot needs in the next stage.
+        """
+        return self._packed(results, passed, forward) if self.packed else self._typed(results, passed)
+
+    def report(self, slot: int, tallies: list[Mapping[str, Any]], watermark: int) -> str:
+        """Return the slot's counters, summed over the stages so far, and what it knows of its inputs, as JSON."""
+        total = {name: sum(int(tally.get(name, 0)) for tally in tallies) for name in COUNTER_NAMES}
+        inputs: dict[str, int | None] = {stream.alias: None for stream in self.spec.streams}
+        inputs.update((alias, time) for tally in reversed(tallies) for alias, time in tally["inputs"].items())
+        return json.dumps({"slot": slot, "units": self.spec.units, **total, "inputs": inputs, "watermark": watermark})
+
+    def in_row(self, report: str) -> pd.DataFrame | PackedRow:
+        """Return the slot's report as a row behind its results."""
+        if self.packed:
+            return self.key, COUNTED, report.encode()
+        columns = [pa.nulls(1, pa.null()) for _ in self.spec.output]
+        return _arrow_frame(pa.Table.from_arrays([*columns, pa.array([report])], names=[*self.spec.output, COUNTERS]))
+
+    def _named(self, result: Result | Reduced) -> pa.RecordBatch:
+        """Return results with the output's names, in the output's order."""
+        if isinstance(result, Reduced):
+            return result.rows
+        columns = {
+            name: result.parts[rank].column(packed)
+            for rank, stream in enumerate(self.spec.streams)
+            for packed, name in stream.payload
+        }
+        if self.spec.result_time is not None:
+            times = [result.parts[rank].column(stream.time) for rank, stream in enumerate(self.spec.streams)]
+            columns[self.spec.result_time] = pc.max_element_wise(*times)
+        return pa.RecordBatch.from_arrays([columns[name] for name in self.spec.output], names=list(self.spec.output))
+
+    def _typed(self, results: Iterator[Outcome], passed: list[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
+        """Yield results as frames of Arrow-backed columns."""
+        waiting: list[pa.RecordBatch] = []
+        count = size = 0
+        found = (self._named(result) for result in results if isinstance(result, Result | Reduced))
+        for batch in chain(passed, found):
+            for piece in split(batch, FRAME_BYTES):
+                waiting.append(piece)
+                count, size = count + piece.num_rows, size + piece.nbytes
+                if count >= FRAME_ROWS or size >= FRAME_BYTES:
+                    yield self._frame(waiting)
+                    waiting, count, size = [], 0, 0
+        if count:
+            yield self._frame(waiting)
+
+    def _frame(self, batches: list[pa.RecordBatch]) -> pd.DataFrame:
+        table = pa.Table.from_batches(batches).combine_chunks()  # a column of several chunks is not converted
+        if self.counted:
+            table = table.append_column(COUNTERS, pa.nulls(table.num_rows, pa.string()))
+        return _arrow_frame(table)
+
+    def _packed(
+        self,
+        results: Iterator[Outcome],
+        passed: list[pa.RecordBatch],
+        forward: Mapping[int, list[pa.RecordBatch]],
+    ) -> Iterator[PackedRow]:
+        """Yield packs for the slots of the next stage, results for this slot there, and the rows that it needs."""
+        keys = slot_keys(self.spec.slots)
+        for batch in passed:
+            yield self.key, RESULT, to_bytes(batch)
+        for rank, batches in forward.items():
+            for batch in batches:
+                yield self.key, rank, to_bytes(batch)
+        waiting: list[pa.RecordBatch] = []
+        size = 0
+        for result in self._sent(results):
+            if isinstance(result, Bundle):
+                yield self.key, BUNDLE, bundle_to_bytes(result)
+                continue
+            if isinstance(result, Pack | Partial):
+                kind = PACK if isinstance(result, Pack) else PARTIAL
+                data = pack_to_bytes(result) if isinstance(result, Pack) else to_bytes(result.rows)
+                for slot in subgroup_slots(self.spec, keys.index(self.key)):
+                    yield keys[slot], kind, data
+                continue
+            assert isinstance(result, Result | Reduced)
+            for piece in split(self._named(result), PACKED_BYTES):  # groups come as many as there are
+                waiting.append(piece)
+                size += piece.nbytes
+                if size >= PACKED_BYTES:
+                    yield self.key, RESULT, to_bytes(pa.concat_batches(waiting))
+                    waiting, size = [], 0
+        if waiting:
+            yield self.key, RESULT, to_bytes(pa.concat_batches(waiting))
+
+    def _sent(self, results: Iterator[Outcome]) -> Iterator[Outcome]:
+        """Copy what bundles need, or list them where that is less."""
+        columns = [stream.listed for stream in self.spec.streams]
+        for result in results:
+            if not isinstance(result, Bundle):
+                yield result
+                continue
+            for piece, small in result.sendable(columns, PACKED_BYTES):
+                if small:
+                    yield piece
+                else:
+                    yield from listed(piece, columns)
+
+
+def framed(outcomes: Iterator[pd.DataFrame | PackedRow]) -> Iterator[pd.DataFrame]:
+    """Gather packed rows in frames of about `PACKED_BYTES`: each frame costs Spark a millisecond or two."""
+    waiting: list[PackedRow] = []
+    size = 0
+    for outcome in outcomes:
+        if isinstance(outcome, pd.DataFrame):
+            yield outcome
+            continue
+        waiting.append(outcome)
+        size += len(outcome[2])
+        if size >= PACKED_BYTES:
+            yield _packed_frame(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _packed_frame(waiting)
+
+
+def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Turn packed results into rows, for ``mapInArrow``: any Arrow type, without a look at the values."""
+    for batch in batches:
+        for data in batch.column("data"):
+            yield from_bytes(data.as_buffer())
+
+
+def _arrow_frame(table: pa.Table) -> pd.DataFrame:
+    # A third of what `to_pandas` takes for a few rows. (The class is public, and pandas-stubs do not know it.)
+    columns = map(pd.arrays.ArrowExtensionArray, table.columns)  # type: ignore[attr-defined]
+    return pd.DataFrame(dict(zip(table.column_names, columns, strict=True)), copy=False)
+
+
+def _packed_frame(rows: list[PackedRow]) -> pd.DataFrame:
+    slots, kinds, data = zip(*rows, strict=True)
+    return pd.DataFrame({"slot": slots, "kind": kinds, "data": data})

@@ -1,0 +1,247 @@
+"""One stage of a join at work in a slot (the papers' JoinBolt): what is done with a micro-batch.
+
+A call gets the packed rows of one slot and one micro-batch, loads the slot, lets the scheme work rank by rank, gives
+results out as they come and makes the changes durable at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.accumulators import Accumulator
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+
+from ..batches.ipc import from_bytes
+from ..kernels.sorting import forget
+from ..results.bundle import Bundle
+from ..results.local_views import Reducer
+from ..results.outcomes import Outcome, Result, listed
+from ..schemes import SCHEMES
+from ..schemes.base import Slot, Work
+from ..schemes.routing import counted
+from ..spec import JoinSpec
+from ..state.slot_state import SlotState
+from ..worker_memory import hold, release
+from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
+from .micro_batch import batch_id, for_this_batch, query_id
+from .outputs import COUNTER_NAMES, Output, PackedRow, framed
+from .reports import Reports
+from .wire import bundle_from_bytes, pack_from_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of a join.
+
+    Parameters
+    ----------
+    spec
+        The join.
+    number
+        Number of the stage.
+    streaming
+        Whether state outlives the call (a batch query has one micro-batch).
+    counters
+        Whether the slot counts what it does. It tells so in a row behind its results, unless the task knows where else.
+    packed
+        Whether results come out packed, for a further stage or for types that pandas does not carry unchanged.
+    warm_bytes
+        Bytes that the warm copies of a machine may take, None for any number.
+    """
+
+    spec: JoinSpec
+    number: int
+    streaming: bool
+    counters: bool
+    packed: bool
+    warm_bytes: int | None = None
+
+
+class StageTask:
+    """A task's work on a stage: the slots of one partition in one micro-batch.
+
+    Parameters
+    ----------
+    stage
+        The stage.
+    handle
+        Spark's handle, for timers.
+    chunks
+        The state variable: a map of chunks by number.
+    reports
+        Where slots report to, None if in a row behind their results.
+
+    Raises
+    ------
+    CheckpointMismatchError, CheckpointVersionError, CheckpointDamagedError
+        The driver refuses the checkpoint.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        handle: StatefulProcessorHandle,
+        chunks: Any,
+        reports: Accumulator[Reports] | None = None,
+    ) -> None:
+        self.stage, self.handle, self.chunks, self.reports = stage, handle, chunks, reports
+        self.spec, self.history = for_this_batch(stage.spec)
+        hold(stage.warm_bytes)
+        self.time = next((stream.time for stream in stage.spec.streams if stream.time), None)
+
+    def join(
+        self, key: Any, rows: Iterator[Any], timer_values: Any, fired: int | None = None
+    ) -> Iterator[pd.DataFrame]:
+        """Join one micro-batch of one slot; ``fired`` is the timer (milliseconds) that calls it without rows."""
+        return framed(self._batch(key, rows, timer_values, fired))
+
+    def _batch(
+        self, key: Any, rows: Iterator[Any], timer_values: Any, fired: int | None
+    ) -> Iterator[pd.DataFrame | PackedRow]:
+        slot_number = slot_keys(self.spec.slots).index(int(key[0]))
+
+        def make() -> Slot:
+            return SCHEMES[self.spec.scheme].stages(self.spec)[self.stage.number](self.spec, slot_number)
+
+        work, passed, bundles, earlier, received = self._unpack(rows)
+        state: SlotState | None = None
+        if self.stage.streaming:
+            layouts = self.history.until(batch_id())
+            state = SlotState(
+                make, self.chunks, self.spec.fingerprint, layouts, self.stage.warm_bytes, made_for=self.spec
+            )
+        slot = make() if state is None else state.slot
+        sparks = self._watermark(timer_values)
+        watermark = sparks * 1000 + self.spec.held_back_at(sparks) if sparks else 0
+        expiry = sparks * 1000 if self.spec.has_stateful_input else watermark
+        inputs = self._inputs(work)
+        before, compared = Counter(slot.counters), _compared(slot)
+        tally: Counter[str] = Counter()
+        if state is not None and self.stage.number == 0 and state.manifest.watermark:
+            last = state.manifest.watermark  # by which rows expired in the micro-batch before
+            ahead = self.spec.held_back_at(last // 1000) if self.spec.has_stateful_input else 0
+            tally["late"] = self._drop_late(work, last + ahead, slot_number)
+        forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
+        results = self._counted(slot.process(work), tally)
+        results = chain(self._listed(bundles), results)
+        if self.spec.aggregate is not None:
+            results, passed = Reducer(self.spec.aggregate).run(results, passed), []
+        in_row = self.stage.counters and self.reports is None
+        output = Output(self.spec, int(key[0]), packed=self.stage.packed, counted=in_row)
+        yield from output.rows(results, passed, forward)
+        release(received, self.stage.warm_bytes)  # before what saving takes
+        if state is not None:
+            if sparks > 0:  # after these rows, which were above the watermark before
+                tally["expired"] = state.expire(expiry)
+            before_timer = state.manifest.timer
+            state.save(batch_id())
+            self._set_timer(before_timer, state.manifest.timer, fired)
+        forget()
+        release(received, self.stage.warm_bytes)
+        if self.stage.counters and fired is None:  # a report of some slots alone would look like one of all
+            after = slot.counters
+            tally.update({name: after[name] - before[name] for name in COUNTER_NAMES})
+            tally["comparisons"] += _compared(slot) - compared
+            tally["bytes_in"] = received
+            if state is not None:
+                tally.update(state.size())
+            report = output.report(slot_number, [*earlier, {**tally, "inputs": inputs}], watermark)
+            if self.reports is None:
+                yield output.in_row(report)
+            else:
+                self.reports.add({(query_id(), batch_id()): {slot_number: report}})
+
+    def _set_timer(self, old: int | None, new: int | None, fired: int | None) -> None:
+        """Have the slot called when its next rows expire. Spark takes back a timer that has fired."""
+        if self.time is None or (old == new and fired is None):
+            return
+        lead = 0 if self.spec.has_stateful_input else self.spec.held_back // 1000
+        old, new = (None if at is None else max(at - lead, 1) for at in (old, new))
+        if old is not None and old != fired:
+            self.handle.deleteTimer(old)
+        if new is not None:
+            self.handle.registerTimer(new)
+
+    def _inputs(self, work: Work) -> dict[str, int]:
+        """Return for each stream that brought rows its newest event time (microseconds), 0 if it has none."""
+        found = {}
+        for rank, batches in work.rows.items():
+            stream = self.spec.streams[rank]
+            if any(batch.num_rows for batch in batches):
+                newest = [pc.max(batch.column(stream.time)).as_py() for batch in batches] if stream.time else []
+                found[stream.alias] = max((time for time in newest if time is not None), default=0)
+        return found
+
+    def _watermark(self, timer_values: Any) -> int:
+        """Return the micro-batch's watermark as Spark has it in milliseconds, 0 if there is none (yet)."""
+        if not any(stream.time for stream in self.spec.streams):
+            return 0
+        return max(int(timer_values.getCurrentWatermarkInMs()), 0)
+
+    def _drop_late(self, work: Work, watermark: int, slot: int) -> int:
+        """Drop rows at or before a watermark; return how many, each counted in one slot.
+
+        As in Spark it is that of the micro-batch before. A slot that had no rows then knows an older one, and takes
+        more.
+        """
+        dropped = 0
+        for rank, batches in work.rows.items():
+            time = self.spec.streams[rank].time
+            if time is None or self.spec.streams[rank].stateful:
+                continue
+            for number, batch in enumerate(batches):
+                late = pc.less_equal(batch.column(time), watermark)
+                late = pc.fill_null(late, False)
+                if pc.any(late).as_py():
+                    dropped += counted(self.spec, rank, batch.filter(late), slot)
+                    batches[number] = batch.filter(pc.invert(late))
+        return dropped
+
+    def _unpack(
+        self, frames: Iterator[pd.DataFrame]
+    ) -> tuple[Work, list[pa.RecordBatch], list[Bundle], list[Mapping[str, Any]], int]:
+        """Decode packed rows; results (listed, or as bundles) and counters of an earlier stage come back apart."""
+        work, received = Work(), 0
+        passed: list[pa.RecordBatch] = []
+        bundles: list[Bundle] = []
+        earlier: list[Mapping[str, Any]] = []
+        for frame in frames:
+            for kind, data in zip(frame["kind"], frame["data"], strict=True):
+                received += len(data)
+                if kind == PACK:
+                    work.packs.append(pack_from_bytes(data))
+                elif kind == PARTIAL:
+                    work.partials.append(from_bytes(data))
+                elif kind == RESULT:
+                    passed.append(from_bytes(data))
+                elif kind == BUNDLE:
+                    bundles.append(bundle_from_bytes(data))
+                elif kind == COUNTED:
+                    earlier.append(json.loads(data))
+                else:
+                    work.rows.setdefault(int(kind), []).append(from_bytes(data))
+        return work, passed, bundles, earlier, received
+
+    def _listed(self, bundles: list[Bundle]) -> Iterator[Result]:
+        """Yield the results that an earlier stage has found and counted, and not listed."""
+        while bundles:
+            yield from listed(bundles.pop(), [stream.listed for stream in self.spec.streams])
+
+    def _counted(self, results: Iterator[Outcome], tally: Counter[str]) -> Iterator[Outcome]:
+        for result in results:
+            if isinstance(result, Result | Bundle):
+                tally["results"] += len(result)
+            yield result
+
+
+def _compared(slot: Slot) -> int:
+    """Return how many comparisons a slot's stores have made."""
+    return sum(store.compared for store in slot.stores.values())

@@ -1,0 +1,1 @@
+"""GROUP BY and aggregates as two steps (003 section 3.4.2)."""

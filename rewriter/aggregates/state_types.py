@@ -1,0 +1,109 @@
+"""The types of aggregates and of their arguments, by Spark's rules: arithmetic on decimals, branches of CASE."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from ..sql.functions import called
+from ..sql.spark_types import INTEGERS, UNKNOWN, type_of
+
+
+def decimal_size(kind: str) -> tuple[int, int]:
+    """Return precision and scale of a decimal type."""
+    found = re.fullmatch(r"decimal\((\d+)(?:,(\d+))?\)", kind)
+    return (int(found[1]), int(found[2] or 0)) if found else (10, 0)
+
+
+def sum_type(kind: str) -> str | None:
+    """Return the type of a SUM over a type, None where it is not computed in units."""
+    if kind in INTEGERS:
+        return "bigint"
+    if kind in ("float", "double"):
+        return "double"
+    if kind.startswith("decimal"):
+        precision, scale = decimal_size(kind)
+        return f"decimal({min(precision + 10, 38)},{scale})"
+    return None
+
+
+def is_average_exact(kind: str) -> bool:
+    """Tell whether the quotient of a decimal's sum and count has digits enough to be rounded once more to AVG's type.
+
+    Nine more digits than that type has: then the second rounding is harmless for up to 10^9 values a group.
+    """
+    if not kind.startswith("decimal"):
+        return False
+    precision, scale = decimal_size(kind)
+    whole, fraction = precision + 10 - scale, max(6, scale + 20)
+    if precision + 10 > 38:
+        return False
+    if whole + fraction > 38:
+        fraction = max(38 - whole, min(fraction, 6))
+    return fraction >= scale + 4 + 9
+
+
+def argument_type(tree: exp.Expr, column_type: Callable[[exp.Expr], str]) -> str:
+    """Return Spark's type of an expression, that of arithmetic on decimals too, or ``unknown``."""
+    match tree:
+        case exp.Paren() | exp.Neg():
+            return argument_type(tree.this, column_type)
+        case exp.Add() | exp.Sub() | exp.Mul():
+            kinds = argument_type(tree.left, column_type), argument_type(tree.right, column_type)
+            if any(kind.startswith("decimal") for kind in kinds):
+                sides = [_as_decimal(side, kind) for side, kind in zip((tree.left, tree.right), kinds, strict=True)]
+                return _arithmetic(tree, *sides)
+            return type_of(tree, column_type)
+        case exp.Case():
+            branches = [branch.args["true"] for branch in tree.args["ifs"]]
+            return _widest([*branches, tree.args.get("default")], column_type)
+        case exp.If():
+            return _widest([tree.args["true"], tree.args.get("false")], column_type)
+        case exp.Anonymous() if called(tree) in ("coalesce", "nvl", "ifnull", "greatest", "least"):
+            return _widest(tree.expressions, column_type)
+        case exp.Anonymous() if called(tree) in ("abs", "positive") and len(tree.expressions) == 1:
+            return argument_type(tree.expressions[0], column_type)
+    return type_of(tree, column_type)
+
+
+def _as_decimal(tree: exp.Expr, kind: str) -> tuple[int, int] | None:
+    if kind.startswith("decimal"):
+        return decimal_size(kind)
+    if isinstance(tree, exp.Neg):
+        tree = tree.this
+    if isinstance(tree, exp.Literal) and kind in INTEGERS:
+        return len(tree.name.lstrip("0")) or 1, 0
+    return {"tinyint": (3, 0), "smallint": (5, 0), "int": (10, 0), "bigint": (20, 0)}.get(kind)
+
+
+def _arithmetic(tree: exp.Expr, left: tuple[int, int] | None, right: tuple[int, int] | None) -> str:
+    """Return the type of ``+``, ``-`` and ``*`` on decimals, by Spark's rules."""
+    if left is None or right is None:
+        return UNKNOWN
+    if isinstance(tree, exp.Mul):
+        precision, scale = left[0] + right[0] + 1, left[1] + right[1]
+    else:
+        scale = max(left[1], right[1])
+        precision = max(left[0] - left[1], right[0] - right[1]) + scale + 1
+    if precision > 38:
+        precision, scale = 38, max(38 - (precision - scale), min(scale, 6))
+    return f"decimal({precision},{scale})"
+
+
+def _widest(branches: list[exp.Expr | None], column_type: Callable[[exp.Expr], str]) -> str:
+    """Return the type that holds the values of all branches of a CASE."""
+    kinds = {argument_type(one, column_type) for one in branches if one is not None and not isinstance(one, exp.Null)}
+    if len(kinds) == 1:
+        return kinds.pop()
+    if any(kind.startswith("decimal") for kind in kinds):
+        sizes = [decimal_size(k) if k.startswith("decimal") else _as_decimal(exp.Null(), k) for k in kinds]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes):
+            return UNKNOWN
+        whole, scale = max(size[0] - size[1] for size in known), max(size[1] for size in known)
+        return f"decimal({whole + scale},{scale})" if whole + scale <= 38 else UNKNOWN
+    if kinds <= set(INTEGERS):
+        return max(kinds, key=INTEGERS.index) if kinds else UNKNOWN
+    return "double" if kinds == {"float", "double"} else UNKNOWN

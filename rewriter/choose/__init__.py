@@ -1,0 +1,1 @@
+"""Which scheme runs, in how many units, and why."""

@@ -1,0 +1,457 @@
+"""Which node, scheme and units a group gets.
+
+The cheapest scheme runs, but schemes whose costs are alike (`CostDefaults.alike`, or `guessed` where a relation's rows
+are neither declared nor known from statistics) count as equally cheap, and among those the shape decides: three streams
+in a cycle are ``symmetric``, in a chain ``semi_symmetric``; with a key that all share they are a ``matrix``, which
+takes one stage and no packs (unless results are counted from packs), for their units could change under no scheme.
+That keeps a query's scheme, and its checkpoints, stable while statistics change, and prefers the schemes whose units
+may change at a restart. A hint wins over all, then what the query's checkpoint stores.
+
+Units are those of a hint or a setting; without either, as many as cost least where the rates of streams are declared,
+else as many as Spark runs tasks side by side.
+
+What earlier queries were seen to read decides nothing, for a new session would not know it and its query would not fit
+its checkpoint: it is in the estimates, and in the advice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from ...errors import InvalidHintError
+from ..options import CostDefaults, Settings, Stored
+from ..plan.grid import common_key, goes_by_key, is_elastic
+from ..plan.join_graph import is_connected
+from ..plan.nodes import Alternative, Cost, Decision, Hints, InputRate, JoinNode, NodeName, join_node_class, source_scan
+from ..plan.trees import TreeOf, leaves, order_text, read_tree, tree_text
+from ..sql.catalog import RATE_OPTION, RATE_SETTING
+from .cost import (
+    EXHAUSTIVE,
+    NOTICED,
+    Model,
+    best_order,
+    biclique,
+    can_hash,
+    cost_of_tree,
+    iterative,
+    matrix,
+    model_of,
+    operator_tree,
+    rows_of,
+    semi_symmetric,
+    symmetric,
+    total,
+    tree,
+)
+
+_PACKING = ("symmetric", "semi_symmetric")
+_ROUTED = ("biclique", *_PACKING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Costed:
+    """What a scheme costs in the units that suit it, and the number that schemes are compared by."""
+
+    cost: Cost
+    units: int | None
+    number: float
+    tree: TreeOf[int] | None = None
+
+
+def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool = False) -> Decision:
+    """Decide how a group runs: node, scheme and units.
+
+    Parameters
+    ----------
+    node
+        The group.
+    hints
+        The hints of its SELECT.
+    settings
+        Units, the assumptions of the cost model, and what the query's checkpoint stores.
+    from_packs
+        Whether a chain's results would be counted from packs, so that only other schemes have to list them.
+
+    Raises
+    ------
+    InvalidHintError
+        The hinted scheme cannot run this group, or has no intermediates of the kind that is hinted.
+    """
+    rates = _rates(node, settings.costs)
+    stored = _stored(node, settings)
+    written = _written(hints, stored, node)
+    counts, units_from = _unit_counts(hints, settings, stored, rates)
+    candidates = _costed(node, hints, settings, counts, written, from_packs=from_packs)
+    suggested = _by_shape(node, hints, from_packs=from_packs)
+    by_cost, reason, advice = _cheapest(candidates, suggested, node, rates, hints, settings)
+    resumed = False
+    if hints.scheme:
+        chosen, reason, advice = hints.scheme, f"the hint SCHEME('{hints.scheme}')", None
+        if chosen not in candidates:
+            raise InvalidHintError(f"SCHEME('{chosen}')", _unfit(chosen, node))
+        if chosen == "iterative" and (hints.units or 1) > 1:
+            raise InvalidHintError(f"UNITS({hints.units})", "the scheme iterative joins in one unit; matrix has cells")
+    elif stored is not None and stored.scheme in candidates:
+        chosen, resumed, advice = stored.scheme, True, None
+        if by_cost == chosen:
+            reason = f"the checkpoint's scheme; {reason}"
+        else:
+            advice = f"the checkpoint stores rows for {chosen} and keeps it; on a new one {by_cost} would run: {reason}"
+            reason = f"the checkpoint's scheme, although {reason}"
+    else:
+        chosen = by_cost
+    found = candidates[chosen]
+    alternatives = tuple(
+        Alternative(scheme, _rounded(one.cost), scheme == chosen) for scheme, one in sorted(candidates.items())
+    )
+    model = model_of(node, settings, found.units)
+    return Decision(
+        cast(NodeName, join_node_class(model.count).__name__),
+        chosen,
+        found.units,
+        reason,
+        alternatives,
+        _options(hints, node, chosen, found),
+        _expected(model, _rounded(found.cost)),
+        units_reason=_why_units("iterative" if chosen == "iterative" else units_from, found.units, counts, rates),
+        rates=rates,
+        advice=advice,
+        from_checkpoint=resumed,
+        units_by_cost=units_from == "cost",
+        unscaled=_unscaled(chosen, node, hints, settings, rates),
+    )
+
+
+def _rates(node: JoinNode, defaults: CostDefaults) -> tuple[InputRate, ...]:
+    scans = [source_scan(source) for source in node.sources]
+    return tuple(InputRate(s.alias, rows_of(s, defaults), s.streaming is not False, s.rows_from) for s in scans)
+
+
+def _stored(node: JoinNode, settings: Settings) -> Stored | None:
+    """Return how the query's checkpoint stores this group's rows, None if it does not say."""
+    names = sorted(name.lower() for name in node.graph.relations)
+    found = [one for one in settings.stored if sorted(name.lower() for name in one.relations) == names]
+    if len(found) > 1:
+        written = tuple(sorted(" AND ".join(p.sql for p in edge.predicates) for edge in node.graph.edges))
+        found = [one for one in found if one.conditions == written] or found
+    return found[0] if found else None
+
+
+def _known(rates: tuple[InputRate, ...]) -> bool:
+    return all(rate.rows_from in ("declared", "statistics") for rate in rates)
+
+
+def _written(hints: Hints, stored: Stored | None, node: JoinNode) -> dict[str, TreeOf[int]]:
+    """Return by scheme the tree that a hint writes down, else the one of the query's checkpoint."""
+    if hints.tree is not None and hints.scheme is not None:
+        return {hints.scheme: _hinted_tree(hints.scheme, hints.tree, node)}
+    if stored is None or hints.scheme not in (None, stored.scheme):
+        return {}
+    if stored.tree is not None:
+        return {stored.scheme: _hinted_tree(stored.scheme, stored.tree, node)}
+    return {"tree": tuple(range(len(node.graph.relations)))} if stored.scheme == "tree" else {}
+
+
+def _unit_counts(
+    hints: Hints, settings: Settings, stored: Stored | None, rates: tuple[InputRate, ...]
+) -> tuple[tuple[int | None, ...], str]:
+    """Return the numbers of units among which cost chooses, and who says so."""
+    if hints.units is not None:
+        return (hints.units,), "the hint"
+    if settings.units is not None:
+        return (settings.units,), "the setting"
+    if stored is not None and hints.scheme in (None, stored.scheme):
+        return (stored.units,), "the checkpoint"
+    most = settings.parallelism
+    if most is None or not _known(rates) or not any(rate.streaming for rate in rates):
+        return (most,), "Spark"
+    counts = sorted({*(2**power for power in range(most.bit_length())), most})
+    fitting = [count for count in counts if count % (hints.subgroups or 1) == 0]
+    return tuple(fitting or [most]), "cost"
+
+
+def _why_units(
+    units_from: str, units: int | None, counts: tuple[int | None, ...], rates: tuple[InputRate, ...]
+) -> str | None:
+    match units_from:
+        case "iterative":
+            return "the scheme iterative joins in one"
+        case "the hint":
+            return f"the hint UNITS({units})"
+        case "the setting":
+            return "as set"
+        case "the checkpoint":
+            return "as many as the checkpoint's rows are stored in"
+        case "cost":
+            rows = sum(rate.rows for rate in rates if rate.streaming)
+            least = "one costs" if units == 1 else f"{units} cost"
+            return f"for {rows:,.4g} rows a second {least} least, of at most {counts[-1]} that Spark runs side by side"
+    if units is None:
+        return None
+    why = "" if _known(rates) else ", for nobody declared how many rows come"
+    return f"as many as Spark runs side by side{why}"
+
+
+def _costed(
+    node: JoinNode,
+    hints: Hints,
+    settings: Settings,
+    counts: tuple[int | None, ...],
+    written: Mapping[str, TreeOf[int]],
+    *,
+    from_packs: bool,
+) -> dict[str, _Costed]:
+    """Return each scheme in the units in which it costs least."""
+    best: dict[str, _Costed] = {}
+    order = leaves(written["tree"]) if "tree" in written else best_order(model_of(node, settings, None, observed=False))
+    mixed = written.get("operator_tree")
+    for units in counts:
+        model = model_of(node, settings, units)
+        found: dict[str, tuple[Cost, TreeOf[int] | None]] = {
+            scheme: (cost, None) for scheme, cost in _candidates(node, hints, model).items()
+        }
+        found["tree"] = tree(model, order), order
+        if units == counts[-1] and mixed is not None:
+            found["operator_tree"] = cost_of_tree(model, mixed), mixed
+        elif units == counts[-1] and model.count > 3 and (cheapest := operator_tree(model, settings.costs)):
+            found["operator_tree"] = cheapest
+        results = model.rate(frozenset(range(model.count)))
+        for scheme, (cost, shape) in found.items():
+            number = total(
+                dataclasses.replace(cost, cpu=max(cost.cpu - results, 0.0)),
+                settings.costs,
+                units=1 if scheme == "iterative" else model.units,
+                parallel=settings.parallelism,
+                taken=sum(model.rates),
+                listed=results if from_packs and scheme != "semi_symmetric" else 0.0,
+            )
+            if scheme not in best or number < best[scheme].number:
+                best[scheme] = _Costed(cost, 1 if scheme == "iterative" else units, number, shape)
+    return best
+
+
+def _cheapest(
+    candidates: Mapping[str, _Costed],
+    by_shape: tuple[str, str],
+    node: JoinNode,
+    rates: tuple[InputRate, ...],
+    hints: Hints,
+    settings: Settings,
+) -> tuple[str, str, str | None]:
+    """Return the scheme that costs least, or what the shape suggests if that is about as cheap; why; and advice."""
+    defaults = settings.costs
+    suggested, shape = by_shape
+    known, guessed = _known(rates), any(rate.rows_from == "assumed" for rate in rates)
+    numbers = {scheme: one.number for scheme, one in candidates.items() if _may_run(scheme, node, hints, settings)}
+    if not known:  # intermediate results are not stored on a guess
+        stored = {scheme: numbers.pop(scheme, None) for scheme in ("tree", "operator_tree")}
+    numbers.setdefault(suggested, candidates[suggested].number)
+    least = min(sorted(numbers), key=numbers.__getitem__)
+    if not known and not guessed:  # but advised on what was observed
+        seen = {**numbers, **{scheme: number for scheme, number in stored.items() if number is not None}}
+        advice = _advice(min(sorted(seen), key=seen.__getitem__), suggested, candidates, node, rates, settings)
+    else:
+        advice = None if known else _advice(least, suggested, candidates, node, rates, settings)
+    if least == suggested:
+        return suggested, f"{shape}, and {suggested} costs least", advice
+    share = numbers[least] / numbers[suggested]
+    if share > NOTICED:
+        return suggested, f"{shape}, and no other scheme costs noticeably less", advice
+    if share * (defaults.alike if known else defaults.guessed) >= 1:
+        why = "which is about as much" if known else "which estimates cannot tell apart"
+        return suggested, f"{shape}; {least} would cost {share:.0%} of {suggested}, {why}", advice
+    return least, f"{least} costs {share:.1%} of {suggested}, which the shape suggests ({shape})", None
+
+
+def _may_run(scheme: str, node: JoinNode, hints: Hints, settings: Settings) -> bool:
+    """Return whether cost may choose a scheme."""
+    if scheme == "iterative":
+        return False  # one unit, however many rows come
+    if (hints.routing and scheme not in _ROUTED) or (hints.intermediates and scheme not in _PACKING):
+        return False
+    return not settings.elastic or is_elastic(scheme, by_key=goes_by_key(scheme, None) and _has_common_key(node))
+
+
+def _advice(
+    least: str,
+    chosen: str,
+    candidates: Mapping[str, _Costed],
+    node: JoinNode,
+    rates: tuple[InputRate, ...],
+    settings: Settings,
+) -> str | None:
+    """Say what to declare, or to hint, where another scheme looks much cheaper; None if none does."""
+    share = candidates[least].number / candidates[chosen].number
+    if share * settings.costs.advised >= 1 or not any(rate.streaming for rate in rates):
+        return None
+    relations = {scan.alias: scan.relation for scan in map(source_scan, node.sources)}
+    setting = {
+        alias: RATE_SETTING + (relation if re.fullmatch(r"[\w.]+", relation) else alias)
+        for alias, relation in relations.items()
+    }
+    or_hint = f"or write the hint SCHEME('{least}')"
+    assumed = [rate for rate in rates if rate.rows_from == "assumed"]
+    if assumed:
+        return (
+            f"nobody declared how many rows come ({', '.join(rate.alias for rate in assumed)}), so the shape chose "
+            f"{chosen}; at {assumed[0].rows:,g} a second each, which is assumed, {least} would cost {share:.0%} of it: "
+            f"declare them (the option {RATE_OPTION} of CREATE STREAM, or {setting[assumed[0].alias]} in the session) "
+            f"and cost chooses, {or_hint}"
+        )
+    seen = ", ".join(f"{setting[rate.alias]} = {rate.rows:g}" for rate in rates if rate.rows_from == "observed")
+    return (
+        f"with the rows that queries of this session read, {least} would cost {share:.0%} of {chosen}: declare them "
+        f"({seen}) and a query on a new checkpoint runs so, {or_hint}"
+    )
+
+
+def _unscaled(
+    chosen: str, node: JoinNode, hints: Hints, settings: Settings, rates: tuple[InputRate, ...]
+) -> str | None:
+    """Say that scaling is on and leaves this group alone, and what it would scale; None if it does scale it."""
+    if not settings.elastic or chosen == "operator_tree" or not any(rate.streaming for rate in rates):
+        return None
+    keyed = _has_common_key(node)
+    by_key = keyed and goes_by_key(chosen, hints.routing)
+    if is_elastic(chosen, by_key=by_key):
+        return None
+    cells = {"iterative": "it joins in one unit", "matrix": "its rows lie in cells, which their number lays out"}
+    why = "its rows go by the key that all relations share" if by_key else cells[chosen]
+    scheme = {2: "biclique", 3: "semi_symmetric" if node.graph.shape == "chain" else "symmetric"}
+    other = scheme.get(len(node.sources), "tree")
+    hint = f"SCHEME('{other}')" + (", ROUTING('random')" if keyed and other != "tree" else "")
+    return (
+        f"scaling is on, but the units of {chosen} do not follow the load: {why}; those of the hint {hint} do, on a "
+        "new checkpoint, and each row then goes to every unit"
+    )
+
+
+def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:
+    """Return what a running query can be compared with."""
+    results = _rounded(Cost(model.rate(frozenset(range(model.count))), 0, 0, 1)).network
+    return (
+        ("input rows a second", sum(model.rates)),
+        ("comparisons a second", cost.cpu),
+        ("results a second", results),
+        ("rows kept", cost.memory),
+    )
+
+
+def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
+    found: dict[str, Cost] = {"iterative": iterative(model), "matrix": matrix(model, node)}
+    reached = model.units
+    if hints.routing != "random" and _has_common_key(node):
+        reached = max(model.units // (hints.subgroups or model.units), 1)
+    if model.count == 2:
+        found["biclique"] = biclique(model, reached)
+    if model.count == 3:
+        found["symmetric"] = symmetric(model, reached)
+        if node.graph.shape == "chain" and node.graph.hub is not None:
+            found["semi_symmetric"] = semi_symmetric(model, node.graph.relations.index(node.graph.hub), reached)
+    return found
+
+
+def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, str]:
+    graph = node.graph
+    keeps_packs = from_packs or hints.intermediates or hints.routing
+    if len(graph.relations) == 3 and not keeps_packs and _has_common_key(node):
+        return "matrix", "three relations with one key, which sends a row to one unit"
+    match len(graph.relations), graph.shape:
+        case 2, _:
+            return "biclique", "two relations"
+        case 3, "cyclic":
+            return "symmetric", "three relations, each pair of them joined: a cyclic join"
+        case 3, "chain":
+            return "semi_symmetric", f"three relations in a chain with the hub {graph.hub}"
+        case 3, _:
+            return "matrix", "three relations that the predicates do not connect"
+        case count, shape:
+            article = "not connected" if not is_connected(graph) else f"of the shape {shape}"
+            return "matrix", f"{count} relations, {article}"
+
+
+def _unfit(scheme: str, node: JoinNode) -> str:
+    needs = {
+        "symmetric": "it joins three relations",
+        "semi_symmetric": "it joins three relations in a chain",
+        "biclique": "it joins two relations",
+        "operator_tree": f"it joins four to {EXHAUSTIVE} relations that predicates connect",
+    }
+    graph = node.graph
+    return f"{needs.get(scheme, 'it does not fit')}, and this group has {len(graph.relations)} ({graph.shape})"
+
+
+def _has_common_key(node: JoinNode) -> bool:
+    """Tell whether equalities give all relations one key that rows can be hashed by."""
+    return common_key(node.graph, can_hash(node)) is not None
+
+
+def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> tuple[tuple[str, str], ...]:
+    """Return the further settings of the chosen scheme."""
+    options: tuple[tuple[str, str], ...] = ()
+    if hints.intermediates and chosen not in _PACKING:
+        raise InvalidHintError(f"INTERMEDIATES('{hints.intermediates}')", f"the scheme {chosen} stores no packs")
+    if hints.intermediates == "pair":
+        options = (("intermediates", "pair"),)
+    if hints.routing:
+        return (*options, *_routing(hints, node, chosen, found.units))
+    if chosen == "biclique":
+        return (("routing", "hash" if _has_common_key(node) else "random"),)
+    if chosen == "operator_tree" and found.tree:
+        return (("tree", tree_text(found.tree)),)
+    if chosen == "tree" and found.tree and found.tree != tuple(range(len(found.tree))):
+        return (("order", order_text(node.graph.relations[one] for one in leaves(found.tree))),)
+    return options
+
+
+def _routing(hints: Hints, node: JoinNode, scheme: str, units: int | None) -> tuple[tuple[str, str], ...]:
+    """Return the options of a hinted routing (003 section 3.2)."""
+    values = [f"'{hints.routing}'"] + ([str(hints.subgroups)] if hints.subgroups else [])
+    hint = f"ROUTING({', '.join(values)})"
+    if scheme not in _ROUTED:
+        raise InvalidHintError(hint, f"the scheme {scheme} has a routing of its own")
+    if hints.routing == "random":
+        return (("routing", "random"),)
+    if not _has_common_key(node):
+        raise InvalidHintError(hint, "no predicates make one column equal in all relations, to hash rows by")
+    if hints.subgroups is None:
+        return (("routing", "hash"),)
+    if units is not None and units % hints.subgroups:
+        raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {hints.subgroups} subgroups")
+    return ("routing", "contrand"), ("subgroups", str(hints.subgroups))
+
+
+def _rounded(cost: Cost) -> Cost:
+    keep: Callable[[float], float] = lambda number: float(f"{min(number, 1e300):.4g}")  # noqa: E731
+    return Cost(keep(cost.network), keep(cost.memory), keep(cost.cpu), cost.stages)
+
+
+def _hinted_tree(scheme: str, text: str, node: JoinNode) -> TreeOf[int]:
+    """Return the tree, or the order of one, that a hint writes down, over the relations of a group."""
+    names = {name.lower(): index for index, name in enumerate(node.graph.relations)}
+
+    def numbered(tree: TreeOf[str]) -> TreeOf[int]:
+        if len(tree) < 2:
+            raise ValueError("a node of it has fewer than two parts")
+        return tuple(numbered(part) if isinstance(part, tuple) else names[part.lower()] for part in tree)
+
+    hint = f"SCHEME('{scheme}({text})')"
+    form = "operator_tree((r, s), t)" if scheme == "operator_tree" else "tree(r, s, t)"
+    try:
+        tree = numbered(read_tree(text))
+    except KeyError as error:
+        raise InvalidHintError(hint, f"the group has no relation {error}") from None
+    except ValueError as error:
+        raise InvalidHintError(hint, f"{error}; write {form}") from None
+    if sorted(leaves(tree)) != list(range(len(names))):
+        raise InvalidHintError(hint, f"the group's relations are {', '.join(node.graph.relations)}, each once")
+    flat = all(isinstance(part, int) for part in tree)
+    if scheme == "tree" and not flat:
+        raise InvalidHintError(hint, f"it joins one relation after the other; write {form}, or operator_tree")
+    if scheme == "operator_tree" and flat:
+        raise InvalidHintError(hint, "it has no inner node; SCHEME('matrix') joins all relations in one")
+    return tree

@@ -1,0 +1,196 @@
+"""Event-time bounds: how long must the rows of each stream be kept?
+
+Predicates between event times are difference constraints ``t(right) - t(left) <= d``. Closed over the join graph by
+shortest paths they bound every pair, also pairs that no predicate connects. A row of stream ``i`` can meet a later row
+of ``j`` only while ``t(j) <= t(i) + d(i, j)``; so it is kept until the watermark passes the largest of these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+from sqlglot import exp
+
+from ..plan.nodes import Join, JoinNode, Node, Predicate, Retention, Scan, scans, walk
+from ..predicates.time_forms import implied_bounds
+from ..sql.dialect import parse_expression
+from ..sql.intervals import interval_microseconds
+from ..sql.spark_types import TIMES, UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True)
+class Constraint:
+    """``t(later) - t(earlier) <= most``, in microseconds."""
+
+    earlier: str
+    later: str
+    most: int
+
+
+def input_scan(source: Node) -> Scan:
+    """Return the scan that stands for an input of a join node.
+
+    What comes out of a join of streams that is Spark's (`Scan.stateful`) may be at or before the watermark, such as the
+    rows of an outer join that nothing was found for. A column that may be NULL there is no event time, nor is one that
+    lags without bound in the results of a join of ours.
+    """
+    first, *others = scans(source)
+    alone = all(scan.streaming is False for scan in others)
+    optional = any(isinstance(below, Join) and below.kind in ("right", "full") for below in walk(source))
+    stateful = first.stateful or joins_streams(source)
+    event_time = None if optional or loses_time(source) else first.event_time
+    streaming = first.streaming if alone else any(scan.streaming for scan in (first, *others)) or None
+    found = dataclasses.replace(first, event_time=event_time, streaming=streaming, stateful=stateful)
+    return first if found == first else found
+
+
+def joins_streams(node: Node) -> bool:
+    """Return whether a tree, or a derived table in it, has a join of streams that is Spark's."""
+    return any(isinstance(one, Join) and is_of_streams(one) for one in walk(node))
+
+
+def is_of_streams(join: Join) -> bool:
+    """Return whether there may be a stream on both sides of a join."""
+    return all(any(scan.streaming is not False for scan in scans(side)) for side in join.inputs)
+
+
+def loses_time(source: Node) -> bool:
+    """Return whether the event time of an input comes from results of a join of ours in which it lags without bound."""
+    first = scans(source)[0]
+    alias = first.alias if first.time_of is None else first.time_of[0]
+    below = walk(source) if first.time_of is None else (one for node in first.below for one in walk(node))
+    nodes = (one for one in below if isinstance(one, JoinNode) and alias in one.graph.relations)
+    return any(lag_of(one, alias) is None for one in nodes)
+
+
+def lag_of(node: JoinNode, alias: str) -> int | None:
+    """Return by how much the event time of an input may lag behind the watermark in a node's results, in microseconds.
+
+    A result comes when its last row does, so by as much as another input's rows may be later than this one's. None if
+    nothing bounds that, or if the others' rows come behind the watermark themselves (`Scan.stateful`).
+    """
+    lag = 0
+    for other in map(input_scan, node.sources):
+        if other.alias == alias or other.streaming is False:
+            continue
+        most = node.graph.most(alias, other.alias)
+        if most is None or (other.stateful and most > 0):
+            return None
+        lag = max(lag, most)
+    return lag
+
+
+def constraints(
+    predicates: Iterable[Predicate], below: Iterable[Scan], zone_shift: int, *, ansi: bool = True
+) -> list[Constraint]:
+    """Read the difference constraints off the kernel predicates that compare event times."""
+    times = {
+        (scan.alias, time): next((c.type for c in scan.columns if c.name.lower() == time), UNKNOWN)
+        for scan in below
+        if scan.event_time is not None
+        for time in [scan.event_time.lower()]
+    }
+
+    def event_time(at: tuple[str, str]) -> str | None:
+        kind = times.get((at[0], at[1].lower()))
+        return kind if kind in (*TIMES, UNKNOWN) else None
+
+    found = []
+    for predicate in predicates:
+        for tree in _comparisons(predicate):
+            for bound in implied_bounds(tree, event_time, zone_shift, ansi=ansi):
+                found.append(Constraint(bound.earlier[0], bound.later[0], bound.most))
+    return found
+
+
+def _comparisons(predicate: Predicate) -> Iterator[exp.Expr]:
+    """Yield a kernel predicate as comparisons of its two sides; those of a band with its bounds."""
+    if predicate.left is None or predicate.right is None or predicate.op not in (*_COMPARISONS, "band"):
+        return
+    left, right = (exp.Paren(this=parse_expression(side).copy()) for side in (predicate.left, predicate.right))
+    if predicate.op != "band":
+        yield _COMPARISONS[predicate.op](this=left, expression=right)
+        return
+    for kind, bound in ((exp.GTE, predicate.lower), (exp.LTE, predicate.upper)):
+        if bound is not None:  # exactly computed, so the bound may stand on the other side
+            micros = interval_microseconds(parse_expression(bound))  # elapsed ones, also where they make up days
+            exact = parse_expression(bound if micros is None else f"INTERVAL '{micros}' MICROSECOND")
+            yield kind(this=left.copy(), expression=exp.Add(this=right.copy(), expression=exact.copy()))
+
+
+_COMPARISONS: dict[str, type[exp.Binary]] = {
+    "=": exp.EQ,
+    "<": exp.LT,
+    "<=": exp.LTE,
+    ">": exp.GT,
+    ">=": exp.GTE,
+}
+
+
+def close(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[str, str], int]:
+    """Close difference constraints: the shortest path from each relation to each other (Floyd and Warshall).
+
+    Examples
+    --------
+    >>> close(["r", "s", "t"], [Constraint("r", "s", 5), Constraint("s", "t", 3)])[("r", "t")]
+    8
+    """
+    names = tuple(relations)
+    best: dict[tuple[str, str], int] = {}
+    for constraint in given:
+        pair = (constraint.earlier, constraint.later)
+        best[pair] = min(constraint.most, best.get(pair, constraint.most))
+    for middle in names:
+        for one in names:
+            first = best.get((one, middle))
+            if first is None:
+                continue
+            for other in names:
+                second = best.get((middle, other))
+                if second is not None and other != one:
+                    best[one, other] = min(first + second, best.get((one, other), first + second))
+    return best
+
+
+def retentions(below: Iterable[Scan], closed: dict[tuple[str, str], int]) -> tuple[Retention, ...]:
+    """Say for each stream how long its rows are kept, and what would bound it."""
+    all_scans = tuple(below)
+    found = []
+    for scan in all_scans:
+        if scan.streaming is False:
+            continue
+        reach = [closed.get((scan.alias, other.alias)) for other in all_scans if other is not scan]
+        known = [length for length in reach if length is not None]
+        if len(known) == len(reach):
+            found.append(Retention(scan.alias, max(0, *known) if known else 0))
+        else:
+            found.append(Retention(scan.alias, None, _advice(scan, all_scans, closed)))
+    return tuple(found)
+
+
+def _advice(scan: Scan, below: tuple[Scan, ...], closed: dict[tuple[str, str], int]) -> str:
+    kept = f"{scan.alias} is kept for ever (UNBOUNDED)"
+    for other in (scan, *below):
+        if other.event_time is None:
+            return (
+                f"{kept}: {other.alias} has no event time; give it one with "
+                f"{other.alias} WATERMARK column DELAY OF INTERVAL 10 SECONDS, and bound the join with WITHIN 10 "
+                f"MINUTES"
+            )
+    missing = next(o for o in below if o is not scan and (scan.alias, o.alias) not in closed)
+    return (
+        f"{kept}: nothing says how much later {missing.alias} may be; add a condition such as "
+        f"{missing.alias}.{missing.event_time} <= {scan.alias}.{scan.event_time} + INTERVAL 10 MINUTES, "
+        f"or WITHIN 10 MINUTES after WHERE"
+    )
+
+
+def unbounded(kept: Iterable[Retention]) -> str | None:
+    """Return a sentence about the rows that a join keeps for ever, None if there are none."""
+    endless = [one for one in kept if one.keep_for is None]
+    advice = next((one.advice for one in endless if one.advice), None)
+    if advice is None:
+        return None
+    aliases = ", ".join(one.alias for one in endless)
+    return f"UNBOUNDED: rows of {aliases} are kept for ever; {advice.partition(': ')[2] or advice}"

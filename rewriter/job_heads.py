@@ -1,0 +1,64 @@
+"""SQL files with more in them than queries: where the query of an INSERT begins, and what a view declares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .names.resolve import resolve
+from .plan.nodes import Column
+from .sql.catalog import RATE_SETTING, DdlCatalog, declared
+from .sql.dialect import parse_statement, tokenize
+
+_QUERY = ("SELECT", "WITH", "FROM", "(")
+
+
+def query_start(sql: str) -> int:
+    """Return where the query of an ``INSERT INTO name SELECT ...`` begins, 0 for any other statement."""
+    tokens = tokenize(sql)
+    if [token.text.upper() for token in tokens[:2]] != ["INSERT", "INTO"]:
+        return 0
+    return next((token.start for token in tokens[3:] if token.text.upper() in _QUERY), 0)
+
+
+def with_rate(catalog: DdlCatalog, key: str, value: str) -> DdlCatalog:
+    """Return a catalog that knows the rate that ``SET spark.trijoin.rate.NAME = 200`` declares.
+
+    Any other setting adds nothing.
+
+    Raises
+    ------
+    InvalidSettingError
+        The value is no rate.
+    """
+    if not key.lower().startswith(RATE_SETTING):
+        return catalog
+    return catalog.with_rate(key[len(RATE_SETTING) :].replace("`", ""), declared(key, value))
+
+
+def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:
+    """Return a catalog that knows the view that a ``CREATE TEMPORARY VIEW`` declares; any other statement adds nothing.
+
+    Examples
+    --------
+    >>> from trijoin_sql.rewriter.sql.catalog import read_script
+    >>> catalog, (view,) = read_script("CREATE STREAM r (a INT); CREATE TEMPORARY VIEW v AS SELECT a + 1 AS b FROM r")
+    >>> with_view(catalog, view).table(("v",)).columns
+    (Column(name='b', type='int'),)
+    """
+    statement = parse_statement(sql)
+    if statement.kind != "create_view" or statement.tree is None or statement.view is None:
+        return catalog
+    output = resolve(statement.tree, catalog).output
+    if output.columns is None:  # its columns are unknown: so is the view
+        return catalog
+    (name,) = tokenize(statement.view.name)
+    columns = tuple(Column(field.name, field.type) for field in output.columns)
+    times = output.times
+    if statement.view.columns:
+        if len(statement.view.columns) != len(columns):
+            return catalog
+        renamed = dict(zip((column.name for column in columns), statement.view.columns, strict=True))
+        columns = tuple(Column(name, one.type) for name, one in zip(statement.view.columns, columns, strict=True))
+        times = tuple((renamed[name], delay) for name, delay in times)
+    info = replace(output.info, columns=columns, times=times)
+    return catalog.with_tables([(f"global_temp.{name.text}" if statement.view.everywhere else name.text, info)])

@@ -1,0 +1,1 @@
+"""Whose column is it: name resolution by Spark's rules."""

@@ -1,0 +1,279 @@
+"""What name resolution finds: fields, relations, join trees, SELECTs. `resolve` fills these in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from ..plan.nodes import JoinKind, RowsFrom
+from ..sql.catalog import TableInfo, Time
+from ..sql.functions import AGGREGATES, called
+from ..sql.intervals import interval_microseconds
+from ..sql.spark_types import UNKNOWN, type_of
+
+#: Functions that make windows of event time.
+WINDOWS = ("window", "session_window")
+
+
+class Unresolvable(Exception):  # noqa: N818 (a reason, not an error: the group is left alone)
+    """A name cannot be resolved with what is known; the message is the reason."""
+
+
+class Field:
+    """A column that a relation offers. Fields are compared by identity.
+
+    Parameters
+    ----------
+    source
+        The relation; None if the field is computed.
+    name, type
+        As in its schema.
+    tree
+        For computed fields (columns merged by USING, columns of merged derived tables): the expression over others.
+    """
+
+    __slots__ = ("name", "source", "tree", "type")
+
+    def __init__(self, source: Source | None, name: str, type: str = UNKNOWN, tree: exp.Expr | None = None) -> None:
+        self.source, self.name, self.type, self.tree = source, name, type, tree
+
+    def __deepcopy__(self, memo: object) -> Field:
+        return self
+
+
+@dataclass(eq=False)
+class Source:
+    """One relation in FROM."""
+
+    alias: str
+    item: exp.Expr
+    fields: list[Field] | None
+    parts: tuple[str, ...] = ()
+    info: TableInfo | None = None
+    definition: Cte | None = None
+    query: Output | None = None
+    problem: str | None = None
+    plan_alias: str = ""
+    guessed: dict[str, Field] = field(default_factory=dict)
+
+    def __deepcopy__(self, memo: object) -> Source:
+        return self
+
+
+@dataclass(eq=False)
+class JoinTree:
+    """A join in FROM. ``equal`` holds the pairs of fields that USING or NATURAL makes equal."""
+
+    kind: JoinKind
+    left: Tree
+    right: Tree
+    on: exp.Expr | None = None
+    equal: list[tuple[Field, Field]] = field(default_factory=list)
+
+
+Tree = Source | JoinTree
+
+
+@dataclass(eq=False)
+class Frame:
+    """What a FROM offers to the clauses that see it.
+
+    Parameters
+    ----------
+    visible
+        The columns of ``*``.
+    sources
+        Its relations.
+    complete
+        Whether all of their schemas are known.
+    hidden
+        The columns that USING and NATURAL leave out of ``*``, in Spark's order: with them ``r.*`` begins.
+    problem
+        Why a name inside may be one of its columns.
+    """
+
+    visible: list[Field]
+    sources: list[Source]
+    complete: bool = True
+    hidden: list[Field] = field(default_factory=list)
+    problem: str | None = None
+
+
+@dataclass(eq=False)
+class Block:
+    """One SELECT that has a FROM."""
+
+    number: int
+    select: exp.Select
+    tree: Tree
+    frame: Frame
+    ctes: Mapping[str, Cte]
+    problem: str | None = None
+    merged: bool = False
+
+    @property
+    def sources(self) -> list[Source]:
+        """The relations of its FROM, left to right."""
+        return list(leaves(self.tree))
+
+
+@dataclass(eq=False)
+class Output:
+    """What a query puts out: its columns (None if unknown), and the block if it is a plain SELECT."""
+
+    columns: list[Field] | None
+    block: Block | None = None
+    streaming: bool | None = None
+    times: tuple[Time, ...] = ()
+    rows: float | None = None
+    rows_from: RowsFrom = "assumed"
+    stateful: bool = False
+
+    @property
+    def info(self) -> TableInfo:
+        """What is known of it as a relation."""
+        return TableInfo((), self.streaming, self.rows, self.times, self.rows_from, self.stateful)
+
+
+@dataclass(eq=False)
+class Cte:
+    """A common table expression in scope."""
+
+    name: str
+    node: exp.CTE
+    output: Output
+    uses: int = 0
+    recursive: bool = False
+
+    def __deepcopy__(self, memo: object) -> Cte:
+        return self
+
+
+@dataclass
+class Resolution:
+    """The blocks of a statement in plan order: a block comes after those in its FROM."""
+
+    tree: exp.Expr
+    blocks: list[Block]
+    output: Output
+
+
+def leaves(tree: Tree) -> Iterator[Source]:
+    """Yield the relations of a join tree from left to right."""
+    if isinstance(tree, JoinTree):
+        yield from leaves(tree.left)
+        yield from leaves(tree.right)
+    else:
+        yield tree
+
+
+def field_of(column: exp.Expr) -> Field | None:
+    """Return the field that a column was resolved to."""
+    found = column.meta.get("field")
+    return found if isinstance(found, Field) else None
+
+
+def cte_of(node: exp.Expr) -> Cte | None:
+    """Return the common table expression that a table reads, or that a node defines; a copy of the node has it too."""
+    found = node.meta.get("cte")
+    return found if isinstance(found, Cte) else None
+
+
+def own_nodes(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield a tree's nodes, depth first, without entering queries inside it (they are yielded themselves)."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        yield node
+        if not isinstance(node, exp.Query) or node is tree:
+            stack.extend(reversed(list(node.iter_expressions())))
+
+
+def expression_type(tree: exp.Expr) -> str:
+    """Return the type of an expression over resolved columns."""
+    return type_of(tree, lambda column: found.type if (found := field_of(column)) else UNKNOWN)
+
+
+def join_kind(join: exp.Join) -> JoinKind:
+    """Return how two relations are joined."""
+    side, kind = (join.side or "").upper(), (join.kind or "").upper()
+    if kind in ("SEMI", "ANTI"):
+        return "semi" if kind == "SEMI" else "anti"
+    match side:
+        case "LEFT":
+            return "left"
+        case "RIGHT":
+            return "right"
+        case "FULL":
+            return "full"
+    if (join.method or "").upper() not in ("", "NATURAL"):
+        raise Unresolvable(f"{join.method.upper()} JOIN")
+    return "inner"
+
+
+def marked(info: TableInfo, item: exp.Expr) -> TableInfo:
+    """Return what is known of a relation, with the watermark that stands behind it."""
+    alias = item.args.get("alias")
+    clause = alias.args.get("watermark") if isinstance(alias, exp.Expr) else None
+    if clause is None:
+        return info
+    name = clause.args["alias"].name if clause.args.get("alias") else clause.this.name
+    return replace(info, times=((name, interval_microseconds(clause.args["delay"])),))
+
+
+def in_aggregate(column: exp.Column) -> bool:
+    """Return whether a column stands inside an aggregate function."""
+    node = column.parent
+    while node is not None and not isinstance(node, exp.Query):
+        if called(node) in AGGREGATES:
+            return True
+        node = node.parent
+    return False
+
+
+def origin_of(column: Field) -> Field:
+    """Return the column of a relation that a column just renames, else the column itself."""
+    while isinstance(column.tree, exp.Column | exp.Alias | exp.Paren):
+        tree = column.tree.unnest() if isinstance(column.tree, exp.Paren) else column.tree
+        tree = tree.this if isinstance(tree, exp.Alias) else tree
+        found = field_of(tree) if isinstance(tree, exp.Column) else None
+        if found is None:
+            break
+        column = found
+    return column
+
+
+def times_of(select: exp.Select, columns: list[Field] | None) -> tuple[Time, ...]:
+    """Return which columns of a SELECT are still event times of streams, and their delays: times before windows."""
+    if columns is None or any(select.args.get(key) for key in ("limit", "laterals")):
+        return ()
+    times: list[Time] = []
+    windows: list[Time] = []
+    for column in columns:
+        time = _time_of(column)
+        if time is not None and called(origin_of(column).tree) in WINDOWS:
+            windows.append((column.name, time[1]))
+        elif time is not None:
+            column.type = "timestamp" if column.type == UNKNOWN else column.type
+            times.append((column.name, time[1]))
+    return (*times, *windows)
+
+
+def _time_of(column: Field) -> Time | None:
+    """Return the event time that a column is: as it is, as a window, or as the end of one."""
+    origin = origin_of(column)
+    if called(origin.tree) in (*WINDOWS, "window_time") and isinstance(origin.tree, exp.Anonymous):
+        inner = field_of(origin.tree.expressions[0]) if origin.tree.expressions else None
+        if inner is None and origin.tree.expressions and called(origin.tree.expressions[0]) in WINDOWS:
+            inner = Field(None, "", UNKNOWN, origin.tree.expressions[0])
+        return None if inner is None else _time_of(inner)
+    info = origin.source.info if origin.source is not None and origin.tree is None else None
+    return next((time for time in info.times if time[0].lower() == origin.name.lower()), None) if info else None
+
+
+def keeps_state(select: exp.Select, sources: list[Source]) -> bool:
+    """Return whether Spark makes the rows of a SELECT over streams with state, but for its joins."""
+    inside = any(source.info is not None and source.info.stateful for source in sources)
+    return inside or any(select.args.get(key) for key in ("group", "distinct", "limit", "having"))

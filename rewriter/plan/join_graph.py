@@ -1,0 +1,64 @@
+"""The join graph of a group: relations are nodes, kernel predicates label the edges (001 section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import networkx as nx
+
+from .nodes import Edge, JoinGraph, Predicate, Shape
+
+
+def build_graph(relations: Sequence[str], predicates: Iterable[Predicate]) -> JoinGraph:
+    """Build the graph of a group from its classified predicates and name its shape."""
+    edges: dict[tuple[str, str], list[Predicate]] = {}
+    residuals = []
+    for predicate in predicates:
+        if predicate.kind == "residual":
+            residuals.append(predicate)
+        else:
+            edges.setdefault((predicate.relations[0], predicate.relations[1]), []).append(predicate)
+    rank = {name: index for index, name in enumerate(relations)}
+    ordered = sorted(edges, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
+    made = tuple(Edge(left, right, tuple(edges[left, right])) for left, right in ordered)
+    shape, hub = shape_of(relations, [(edge.left, edge.right) for edge in made if not edge.derived])
+    return JoinGraph(tuple(relations), made, tuple(residuals), shape, hub)
+
+
+def shape_of(relations: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tuple[Shape, str | None]:
+    """Name the shape that edges give, and the hub of a chain of three or the centre of a star.
+
+    Examples
+    --------
+    >>> shape_of(["r", "s", "t"], [("r", "s"), ("s", "t")])
+    ('chain', 's')
+    >>> shape_of(["r", "s", "t"], [("r", "s"), ("s", "t"), ("r", "t")])
+    ('cyclic', None)
+    """
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(relations)
+    graph.add_edges_from(pairs)
+    count = len(relations)
+    if not nx.is_connected(graph):
+        return "disconnected", None
+    if count == 2:
+        return "pair", None
+    degrees = {name: graph.degree[name] for name in relations}
+    middle = next((name for name in relations if degrees[name] == count - 1), None)
+    if graph.number_of_edges() == count - 1:
+        if max(degrees.values()) == 2:
+            return "chain", middle if count == 3 else None
+        return ("star", middle) if middle else ("general", None)
+    if graph.number_of_edges() == count * (count - 1) // 2:
+        return ("cyclic" if count == 3 else "clique"), None
+    if graph.number_of_edges() == count and max(degrees.values()) == 2:
+        return "cyclic", None
+    return "general", None
+
+
+def is_connected(graph: JoinGraph) -> bool:
+    """Tell whether kernel predicates, derived ones too, connect all relations."""
+    whole: nx.Graph[str] = nx.Graph()
+    whole.add_nodes_from(graph.relations)
+    whole.add_edges_from((edge.left, edge.right) for edge in graph.edges)
+    return bool(nx.is_connected(whole))

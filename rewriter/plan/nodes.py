@@ -1,0 +1,475 @@
+"""Plan nodes: what the rewriter's stages hand to one another and, at the end, to the operators.
+
+A plan is a tree of frozen dataclasses that check themselves when they are built. SQL text inside a node is Spark SQL:
+Spark evaluates it, we only decide where it runs. This module imports nothing but the standard library, so that the
+operator library can import it without pulling in sqlglot or networkx.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ...errors import PlanError
+from .parts import (
+    FLIPPED,
+    Aggregation,
+    Alternative,
+    Column,
+    ComparisonOp,
+    Cost,
+    Decision,
+    Edge,
+    GroupKey,
+    InputRate,
+    JoinGraph,
+    JoinKind,
+    NodeName,
+    OutputColumn,
+    PartialState,
+    Predicate,
+    PredicateKind,
+    Refusal,
+    Retention,
+    RowsFrom,
+    Shape,
+    TimeBound,
+)
+
+__all__ = [
+    "FLIPPED",
+    "Aggregation",
+    "Alternative",
+    "BiJoin",
+    "Block",
+    "Column",
+    "ComparisonOp",
+    "Cost",
+    "Decision",
+    "Edge",
+    "Exchange",
+    "Filter",
+    "GroupKey",
+    "Hints",
+    "InputRate",
+    "Join",
+    "JoinGraph",
+    "JoinGroup",
+    "JoinKind",
+    "JoinNode",
+    "LeftAlone",
+    "MultiJoin",
+    "Node",
+    "NodeName",
+    "OutputColumn",
+    "PartialState",
+    "Predicate",
+    "PredicateKind",
+    "Project",
+    "Query",
+    "Refusal",
+    "Retention",
+    "RowsFrom",
+    "Scan",
+    "Shape",
+    "StaticJoin",
+    "TimeBound",
+    "TriJoin",
+    "Where",
+    "join_node_class",
+    "scans",
+    "source_conditions",
+    "source_scan",
+    "transform",
+    "walk",
+]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a plan."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes below, left to right."""
+        return ()
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """Return the same node over other inputs."""
+        if inputs:
+            raise PlanError(f"{type(self).__name__} has no inputs")
+        return self
+
+
+@dataclass(frozen=True)
+class OverOne(Node):
+    """A node over one input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        (only,) = inputs
+        return dataclasses.replace(self, input=only)
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    """A relation of FROM: a table, a view, a stream, a derived table, a CTE or the output of another join node.
+
+    Parameters
+    ----------
+    alias
+        Unique in its join group.
+    relation
+        The FROM item without its alias, as Spark SQL: ``orders``, ``STREAM r WATERMARK ts DELAY OF INTERVAL 10
+        SECONDS``, ``(SELECT ...)``. The output of a join node below stands in it under that node's `name`.
+    columns
+        All its columns, as far as a schema tells.
+    ctes
+        Common table expressions that the relation needs, as ``(name, sql)`` in the order of their definition.
+    below
+        The join nodes whose `name` occurs in `relation` or `ctes`.
+    streaming
+        Whether it is a stream; None if unknown.
+    event_time, delay
+        The column with the watermark and the watermark's delay in microseconds, where there is one.
+    rows
+        Rows (batch) or rows a second (stream), if known.
+    rows_from
+        Who says so, ``assumed`` if nobody does.
+    lasting
+        What of `relation` and `ctes` must be the same when a query goes on with its state: the text of both without the
+        delays of watermarks. Empty until the text is final.
+    stateful
+        Whether an operator of Spark's with state makes the rows of the stream: an aggregation, a deduplication, a join
+        of streams. Such an operator holds rows back until the watermark passes them, so they come at or before the
+        micro-batch's own watermark, but later than that of the micro-batch before. None of them is late.
+    time_of
+        Of a derived table: the column of a relation inside it, as ``(alias, name)``, that its event time is.
+    """
+
+    alias: str
+    relation: str
+    columns: tuple[Column, ...] = ()
+    ctes: tuple[tuple[str, str], ...] = ()
+    below: tuple[Node, ...] = ()
+    streaming: bool | None = None
+    event_time: str | None = None
+    delay: int | None = None
+    rows: float | None = None
+    rows_from: RowsFrom = "assumed"
+    lasting: str = ""
+    stateful: bool = False
+    time_of: tuple[str, str] | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.below
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return dataclasses.replace(self, below=inputs)
+
+
+@dataclass(frozen=True)
+class Filter(OverOne):
+    """Keeps the rows for which every condition is true. Conditions are Spark SQL over qualified columns."""
+
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Project(OverOne):
+    """Keeps some columns: ``items`` are ``(output name, Spark SQL)``."""
+
+    items: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Exchange(OverOne):
+    """A redistribution of rows that the binary plan would need: hashed by ``keys``, or broadcast if there are none."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    """A binary join. ``by_spark``: it stays with Spark, by a hint or because one side is static."""
+
+    kind: JoinKind
+    left: Node
+    right: Node
+    predicates: tuple[Predicate, ...] = ()
+    by_spark: bool = False
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        left, right = inputs
+        return dataclasses.replace(self, left=left, right=right)
+
+
+@dataclass(frozen=True)
+class JoinGroup(OverOne):
+    """A multi-join group found by step 1 of the Two-Step Convert (004 section 3.2.1): a marked binary join tree."""
+
+    members: int
+
+
+@dataclass(frozen=True)
+class JoinNode(Node):
+    """A physical n-way inner join, made by step 2 of the Two-Step Convert (004 section 3.2.2).
+
+    Parameters
+    ----------
+    name
+        The name under which SQL above it refers to its output, unique in the plan: ``__trijoin_1``.
+    sources
+        The inputs in plan order, one for each of ``graph.relations``: ``Scan``, or ``Filter`` over ``Scan`` (filters on
+        that relation alone, conditions qualified with the alias). An inner node of an operator tree is an input as
+        ``Scan(alias, relation=its name, below=(node,))``.
+    output
+        What it puts out. Columns that only residuals need are among them.
+    result_time
+        The name of a further output column with the latest event time of a result's rows, None if nothing above it
+        reads one (see `rewriter.event_times`).
+    event_times
+        The output columns that are event time to what stands above the node.
+    held_back
+        By how much, in microseconds, the watermarks of the inputs are held back, so that no result comes later than the
+        watermark allows for `event_times` and for those of the nodes above.
+    aggregation
+        If there is one, the node puts out its keys and states instead of `output`: see `Aggregation`.
+    not_aggregated
+        Why the aggregation of the SELECT above stays with Spark as a whole; None if there is none.
+    """
+
+    name: str
+    sources: tuple[Node, ...]
+    graph: JoinGraph
+    decision: Decision
+    output: tuple[OutputColumn, ...]
+    retention: tuple[Retention, ...] = ()
+    result_time: str | None = None
+    aggregation: Aggregation | None = None
+    not_aggregated: str | None = None
+    event_times: tuple[str, ...] = ()
+    held_back: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.sources) != len(self.graph.relations):
+            raise PlanError(f"{self.name}: {len(self.sources)} inputs for {len(self.graph.relations)} relations")
+        names = [column.name.lower() for column in self.output]
+        if len(set(names)) != len(names):
+            raise PlanError(f"{self.name}: output names are not unique: {names}")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.sources
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return dataclasses.replace(self, sources=inputs)
+
+
+@dataclass(frozen=True)
+class BiJoin(JoinNode):
+    """Two relations."""
+
+
+@dataclass(frozen=True)
+class TriJoin(JoinNode):
+    """Three relations (001)."""
+
+
+@dataclass(frozen=True)
+class MultiJoin(JoinNode):
+    """Four relations and more (004)."""
+
+
+def join_node_class(count: int) -> type[JoinNode]:
+    """Return the class of a join node with so many inputs."""
+    return {2: BiJoin, 3: TriJoin}.get(count, MultiJoin)
+
+
+@dataclass(frozen=True)
+class Where(OverOne):
+    """Conjuncts over a join tree that have not found their place yet; those that stay become Spark's WHERE."""
+
+    predicates: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class StaticJoin(Node):
+    """Static relations joined to one stream before its group; rendered as that stream's derived table."""
+
+    stream: Node
+    statics: tuple[Node, ...]
+    predicates: tuple[Predicate, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.stream, *self.statics)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return dataclasses.replace(self, stream=inputs[0], statics=inputs[1:])
+
+
+@dataclass(frozen=True)
+class LeftAlone(OverOne):
+    """A join group that stays with Spark; ``decision.reason`` says why."""
+
+    graph: JoinGraph
+    decision: Decision
+    retention: tuple[Retention, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What the hints of one SELECT ask for.
+
+    Parameters
+    ----------
+    convert
+        False for NO_TRIJOIN.
+    relations
+        The relations of TRIJOIN(...): only a group of just these is converted. Empty if there is no such hint.
+    scheme, units
+        The values of SCHEME(...) and UNITS(...).
+    tree
+        The tree that SCHEME('operator_tree(...)') writes down, or the order of SCHEME('tree(...)'), as it stands
+        between the outer parentheses.
+    intermediates
+        The value of INTERMEDIATES(...): ``pack`` or ``pair``.
+    routing, subgroups
+        The values of ROUTING(...): ``random``, ``hash``, or ``contrand`` with its number of subgroups.
+    aggregate
+        False for NO_UNIT_AGGREGATE: results leave the units one by one.
+    """
+
+    convert: bool = True
+    relations: tuple[str, ...] = ()
+    scheme: str | None = None
+    units: int | None = None
+    tree: str | None = None
+    intermediates: str | None = None
+    routing: str | None = None
+    subgroups: int | None = None
+    aggregate: bool = True
+
+
+@dataclass(frozen=True)
+class Block(OverOne):
+    """One SELECT that joins: its FROM and WHERE as a plan. The rest of it stays in the syntax tree.
+
+    Parameters
+    ----------
+    number
+        Which SELECT, in plan order.
+    required
+        The columns, as ``(alias, name)``, that the rest of the SELECT reads.
+    within
+        The length of WITHIN in microseconds.
+    problem
+        Why nothing in it can be converted.
+    aggregation
+        Its GROUP BY and aggregates as two steps, None if it does not aggregate.
+    not_aggregated
+        Why it aggregates, but not in two steps.
+    """
+
+    number: int
+    required: tuple[tuple[str, str], ...] = ()
+    hints: Hints = field(default_factory=Hints)
+    within: int | None = None
+    problem: str | None = None
+    aggregation: Aggregation | None = None
+    not_aggregated: str | None = None
+
+
+@dataclass(frozen=True)
+class Query(Node):
+    """The rest of a SELECT (projection, grouping, ordering ...) as Spark SQL over the join nodes below.
+
+    ``sql`` refers to the output of a join node below under that node's ``name`` (a quoted identifier).
+
+    Parameters
+    ----------
+    words
+        The identifiers of the text, in small letters: names that we make up must not be taken for one of them.
+    """
+
+    sql: str
+    below: tuple[Node, ...] = field(default=())
+    words: frozenset[str] = frozenset()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.below
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return dataclasses.replace(self, below=inputs)
+
+
+def source_scan(source: Node) -> Scan:
+    """Return the `Scan` at the bottom of one input of a `JoinNode`."""
+    node = source
+    while not isinstance(node, Scan):
+        node = node.inputs[0]
+    return node
+
+
+def source_conditions(source: Node) -> tuple[str, ...]:
+    """Return the conditions of all filters above the `Scan` of one input of a `JoinNode`."""
+    conditions: tuple[str, ...] = ()
+    node = source
+    while not isinstance(node, Scan):
+        if isinstance(node, Filter):
+            conditions = node.conditions + conditions
+        node = node.inputs[0]
+    return conditions
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield a node and all nodes below it, parents first."""
+    yield node
+    for below in node.inputs:
+        yield from walk(below)
+
+
+def own_tree(node: Node) -> Iterator[Node]:
+    """Yield the nodes of one SELECT's tree, parents last, not those of derived tables."""
+    if not isinstance(node, Scan):
+        for below in node.inputs:
+            yield from own_tree(below)
+    yield node
+
+
+def transform(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Return the tree with ``change`` applied to every node once, bottom up.
+
+    Unchanged nodes are kept as they are, and a node that stands in several places (a common table expression read more
+    than once) stays one node.
+    """
+    done: dict[int, Node] = {}
+
+    def visit(one: Node) -> Node:
+        if id(one) not in done:
+            inputs = tuple(visit(below) for below in one.inputs)
+            same = all(new is old for new, old in zip(inputs, one.inputs, strict=True))
+            done[id(one)] = change(one if same else one.with_inputs(inputs))
+        return done[id(one)]
+
+    return visit(node)
+
+
+def scans(node: Node) -> tuple[Scan, ...]:
+    """Return the relations of a join tree from left to right, without those inside derived tables."""
+    if isinstance(node, Scan):
+        return (node,)
+    return tuple(scan for below in node.inputs for scan in scans(below))

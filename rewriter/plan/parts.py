@@ -1,0 +1,432 @@
+"""What the nodes of a plan hold: columns, predicates, the join graph, the decision on how a group runs.
+
+Standard library only, as in `plan`, which has these names too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ...errors import PlanError
+
+Shape = Literal["pair", "chain", "cyclic", "star", "clique", "general", "disconnected"]
+PredicateKind = Literal["equi", "null_safe", "band", "range", "not_equal", "residual"]
+StateFunction = Literal["count", "sum", "min", "max"]
+ComparisonOp = Literal["=", "<=>", "<", "<=", ">", ">=", "<>", "band"]
+JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti"]
+
+#: How a node of ours is called, by the number of its inputs.
+NodeName = Literal["TriJoin", "MultiJoin", "BiJoin", "none"]
+#: Who says how many rows there are: a declaration, queries that ran before, Spark's statistics, or nobody.
+RowsFrom = Literal["declared", "observed", "statistics", "assumed"]
+
+#: The comparison with its operands exchanged: ``a < b`` is ``b > a``.
+FLIPPED: dict[str, ComparisonOp] = {
+    "=": "=",
+    "<=>": "<=>",
+    "<>": "<>",
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a relation.
+
+    Parameters
+    ----------
+    name
+        The name in the spelling of its schema.
+    type
+        Spark's DDL name of the type, such as ``"decimal(10,2)"``; ``"unknown"`` where no schema tells.
+    """
+
+    name: str
+    type: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """A column that a join node puts out.
+
+    Parameters
+    ----------
+    name
+        The name in the node's output, unique there (also without regard to case): ``r__id`` for ``r.id``.
+    relation
+        The alias of the input it comes from.
+    column
+        Its name in that input.
+    type
+        As in `Column`.
+    """
+
+    name: str
+    relation: str
+    column: str
+    type: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """One conjunct of a join condition.
+
+    Parameters
+    ----------
+    sql
+        The conjunct as the user wrote it (for people to read).
+    kind
+        What sort of conjunct it is; only ``"residual"`` is left to Spark, all others are evaluated by the kernel.
+    relations
+        The aliases it mentions, in plan order. Kernel predicates mention exactly two: `left` is over the first and
+        `right` over the second.
+    op
+        The comparison ``left op right``; ``"band"`` stands for ``lower <(=) left - right <(=) upper``.
+    left, right
+        Spark SQL expressions over one relation each, with columns qualified by its alias.
+    lower, upper
+        For ``"band"``: Spark SQL constants, None where that side is open: whole numbers for integers and (as days) for
+        dates, day-time intervals for timestamps.
+    lower_inclusive, upper_inclusive
+        For ``"band"``: whether the difference may equal the bound.
+    guards
+        Spark SQL expressions over one relation each, as ``(alias, sql)``, that Spark must evaluate although the kernel
+        does not need their value, so that an ANSI error that the original text would raise is still raised.
+    limits, computed_as
+        For ``"band"``: where the conjunct's own text computes a difference of integers, the range of ``left - right``
+        within which that does not overflow, and the type that it is computed in. Outside it Spark raises in ANSI mode.
+    rendered
+        For residuals of a join node: the same conjunct over the node's output names, ready for Spark. Otherwise the
+        conjunct with columns qualified by their aliases.
+    derived
+        True if it follows from others (transitive equality, WITHIN) and was not written by the user.
+    wide
+        For ``"band"``: True if rows expire by the event times that it compares about as soon as it allows, so that most
+        of what is kept lies within it, and an index on it would narrow down little.
+    """
+
+    sql: str
+    kind: PredicateKind
+    relations: tuple[str, ...]
+    op: ComparisonOp | None = None
+    left: str | None = None
+    right: str | None = None
+    lower: str | None = None
+    upper: str | None = None
+    lower_inclusive: bool = False
+    upper_inclusive: bool = False
+    guards: tuple[tuple[str, str], ...] = ()
+    rendered: str | None = None
+    derived: bool = False
+    limits: tuple[int, int] | None = None
+    computed_as: str | None = None
+    wide: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind == "residual":
+            if self.op is not None:
+                raise PlanError(f"a residual has no kernel comparison: {self.sql}")
+            return
+        if len(self.relations) != 2 or self.op is None or self.left is None or self.right is None:
+            raise PlanError(f"a kernel predicate compares two relations: {self.sql}")
+        if self.op == "band" and self.lower is None and self.upper is None:
+            raise PlanError(f"a band has at least one bound: {self.sql}")
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The kernel predicates between two relations of a join group; ``left`` comes before ``right`` in plan order."""
+
+    left: str
+    right: str
+    predicates: tuple[Predicate, ...]
+
+    def __post_init__(self) -> None:
+        for predicate in self.predicates:
+            if predicate.relations != (self.left, self.right):
+                raise PlanError(f"{predicate.sql} does not belong to the edge {self.left} - {self.right}")
+
+    @property
+    def derived(self) -> bool:
+        """True if every predicate on the edge follows from others."""
+        return all(predicate.derived for predicate in self.predicates)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBound:
+    """A difference constraint on event time: ``lower <= right.time - left.time <= upper``, in microseconds.
+
+    None stands for minus or plus infinity.
+    """
+
+    left: str
+    right: str
+    lower: int | None
+    upper: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGraph:
+    """The join graph of a group: relations are nodes, theta conjuncts label the edges (001 section 3.1).
+
+    Parameters
+    ----------
+    relations
+        The aliases in plan order (the order of FROM). It is also the streams' rank order.
+    edges
+        One for each pair of relations with a kernel predicate, in plan order.
+    residuals
+        Conjuncts that Spark evaluates over the group's output.
+    shape
+        The shape of the edges that the user wrote; derived edges do not count.
+    hub
+        The middle relation of a chain of three, the centre of a star, else None.
+    time_bounds
+        The closed event-time bounds between pairs of relations (only pairs with at least one finite side).
+    """
+
+    relations: tuple[str, ...]
+    edges: tuple[Edge, ...]
+    residuals: tuple[Predicate, ...] = ()
+    shape: Shape = "general"
+    hub: str | None = None
+    time_bounds: tuple[TimeBound, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = set(self.relations)
+        if len(names) != len(self.relations):
+            raise PlanError(f"relations of a join group have different aliases: {self.relations}")
+        for edge in self.edges:
+            if self.relations.index(edge.left) >= self.relations.index(edge.right):
+                raise PlanError(f"edge {edge.left} - {edge.right} is not in plan order")
+
+    def edge(self, one: str, other: str) -> Edge | None:
+        """Return the edge between two relations, or None."""
+        for edge in self.edges:
+            if {edge.left, edge.right} == {one, other}:
+                return edge
+        return None
+
+    def most(self, one: str, other: str) -> int | None:
+        """Return how much later, in microseconds, than a row of ``one`` its partner in ``other`` may be."""
+        for bound in self.time_bounds:
+            if (bound.left, bound.right) == (one, other):
+                return bound.upper
+            if (bound.left, bound.right) == (other, one):
+                return None if bound.lower is None else -bound.lower
+        return None
+
+    def not_implied(self, edge: Edge) -> tuple[Predicate, ...]:
+        """Return an edge's predicates but those that rows joined with a row of the hub always fulfil.
+
+        These are the derived equalities of both its relations with one expression of the hub.
+        """
+        if self.hub is None or self.hub in (edge.left, edge.right):
+            return edge.predicates
+        return tuple(
+            predicate
+            for predicate in edge.predicates
+            if not (predicate.derived and predicate.op == "=")
+            or not self._equal_at_hub(edge.left, predicate.left) & self._equal_at_hub(edge.right, predicate.right)
+        )
+
+    def _equal_at_hub(self, relation: str, text: str | None) -> set[str | None]:
+        """Return the hub's expressions that equalities with an expression of a relation have."""
+        edge = self.edge(relation, self.hub or "")
+        if edge is None:
+            return set()
+        equal = [(found.left, found.right) for found in edge.predicates if found.op == "="]
+        sides = equal if edge.left == relation else [(mine, other) for other, mine in equal]
+        return {other for mine, other in sides if mine == text}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The estimated cost of a scheme, per second of stream time (rows sent, rows kept, comparisons) and its stages."""
+
+    network: float
+    memory: float
+    cpu: float
+    stages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One scheme or operator tree that was considered."""
+
+    scheme: str
+    cost: Cost
+    chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InputRate:
+    """The rows of one input that costs are estimated for.
+
+    Parameters
+    ----------
+    alias
+        The input.
+    rows
+        Rows a second of a stream, rows of a table.
+    streaming
+        Whether it counts as a stream.
+    rows_from
+        Who says so.
+    """
+
+    alias: str
+    rows: float
+    streaming: bool
+    rows_from: RowsFrom
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How a group will run, and why.
+
+    Parameters
+    ----------
+    node
+        The physical node, ``"none"`` if the group is left to Spark.
+    scheme
+        One of `operators.schemes`: ``symmetric``, ``semi_symmetric``, ``biclique``, ``tree``, ``matrix``, ...
+    units
+        Units a stream's group; cells for ``matrix``. None lets the operators take their default.
+    options
+        Further settings of the scheme as ``(name, value)``, for example ``("routing", "hash")``.
+    expected
+        What the chosen scheme should meet, as ``(name, number)``: rows and results a second, rows kept. A running query
+        shows its own numbers beside these.
+    units_reason
+        Why so many units.
+    rates
+        The rows of each input that costs were estimated for, and who says so.
+    advice
+        What to declare or to hint so that a scheme that looks much cheaper runs; of a checkpoint that keeps its scheme,
+        which one that is.
+    from_checkpoint
+        Whether scheme and units are those that a checkpoint stores rows by.
+    units_by_cost
+        Whether cost chose the units: then a checkpoint's number goes before.
+    unscaled
+        Where scaling is on: why it leaves these units alone, and what it would scale.
+    """
+
+    node: NodeName
+    scheme: str | None
+    units: int | None
+    reason: str
+    alternatives: tuple[Alternative, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    expected: tuple[tuple[str, float], ...] = ()
+    units_reason: str | None = None
+    rates: tuple[InputRate, ...] = ()
+    advice: str | None = None
+    from_checkpoint: bool = False
+    units_by_cost: bool = False
+    unscaled: str | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What cannot run on streams, and why; `hint` names a way out."""
+
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long a stream's rows are kept. ``keep_for`` is in microseconds; None means for ever."""
+
+    alias: str
+    keep_for: int | None
+    advice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """A GROUP BY expression over the relations of one input, computed before the join.
+
+    Parameters
+    ----------
+    name
+        Its column in the node's output.
+    sql
+        Spark SQL with qualified columns.
+    relations
+        The aliases that it mentions.
+    text
+        The text by which it is found in the SELECT.
+    """
+
+    name: str
+    sql: str
+    relations: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartialState:
+    """What a unit keeps of an aggregate while it joins, and puts out once for each group and micro-batch.
+
+    Parameters
+    ----------
+    name
+        Its column in the node's output.
+    function
+        ``count`` counts the values of `sql` that are not NULL, all rows if there is no `sql`.
+    sql
+        The argument, Spark SQL over the relations of one input, computed before the join.
+    relations
+        The aliases that it mentions.
+    type
+        Spark's type of the state; ``"unknown"`` for ``min`` and ``max``, whose type is the argument's.
+    """
+
+    name: str
+    function: StateFunction
+    sql: str | None = None
+    relations: tuple[str, ...] = ()
+    type: str = "bigint"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """An aggregation in two steps (003 section 3.4.2): units reduce their results to states, Spark merges the states.
+
+    Parameters
+    ----------
+    keys
+        The GROUP BY expressions that are computed before the join.
+    states
+        What the units put out for each group.
+    merges
+        By the text of each aggregate, its columns qualified, what stands in its place: Spark SQL over the states.
+    shown
+        The aggregates as the user wrote them.
+    from_packs, listed
+        Whether results are counted and summed without listing every one, and relations whose rows are listed even so.
+    """
+
+    keys: tuple[GroupKey, ...] = ()
+    states: tuple[PartialState, ...] = ()
+    merges: tuple[tuple[str, str], ...] = ()
+    shown: tuple[str, ...] = ()
+    from_packs: bool = False
+    listed: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[GroupKey | PartialState, ...]:
+        """What the node puts out, in order."""
+        return (*self.keys, *self.states)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The expressions that are computed before the join."""
+        return tuple(one.sql for one in self.columns if one.sql is not None)

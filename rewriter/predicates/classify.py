@@ -1,0 +1,309 @@
+"""What sort of conjunct is this? From a condition to kernel predicates, bands and residuals.
+
+Bands are found among conjuncts of the form ``base + constant <op> base + constant`` over integers, dates and
+timestamps, where moving the constants to one side is exact. Fractions keep their expressions as keys: ``x >= y - 0.5``
+and ``x - y >= -0.5`` differ in the last digit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from ...errors import SqlSyntaxError
+from ..plan.nodes import (
+    FLIPPED,
+    ComparisonOp,
+    GroupKey,
+    Node,
+    OutputColumn,
+    PartialState,
+    Predicate,
+    PredicateKind,
+    scans,
+)
+from ..sql.dialect import identifier, parse_expression, render
+from ..sql.intervals import interval_microseconds
+from ..sql.spark_types import UNKNOWN, is_comparable, type_of
+from .bands import Difference, constant_sql, intersect, same_difference
+from .differences import bare, exact_difference
+from .fractional import fractional_difference
+
+_Computed = TypeVar("_Computed", GroupKey, PartialState)
+
+_OPS: dict[type[exp.Expr], ComparisonOp] = {
+    exp.EQ: "=",
+    exp.NullSafeEQ: "<=>",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+
+_KINDS: dict[str, PredicateKind] = {"=": "equi", "<=>": "null_safe", "<>": "not_equal"}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The relations of a join tree, in plan order, the types of their columns, and whether overflow is an error."""
+
+    order: tuple[str, ...]
+    types: Mapping[tuple[str, str], str]
+    ansi: bool = True
+
+    @classmethod
+    def of(cls, node: Node, *, ansi: bool = True) -> Scope:
+        """Return the scope of a join tree."""
+        below = scans(node)
+        types = {(scan.alias, column.name): column.type for scan in below for column in scan.columns}
+        return cls(tuple(scan.alias for scan in below), types, ansi)
+
+    def relations(self, tree: exp.Expr) -> tuple[str, ...]:
+        """Return the relations that an expression reads, in plan order."""
+        found = {column.table for column in tree.find_all(exp.Column)}
+        return tuple(alias for alias in self.order if alias in found)
+
+    def type_of(self, tree: exp.Expr) -> str:
+        """Return the type of an expression, ``unknown`` if the schemas do not tell."""
+        return type_of(tree, lambda column: self.types.get((column.table, column.name), UNKNOWN))
+
+
+def raw(text: str, scope: Scope, sql: str | None = None, derived: bool = False) -> Predicate:
+    """Return a condition as a predicate that has not been classified."""
+    return Predicate(sql or text, "residual", scope.relations(parse_expression(text)), rendered=text, derived=derived)
+
+
+def columns_of(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the columns of a condition as ``(alias, name)`` in the order of the text."""
+    found = {(column.table, column.name): None for column in parse_expression(text).find_all(exp.Column)}
+    return tuple(found)
+
+
+def reads_only(text: str, aliases: Iterable[str]) -> bool:
+    """Return whether a condition is one that we can read, over columns of some relations and nothing else."""
+    try:
+        found = columns_of(text)
+    except (SqlglotError, SqlSyntaxError):
+        return False
+    return {alias for alias, _ in found} <= set(aliases)
+
+
+def is_equality(text: str) -> bool:
+    """Tell whether a condition is an equality between two columns' sides."""
+    tree = parse_expression(text)
+    if not isinstance(tree, exp.EQ | exp.NullSafeEQ):
+        return False
+    sides = [{column.table for column in side.find_all(exp.Column)} for side in (tree.this, tree.expression)]
+    return all(sides) and not sides[0] & sides[1]
+
+
+def remap(text: str, column: Callable[[str, str], exp.Expr | None]) -> str:
+    """Return a condition with its columns ``(alias, name)`` written anew; None keeps a column as it is."""
+    tree = parse_expression(text).copy()
+    for node in [tree] if isinstance(tree, exp.Column) else list(tree.find_all(exp.Column)):
+        other = column(node.table, node.name)
+        if other is None:
+            continue
+        if node is tree:
+            tree = other
+        else:
+            node.replace(other)
+    return render(tree)
+
+
+class MovedColumns(dict[tuple[str, str], tuple[str, str]]):
+    """Columns that come from another relation now: by ``(alias, name)`` the alias and the name that they have there."""
+
+    def text(self, sql: str) -> str:
+        """Return a condition with the columns written anew."""
+
+        def column(alias: str, name: str) -> exp.Expr | None:
+            found = self.get((alias, name))
+            return exp.column(identifier(found[1]), identifier(found[0])) if found else None
+
+        return remap(sql, column) if self else sql
+
+    def predicate(self, predicate: Predicate) -> Predicate:
+        """Return a kernel predicate with its expressions and guards written anew; its relations stay."""
+        if predicate.left is None or predicate.right is None or not self:
+            return predicate
+        guards = tuple((self.alias(alias, sql), self.text(sql)) for alias, sql in predicate.guards)
+        left, right = self.text(predicate.left), self.text(predicate.right)
+        return dataclasses.replace(predicate, left=left, right=right, guards=guards)
+
+    def computed(self, one: _Computed) -> _Computed:
+        """Return a key or an argument, which is over one input, written anew."""
+        if one.sql is None or not self:
+            return one
+        relations = tuple(dict.fromkeys(self.alias(alias, one.sql) for alias in one.relations))
+        return dataclasses.replace(one, sql=self.text(one.sql), relations=relations[:1])
+
+    def output(self, column: OutputColumn) -> OutputColumn:
+        """Return an output column with the place it comes from now."""
+        alias, name = self.get((column.relation, column.column), (column.relation, column.column))
+        return dataclasses.replace(column, relation=alias, column=name)
+
+    def alias(self, alias: str, sql: str) -> str:
+        """Return the alias that an expression over one relation is over now."""
+        return next((self[pair][0] for pair in columns_of(sql) if pair in self), alias)
+
+
+def over_output(predicate: Predicate, names: Mapping[tuple[str, str], str]) -> Predicate:
+    """Return a residual over a join node's output names; other predicates stay as they are."""
+    if predicate.kind != "residual" or predicate.rendered is None:
+        return predicate
+    rendered = remap(predicate.rendered, lambda alias, name: exp.Column(this=identifier(names[alias, name])))
+    return dataclasses.replace(predicate, rendered=rendered)
+
+
+def classify(predicates: Iterable[Predicate], scope: Scope) -> tuple[Predicate, ...]:
+    """Classify raw predicates, and merge the two sides of a band into one predicate."""
+    done: list[Predicate | Difference] = []
+    for predicate in predicates:
+        if predicate.kind != "residual":
+            done.append(predicate)
+            continue
+        for found in _classify(predicate, parse_expression(predicate.rendered or predicate.sql), scope):
+            _add(done, found)
+    result: list[Predicate] = []
+    for item in done:
+        result.append(_predicate(item) if isinstance(item, Difference) else item)
+    return tuple(dict.fromkeys(result))
+
+
+def _add(done: list[Predicate | Difference], found: Predicate | Difference) -> None:
+    if isinstance(found, Difference):
+        for index, known in enumerate(done):
+            if isinstance(known, Difference) and same_difference(known, found):
+                done[index] = intersect(known, found)
+                return
+    done.append(found)
+
+
+# -------------------------------------------------------------------------------------------------------- one conjunct
+
+
+def _classify(predicate: Predicate, tree: exp.Expr, scope: Scope) -> list[Predicate | Difference]:
+    tree = bare(tree)
+    relations = scope.relations(tree)
+    if len(relations) != 2 or tree.find(exp.Collate):  # as a key of its own a text would lose its explicit collation
+        return [predicate]
+    if isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
+        low = exp.GTE(this=tree.this.copy(), expression=tree.args["low"].copy())
+        high = exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy())
+        parts: list[Predicate | Difference] = []
+        for part in (low, high):
+            inner = dataclasses.replace(predicate, relations=scope.relations(part))
+            parts += _classify(inner, part, scope)
+        if all(isinstance(part, Predicate) and part.kind == "residual" for part in parts):
+            return [predicate]
+        return parts
+    op = _OPS.get(type(tree))
+    if op is None:
+        return [predicate]
+    return _comparison(predicate, op, tree.this, tree.expression, scope) or [predicate]
+
+
+def _comparison(
+    predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Expr, scope: Scope
+) -> list[Predicate | Difference] | None:
+    difference = exact_difference(predicate, op, left, right, scope)
+    if difference is not None:
+        return [difference]
+    ones, others = scope.relations(left), scope.relations(right)
+    if not ones or not others:
+        plain = functools.partial(_plain, predicate)
+        fractional = fractional_difference(predicate, op, left, right, scope, plain)
+        return None if fractional is None else [*fractional]
+    if len(ones) != 1 or len(others) != 1:
+        return None
+    if scope.order.index(ones[0]) > scope.order.index(others[0]):
+        left, right, op = right, left, FLIPPED[op]
+    if not (is_comparable(scope.type_of(left)) and is_comparable(scope.type_of(right))):
+        return None
+    return [_plain(predicate, op, left, right)]
+
+
+def _plain(predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Expr) -> Predicate:
+    return Predicate(
+        predicate.sql,
+        _KINDS.get(op, "range"),
+        predicate.relations,
+        op,
+        render(bare(left)),
+        render(bare(right)),
+        rendered=predicate.rendered,
+        derived=predicate.derived,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- output
+
+
+def _predicate(difference: Difference) -> Predicate:
+    lower, upper = difference.lower, difference.upper
+    one_sided = lower is None or upper is None
+    op: ComparisonOp = "band"
+    if one_sided and (lower or upper or 0) == 0 and difference.limits is None:
+        inclusive = difference.lower_inclusive or difference.upper_inclusive
+        op = (">=" if inclusive else ">") if lower is not None else ("<=" if inclusive else "<")
+        lower = upper = None
+    is_band = op == "band"
+    return Predicate(
+        " AND ".join(difference.sql),
+        "band" if is_band else "range",
+        difference.relations,
+        op,
+        difference.left,
+        difference.right,
+        constant_sql(lower, difference.unit),
+        constant_sql(upper, difference.unit),
+        is_band and difference.lower_inclusive,
+        is_band and difference.upper_inclusive,
+        difference.guards,
+        " AND ".join(difference.rendered),
+        difference.derived,
+        difference.limits if is_band else None,
+        difference.computed_as if is_band else None,
+    )
+
+
+def flipped(predicate: Predicate) -> Predicate:
+    """Return a kernel predicate with its sides exchanged.
+
+    Examples
+    --------
+    >>> flipped(Predicate("r.a < s.a", "range", ("r", "s"), "<", "r.a", "s.a")).op
+    '>'
+    """
+    assert predicate.op is not None
+    relations = predicate.relations[::-1]
+    if predicate.op != "band":
+        return dataclasses.replace(
+            predicate, relations=relations, op=FLIPPED[predicate.op], left=predicate.right, right=predicate.left
+        )
+    return dataclasses.replace(
+        predicate,
+        relations=relations,
+        left=predicate.right,
+        right=predicate.left,
+        lower=_negated(predicate.upper),
+        upper=_negated(predicate.lower),
+        lower_inclusive=predicate.upper_inclusive,
+        upper_inclusive=predicate.lower_inclusive,
+        limits=None if predicate.limits is None else (-predicate.limits[1], -predicate.limits[0]),
+    )
+
+
+def _negated(constant: str | None) -> str | None:
+    if constant is None:
+        return None
+    micros = interval_microseconds(parse_expression(constant))
+    return str(-int(constant)) if micros is None else constant_sql(-micros, "timestamp")

@@ -1,0 +1,1 @@
+"""Back to SQL: the rest of the query over the outputs of the join nodes."""

@@ -1,0 +1,319 @@
+"""FROM over join nodes: the clause as a syntax tree, and the final text of what the nodes read.
+
+The items of a FROM are copies of the user's own, so that their tables still say which common table expressions they
+read (`scopes.cte_of`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+
+from sqlglot import exp
+
+from ...errors import PlanError
+from ..event_time.bounds import input_scan
+from ..names.derived_tables import MergedTree
+from ..names.lookup import unused
+from ..names.scopes import Cte, JoinTree, Source, Tree, cte_of
+from ..parse import relation_of, tables_of
+from ..plan.nodes import (
+    Column,
+    Filter,
+    Join,
+    JoinNode,
+    Node,
+    Predicate,
+    Scan,
+    StaticJoin,
+    Where,
+    scans,
+)
+from ..predicates.classify import MovedColumns
+from ..rules.prune_columns import read_by_node
+from ..sql.dialect import identifier, parse_expression, quote, render
+from ..sql.hints import without_our_clauses
+from .delays import lasting
+
+#: Side and kind of a join.
+_JOINS = {
+    "inner": (None, None),
+    "cross": (None, "CROSS"),
+    "left": ("LEFT", None),
+    "right": ("RIGHT", None),
+    "full": ("FULL", None),
+    "semi": ("LEFT", "SEMI"),
+    "anti": ("LEFT", "ANTI"),
+}
+
+
+class FromClause:
+    """The FROM of one SELECT.
+
+    Parameters
+    ----------
+    tree
+        Its relations.
+    nodes
+        The join nodes in their final form, by name: those of the SELECTs inside, to which `finish` adds its own.
+    """
+
+    def __init__(self, tree: Tree, nodes: dict[str, JoinNode]) -> None:
+        self.nodes = nodes
+        self.sources = {source.plan_alias: source for source in _sources(tree)}
+        #: By column of a relation, as ``(alias, name)``: the join node and the column of it that have its values.
+        self.columns = MovedColumns()
+
+    def remap(self, text: str) -> str:
+        """Return a condition over the columns of relations and of the join nodes that stand in their place."""
+        return self.columns.text(text)
+
+    # ---------------------------------------------------------------------------------------------------- join nodes
+
+    def finish(self, node: JoinNode) -> None:
+        """Give a join node the final text of its inputs; an input that is a join itself becomes a derived table."""
+        moved = MovedColumns()
+        sources = tuple(
+            self._finished(source) if isinstance(_unfiltered(source), Scan) else self._derived(source, node, moved)
+            for source in node.sources
+        )
+        edges = tuple(
+            dataclasses.replace(edge, predicates=tuple(map(moved.predicate, edge.predicates)))
+            for edge in node.graph.edges
+        )
+        aggregation = node.aggregation
+        if aggregation is not None:
+            keys, states = (
+                tuple(map(moved.computed, aggregation.keys)),
+                tuple(map(moved.computed, aggregation.states)),
+            )
+            aggregation = dataclasses.replace(aggregation, keys=keys, states=states)
+        final = dataclasses.replace(
+            node,
+            sources=sources,
+            graph=dataclasses.replace(node.graph, edges=edges),
+            output=tuple(map(moved.output, node.output)),
+            aggregation=aggregation,
+        )
+        self.nodes[node.name] = final
+        self.columns.update({(one.relation, one.column): (node.name, one.name) for one in node.output})
+
+    def _derived(self, source: Node, node: JoinNode, moved: MovedColumns) -> Scan:
+        """Return a join below a group (an outer join, a stream with its static relations) as a scan."""
+        inside = [self._scan(scan) for scan in scans(source)]
+        here = _read_here(source)  # the others come as the output of a join node
+        known = [self.sources[scan.alias] for scan in here if scan.alias in self.sources]
+        names = _unique_names(cte for one in known for cte in _ctes_of(one))
+        read = [self._scan(scan, names) for scan in here]
+        first, stands = inside[0], input_scan(source)
+        aliases = {scan.alias for scan in inside}
+        wanted = [pair for pair in sorted(read_by_node(node)) if pair[0] in aliases]
+        if stands.event_time is not None and (first.alias, stands.event_time) not in wanted:
+            wanted += [(first.alias, c.name) for c in first.columns if c.name == stands.event_time]
+        types = {(scan.alias, column.name): column.type for scan in inside for column in scan.columns}
+        taken = {name.lower() for alias, name in wanted if alias == first.alias}
+        items: list[exp.Expr] = []
+        columns = []
+        for alias, name in wanted:
+            unique = name if alias == first.alias else unused(f"{alias}__{name}", taken)
+            taken.add(unique.lower())
+            moved[alias, name] = (first.alias, unique)
+            value = parse_expression(self.remap(f"{quote(alias)}.{quote(name)}")).copy()
+            items.append(exp.alias_(value, identifier(unique), copy=False))
+            columns.append(Column(unique, types.get((alias, name), "unknown")))
+        select = exp.Select(expressions=items or [exp.Literal.number(1)])
+        self.put(source, select)
+        _rename_ctes(select, names)
+        if isinstance(source, StaticJoin) and source.predicates:
+            select.set("where", exp.Where(this=self._conjunction(source.predicates)))
+        return lasting(
+            dataclasses.replace(
+                first,
+                event_time=stands.event_time,
+                streaming=stands.streaming,
+                stateful=stands.stateful,
+                relation=render(exp.Subquery(this=select)),
+                columns=tuple(columns),
+                ctes=tuple(dict(pair for scan in read for pair in scan.ctes).items()),
+                below=(*_outermost(source, self.nodes), *dict.fromkeys(one for scan in read for one in scan.below)),
+            )
+        )
+
+    def _finished(self, node: Node) -> Node:
+        if isinstance(node, Scan):
+            return lasting(self._scan(node))
+        return node.with_inputs(tuple(self._finished(below) for below in node.inputs))
+
+    def _scan(self, scan: Scan, names: Mapping[Cte, str] | None = None) -> Scan:
+        source = self.sources.get(scan.alias)
+        if source is None:
+            return scan
+        drop_unused_ctes(source.item)
+        ctes = _ctes_of(source)
+        names = _unique_names(ctes) if names is None else names
+        item = relation_of(source)
+        _rename_ctes(item, names)
+        tables = [*tables_of(source), *(table for cte in ctes for table in cte.node.find_all(exp.Table))]
+        return dataclasses.replace(
+            scan,
+            relation=render(item),
+            ctes=tuple((names[cte], cte_sql(cte, names)) for cte in ctes),
+            below=mentioned(tables, self.nodes),
+        )
+
+    # ---------------------------------------------------------------------------------------------------- the clause
+
+    def put(self, node: Node, select: exp.Select) -> None:
+        """Write FROM of a SELECT anew."""
+        first, joins = self._items(node)
+        select.set("from_", exp.From(this=first))
+        select.set("joins", joins)
+
+    def _items(self, node: Node) -> tuple[exp.Expr, list[exp.Join]]:
+        match node:
+            case JoinNode():
+                return exp.Table(this=identifier(node.name)), []
+            case Scan():
+                return relation_of(self.sources[node.alias], node.alias), []
+            case Filter():
+                select = exp.Select(expressions=[exp.Star()])
+                self.put(node.input, select)
+                conditions = (exp.Paren(this=parse_expression(text).copy()) for text in node.conditions)
+                select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
+                return exp.Subquery(this=select, alias=exp.TableAlias(this=identifier(_scan(node).alias))), []
+            case Join():
+                first, joins = self._items(node.left)
+                side, kind = _JOINS[node.kind]
+                on = self._conjunction(node.predicates) if node.predicates else None if kind == "CROSS" else exp.true()
+                return first, [*joins, exp.Join(this=self._item(node.right), side=side, kind=kind, on=on)]
+            case StaticJoin():
+                first, joins = self._items(node.inputs[0])
+                return first, [*joins, *(exp.Join(this=self._item(one), kind="CROSS") for one in node.inputs[1:])]
+            case Where():
+                raise PlanError("a condition is in the middle of a FROM")
+        return self._items(node.inputs[0])
+
+    def _item(self, node: Node) -> exp.Expr:
+        """Return what stands on the right of a join; a join stands in parentheses."""
+        first, joins = self._items(node)
+        if not joins:
+            return first
+        first.set("joins", joins)
+        return exp.Subquery(this=first)
+
+    def _conjunction(self, predicates: Iterable[Predicate]) -> exp.Expr:
+        trees = (parse_expression(self.remap(predicate.rendered or predicate.sql)).copy() for predicate in predicates)
+        conjuncts = (exp.Paren(this=tree) if isinstance(tree, exp.Or) else tree for tree in trees)
+        return reduce(lambda one, other: exp.And(this=one, expression=other), conjuncts)
+
+
+def _sources(tree: Tree) -> Iterator[Source]:
+    """Yield the relations of a FROM, those of derived tables that were opened among them."""
+    match tree:
+        case JoinTree():
+            yield from _sources(tree.left)
+            yield from _sources(tree.right)
+        case MergedTree():
+            yield from _sources(tree.inner.tree)
+        case _:
+            yield tree
+
+
+def mentioned(tables: Iterable[exp.Table], nodes: Mapping[str, JoinNode]) -> tuple[Node, ...]:
+    """Return the join nodes that some tables are."""
+    names = {table.name for table in tables}
+    return tuple(node for name, node in nodes.items() if name in names)
+
+
+def _unfiltered(node: Node) -> Node:
+    while isinstance(node, Filter):
+        node = node.input
+    return node
+
+
+def _scan(node: Node) -> Scan:
+    while not isinstance(node, Scan):
+        node = node.inputs[0]
+    return node
+
+
+def _outermost(node: Node, nodes: Mapping[str, JoinNode]) -> tuple[Node, ...]:
+    """Return the final form of the join nodes that a tree reads."""
+    if isinstance(node, JoinNode):
+        return (nodes[node.name],)
+    if isinstance(node, Scan):
+        return ()
+    return tuple(found for below in node.inputs for found in _outermost(below, nodes))
+
+
+def _read_here(node: Node) -> tuple[Scan, ...]:
+    """Return the relations of a tree that its FROM names: those outside join nodes."""
+    if isinstance(node, Scan):
+        return (node,)
+    if isinstance(node, JoinNode):
+        return ()
+    return tuple(scan for below in node.inputs for scan in _read_here(below))
+
+
+# -------------------------------------------------------------------------------------------- common table expressions
+
+
+def drop_unused_ctes(tree: exp.Expr) -> None:
+    """Remove, in place, the common table expressions that nothing reads any more."""
+    for with_ in list(tree.find_all(exp.With)):
+        for cte in reversed(list(with_.expressions)):
+            own = {id(table) for table in cte.find_all(exp.Table)}
+            name = cte.alias.lower()
+            if not any(t.name.lower() == name and id(t) not in own for t in tree.find_all(exp.Table)):
+                with_.set("expressions", [other for other in with_.expressions if other is not cte])
+        if not with_.expressions and with_.parent is not None:
+            with_.parent.set("with_", None)
+
+
+def _ctes_of(source: Source) -> list[Cte]:
+    """Return the common table expressions that a relation reads, in the order of their definition."""
+    found: dict[Cte, None] = {}
+    inside = {cte_of(node) for node in source.item.find_all(exp.CTE)}
+
+    def visit(tables: Iterable[exp.Table]) -> None:
+        for cte in map(cte_of, tables):
+            if cte is not None and cte not in found:
+                visit(cte.node.this.find_all(exp.Table))
+                if cte not in inside:
+                    found[cte] = None
+
+    visit(tables_of(source))
+    return list(found)
+
+
+def _unique_names(ctes: Iterable[Cte]) -> dict[Cte, str]:
+    """Return a name for each: its own, but numbered where one inside another query hides one outside of it."""
+    names: dict[Cte, str] = {}
+    taken: set[str] = set()
+    for cte in dict.fromkeys(ctes):
+        names[cte] = unused(cte.name, taken)
+        taken.add(names[cte].lower())
+    return names
+
+
+def _rename_ctes(tree: exp.Expr, names: Mapping[Cte, str]) -> None:
+    """Let the tables of a copy read the common table expressions under their new names, in place."""
+    for table in list(tree.find_all(exp.Table)):
+        cte = cte_of(table)
+        name = names.get(cte, cte.name) if cte is not None else None
+        if cte is not None and name is not None and name != cte.name:
+            if not table.alias and table is not tree:
+                table.set("alias", exp.TableAlias(this=identifier(table.name)))
+            table.set("this", identifier(name))
+
+
+def cte_sql(cte: Cte, names: Mapping[Cte, str]) -> str:
+    """Return a common table expression's query, its column list applied."""
+    columns = cte.node.args["alias"].columns
+    query = without_our_clauses(cte.node.this)
+    _rename_ctes(query, names)
+    body = render(query)
+    if not columns:
+        return body
+    return f"SELECT * FROM ({body}) AS {quote(cte.name)}({', '.join(render(column) for column in columns)})"

@@ -1,0 +1,60 @@
+"""The stage that bounds how long rows are kept, by what `event_time.bounds` closes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from ..event_time.bounds import close, constraints, input_scan, retentions
+from ..options import DEFAULTS, Settings
+from ..plan.nodes import Edge, JoinNode, Node, Predicate, Retention, Scan, TimeBound, transform
+from .rule import NotApplicable
+
+#: A band of event times is wide unless rows are kept for more than so many times its width.
+NARROW = 32
+
+
+def bound_event_time(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
+    """Give every join node its closed time bounds and its streams' retention.
+
+    Days on the calendar and differences on the wall clock are as much from elapsed time as the offset of the session's
+    time zone changes; the bounds allow for it (`Settings.zone_shift`).
+    """
+
+    def visit(node: Node) -> Node:
+        return _bounded(node, settings) if isinstance(node, JoinNode) else node
+
+    changed = transform(plan, visit)
+    return NotApplicable("no join node has a bound in event time") if changed == plan else changed
+
+
+def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
+    below = [input_scan(source) for source in node.sources]
+    predicates = [p for edge in node.graph.edges for p in edge.predicates]
+    closed = close(node.graph.relations, constraints(predicates, below, settings.zone_shift, ansi=settings.ansi))
+    bounds = []
+    for index, left in enumerate(node.graph.relations):
+        for right in node.graph.relations[index + 1 :]:
+            upper, reverse = closed.get((left, right)), closed.get((right, left))
+            lower = None if reverse is None else -reverse
+            if upper is not None or lower is not None:
+                bounds.append(TimeBound(left, right, lower, upper))
+    kept = retentions(below, closed)
+    edges = tuple(_with_wide_bands(edge, below, kept) for edge in node.graph.edges)
+    graph = dataclasses.replace(node.graph, edges=edges, time_bounds=tuple(bounds))
+    return dataclasses.replace(node, graph=graph, retention=kept)
+
+
+def _with_wide_bands(edge: Edge, below: Iterable[Scan], kept: Iterable[Retention]) -> Edge:
+    """Mark the bands of an edge within which most rows lie that are kept at all."""
+    lengths = [one.keep_for for one in kept if one.alias in (edge.left, edge.right)]
+
+    def is_wide(predicate: Predicate) -> bool:
+        found = constraints((predicate,), below, 0) if predicate.op == "band" else []
+        known = [length for length in lengths if length is not None]
+        if not found or len(known) < 2:  # rows of a relation that is kept for ever are spread over all times
+            return False
+        return len(found) < 2 or sum(constraint.most for constraint in found) * NARROW >= max(known)
+
+    predicates = (dataclasses.replace(one, wide=True) if is_wide(one) else one for one in edge.predicates)
+    return dataclasses.replace(edge, predicates=tuple(predicates))

@@ -1,0 +1,191 @@
+"""Declarations at the head of an SQL file: `CREATE TABLE` and `CREATE STREAM`, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ...errors import SqlSyntaxError
+from ..plan.nodes import Column
+from .catalog import RATE_OPTION, TYPE_NAMES, DdlCatalog, FixedColumns, TableInfo, Time, positive
+from .dialect import tokenize
+from .intervals import MICROSECONDS, length_microseconds
+
+
+def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog, tuple[str, ...]]:
+    """Split an SQL file into the catalog that its DDL declares and its other statements.
+
+    Parameters
+    ----------
+    sql
+        The file's text.
+    fixed
+        Tells the columns of a stream that declares none, from its format and its declaration.
+
+    Raises
+    ------
+    SqlSyntaxError
+        A declaration does not parse. The place is that in the whole file.
+
+    Examples
+    --------
+    >>> catalog, statements = read_script("CREATE TABLE r (a INT); SELECT a FROM r")
+    >>> catalog.table(("r",)).columns, statements
+    ((Column(name='a', type='int'),), ('SELECT a FROM r',))
+    """
+    tables: list[tuple[str, TableInfo]] = []
+    statements: list[str] = []
+    for tokens in _statements(tokenize(sql)):
+        words = [token.text.upper() for token in tokens[:5]]
+        if words[0] == "CREATE" and (words[1:2] in (["TABLE"], ["STREAM"])):
+            tables.append(_Declaration(sql, tokens, fixed).read())
+        else:
+            statements.append(sql[tokens[0].start : tokens[-1].end + 1])
+    return DdlCatalog(tuple(tables)), tuple(statements)
+
+
+def _statements(tokens: list[Token]) -> Iterable[list[Token]]:
+    statement: list[Token] = []
+    for token in tokens:
+        if token.token_type != TokenType.SEMICOLON:
+            statement.append(token)
+        elif statement:
+            yield statement
+            statement = []
+    if statement:
+        yield statement
+
+
+def _no_columns(_source: str, _declared: str) -> Iterable[tuple[str, str]]:
+    return ()
+
+
+class _Declaration:
+    """Reads one CREATE TABLE or CREATE STREAM, token by token."""
+
+    def __init__(self, sql: str, tokens: list[Token], fixed: FixedColumns | None = None) -> None:
+        self.sql, self.tokens, self.position, self.fixed = sql, tokens, 1, fixed
+
+    def read(self) -> tuple[str, TableInfo]:
+        streaming = self.word() == "STREAM"
+        self.position += 1
+        for word in ("IF", "NOT", "EXISTS"):
+            if self.word() == word:
+                self.position += 1
+        name = [self.take()]
+        while self.word() == ".":
+            self.position += 1
+            name.append(self.take())
+        columns = self.columns() if self.word() == "(" else ()
+        times: tuple[Time, ...] = ()
+        rows, source, watermark = None, "", 0
+        while self.position < len(self.tokens):
+            if self.word() == "WATERMARK":
+                watermark = self.position + 1
+                times = (self.watermark(),)
+            elif self.word() == "USING":
+                source, declared = self.format()
+                columns = columns or tuple(Column(*column) for column in (self.fixed or _no_columns)(source, declared))
+            elif self.word() == "OPTIONS" and streaming:
+                rows = self.declared_rows(source)
+            else:
+                self.position += 1
+        if times and columns and times[0][0].lower() not in [one.name.lower() for one in columns]:
+            self.position = watermark
+            self.fail(f"{'.'.join(name)} has no column {times[0][0]}")
+        return ".".join(name), TableInfo(columns, streaming, rows, times)
+
+    def word(self) -> str:
+        return self.tokens[self.position].text.upper() if self.position < len(self.tokens) else ""
+
+    def sign(self) -> str:
+        """Return the next token, of a text its quotes; empty at the end."""
+        if self.position < len(self.tokens) and self.tokens[self.position].token_type == TokenType.STRING:
+            return "''"
+        return self.word()
+
+    def take(self) -> str:
+        if self.position >= len(self.tokens):
+            self.fail("the declaration ends too early")
+        self.position += 1
+        return self.tokens[self.position - 1].text
+
+    def fail(self, detail: str) -> None:
+        token = self.tokens[min(self.position, len(self.tokens) - 1)]
+        line = self.sql.count("\n", 0, token.start) + 1
+        raise SqlSyntaxError(detail, self.sql, line, token.start - self.sql.rfind("\n", 0, token.start))
+
+    def columns(self) -> tuple[Column, ...]:
+        self.position += 1
+        columns = []
+        while True:
+            name = self.take()
+            start, depth = self.position, 0
+            while depth or self.word() not in (",", ")"):
+                if self.word() in ("", ";"):
+                    self.fail("the list of columns has no end")
+                word = self.word()
+                depth += word.count("(") + word.count("<") - word.count(")") - word.count(">")
+                self.position += 1
+            columns.append(Column(name, self.type_name(self.tokens[start : self.position])))
+            self.position += 1
+            if self.tokens[self.position - 1].text == ")":
+                return tuple(columns)
+
+    def format(self) -> tuple[str, str]:
+        """Read USING and a format; return it, and the text from there on."""
+        self.position += 1
+        start, words = self.position, [self.take()]
+        # Formats such as rate-micro-batch are several tokens in one word.
+        while self.word() == "-":
+            self.position += 1
+            words.append(self.take())
+        return "-".join(words), self.sql[self.tokens[start].start : self.tokens[-1].end + 1]
+
+    def declared_rows(self, source: str) -> float | None:
+        """Read OPTIONS (...); return the rows a second that they declare: ours, else those of the source ``rate``."""
+        self.position += 2
+        found: dict[str, float] = {}
+        while self.sign() not in (")", ""):
+            start = self.position
+            while self.sign() not in (",", ")", ""):
+                self.position += 1
+            *key, value = self.tokens[start : self.position] or [self.tokens[start]]
+            name = "".join(token.text for token in key if token.text != "=").lower()
+            if name == RATE_OPTION.lower() or (name == "rowspersecond" and source.lower() == "rate"):
+                rows = positive(value.text)
+                if rows is None:
+                    self.position = start
+                    self.fail(f"{key[-1].text} is a number of rows a second above 0, not {value.text}")
+                else:
+                    found[name] = rows
+            self.position += self.sign() == ","
+        return found.get(RATE_OPTION.lower(), found.get("rowspersecond"))
+
+    def type_name(self, tokens: list[Token]) -> str:
+        if not tokens:
+            self.fail("a column has no type")
+        for index, token in enumerate(tokens):
+            if token.text.upper() in ("NOT", "COMMENT", "DEFAULT", "PRIMARY", "NULL"):
+                tokens = tokens[:index]
+                break
+        text = "".join(self.sql[tokens[0].start : tokens[-1].end + 1].split()).lower()
+        return TYPE_NAMES.get(text, text)
+
+    def watermark(self) -> tuple[str, int]:
+        self.position += 1
+        column = self.take()
+        for word in ("DELAY", "OF", "INTERVAL"):
+            if self.word() != word:
+                self.fail(f"WATERMARK column DELAY OF INTERVAL ...: {word} is missing")
+            self.position += 1
+        words = [self.take()]  # `10 SECONDS`, `'10' SECONDS`, `'1 hour 30 minutes'`
+        while self.word().removesuffix("S") in MICROSECONDS or self.word().replace(".", "", 1).isdigit():
+            words.append(self.take())
+        delay = length_microseconds(" ".join(words))
+        if delay is None:
+            self.position -= 1
+            self.fail("the delay is a number and a unit such as SECONDS")
+            raise AssertionError
+        return column, delay

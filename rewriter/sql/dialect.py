@@ -1,0 +1,482 @@
+"""Our SQL: Spark 4.3's, plus WITHIN, our hints and ``EXPLAIN [FORMATTED|JSON|MERMAID|DOT|HTML]``.
+
+The base is sqlglot's ``databricks`` dialect, because ``spark`` reads ``STREAM t`` as a table named STREAM. Functions
+are not interpreted: a call is rendered as it was written, so that Spark and nobody else says what it means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import takewhile
+from typing import Any, ClassVar, Literal
+
+from sqlglot import exp
+from sqlglot.dialects.databricks import Databricks
+from sqlglot.errors import ParseError, SqlglotError, TokenError
+from sqlglot.generators.databricks import DatabricksGenerator
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ...errors import SqlSyntaxError
+from .intervals import MICROSECONDS, interval_microseconds
+from .precedence import SparkPrecedence
+
+EXPLAIN_FORMATS = ("FORMATTED", "JSON", "MERMAID", "DOT", "HTML")
+
+#: Functions whose first argument is a unit, not a column.
+UNIT_FUNCTIONS = ("TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF")
+
+# WITHIN is no keyword of sqlglot; where it starts our clause its token takes the type of a clause Spark does not have.
+_WITHIN = TokenType.PREWHERE
+
+_WITHIN_TAKES = "WITHIN takes a length of time such as 10 MINUTES"
+
+_AFTER_WITHIN = (TokenType.NUMBER, TokenType.INTERVAL, TokenType.STRING)
+
+_NO_ZONE = ["WITHOUT", "TIME", "ZONE"]
+
+_SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
+
+#: What follows the number of an INTERVAL.
+_UNITS = (*MICROSECONDS, "MONTH", "YEAR", "QUARTER")
+
+
+#: Points in time that a typed literal may name since Spark 3.2, but no cast.
+_SPECIAL_TIMES = ("epoch", "now", "today", "yesterday", "tomorrow")
+
+_TIMES = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ)
+
+
+class Watermark(exp.Expression):
+    """``WATERMARK column DELAY OF interval``, Spark 4.3's clause behind a relation."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False, "delay": True}
+
+
+def _unit_function(name: str) -> Callable[[list[Any]], exp.Expr]:
+    def build(args: list[Any]) -> exp.Expr:
+        first = args[0] if args else None
+        if len(args) == 3 and isinstance(first, exp.Column) and not first.table:
+            args = [exp.Var(this=first.name), *args[1:]]
+        return exp.Anonymous(this=name, expressions=args)
+
+    return build
+
+
+def _typed_literal(literal: exp.Expr, kind: exp.Expr) -> exp.Expr:
+    cast = exp.Cast(this=literal, to=kind)
+    if literal.name.strip().lower() in _SPECIAL_TIMES:
+        cast.meta["literal"] = f"{kind.sql(DIALECT)} '{literal.name}'"
+    return cast
+
+
+class TriJoinSql(Databricks):
+    """The dialect; use `parse_statement`, `parse_expression` and `render`."""
+
+    class Tokenizer(Databricks.Tokenizer):
+        """Since Spark 4.0 a doubled quote inside a string is one quote."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()  # else EXPLAIN would swallow the rest of the text
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+
+    class Parser(SparkPrecedence):
+        """Adds WATERMARK and WITHIN, and leaves functions alone."""
+
+        #: With ``ON TRUE`` Spark no longer takes a LATERAL subquery of one row for the expressions that it is.
+        ADD_JOIN_ON_TRUE: ClassVar[bool] = False
+        FUNCTIONS: ClassVar[dict[str, Any]] = {
+            **{name: _unit_function(name) for name in UNIT_FUNCTIONS},
+            "ARRAY": exp.Array.from_arg_list,  # as a plain call its subscript would be read as a literal
+        }
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: SparkPrecedence.FUNCTION_PARSERS[name] for name in _SPECIAL_FORMS
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: SparkPrecedence.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
+        }
+        QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Any]] = {
+            **SparkPrecedence.QUERY_MODIFIER_PARSERS,
+            _WITHIN: lambda self: ("within", self._parse_within()),
+        }
+        # `DATE 'today'`: CAST knows no special values
+        TYPE_LITERAL_PARSERS: ClassVar[dict[exp.DType, Any]] = {
+            **SparkPrecedence.TYPE_LITERAL_PARSERS,
+            **dict.fromkeys((exp.DType.DATE, *_TIMES), lambda self, this, kind: _typed_literal(this, kind)),
+        }
+        QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
+        PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Any]] = {
+            **SparkPrecedence.PLACEHOLDER_PARSERS,
+            TokenType.PLACEHOLDER: lambda self: self._parse_positional(),
+        }
+
+        def _parse_positional(self) -> exp.Expr:
+            marker = exp.Placeholder()
+            marker.meta["start"] = self._prev.start
+            return marker
+
+        def _parse_within(self) -> Any:
+            self._advance()
+            at = self._curr
+            if self._curr.token_type == TokenType.INTERVAL:
+                length: Any = self._parse_interval()
+            else:
+                self._advance()
+                number = self._prev.text
+                unit = self._curr.text.upper() if self._curr else ""
+                if unit:
+                    self._advance()
+                length = exp.Interval(this=exp.Literal.string(number), unit=exp.Var(this=unit))
+            micros = interval_microseconds(length)
+            if micros is None or micros < 0:
+                self.raise_error(_WITHIN_TAKES, at)
+            return length
+
+        def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
+            clause = None
+            if self._curr.text.upper() == "WATERMARK" and self._next.token_type not in (
+                TokenType.COMMA,
+                TokenType.JOIN,
+                TokenType.ON,
+            ):
+                index = self._index
+                self._advance()
+                column = self._parse_assignment()
+                name = self._parse_id_var() if self._match(TokenType.ALIAS) else None
+                if column and self._match_text_seq("DELAY", "OF"):
+                    delay = self._parse_interval()
+                    clause = Watermark(this=column, alias=name, delay=delay.unnest() if delay else None)
+                else:
+                    self._retreat(index)
+            alias = super()._parse_table_alias(alias_tokens)
+            if clause:
+                alias = alias or exp.TableAlias()
+                alias.set("watermark", clause)
+            return alias
+
+        def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
+            comma = self._curr.token_type == TokenType.COMMA
+            join = super()._parse_join(*args, **kwargs)
+            if join is not None and comma:
+                join.meta["comma"] = True
+            if join is not None and join.this.args.get("joins"):  # ``r JOIN s JOIN t ON ... ON ...``
+                self.raise_error("a join inside a join stands in parentheses")
+            return join
+
+    class Generator(DatabricksGenerator):
+        """Renders Spark 4.3's SQL."""
+
+        # Hive's generator lifts inner common table expressions to the top, where two of one name would be one.
+        EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
+
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {
+            **{k: v for k, v in DatabricksGenerator.TRANSFORMS.items() if k not in (exp.Select, exp.With, exp.Create)},
+            exp.NullSafeEQ: lambda self, e: self.binary(e, "<=>"),
+            exp.NullSafeNEQ: lambda self, e: f"NOT ({self.binary(e, '<=>')})",
+            Watermark: lambda self, e: (
+                f"WATERMARK {self.sql(e, 'this')}"
+                + (f" AS {self.sql(e, 'alias')}" if e.args.get("alias") else "")
+                # sqlglot writes `1 HOUR 30 MINUTES` as a sum, which Spark does not read here
+                + f" DELAY OF {self.sql(e, 'delay').replace(' + INTERVAL ', ' ')}"
+            ),
+        }
+
+        TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**DatabricksGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
+
+        def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+            literal: str | None = expression.meta.get("literal")
+            if literal is not None:
+                return literal
+            return super().cast_sql(expression, safe_prefix)
+
+        def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
+            return self._watermarked(expression, lambda bare: super(type(self), self).table_sql(bare, sep), sep)
+
+        def subquery_sql(self, expression: exp.Subquery, sep: str = " AS ") -> str:
+            return self._watermarked(expression, lambda bare: super(type(self), self).subquery_sql(bare, sep), sep)
+
+        def _watermarked(self, relation: exp.Expr, render: Callable[[Any], str], sep: str) -> str:
+            alias = relation.args.get("alias")
+            clause = alias.args.get("watermark") if alias else None
+            if alias is None or clause is None:
+                return render(relation)
+            bare = relation.copy()
+            bare.set("alias", None)
+            name = alias.copy()
+            name.set("watermark", None)
+            return f"{render(bare)} {self.sql(clause)}" + (f"{sep}{self.sql(name)}" if alias.this else "")
+
+
+DIALECT = TriJoinSql()
+
+
+@dataclass(frozen=True)
+class View:
+    """What a ``CREATE [OR REPLACE] [GLOBAL] TEMPORARY VIEW name [(columns)] AS`` declares.
+
+    Parameters
+    ----------
+    name
+        As SQL, quoted where needed.
+    replace
+        Whether it says OR REPLACE.
+    everywhere
+        Whether it says GLOBAL: sessions of one application share it, in the schema ``global_temp``.
+    columns
+        The names of its columns; empty if they are the query's.
+    """
+
+    name: str
+    replace: bool = False
+    everywhere: bool = False
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One parsed statement.
+
+    Parameters
+    ----------
+    kind
+        ``select``, ``create_view``, ``explain`` or ``other`` (not parsed any further).
+    tree
+        The query, None for ``other``.
+    view
+        For ``create_view``: what it declares.
+    explain_format
+        For ``explain``: one of `EXPLAIN_FORMATS`, or None for a plain EXPLAIN.
+    positional
+        How many ``?`` markers there are.
+    """
+
+    kind: Literal["select", "create_view", "explain", "other"]
+    tree: exp.Expr | None = None
+    view: View | None = None
+    explain_format: str | None = None
+    positional: int = 0
+
+
+def tokenize(sql: str) -> list[Token]:
+    """Split SQL text into tokens.
+
+    Raises
+    ------
+    SqlSyntaxError
+        A string, an identifier or a comment has no end.
+    """
+    try:
+        return list(DIALECT.tokenize(sql))
+    except TokenError as error:
+        found = re.match(r"Missing (\S+) from \d+:(\d+)", str(error.__cause__))
+        if found is None:
+            raise SqlSyntaxError("a closing */ is missing", sql, *_place(sql, max(0, sql.rfind("/*")))) from None
+        raise SqlSyntaxError(f"a closing {found[1]} is missing", sql, *_place(sql, int(found[2]))) from None
+
+
+def without_online(sql: str) -> str:
+    """Return a statement without the word ONLINE of BiStream's ``SELECT ONLINE`` (003 section 2): all of it is online.
+
+    Spaces stand in its place, so that everything stays where it was. A column of that name is one.
+
+    Examples
+    --------
+    >>> without_online("SELECT ONLINE r.a, online FROM r")
+    'SELECT        r.a, online FROM r'
+    """
+    if not re.search(r"(?i)\bSELECT\s+ONLINE\s", sql):
+        return sql
+    tokens = tokenize(sql)
+    for before, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        names = after.token_type in (TokenType.VAR, TokenType.STAR, TokenType.IDENTIFIER, TokenType.DISTINCT)
+        if before.text.upper() == "SELECT" and word.text.upper() == "ONLINE" and names and after.text.upper() != "FROM":
+            sql = sql[: word.start] + " " * len(word.text) + sql[word.end + 1 :]
+    return sql
+
+
+def parse_statement(sql: str) -> Statement:
+    """Parse one statement; what is no query is ``other``.
+
+    Raises
+    ------
+    SqlSyntaxError
+        The text is not SQL as we and Spark understand it.
+    """
+    tokens = tokenize(sql)
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise SqlSyntaxError("there is no statement", sql, 1, 1)
+    words = [token.text.upper() for token in tokens[:8]]
+    match words:
+        case ["EXPLAIN", word, *_] if word in EXPLAIN_FORMATS:
+            return _query(sql, tokens[2:], "explain", explain_format=word)
+        case ["EXPLAIN", "SELECT" | "WITH" | "(" | "FROM", *_]:
+            return _query(sql, tokens[1:], "explain")
+        case ["CREATE", *_]:
+            return _create(sql, tokens, words)
+        case ["SELECT" | "WITH" | "(", *_]:
+            return _query(sql, tokens, "select")
+    return Statement("other")
+
+
+def _create(sql: str, tokens: list[Token], words: list[str]) -> Statement:
+    position = 1
+    replace = words[position : position + 2] == ["OR", "REPLACE"]
+    position += 2 * replace
+    everywhere = words[position : position + 1] == ["GLOBAL"]
+    position += everywhere
+    if words[position : position + 2] not in (["TEMP", "VIEW"], ["TEMPORARY", "VIEW"]):
+        return Statement("other")
+    name, rest = tokens[position + 2 : position + 3], tokens[position + 3 :]
+    columns: tuple[str, ...] = ()
+    if rest and rest[0].token_type == TokenType.L_PAREN:
+        listed = list(takewhile(lambda token: token.token_type != TokenType.R_PAREN, rest[1:]))
+        if not listed or any(comma.token_type != TokenType.COMMA for comma in listed[1::2]) or not len(listed) % 2:
+            return Statement("other")  # with comments, say: Spark may know
+        columns, rest = tuple(token.text for token in listed[::2]), rest[len(listed) + 2 :]
+    if not name or not rest or rest[0].text.upper() != "AS":
+        return Statement("other")
+    quoted = name[0].token_type == TokenType.IDENTIFIER
+    view = View(exp.to_identifier(name[0].text, quoted=quoted).sql(DIALECT), replace, everywhere, columns)
+    return _query(sql, rest[1:], "create_view", view=view)
+
+
+def positional_name(number: int) -> str:
+    """Return the name that the marker ``?`` gets, counted from 1."""
+    return f"__p{number}"
+
+
+def _check_intervals(sql: str, tokens: list[Token]) -> None:
+    """Refuse ``INTERVAL 5`` and ``INTERVAL 5 MINUTS``, which sqlglot takes for an interval and an alias."""
+    for word, number, unit in zip(tokens, tokens[1:], [*tokens[2:], None], strict=False):
+        plain = re.fullmatch(r"\s*[+-]?[\d.]+\s*", number.text) is not None
+        if word.token_type != TokenType.INTERVAL or not plain or number.token_type == TokenType.IDENTIFIER:
+            continue
+        if unit is None or unit.text.upper().removesuffix("S") not in _UNITS:
+            has = "has no unit" if unit is None or not unit.text.isalpha() else f"has no unit {unit.text}"
+            place = _place(sql, number.end + 1 if unit is None else unit.start)
+            raise SqlSyntaxError(f"INTERVAL {has}; write INTERVAL {number.text.strip()} MINUTES, say", sql, *place)
+
+
+def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view", "explain"], **rest: Any) -> Statement:
+    tokens = [_retag(tokens, index) for index in range(len(tokens))]
+    _check_intervals(sql, tokens)
+    try:
+        trees = DIALECT.parser().parse(tokens, sql)
+    except ParseError as error:
+        raise _syntax_error(error, sql) from None
+    except SqlglotError as error:
+        raise SqlSyntaxError(str(error).splitlines()[0], sql, 1, 1) from None
+    except RecursionError:
+        raise SqlSyntaxError("the statement is nested too deeply", sql, 1, 1) from None
+    if not any(trees):
+        raise SqlSyntaxError("a query is missing", sql, *_place(sql, len(sql.rstrip("; \t\r\n"))))
+    if len(trees) != 1:
+        start = next((t for t in tokens if t.token_type == TokenType.SEMICOLON), tokens[0])
+        raise SqlSyntaxError("there is more than one statement", sql, *_place(sql, start.start))
+    if not isinstance(trees[0], exp.Query):
+        return Statement("other")
+    markers = sorted(
+        (m for m in trees[0].find_all(exp.Placeholder) if "start" in m.meta), key=lambda m: m.meta["start"]
+    )
+    for number, marker in enumerate(markers, 1):
+        marker.set("this", positional_name(number))
+    return Statement(kind, trees[0], positional=len(markers), **rest)
+
+
+def why_unreadable(sql: str) -> SqlSyntaxError | None:
+    """Return what is wrong with a statement that sqlglot read, but as something that is no SQL; None if nothing is."""
+    tree = parse_statement(sql).tree
+    if tree is None:
+        return None
+    if any(i.args.get("unit") is None and not isinstance(i.this, exp.Literal) for i in tree.find_all(exp.Interval)):
+        return SqlSyntaxError("an INTERVAL has no unit", sql, 1, 1)
+    if any(isinstance(dot.this, exp.Literal) for dot in tree.find_all(exp.Dot)):
+        return SqlSyntaxError("a literal has no fields", sql, 1, 1)
+    text = render(tree)
+    try:
+        parse_statement(text)
+    except SqlSyntaxError:
+        return SqlSyntaxError("it can only be read as what is no SQL", sql, 1, 1)
+    return None
+
+
+def _retag(tokens: list[Token], index: int) -> Token:
+    """Return a token, with another type where a word means something else in Spark than in sqlglot."""
+    token = tokens[index]
+    after = tokens[index + 1].token_type if index + 1 < len(tokens) else None
+    word = token.text.upper()
+    if token.token_type == TokenType.WINDOW and after == TokenType.L_PAREN:
+        other = TokenType.VAR  # the function window(ts, '5 minutes')
+    elif word == "TIMESTAMP" and [one.text.upper() for one in tokens[index + 1 : index + 4]] == _NO_ZONE:
+        other = TokenType.TIMESTAMPNTZ
+    elif word == "WITHIN" and token.token_type != TokenType.IDENTIFIER and after in _AFTER_WITHIN:
+        other = _WITHIN
+    else:
+        return token
+    return Token(other, token.text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def _syntax_error(error: ParseError, sql: str) -> SqlSyntaxError:
+    first = error.errors[0] if error.errors else {}
+    line, column = first.get("line") or 1, first.get("col") or 1
+    highlight = first.get("highlight") or " "
+    detail = (first.get("description") or "cannot be parsed").rstrip(".")
+    if detail.startswith("Required keyword"):
+        detail = "something is missing here"
+    elif "<Token" in detail:
+        detail = detail.split(" but got")[0].lower()
+    elif detail.startswith("Invalid expression"):
+        before = (first.get("start_context") or "").split()[-1:]
+        if "WITHIN" in (highlight.strip().upper(), *map(str.upper, before)):  # nothing that could begin a length
+            detail = _WITHIN_TAKES
+        else:
+            detail = f"{highlight.strip() or 'this'} was not expected here"
+    return SqlSyntaxError(detail, sql, line, max(1, column - len(highlight) + 1))
+
+
+def _place(sql: str, offset: int) -> tuple[int, int]:
+    before = sql[:offset]
+    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+
+@lru_cache(maxsize=8192)
+def parse_expression(sql: str) -> exp.Expr:
+    """Parse one expression over qualified columns. The result is shared: copy it before you change it.
+
+    ``r.point.x`` is the field ``x`` of the column ``point`` of ``r``, never a column of a table in a database.
+    """
+    tree = DIALECT.parse_into(exp.Condition, sql)[0] or exp.Null()
+    for column in [node for node in tree.find_all(exp.Column) if node.args.get("db")]:
+        parts = column.parts
+        nested: exp.Expr = exp.Column(this=parts[1].copy(), table=parts[0].copy())
+        for part in parts[2:]:
+            nested = exp.Dot(this=nested, expression=part.copy())
+        if column is tree:
+            return nested
+        column.replace(nested)
+    return tree
+
+
+def render(tree: exp.Expr) -> str:
+    """Render a tree as Spark SQL on one line."""
+    keep = isinstance(tree, exp.Query | exp.From | exp.Table)  # rendering may change these
+    return tree.sql(DIALECT, normalize_functions=False, comments=False, copy=keep)
+
+
+def quote(name: str) -> str:
+    """Return a name as an SQL identifier, quoted where that is needed."""
+    return render(identifier(name))
+
+
+def identifier(name: str) -> exp.Identifier:
+    """Return a name as an identifier node, quoted where that is needed."""
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
+    return exp.Identifier(this=name, quoted=not plain or name.upper() in _KEYWORDS)
+
+
+_KEYWORDS = frozenset(
+    word for word in TriJoinSql.Tokenizer.KEYWORDS if re.fullmatch(r"[A-Z_]+", word) and word not in ("TS", "KEY", "ID")
+) | {"ANTI", "SEMI", "MINUS", "LATERAL", "WATERMARK", "WITHIN", "ONLY", "TIME", "USER", "SOME", "BOTH", "LEADING"}

@@ -1,0 +1,113 @@
+"""Our hints behind SELECT: ``/*+ SCHEME('matrix'), UNITS(8) */`` and the others; Spark's own are left alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from difflib import get_close_matches
+from typing import Any
+
+from sqlglot import exp
+
+from ...errors import InvalidHintError
+from ..options import MOST_UNITS
+from ..plan.nodes import Hints
+from .dialect import render
+
+_NUMBER = re.compile("[0-9]{1,9}")
+
+
+def read_hints(select: exp.Select) -> Hints:
+    """Read our hints of a SELECT; other hints are Spark's.
+
+    Raises
+    ------
+    InvalidHintError
+        A value of SCHEME, UNITS, ROUTING or INTERMEDIATES is none that there is; a name is nearly that of one of ours.
+    """
+    hints, seen = Hints(), set[str]()
+    hint = select.args.get("hint")
+    for item in hint.expressions if isinstance(hint, exp.Hint) else []:
+        if not isinstance(item, exp.Expr):
+            if any(word in str(item).upper() for word in _HINTS):
+                raise InvalidHintError(str(item).strip(), "it cannot be read")
+            continue
+        name = _name(item)
+        values = [value.name for value in item.expressions]
+        if name in _CHOICES and name in seen:
+            raise InvalidHintError(render(item), f"{name} stands there twice")
+        seen.add(name)
+        match name:
+            case "NO_TRIJOIN":
+                hints = dataclasses.replace(hints, convert=False)
+            case "NO_UNIT_AGGREGATE":
+                hints = dataclasses.replace(hints, aggregate=False)
+            case "TRIJOIN":
+                hints = dataclasses.replace(hints, relations=tuple(values))
+            case "SCHEME":
+                scheme, tree = _scheme_and_tree(values[0]) if len(values) == 1 else ("", None)
+                if scheme not in SCHEMES:
+                    raise InvalidHintError(render(item), f"the schemes are {', '.join(SCHEMES)}")
+                hints = dataclasses.replace(hints, scheme=scheme, tree=tree)
+            case "UNITS":
+                if len(values) != 1 or not _NUMBER.fullmatch(values[0]) or not 1 <= int(values[0]) <= MOST_UNITS:
+                    raise InvalidHintError(render(item), f"it takes one whole number from 1 to {MOST_UNITS}")
+                hints = dataclasses.replace(hints, units=int(values[0]))
+            case "INTERMEDIATES":
+                if values not in (["pack"], ["pair"]):
+                    raise InvalidHintError(render(item), "it takes 'pack' or 'pair'")
+                hints = dataclasses.replace(hints, intermediates=values[0])
+            case "ROUTING":
+                hints = dataclasses.replace(hints, **_routing(values, render(item)))
+            case _ if meant := get_close_matches(name, _HINTS, 1, 0.8):  # Spark would pass over it
+                raise InvalidHintError(render(item), f"there is none of that name, perhaps {meant[0]} is meant")
+    return hints
+
+
+def _scheme_and_tree(text: str) -> tuple[str, str | None]:
+    """Take ``operator_tree((r, s), t)``, or ``tree(r, s, t)``, apart."""
+    name, _, rest = text.partition("(")
+    if name.strip() in ("operator_tree", "tree") and rest.rstrip().endswith(")"):
+        return name.strip(), rest.rstrip()[:-1]
+    return text, None
+
+
+def _routing(values: list[str], hint: str) -> dict[str, Any]:
+    """Read BiStream's routing strategies (003 section 3.2): random, hash, and ContRand with its number of subgroups."""
+    match values:
+        case ["random" | "hash" as routing]:
+            return {"routing": routing}
+        case ["contrand" as routing, subgroups] if _NUMBER.fullmatch(subgroups) and int(subgroups) > 0:
+            return {"routing": routing, "subgroups": int(subgroups)}
+    raise InvalidHintError(hint, "it takes 'random', 'hash', or 'contrand' and a number of subgroups")
+
+
+#: Hints that choose one of several.
+_CHOICES = ("SCHEME", "UNITS", "ROUTING", "INTERMEDIATES")
+
+_HINTS = ("NO_TRIJOIN", "NO_UNIT_AGGREGATE", "TRIJOIN", "SCHEME", "UNITS", "ROUTING", "INTERMEDIATES")
+
+
+def is_our_hint(item: object) -> bool:
+    """Tell whether a hint is ours."""
+    return isinstance(item, exp.Expr) and _name(item) in _HINTS
+
+
+def _name(item: exp.Expr) -> str:
+    return item.name.upper() if isinstance(item, exp.Var | exp.Column) else str(item.this).upper()
+
+
+#: The schemes that SCHEME('...') knows.
+SCHEMES = ("symmetric", "semi_symmetric", "biclique", "tree", "matrix", "iterative", "operator_tree")
+
+
+def without_our_clauses(tree: exp.Expr) -> exp.Expr:
+    """Return a query without our hints and without WITHIN, for Spark."""
+    copy = tree.copy()
+    for select in copy.find_all(exp.Select):
+        select.set("within", None)
+        hint = select.args.get("hint")
+        if isinstance(hint, exp.Hint):
+            kept = [item for item in hint.expressions if not is_our_hint(item)]
+            select.set("hint", exp.Hint(expressions=kept) if kept else None)
+    return copy

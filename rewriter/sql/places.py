@@ -1,0 +1,70 @@
+"""Where in a statement that stands which it is refused for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from ...errors import SqlSyntaxError
+from .dialect import tokenize
+
+#: A query in parentheses behind one of these is a table, not an expression.
+_BEFORE_TABLES = ("FROM", "JOIN", "UNION", "ALL", "INTERSECT", "EXCEPT", "AS", ")", "")
+
+
+def place_of(text: str, words: str) -> int | None:
+    """Return the offset in a text of the first phrase (``A B|C``) that stands in it, None if none does.
+
+    What is inside of ``OVER (...)`` and ``WITHIN GROUP (...)`` is left out, and so are queries in FROM for a phrase
+    that begins with a parenthesis.
+
+    Examples
+    --------
+    >>> place_of("SELECT max(x) OVER (ORDER BY y) FROM r ORDER BY x", "ORDER BY")
+    39
+    """
+    if not words:
+        return None
+    try:
+        tokens = tokenize(text)
+    except SqlSyntaxError:
+        return None
+    plain = (token for token in tokens if text[token.start] not in "'\"`")
+    found = list(_outside([(word.upper(), token.start) for token in plain for word in token.text.split()]))
+    for phrase in (one.split() for one in words.split("|")):
+        for at in range(len(found) - len(phrase) + 1):
+            before = found[at - 1][0] if at else ""
+            if [word for word, _ in found[at : at + len(phrase)]] != phrase:
+                continue
+            if phrase[0] != "(" or phrase[1:] == ["DISTINCT"] or before not in _BEFORE_TABLES:
+                return found[at][1]
+    return None
+
+
+def place_of_reason(text: str, reason: str) -> int | None:
+    """Return the offset in a text of what a reason of ours is about: a join by its kind, a window, WITHIN.
+
+    Examples
+    --------
+    >>> place_of_reason("SELECT * FROM r LEFT JOIN s ON r.x < s.x", "a LEFT JOIN of streams without an equality")
+    16
+    """
+    if kind := re.match(r"a ((?:LEFT|RIGHT|FULL)(?: SEMI| ANTI)?) JOIN", reason):
+        return place_of(text, f"{kind[1]} JOIN|{kind[1]} OUTER JOIN")
+    if "an outer, semi or anti join" in reason:
+        places = (place_of(text, word) for word in ("LEFT", "RIGHT", "FULL", "SEMI", "ANTI"))
+        return min((at for at in places if at is not None), default=None)
+    if reason.startswith("a window over"):
+        return place_of(text, "WINDOW (|SESSION_WINDOW (")
+    return place_of(text, "WITHIN") if reason.startswith("WITHIN") else None
+
+
+def _outside(words: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """Yield words with their places but for those in parentheses behind OVER and GROUP."""
+    depth = 0
+    for (before, _), (word, start) in pairwise([("", 0), *words]):
+        if depth or (word == "(" and before in ("OVER", "GROUP")):
+            depth += (word == "(") - (word == ")")
+            continue
+        yield word, start

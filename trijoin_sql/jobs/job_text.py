@@ -1,0 +1,149 @@
+"""The text of a job file, and mistakes with their place in it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from codecs import BOM_UTF8
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NoReturn
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ..errors import JobError, SqlSyntaxError
+from ..rewriter.sql.dialect import tokenize
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A piece of the file's text with its place.
+
+    Parameters
+    ----------
+    text
+        Its value: without quotes, where there are quotes in the file.
+    start
+        Offset of its first character in the file.
+    """
+
+    text: str
+    start: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A job file.
+
+    Parameters
+    ----------
+    path
+        As the user named it.
+    text
+        All of it.
+    """
+
+    path: str
+    text: str
+
+    @classmethod
+    def read(cls, path: str) -> Script:
+        """Read a file, or stdin where the path is ``-``.
+
+        Raises
+        ------
+        JobError
+            It is not UTF-8.
+        OSError
+            It cannot be read.
+        """
+        name, content = ("stdin", sys.stdin.buffer.read()) if path == "-" else (path, Path(path).read_bytes())
+        content = content.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        try:
+            return cls(name, content.decode())
+        except UnicodeDecodeError as error:
+            before = content[: error.start].decode()
+            line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+            raise JobError("the file is not UTF-8 text from here on", name, before, line, column) from None
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Return line and column, both from 1, of an offset."""
+        before = self.text[:offset]
+        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+    def offset(self, start: int, line: int, column: int) -> int:
+        """Return the offset of a line and column that are counted from ``start``."""
+        for _ in range(line - 1):
+            found = self.text.find("\n", start)
+            if found < 0:
+                break
+            start = found + 1
+        return min(start + column - 1, len(self.text))
+
+    def error(self, offset: int, detail: str, hint: str | None = None) -> JobError:
+        """Return a mistake at an offset."""
+        return JobError(detail, self.path, self.text, *self.place(min(offset, len(self.text))), hint=hint)
+
+    def fail(self, offset: int, detail: str, hint: str | None = None) -> NoReturn:
+        """Raise a mistake at an offset.
+
+        Raises
+        ------
+        JobError
+            Always.
+        """
+        raise self.error(offset, detail, hint)
+
+    def syntax_error(self, error: SqlSyntaxError, start: int = 0) -> JobError:
+        """Return a syntax error in a part of the file that begins at ``start``, at its place in the file."""
+        detail = error.parameters["detail"].partition(f" (line {error.line}, column {error.column})")[0]
+        offset = self.offset(start, error.line, error.column)
+        statement = re.match(r"(CREATE|INSERT|SET)\b", self.text[offset:], re.IGNORECASE)
+        line_before = self.text[:offset].rpartition("\n")[2]
+        if statement and offset > start and not line_before.strip():
+            return self.error(offset, f"a semicolon is missing before {statement[1]}")
+        return self.error(offset, detail, error.hint)
+
+    def statements(self) -> list[list[Token]]:
+        """Split the file at its semicolons.
+
+        Returns
+        -------
+        list of list of Token
+            For each statement its tokens, without the semicolon. Empty statements are left out.
+
+        Raises
+        ------
+        JobError
+            A string, a quoted name or a comment has no end.
+        """
+        try:
+            tokens = tokenize(self.text)
+        except SqlSyntaxError as error:
+            raise self.syntax_error(error) from None
+        found: list[list[Token]] = [[]]
+        for token in tokens:
+            if token.token_type == TokenType.SEMICOLON:
+                found.append([])
+            else:
+                found[-1].append(token)
+        return [statement for statement in found if statement]
+
+
+def close(word: str, known: list[str] | tuple[str, ...], cutoff: float = 0.6) -> str | None:
+    """Return the known word that is most like a word, None if none is."""
+    lowered = {name.lower(): name for name in reversed(known)}
+    found = get_close_matches(word.lower(), lowered, 1, cutoff)
+    return lowered[found[0]] if found else None
+
+
+def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
+    """Return a hint: the word that was probably meant, else all that there are."""
+    best = close(word, known)
+    if best:
+        return f"did you mean {best}?"
+    return f"there is {', '.join(known)}" if known else "there is none"

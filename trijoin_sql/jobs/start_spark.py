@@ -1,0 +1,146 @@
+"""The Spark session of a job: our settings, the user's above them, and a quiet terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..doctor import check_java
+from ..errors import InvalidSettingError, UnavailableError
+from ..spark.config import configure, submitted_settings
+from ..spark.quiet import JvmLog, quiet_jvm, quiet_python
+from .formats import CHECKPOINT
+from .jars import CONNECTOR, PACKAGES, how_to_give, kafka_format, start_settings, with_connector
+from .paths import local_path
+from .statements import Job
+
+if TYPE_CHECKING:
+    from ..session import TriJoinSession
+
+
+class SparkStartError(Exception):
+    """Spark does not start, for a reason that is neither in the job file nor ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """What the command line says about the session.
+
+    Parameters
+    ----------
+    master
+        Spark's master; None leaves it to Spark's own configuration, and then to ``local[*,4]``.
+    settings
+        Spark settings.
+    units
+        Units of a stream's group.
+    show
+        Takes the lines of Spark's log; None leaves them out.
+    """
+
+    master: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    units: int | None = None
+    show: Callable[[str], None] | None = None
+
+
+@contextmanager
+def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
+    """Start Spark for a job, and stop it after the block.
+
+    Raises
+    ------
+    JobError
+        The job reads or writes Kafka and Spark's connector cannot be had.
+    InvalidSettingError
+        Spark does not know the master.
+    SparkStartError
+        Spark does not start: no Java, a setting that it refuses.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from ..session import TriJoinSession
+    from ..settings import UNITS
+
+    user = {**submitted_settings(), **start_settings(job), **options.settings}
+    if options.master is not None:
+        user["spark.master"] = options.master
+    if options.units is not None:
+        user[UNITS] = str(options.units)
+    user = with_connector(user, job)
+    builder = SparkSession.builder
+    for key, value in {**_defaults(user, job), **user}.items():
+        builder.config(key, value)
+    with ExitStack() as stack:
+        if options.show is None:
+            stack.enter_context(quiet_python())
+        with quiet_jvm(options.show) as log:
+            try:
+                spark = configure(builder).getOrCreate()
+                session = TriJoinSession.create(spark)
+            except UnavailableError as error:
+                raise SparkStartError(f"Spark does not start: {error.parameters['reason']}") from None
+            except (PySparkException, Py4JError) as error:
+                raise _start_error(error, log, job, user) from None
+        try:
+            yield session
+        finally:
+            for query in spark.streams.active:
+                query.stop()
+            spark.stop()
+
+
+def _defaults(user: Mapping[str, str], job: Job) -> dict[str, str]:
+    """Return what a command line wants of Spark where the user does not say otherwise."""
+    master = user.get("spark.master") or os.environ.get("MASTER") or "local[*,4]"
+    settings = {
+        "spark.master": master,
+        "spark.app.name": f"trijoin-sql {Path(job.script.path).name}",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "WARN",
+    }
+    if master.startswith("local"):
+        settings |= {
+            "spark.driver.memory": "2g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+        }
+    checkpoints = (sink.options.text(CHECKPOINT) for sink in job.sinks)
+    elsewhere = next((text for text in checkpoints if text and local_path(text) is None), None)
+    if elsewhere is not None:  # the manager for local disks is not for object stores
+        manager = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = manager
+    return settings
+
+
+def _start_error(error: Exception, log: JvmLog, job: Job, user: Mapping[str, str]) -> Exception:
+    said = "\n".join(log.lines)
+    packages, kafka = user.get(PACKAGES, ""), kafka_format(job)
+    unfound = re.findall(r"(?:unresolved dependency|download failed): ([\w.-]+)#([\w.-]+);([\w.-]+)", said)
+    if unfound:
+        names = list(dict.fromkeys(":".join(name) for name in unfound))
+        detail = f"{', '.join(names)} could not be fetched from Maven's repositories"
+        if kafka is not None and any(CONNECTOR in name for name in names):
+            return job.script.error(kafka.start, f"Spark's Kafka connector is missing: {detail}", how_to_give())
+        return InvalidSettingError(PACKAGES, packages, detail)
+    text = str(error)
+    if "Master" in text or "Master must" in said:
+        return InvalidSettingError(
+            "spark.master", user.get("spark.master", ""), "Spark knows local[N,4], spark://..., yarn, k8s://..."
+        )
+    while (cause := getattr(error, "cause", None)) is not None:  # Spark's outer exceptions say little
+        error, text = cause, str(cause)
+    if "JAVA_GATEWAY_EXITED" in text:
+        if (java := check_java()).level == "problem":
+            return SparkStartError(f"Spark does not start: {java.text}")
+        telling = [line for line in log.lines if line.strip() and not re.search(r"WARN|log4j|\bat |Picked up", line)]
+        text = "; ".join(telling[:2]) or "Java ends at once"
+    return SparkStartError(f"Spark does not start: {text.partition(chr(10))[0].strip()}")

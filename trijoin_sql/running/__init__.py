@@ -1,0 +1,1 @@
+"""A running query: its checkpoint, counters, units, end."""

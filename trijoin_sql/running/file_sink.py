@@ -1,0 +1,109 @@
+"""A file sink and the checkpoint of its query agree again after a crash between the two.
+
+At the end of a micro-batch Spark's file sink notes the batch in its log (``_spark_metadata``), and a moment later Spark
+notes it in the checkpoint (``commits``). A query that ends between the two runs the batch again, the sink skips it, and
+so no state is saved: with checkpoint format 2 Spark then fails with ``assertion failed: CheckpointInfo length: 0``, at
+every start. Format 1 would not, but it lets a task that is late replace newer state. So the sink's note is taken back,
+and the batch is written again, with the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidSettingError, UnavailableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG = "_spark_metadata"
+_ENTRY = re.compile(r"(\d+)(\.compact)?")
+
+
+def recover_file_sink(spark: SparkSession, checkpoint: str, path: str) -> int | None:
+    """Make a file sink forget a batch that its query's checkpoint does not know to be done.
+
+    Call it before a query with a file sink is started again; it does nothing where nothing is to be done, and
+    ``trijoin-sql run`` does it by itself. The query must not be running.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    checkpoint, path
+        The query's ``checkpointLocation`` and the sink's folder, on any file system that Spark knows.
+
+    Returns
+    -------
+    int or None
+        The batch that the query is going to write again.
+
+    Raises
+    ------
+    InvalidSettingError
+        Sink and checkpoint do not belong together: Spark would leave out batches silently.
+    """
+    files = _Files(spark)
+    log = {int(entry[1]): name for name in files.names(f"{path}/{_LOG}") if (entry := _ENTRY.fullmatch(name))}
+    committed = max(files.numbers(f"{checkpoint}/commits"), default=-1)
+    written = max(log, default=-1)
+    if written <= committed:
+        return None
+    if written > committed + 1 or written not in files.numbers(f"{checkpoint}/offsets"):
+        reason = (
+            f"the files in {path} are those of batches up to {written}, and this checkpoint is at batch {committed}"
+        )
+        raise InvalidSettingError("checkpointLocation", checkpoint, f"{reason}, so they are not of one query")
+    if not files.names(f"{checkpoint}/state"):
+        return None  # a query without state goes on as it is
+    entries = files.entries(f"{path}/{_LOG}/{log[written]}")
+    if log[written].endswith(".compact"):  # it has the earlier batches too, whose own files are still there
+        for number in range(written):
+            if number in log:
+                entries -= files.entries(f"{path}/{_LOG}/{log[number]}")
+    files.delete(f"{path}/{_LOG}/{log[written]}")
+    for file in sorted(entries):
+        files.delete(file, encoded=True)
+    return written
+
+
+class _Files:
+    """The few things that we need of Hadoop's file systems."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.jvm: Any = getattr(spark, "_jvm", None)
+        if self.jvm is None:
+            raise UnavailableError(
+                "the recovery of a file sink", "files cannot be reached through Spark Connect", "use a classic session"
+            )
+        self.conf = spark._jsparkSession.sessionState().newHadoopConf()
+
+    def _at(self, path: str, *, encoded: bool = False) -> tuple[Any, Any]:
+        place = self.jvm.org.apache.hadoop.fs.Path(self.jvm.java.net.URI(path) if encoded else path)
+        return place.getFileSystem(self.conf), place
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, none if it is not there."""
+        system, place = self._at(folder)
+        return [status.getPath().getName() for status in system.listStatus(place)] if system.exists(place) else []
+
+    def numbers(self, folder: str) -> set[int]:
+        """Return the batches that a log of Spark's has."""
+        return {int(name) for name in self.names(folder) if name.isdigit()}
+
+    def entries(self, file: str) -> set[str]:
+        """Return the data files that a file of the sink's log names."""
+        system, place = self._at(file)
+        stream = system.open(place)
+        try:
+            lines = str(self.jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()
+        finally:
+            stream.close()
+        return {json.loads(line)["path"] for line in lines[1:] if line}
+
+    def delete(self, file: str, *, encoded: bool = False) -> None:
+        """Delete a file; the sink's log has its names in URIs' encoding."""
+        system, place = self._at(file, encoded=encoded)
+        system.delete(place, False)

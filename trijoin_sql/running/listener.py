@@ -1,0 +1,272 @@
+"""What happens when a query of ours starts, and while it runs.
+
+A listener hears of a query before its first micro-batch, in the query's own thread. There it compares the query with
+the checkpoint, writes down the layout that the micro-batches from now on have, and only then tells it to the tasks, in
+a local property that Spark hands on to every job of that thread. So a layout is durable before a micro-batch has it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ..errors import NO_WORKER, TOO_BUSY, CheckpointDamagedError, CheckpointMismatchError
+from ..operators.spec import JoinSpec
+from ..operators.task.micro_batch import LAYOUTS
+from ..settings import SCALING_ENABLED, spark_flag
+from ..spark.rates import ObservedRates
+from .checkpoint import CheckpointFile, Join, follow
+from .metrics import held_by_slot, join_keys
+from .stopping import no_further_batch
+
+_log = logging.getLogger("trijoin_sql")
+
+_numbers = itertools.count()
+_specs: dict[str, JoinSpec] = {}
+_listeners: dict[int, LayoutListener] = {}
+
+#: Keys of the joins whose units cost chose: a checkpoint's number goes before.
+_by_cost: set[str] = set()
+
+#: By a join's key: what is to be said of rows that it keeps for ever; and what has been said.
+_endless: dict[str, str] = {}
+_said: set[tuple[str, str]] = set()
+
+#: Units that a query is to have from its next start on, by the query's id.
+_wanted: dict[str, dict[str, int]] = {}
+
+
+def next_number() -> int:
+    """Return a number for a compiled statement that no other statement of this process has."""
+    return next(_numbers)
+
+
+def register(
+    spark: SparkSession,
+    specs: Mapping[str, JoinSpec],
+    by_cost: Set[str] = frozenset(),
+    endless: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Make joins known to the listener of a session, and make sure that there is one. Spark Connect has none.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    specs
+        The joins by key.
+    by_cost
+        The keys of those whose units cost chose.
+    endless
+        By key: what is to be said once, when a query starts, of rows that are kept for ever.
+    """
+    _specs.update(specs)
+    _by_cost.update(by_cost)
+    java: Any = getattr(spark, "_jsparkSession", None)
+    if java is None:  # nobody will hear of its start
+        for key, said in endless.items():
+            _say_once(specs[key], said)
+        return
+    _endless.update(endless)
+    if java.hashCode() in _listeners:
+        return
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+    listener = _listeners[java.hashCode()] = LayoutListener(spark)
+    jvm: Any = spark._jvm
+    java.streams().addListener(jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(listener))
+
+
+def observed_rates(spark: SparkSession) -> dict[str, float]:
+    """Return the rows a second that the queries of a session were seen to read, by relation. None on Spark Connect."""
+    java: Any = getattr(spark, "_jsparkSession", None)
+    listener = None if java is None else _listeners.get(java.hashCode())
+    return {} if listener is None else listener.observed.rates()
+
+
+def known_join(key: str) -> JoinSpec | None:
+    """Return a registered join."""
+    return _specs.get(key)
+
+
+def want_units(query: StreamingQuery, units: Mapping[str, int]) -> None:
+    """Set the units that the joins of a query (by name) have from its next start on."""
+    _wanted[query.id] = dict(units)
+
+
+@dataclass(slots=True)
+class Running:
+    """A run of a query: its id, the file of the checkpoint, the joins by key, and what the tasks are told."""
+
+    run_id: str
+    file: CheckpointFile
+    joins: dict[str, Join]
+    properties: Any
+
+    def tell(self) -> None:
+        """Tell the tasks of jobs from now on."""
+        told = {key: join.told() for key, join in self.joins.items()}
+        self.properties.setProperty(LAYOUTS, json.dumps(told))
+
+
+def _say_once(spec: JoinSpec, said: str) -> None:
+    """Say something of a join once, however often a query with it starts again."""
+    if (spec.fingerprint, said) not in _said:
+        _said.add((spec.fingerprint, said))
+        _log.warning("%s", said)
+
+
+def held_back_in_all(specs: Sequence[JoinSpec]) -> list[JoinSpec]:
+    """Return the joins of a query, each held back for those above it that other statements have made, too."""
+    return [
+        replace(spec, held_back=spec.held_back + sum(one.held_back for one in specs if spec.key in one.above))
+        for spec in specs
+    ]
+
+
+def _look_at_failure(event: Any) -> None:
+    """Say what it means that a Python worker did not start; Spark's own words name no cause."""
+    failed = getattr(event, "exception", None)
+    if failed is not None and failed().isDefined() and NO_WORKER in str(failed().get()):
+        _log.warning("a query failed: %s", TOO_BUSY)
+
+
+def _watermark(execution: Any) -> int:
+    """Return the watermark with which a query goes on from its checkpoint, in milliseconds; 0 if there is none."""
+    planned, finished = execution.offsetLog().getLatest(), execution.commitLog().getLatest()
+    found = [0]
+    if planned.isDefined() and planned.get()._2().metadataOpt().isDefined():
+        found.append(int(planned.get()._2().metadataOpt().get().batchWatermarkMs()))
+    if finished.isDefined():
+        found.append(int(finished.get()._2().nextBatchWatermarkMs()))
+    return max(found)
+
+
+class LayoutListener:
+    """Spark's listener; it runs in the JVM's thread that calls it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.running: dict[str, Running] = {}
+        self.observed = ObservedRates()
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
+        """Compare, write down, tell."""
+        try:
+            self._start(str(event.id().toString()))
+        except Exception:  # a query must not fail for a feature that it may not need; its tasks see what is missing
+            _log.warning("the layouts of a query could not be read or written", exc_info=True)
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """Take in what was read, and leave out retired slots that are empty."""
+        try:
+            progress = json.loads(event.progress().json())
+            self.observed.progressed(progress)
+            self._retire(progress["id"], progress)
+        except Exception:
+            _log.warning("a progress report could not be read", exc_info=True)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """Forget the run. Spark says this late: the query may run again, which it says at once."""
+        query_id = str(event.id().toString())
+        _look_at_failure(event)
+        running = self.running.get(query_id)
+        if running is not None and running.run_id == str(event.runId().toString()):
+            del self.running[query_id]
+
+    def _start(self, query_id: str) -> None:
+        found = next((query for query in self.spark.streams.active if query.id == query_id), None)
+        if found is None:
+            return
+        execution: Any = found._jsq.streamingQuery()
+        plan = str(execution.analyzedPlan().toString())
+        keys = join_keys(plan)
+        if not keys:
+            return
+        self.observed.started(query_id, plan)
+        for key in keys:
+            if key in _endless:
+                _say_once(_specs[key], _endless.pop(key))
+        specs = held_back_in_all([_specs[key] for key in keys])
+        file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
+        properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()
+        planned = execution.offsetLog().getLatestBatchId()
+        batch = int(planned.get()) + 1 if planned.isDefined() else 0
+        try:
+            saved = file.read()
+            joins = follow(saved, specs, self._units(query_id, specs, saved), batch, _watermark(execution))
+        except (CheckpointMismatchError, CheckpointDamagedError) as error:
+            said = error.getMessageParameters()
+            why = said.get("difference") or said["detail"]
+            told = {"checkpoint": file.root, "refused": why, "error": type(error).__name__}
+            properties.setProperty(LAYOUTS, json.dumps(dict.fromkeys(keys, told)))
+            self._refuse(found, str(type(error)(file.root, why)))
+            return
+        if joins != saved:
+            file.write(joins)
+        running = Running(found.runId, file, dict(zip(keys, joins, strict=True)), properties)
+        running.tell()
+        if any(join.history.at(batch).slots > join.history.at(batch).units for join in joins):
+            self.running[query_id] = running
+
+    def _refuse(self, query: StreamingQuery, why: str) -> None:
+        """End a query before its first micro-batch; Spark might fail on its changed sources for reasons of its own.
+
+        Spark has no way for a listener to do so. Where its inside is not as we know it the tasks refuse to run.
+        """
+        from py4j.protocol import Py4JError
+
+        jvm: Any = self.spark._jvm
+        execution: Any = query._jsq.streamingQuery()
+        parameters = {"id": query.id, "runId": query.runId, "message": why}
+        try:
+            cause = jvm.java.lang.IllegalStateException(why)
+            scala = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(parameters)
+            failed = jvm.org.apache.spark.sql.streaming.StreamingQueryException
+            getattr(execution, "streamDeathCause_$eq")(failed("", cause, "", "", "STREAM_FAILED", scala))
+        except (Py4JError, AttributeError, TypeError):
+            return
+        no_further_batch(self.spark, query)
+
+    def _units(self, query_id: str, specs: Sequence[JoinSpec], saved: Sequence[Join]) -> list[int]:
+        """Return the units that joins are to have: what was asked for, else the query's own, where it begins."""
+        wanted = _wanted.pop(query_id, {})
+        units = [spec.units for spec in specs]
+        if len(saved) == len(specs) and spark_flag(lambda name: self.spark.conf.get(name, None), SCALING_ENABLED):
+            units = [join.history.entries[-1][1] for join in saved]
+        elif len(saved) == len(specs):  # what cost chose gives way
+            followed = [join.history.entries[-1][1] for join in saved]
+            by_cost = [spec.key in _by_cost for spec in specs]
+            units = [old if yields else own for old, yields, own in zip(followed, by_cost, units, strict=True)]
+        return [wanted.get(spec.name, own) for spec, own in zip(specs, units, strict=True)]
+
+    def _retire(self, query_id: str, progress: Mapping[str, Any]) -> None:
+        running = self.running.get(query_id)
+        if running is None:
+            return
+        batch = int(progress["batchId"])
+        joins = dict(running.joins)
+        for key, held in held_by_slot(progress).items():
+            if key in joins:
+                joins[key] = replace(joins[key], history=joins[key].history.retire(batch, held))
+        if joins != running.joins:
+            running.joins = joins
+            running.file.write(list(joins.values()))
+            running.tell()
+
+    class Java:
+        """What py4j looks for."""
+
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)

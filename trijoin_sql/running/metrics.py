@@ -1,0 +1,282 @@
+"""Counters of a running query: what each slot of each join node did in each micro-batch."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ..operators.compile.node import OBSERVED
+from ..operators.spec import PREFIX, RUN
+from ..operators.task.outputs import COUNTER_NAMES
+from ..operators.task.reports import reported
+
+#: Micro-batches without a row after which an input is called idle.
+IDLE = 3
+
+
+def compiled_number(query: StreamingQuery) -> int | None:
+    """Return the number of the statement that a query was compiled from, None if it has not reported one."""
+    for progress in reversed(query.recentProgress):
+        for name in progress.observedMetrics or {}:
+            if name.startswith(PREFIX) and RUN in name:
+                return int(name.partition(RUN)[2])
+    return None
+
+
+def join_keys(plan: str) -> list[str]:
+    """Return the names of our metrics in the text of a logical plan, each once: they are the keys of its joins."""
+    pattern = rf"CollectMetrics ({re.escape(PREFIX)}\w*{re.escape(RUN)}\d+),"
+    return list(dict.fromkeys(re.findall(pattern, plan)))
+
+
+def slots_of(key: str, query: str, batch: int, observed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the counters of a join's slots in a micro-batch; those without rows say nothing.
+
+    Parameters
+    ----------
+    key
+        The join's key.
+    query, batch
+        The query's id, and the number of the micro-batch.
+    observed
+        What Spark observed under the key, as a mapping: on Spark Connect the counters themselves.
+    """
+    texts = observed[OBSERVED] if OBSERVED in observed else reported(key, query, batch)
+    return [json.loads(text) for text in texts or []]
+
+
+def held_by_slot(progress: Mapping[str, Any]) -> dict[str, dict[int, bool]]:
+    """Return for each join, by its key, which of its slots hold anything; from a progress report as JSON has it.
+
+    A slot that got no rows in the micro-batch is left out.
+    """
+    found: dict[str, dict[int, bool]] = {}
+    for key, row in progress.get("observedMetrics", {}).items():
+        if key.startswith(PREFIX):
+            slots = slots_of(key, progress["id"], progress["batchId"], row)
+            found[key] = {slot["slot"]: bool(slot["state_rows"] or slot["state_chunks"]) for slot in slots}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCounters:
+    """Counters of one join node in one micro-batch.
+
+    Parameters
+    ----------
+    node
+        The node's name in the plan.
+    batch
+        The micro-batch.
+    slots
+        For each slot its counters (see ``operators.results.COUNTER_NAMES``), the newest event time of each input that
+        brought rows (``inputs``: microseconds, null for none) and the ``watermark``.
+    """
+
+    node: str
+    batch: int
+    slots: tuple[dict[str, Any], ...]
+
+    def total(self) -> dict[str, int]:
+        """Return the counters summed over slots."""
+        return {name: sum(slot.get(name, 0) for slot in self.slots) for name in COUNTER_NAMES}
+
+
+@dataclass(frozen=True, slots=True)
+class InputState:
+    """What an input of a join node has brought of late.
+
+    Parameters
+    ----------
+    alias
+        Its alias.
+    quiet_for
+        Micro-batches since its last row, as far as Spark remembers.
+    newest
+        Its newest event time in ISO format, None if it has none.
+    holds_watermark
+        Whether it is idle and the watermark, and so the expiry of state, waits for it.
+    """
+
+    alias: str
+    quiet_for: int
+    newest: str | None
+    holds_watermark: bool
+
+    @property
+    def idle(self) -> bool:
+        """Whether it counts as idle."""
+        return self.quiet_for >= IDLE
+
+    def __str__(self) -> str:
+        text = f"{self.alias}: no rows for {self.quiet_for} micro-batches"
+        text += f", the newest of {self.newest}" if self.newest else ""
+        return text + ("; it holds the watermark back, so no state expires" if self.holds_watermark else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Counters of a query, oldest micro-batch first.
+
+    Parameters
+    ----------
+    batches
+        A node and a micro-batch each.
+    input_rows
+        Rows that the query's sources gave.
+    seconds
+        From the start of the first micro-batch to the end of the last.
+    """
+
+    batches: tuple[BatchCounters, ...]
+    input_rows: int = 0
+    seconds: float = 0.0
+
+    def total(self) -> dict[str, int]:
+        """Return the counters summed over nodes, slots and micro-batches; of gauges (``state_*``) the last."""
+        summed = dict.fromkeys(COUNTER_NAMES, 0)
+        last = {batch.node: batch for batch in self.batches if batch.slots}
+        for name in COUNTER_NAMES:
+            counted = last.values() if name.startswith("state_") else self.batches
+            summed[name] = sum(batch.total()[name] for batch in counted)
+        return summed
+
+    def inputs(self, node: str) -> list[InputState]:
+        """Return what the inputs of a node have brought of late.
+
+        Parameters
+        ----------
+        node
+            The name of the join node, as EXPLAIN shows it (``__trijoin_1``).
+
+        Returns
+        -------
+        list of InputState
+            One for each input that has been seen.
+        """
+        batches = [batch for batch in self.batches if batch.node == node and batch.slots]
+        newest: dict[str, int] = {}
+        quiet: dict[str, int] = {}
+        for batch in batches:
+            brought: dict[str, int] = {}
+            for slot in batch.slots:
+                for alias, time in slot.get("inputs", {}).items():
+                    quiet.setdefault(alias, 0)
+                    if time is not None:
+                        brought[alias] = max(time, brought.get(alias, 0))
+            if brought:  # else only the watermark has moved
+                quiet = {alias: 0 if alias in brought else count + 1 for alias, count in quiet.items()}
+            newest.update({alias: max(time, newest.get(alias, 0)) for alias, time in brought.items()})
+        watermark = max((slot.get("watermark", 0) for batch in batches for slot in batch.slots), default=0)
+        timed = any(newest.values())
+        return [
+            InputState(
+                alias,
+                count,
+                _time(newest[alias]) if newest.get(alias) else None,
+                timed and count >= IDLE and watermark <= newest.get(alias, 0) < max(newest.values()),
+            )
+            for alias, count in quiet.items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counters as plain data."""
+        return {
+            "batches": [
+                {"node": batch.node, "batch": batch.batch, "slots": list(batch.slots)} for batch in self.batches
+            ]
+        }
+
+
+def live_groups(
+    document: dict[str, Any],
+    metrics: Metrics,
+    decisions: Mapping[str, list[dict[str, Any]]],
+    policy: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Return a document's groups with what their nodes have done so far.
+
+    That is ``live``: counters, the load of the units, how many store new rows and how many slots rows reach, what was
+    expected (``estimates``) and what came (``actual``), by node what scaling decided, and the settings it follows.
+    """
+    groups = []
+    for group in document["groups"]:
+        mine = Metrics(tuple(batch for batch in metrics.batches if batch.node == group.get("name")))
+        if any(batch.slots for batch in mine.batches):
+            last = next(batch for batch in reversed(mine.batches) if batch.slots)
+            units = [
+                {"unit": f"slot {slot['slot']}", "rows": slot["state_rows"], "bytes": slot["state_bytes"]}
+                for slot in last.slots
+            ]
+            inputs = mine.inputs(str(group["name"]))
+            slots = {"units": last.slots[0]["units"], "slots": 1 + max(slot["slot"] for slot in last.slots)}
+            live: dict[str, Any] = {
+                "batch": mine.batches[-1].batch,
+                "counters": mine.total(),
+                "units": units,
+                "layout": slots,
+                "estimates": group["decision"].get("expected", {}),
+                "actual": _actual(mine.total(), metrics),
+                "inputs": [asdict(one) for one in inputs],
+                "idle": [str(one) for one in inputs if one.idle],
+            }
+            if said := decisions.get(str(group.get("name"))):  # nothing is decided on units that cannot change
+                live |= {"policy": dict(policy or {}), "scaling": said}
+            group = {**group, "live": live}
+        groups.append(group)
+    return groups
+
+
+def _actual(counters: dict[str, int], metrics: Metrics) -> dict[str, float]:
+    """Return what a node met, under the names of what `rewriter.cost` expects."""
+    kept: dict[str, float] = {"rows kept": counters["state_rows"]}
+    if metrics.seconds <= 0:
+        return kept
+    sums = {
+        "input rows a second": metrics.input_rows,
+        "comparisons a second": counters["comparisons"],
+        "results a second": counters["results"],
+    }
+    return {name: float(f"{number / metrics.seconds:.4g}") for name, number in sums.items()} | kept
+
+
+def _time(micros: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read_metrics(query: StreamingQuery) -> Metrics:
+    """Read the counters of a query from its recent progress."""
+    recent = query.recentProgress
+    found = tuple(counters for progress in recent for counters in batch_counters(progress))
+    begun = [datetime.fromisoformat(progress.timestamp).timestamp() for progress in recent]
+    took = max((recent[-1].batchDuration or 0) / 1000, 0.0) if recent else 0.0
+    seconds = max(begun) - min(begun) + took if begun else 0.0
+    return Metrics(found, sum(progress.numInputRows or 0 for progress in recent), seconds)
+
+
+def batch_counters(progress: Any) -> list[BatchCounters]:
+    """Read the counters in one progress report of Spark's."""
+    observed = progress.observedMetrics or {}
+    found = []
+    for node, row in sorted(observed.items()):
+        if node.startswith(PREFIX):
+            batch = int(progress.batchId)
+            slots = slots_of(node, str(progress.id), batch, _fields(row))
+            slots.sort(key=lambda slot: int(slot["slot"]))
+            found.append(BatchCounters(node.partition(RUN)[0], batch, tuple(slots)))
+    return found
+
+
+def _fields(row: Any) -> dict[str, Any]:
+    """Return an observed row's fields; on Spark Connect a row comes as its values and its schema."""
+    fields: dict[str, Any] = row.asDict()
+    if fields.keys() != {"values", "schema"}:
+        return fields
+    names = [field["name"] for field in fields["schema"]["fields"]]
+    return dict(zip(names, fields["values"], strict=True))

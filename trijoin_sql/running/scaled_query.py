@@ -1,0 +1,200 @@
+"""A running query whose units follow its load: it watches, and starts the query again with other units."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ..errors import InvalidSettingError
+from ..settings import SCALING_ENABLED
+from .listener import known_join, want_units
+from .metrics import slots_of
+from .scaling import Decision, Scaler, ScalingPolicy
+from .stopping import failure, no_further_batch
+
+#: Seconds between two looks at the query.
+POLL = 0.2
+
+#: Decisions that are kept, a join.
+_KEPT = 100
+
+
+def scaling_policy(spark: SparkSession) -> ScalingPolicy | None:
+    """Return the policy of a session, None if scaling is off.
+
+    Raises
+    ------
+    InvalidSettingError
+        A setting is wrong, or the session is one of Spark Connect.
+    """
+    policy = ScalingPolicy.from_settings(lambda name: spark.conf.get(name, None))
+    if policy is not None and not hasattr(spark, "_jsparkSession"):
+        raise InvalidSettingError(SCALING_ENABLED, "true", "on Spark Connect the units of a query cannot change")
+    return policy
+
+
+class ScaledQuery:
+    """A streaming query that starts again with more units, or fewer, when its policy says so.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    start
+        Starts the query, each time anew on the same checkpoint.
+    policy
+        When to change the units; None for never.
+
+    Attributes
+    ----------
+    query
+        The query that runs now; another object after a change.
+    restarts
+        How often it started again.
+    """
+
+    def __init__(
+        self, spark: SparkSession, start: Callable[[], StreamingQuery], policy: ScalingPolicy | None = None
+    ) -> None:
+        self._spark, self._start, self.policy = spark, start, policy
+        self.query = start()
+        self.restarts = 0
+        self._batch = -1
+        self._ending: Any = None
+        self._wanted: dict[str, int] = {}
+        self._scalers: dict[str, Scaler] = {}
+        self._loads: dict[str, dict[int, int]] = {}
+        self._decisions: dict[str, deque[Decision]] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs, or is between two runs."""
+        return self._ending is not None or self.query.isActive
+
+    def __str__(self) -> str:
+        last = {name: said[-1] for name, said in self._decisions.items() if said}
+        return ", ".join(f"{one.wanted} units at a load of {one.load:.0%} in {one.units}" for one in last.values())
+
+    def settle(self) -> bool:
+        """Give up a change that is under way.
+
+        Returns
+        -------
+        bool
+            Whether its last micro-batch is over.
+        """
+        if self._ending is None or self._ending is self.query or not self._ending.isAlive():
+            self._ending = None
+            return True
+        return False
+
+    @property
+    def decisions(self) -> dict[str, tuple[Decision, ...]]:
+        """By join: what the policy said, oldest first."""
+        return {name: tuple(said) for name, said in self._decisions.items()}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings ``spark.trijoin.scaling.*`` that it follows, by their last names."""
+        return {} if self.policy is None else self.policy.settings()
+
+    def to_dict(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the decisions as plain data."""
+        return {name: [asdict(one) for one in said] for name, said in self._decisions.items()}
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 (PySpark's name)
+        """Watch until the query ends, or for some time.
+
+        Parameters
+        ----------
+        timeout
+            Seconds to watch; None for as long as it runs.
+
+        Returns
+        -------
+        bool
+            Whether it has ended.
+
+        Raises
+        ------
+        StreamingQueryException
+            The query failed.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while self.active:
+            if end is not None and time.monotonic() >= end:
+                return False
+            self.look()
+            time.sleep(POLL)
+        self.query.awaitTermination()
+        return True
+
+    def stop(self) -> None:
+        """Stop the query, and start it no more."""
+        self._ending = None
+        self.query.stop()
+
+    def look(self) -> bool:
+        """Take in the last micro-batch, and go on with a change that is under way.
+
+        Returns
+        -------
+        bool
+            Whether the query started again.
+        """
+        if self._ending is not None:
+            return self._go_on()
+        progress: Any = self.query.lastProgress if self.policy is not None else None
+        if progress is None or progress.batchId <= self._batch:
+            return False
+        self._batch = progress.batchId
+        wanted = self._decide(progress)
+        if wanted and self.query.isActive:
+            self._wanted = wanted
+            self._ending = no_further_batch(self._spark, self.query) or self.query
+        return False
+
+    def _go_on(self) -> bool:
+        """Start the query again once its last micro-batch is over."""
+        if self._ending is self.query:  # Spark's inside is not as we know it: stop it while it waits for rows
+            if self.query.isActive and not self.query.status["isTriggerActive"]:
+                self.query.stop()
+            if self.query.isActive:
+                return False
+        elif self._ending.isAlive():
+            return False
+        self._ending = None
+        if failure(self.query) is not None:
+            return False
+        before = self.query
+        want_units(before, self._wanted)
+        try:
+            self.query = self._start()
+        finally:
+            want_units(before, {})  # where it did not start: whoever starts it later asks for units of their own
+        self.restarts += 1
+        return True
+
+    def _decide(self, progress: Any) -> dict[str, int]:
+        """Return the units wanted, by join, where the policy has made up its mind."""
+        assert self.policy is not None
+        wanted = {}
+        for key, row in (progress.observedMetrics or {}).items():
+            spec = known_join(key)
+            about = key, str(progress.id), int(progress.batchId)
+            slots = slots_of(*about, row.asDict()) if spec is not None else []
+            if spec is None or not spec.elastic or not slots:
+                continue
+            loads = self._loads.setdefault(key, {})
+            loads.update({slot["slot"]: slot["state_bytes"] for slot in slots})
+            scaler = self._scalers.setdefault(key, Scaler(self.policy, shrinks=spec.bounded))
+            decision = scaler.decide(progress.batchId, slots[0]["units"], loads.values())
+            self._decisions.setdefault(spec.name, deque(maxlen=_KEPT)).append(decision)
+            if decision.confirmed:
+                wanted[spec.name] = decision.wanted
+        return wanted

@@ -1,0 +1,170 @@
+"""Scaling by load (003 section 5): how many units a join has follows how much they hold. Off by default.
+
+The policy is the paper's two-phase protocol without its migration: from the load that the units report it says how many
+there should be, and acts only when it has said the same several times. A query then stops after its running micro-batch
+and starts again with a new layout (`operators.layout`), under which no row has to move.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..errors import InvalidSettingError
+from ..settings import SCALING, SCALING_ENABLED, flag, size
+
+_NAMES = {"capacity": "unitBytes", "most": "maxUnits"}
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPolicy:
+    """When to change the number of units.
+
+    Parameters
+    ----------
+    capacity
+        Bytes of state that a unit is meant to hold at most (the paper's C).
+    upper, lower
+        Shares of the capacity that are used over all units, above and below which there are too few units or too many.
+    target
+        The share to be used after a change.
+    decisions
+        How many micro-batches in a row must agree before anything happens.
+    most
+        Never more units than this.
+    """
+
+    capacity: int = 256 << 20
+    upper: float = 0.8
+    lower: float = 0.3
+    target: float = 0.6
+    decisions: int = 3
+    most: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("capacity", "decisions", "most"):
+            if getattr(self, name) < 1:
+                raise InvalidSettingError(setting(name), getattr(self, name), "it must be at least 1")
+        if not 0 < self.lower < self.target < self.upper:
+            values = f"{self.lower}, {self.target}, {self.upper}"
+            raise InvalidSettingError(f"{SCALING}lower, target, upper", values, "each must be above the one before")
+
+    @classmethod
+    def from_settings(cls, get: Callable[[str], str | None]) -> ScalingPolicy | None:
+        """Return the policy in a session's settings.
+
+        Parameters
+        ----------
+        get
+            Gives the value of a Spark setting, None where it is not set.
+
+        Returns
+        -------
+        ScalingPolicy or None
+            None if scaling is off.
+
+        Raises
+        ------
+        InvalidSettingError
+            A value is not of the kind that its setting takes.
+        """
+        if not flag(get, SCALING_ENABLED, default=False):
+            return None
+        values: dict[str, Any] = {}
+        for known in fields(cls):
+            text = get(setting(known.name))
+            if text is not None:
+                values[known.name] = _value(known.name, text.strip())
+        return cls(**values)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that say the same, by their last names (``unitBytes``)."""
+        return {setting(known.name).removeprefix(SCALING): getattr(self, known.name) for known in fields(self)}
+
+
+def setting(name: str) -> str:
+    """Return the Spark setting for a parameter of the policy."""
+    return SCALING + _NAMES.get(name, name)
+
+
+def _value(name: str, text: str) -> float | int:
+    if name == "capacity":
+        return size(setting(name), text)
+    kind = int if name in ("decisions", "most") else float
+    try:
+        return kind(text)
+    except ValueError:
+        what = "a whole number" if kind is int else "a share such as 0.8"
+        raise InvalidSettingError(setting(name), text, f"it takes {what}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the policy made of one micro-batch.
+
+    Parameters
+    ----------
+    batch
+        The micro-batch.
+    units
+        The units that there were.
+    load
+        The share of their capacity that was used (the paper's tau).
+    wanted
+        The units that there should be.
+    streak
+        How many micro-batches in a row wanted more, or fewer.
+    confirmed
+        Whether that is enough to act.
+    """
+
+    batch: int
+    units: int
+    load: float
+    wanted: int
+    streak: int
+    confirmed: bool
+
+
+class Scaler:
+    """Applies a policy to one join, micro-batch by micro-batch.
+
+    Parameters
+    ----------
+    policy
+        The policy.
+    shrinks
+        Whether units may become fewer: not where their rows are kept for ever.
+    """
+
+    def __init__(self, policy: ScalingPolicy, *, shrinks: bool = True) -> None:
+        self.policy, self.shrinks = policy, shrinks
+        self._sign, self._streak = 0, 0
+
+    def decide(self, batch: int, units: int, loads: Iterable[int]) -> Decision:
+        """Decide after a micro-batch.
+
+        Parameters
+        ----------
+        batch
+            Its number.
+        units
+            The units that there are.
+        loads
+            Bytes that each unit holds, retired ones included.
+        """
+        policy, total = self.policy, sum(loads)
+        load, wanted = total / (units * policy.capacity), units
+        if load > policy.upper or (load < policy.lower and self.shrinks):
+            wanted = min(max(math.ceil(total / (policy.target * policy.capacity)), 1), policy.most)
+            if (wanted > units) != (load > policy.upper):  # held by a limit, or rounded back to what there is
+                wanted = units
+        sign = (wanted > units) - (wanted < units)
+        self._streak = self._streak + 1 if sign and sign == self._sign else abs(sign)
+        self._sign = sign
+        decision = Decision(batch, units, load, wanted, self._streak, self._streak >= policy.decisions)
+        if decision.confirmed:
+            self._sign, self._streak = 0, 0
+        return decision

@@ -1,0 +1,274 @@
+"""The Spark settings that make small triggers fast and state durable. A user's own settings always win."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from ..errors import UnavailableError
+
+_log = logging.getLogger("trijoin_sql")
+
+_STREAMING = "org.apache.spark.sql.execution.python.streaming"
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+_TRACEBACK = "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"
+#: Partitions on a cluster whose size the settings do not tell. Spark's 200 would start 200 Python tasks a trigger.
+CLUSTER_PARTITIONS = 16
+
+#: Needed by every stateful query of ours; a session takes them at any time.
+STATE_SETTINGS: Mapping[str, str] = {
+    # The only provider that transformWithState runs on.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # Upload a trigger's changes, not a snapshot of the whole store; snapshots follow in the background.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Version 2 names every state file by the attempt that wrote it: a task that runs twice leaves no ambiguous state.
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+}
+
+#: How rows cross between the JVM and Python; a session takes them at any time.
+ARROW_SETTINGS: Mapping[str, str] = {
+    # createDataFrame and toPandas in columns, not in pickled rows.
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Bounds what a Python worker decodes at once. The row limit stays: lowering it multiplies the packed rows.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+}
+
+#: Read when the Spark context starts, so a running session cannot take them.
+CONTEXT_SETTINGS: Mapping[str, str] = {
+    # Over TCP every Python task waits about 40 ms for a delayed acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Spark gives this variable to workers that dispatch rows but not to those that join them, and keeps a pool of
+    # workers for each environment. With it in both they are the same processes: half as many, half the memory.
+    _TRACEBACK: "1",
+}
+
+#: For checkpoints on a local disk: the default manager opens files by another class of Hadoop's, which starts `chmod`
+#: for each of them; this one's go through `local_disk`. HDFS and object stores keep the default: atomic renames.
+LOCAL_CHECKPOINT_SETTINGS: Mapping[str, str] = {
+    _FILE_MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+}
+
+
+class SessionBuilder(Protocol):
+    """What `configure` needs of a builder: classic and Spark Connect builders have it."""
+
+    def config(self, key: str, value: Any) -> Any:
+        """Set one option and return the builder."""
+
+
+Builder = TypeVar("Builder", bound=SessionBuilder)
+
+
+def configure(builder: Builder) -> Builder:
+    """Add the Spark settings that TriJoin SQL runs best with to a session builder.
+
+    A key that the user has set is left alone, be it on the builder (before or after this call), in
+    ``spark-defaults.conf``, through ``spark-submit --conf``, or in a session that is already running. What a running
+    context or a Spark Connect server cannot take is left out.
+
+    With a local master, Python workers run on the interpreter of this process, unless ``PYSPARK_PYTHON`` is set:
+    Spark's ``python3`` is another one wherever a virtual environment is used without being activated.
+
+    Parameters
+    ----------
+    builder
+        ``SparkSession.builder``, classic or Spark Connect.
+
+    Returns
+    -------
+    Builder
+        The same builder.
+
+    Raises
+    ------
+    UnavailableError
+        Spark would have to be started, and there is no Java.
+
+    Examples
+    --------
+    >>> import trijoin_sql
+    >>> from pyspark.sql import SparkSession
+    >>> spark = trijoin_sql.configure(SparkSession.builder.master("local[2,4]")).getOrCreate()  # doctest: +SKIP
+    """
+    # A builder has no public way to read its options; without them our settings could only come first or last.
+    options: dict[str, str] = dict(getattr(builder, "_options", None) or {})
+    running = _running_settings(options)
+    user = {**submitted_settings(), **(running or {}), **options}
+    if running is None and not _master(user).startswith("sc:"):
+        _refuse_without_java()
+    for key, value in settings_for(user, running=running is not None).items():
+        if key not in user:
+            builder.config(key, value)
+    if _master(user).startswith("local") and "spark.pyspark.python" not in user:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return builder
+
+
+def _refuse_without_java() -> None:
+    """Raise where PySpark would end in JAVA_GATEWAY_EXITED. A JVM that runs already needs no other."""
+    from pyspark import SparkContext
+
+    from .java import missing_java
+
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ and (why := missing_java()):
+        raise UnavailableError("Spark", why, "trijoin-sql doctor says what else this machine lacks")
+
+
+def prepare_workers(context: Any, partitions: str) -> None:
+    """See that the workers of a context that `configure` did not make find our packages, as far as that can be told.
+
+    With a local master the context gets this process's interpreter, if Spark's ``python3`` is another one and the user
+    chose none. What only a new context can take, and what is the user's to choose, is said in the log.
+
+    Parameters
+    ----------
+    context
+        The running ``SparkContext``.
+    partitions
+        The session's shuffle partitions.
+    """
+    settings = dict(context.getConf().getAll())
+    _hush_false_alarm(context)
+    if not str(context.master).startswith("local"):
+        return
+    chosen = "PYSPARK_PYTHON" in os.environ or "spark.pyspark.python" in settings
+    found = shutil.which(context.pythonExec)
+    if not chosen and (found is None or Path(found).parent != Path(sys.executable).parent):
+        _log.info("workers run on %s instead of %s", sys.executable, found or context.pythonExec)
+        context.pythonExec = sys.executable
+    cores = _cores(str(context.master), settings) or 0
+    if partitions == "200" and _PARTITIONS not in settings and cores < 100:  # Spark's default, which nobody chose
+        _log.warning(
+            "this session was not made by trijoin_sql.configure and has Spark's 200 shuffle partitions, which means as "
+            "many Python tasks a micro-batch: make it with configure, or spark.conf.set('%s', %d)",
+            _PARTITIONS,
+            cores or CLUSTER_PARTITIONS,
+        )
+    late = [key for key, value in CONTEXT_SETTINGS.items() if settings.get(key) != value]
+    if late:
+        _log.info("triggers take longer without %s: make the session with trijoin_sql.configure", ", ".join(late))
+
+
+def _hush_false_alarm(context: Any) -> None:
+    """Switch off a logger that reports an error, with a stack of a hundred lines, whenever a query of ours starts.
+
+    Over Unix domain sockets Spark 4.3 closes a server socket that it never opened; nothing is wrong with the query, and
+    the class logs nothing else that is not raised too.
+    """
+    name = f"{_STREAMING}.TransformWithStateInPySparkPythonPreInitRunner"
+    try:
+        log4j = context._jvm.org.apache.logging.log4j
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+    except (AttributeError, TypeError):  # another logging library behind Spark's: its user has chosen what it shows
+        return
+
+
+def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str, str]:
+    """Return our settings for a session that has the user's settings.
+
+    Parameters
+    ----------
+    user
+        What the user set: ``spark.master``, ``spark.remote``, the default file system and so on are read from it.
+    running
+        Whether the Spark context runs already, so that it is too late for its own settings.
+
+    Returns
+    -------
+    dict of str to str
+        Keys may be among those in `user`; the user's value has precedence.
+    """
+    settings = {**STATE_SETTINGS, **ARROW_SETTINGS}
+    master = _master(user)
+    if master.startswith("sc:"):
+        return settings  # a server's cores, disks and context are not ours to know or to set
+    settings[_PARTITIONS] = str(_cores(master, user) or CLUSTER_PARTITIONS)
+    if not running:
+        settings.update(CONTEXT_SETTINGS)
+        if user.get(_SIMPLIFIED, "true").lower() == "false":  # then no worker of Spark's has it either
+            settings.pop(_TRACEBACK)
+    if master.startswith("local") and _on_local_disk(user):
+        settings.update(LOCAL_CHECKPOINT_SETTINGS)
+    return settings
+
+
+def submitted_settings() -> dict[str, str]:
+    """Return the settings that reach Spark from outside the program: spark-defaults.conf, then the command line."""
+    settings: dict[str, str] = {}
+    folder = os.environ.get("SPARK_CONF_DIR") or (
+        str(Path(os.environ["SPARK_HOME"], "conf")) if "SPARK_HOME" in os.environ else None
+    )
+    defaults = Path(folder, "spark-defaults.conf") if folder else None
+    if defaults and defaults.is_file():
+        for line in defaults.read_text(encoding="utf-8").splitlines():
+            key, _, value = re.sub(r"[=:\s]+", " ", line.strip(), count=1).partition(" ")
+            if key and not key.startswith("#"):
+                settings[key] = value.strip()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its JVM knows the --conf arguments
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()
+        settings.update(SparkConf().getAll())
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    for flag, word in pairwise(words):
+        key, equals, value = word.partition("=")
+        if flag in ("--conf", "-c") and equals:
+            settings[key] = value
+        elif flag == "--master":
+            settings["spark.master"] = word
+    return settings
+
+
+def _master(user: Mapping[str, str]) -> str:
+    """Return where Spark will run: a master, or the address of a Spark Connect server."""
+    if "spark.master" in user:
+        return user["spark.master"]
+    remote = user.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+    return remote or os.environ.get("MASTER") or "local[*]"
+
+
+def _cores(master: str, user: Mapping[str, str]) -> int | None:
+    """Return how many tasks run at once, None if the settings do not tell."""
+    local = re.fullmatch(r"local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?", master)
+    if local:
+        return {None: 1, "*": os.cpu_count() or 1}.get(local[1]) or int(local[1])
+    if user.get("spark.cores.max", "").isdigit():
+        return int(user["spark.cores.max"])
+    executors, each = user.get("spark.executor.instances", ""), user.get("spark.executor.cores", "")
+    return int(executors) * int(each) if executors.isdigit() and each.isdigit() else None
+
+
+def _on_local_disk(user: Mapping[str, str]) -> bool:
+    """Return whether a path without a scheme, and the default checkpoint location, mean this machine's disk."""
+    default = urlsplit(user.get("spark.hadoop.fs.defaultFS", "file:///")).scheme
+    location = urlsplit(user.get("spark.sql.streaming.checkpointLocation", "")).scheme
+    return default == "file" and location in ("", "file")
+
+
+def _running_settings(options: Mapping[str, str]) -> dict[str, str] | None:
+    """Return what is set in the session that the builder would return, None if it would start one."""
+    if options.get("spark.remote", "").startswith("sc:"):
+        return None  # asking would cost a call to the server; Spark Connect sessions are cheap and mostly new
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        return None
+    settings = dict(session.conf.getAll)
+    late = [key for key, value in CONTEXT_SETTINGS.items() if settings.get(key) != value]
+    if late:
+        _log.warning("Spark is running already: too late for %s. Call configure() before getOrCreate().", late)
+    return settings

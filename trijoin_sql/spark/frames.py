@@ -1,0 +1,102 @@
+"""DataFrames in a statement's text, as ``SparkSession.sql`` takes them: ``sql("... {r} AS r JOIN ...", r=frame)``."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from string import Formatter
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ..errors import SqlSyntaxError
+
+#: Views stand for the frames while a statement is compiled. PySpark's own have random names; a checkpoint knows the
+#: inputs of its query by name.
+_VIEW = "__trijoin_arg_{}"
+
+#: Two statements may have frames of one name, and a session more than one thread.
+_one_at_a_time = threading.RLock()
+
+_QUERY = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(SELECT|WITH|FROM|EXPLAIN)\b", re.IGNORECASE | re.DOTALL)
+
+
+def takes_frames(spark: SparkSession, text: str) -> bool:
+    """Return whether a statement with frames may be ours: a query, in a classic session.
+
+    What a statement creates may outlive the names of its frames, so Spark's own are used there.
+    """
+    return getattr(spark, "_sc", None) is not None and _QUERY.match(text) is not None
+
+
+@contextmanager
+def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> Iterator[str]:
+    """Give DataFrames names for the time of a ``with`` block, and format a statement with them as PySpark does.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    text
+        The statement, with ``{name}`` in it.
+    values
+        DataFrames, columns, strings (which become literals) and anything else by name.
+
+    Returns
+    -------
+    context manager
+        Of the statement as plain SQL.
+    """
+    from pyspark.sql.sql_formatter import SQLStringFormatter
+
+    _refuse_missing(text, values)
+    formatter = SQLStringFormatter(spark)
+    _one_at_a_time.acquire()
+    try:
+        for name, value in values.items():
+            if isinstance(value, DataFrame):
+                value.createOrReplaceTempView(_VIEW.format(name))
+                formatter._temp_views.append((value, _VIEW.format(name)))
+        yield formatter.format(text, **values)
+    finally:
+        formatter.clear()
+        _one_at_a_time.release()
+
+
+@contextmanager
+def temporary_views(frames: Mapping[str, DataFrame]) -> Iterator[None]:
+    """Give DataFrames names for the time of a ``with`` block.
+
+    Parameters
+    ----------
+    frames
+        By name; the names are ours, and two threads may want them at once.
+
+    Returns
+    -------
+    context manager
+    """
+    with _one_at_a_time:
+        try:
+            for name, frame in frames.items():
+                frame.createOrReplaceTempView(name)
+            yield
+        finally:
+            for name, frame in frames.items():
+                frame.sparkSession.catalog.dropTempView(name)
+
+
+def _refuse_missing(text: str, values: Mapping[str, Any]) -> None:
+    """Raise for a ``{name}`` that has no value; PySpark would with the bare name."""
+    try:
+        wanted = [re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(text) if name]
+    except ValueError:  # PySpark says what is wrong with the braces
+        return
+    for name in wanted:
+        if name not in values:
+            at = text.index("{" + name)
+            place = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+            given = ", ".join(f"{{{one}}}" for one in values)
+            raise SqlSyntaxError(f"{{{name}}} has no value: give sql(..., {name}=...); there is {given}", text, *place)

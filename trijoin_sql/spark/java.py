@@ -1,0 +1,48 @@
+"""Which Java Spark will find, and how to get one."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+
+#: What Spark 4.3 is made for.
+JAVA_VERSIONS = (17, 21)
+
+
+def find_java() -> str | None:
+    """Return the Java that Spark's launch script runs: ``$JAVA_HOME/bin/java``, else ``java`` on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+
+
+def missing_java() -> str | None:
+    """Return what to do where Spark's launch script will find no Java, None where it finds one."""
+    home = os.environ.get("JAVA_HOME")
+    where = f"JAVA_HOME={home} has no bin/java" if home else "Java is not installed"
+    return None if find_java() else f"{where}; Java {either_java()} is needed: {install_java()}"
+
+
+def either_java() -> str:
+    """Return the versions that are right, in words."""
+    return " or ".join(map(str, JAVA_VERSIONS))
+
+
+def install_java() -> str:
+    """Return the commands that install a right Java, this system's first."""
+    try:
+        system = platform.freedesktop_os_release()
+    except OSError:
+        system = {}
+    # Debian 13 has no Java 17.
+    newer = system.get("ID") == "debian" and system.get("VERSION_ID", "0").split(".")[0] >= "13"
+    commands = {
+        "Debian/Ubuntu": f"apt-get install openjdk-{21 if newer else 17}-jre-headless",
+        "macOS": "brew install openjdk@17",
+        "conda": "conda install -c conda-forge openjdk=17",
+    }
+    first = "conda" if "CONDA_PREFIX" in os.environ else "macOS" if sys.platform == "darwin" else "Debian/Ubuntu"
+    order = sorted(commands, key=lambda name: name != first)
+    return ", ".join(f"{commands[name]} ({name})" for name in order)

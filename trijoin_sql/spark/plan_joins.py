@@ -1,0 +1,369 @@
+"""Joins of streams in Spark's own plan, for statements whose text the rewriter does not read.
+
+Spark's grammar is larger than ours: pipes, IDENTIFIER, session variables, LATERAL, EXECUTE IMMEDIATE, and views that
+somebody made without us. Spark reads them, and what it comes to is a plan. A group of inner joins of streams that Spark
+cannot run, for lack of an equality, is written down again as a plain SELECT over its inputs; that is rewritten like any
+other, and its result takes the place of the group. The rest of the plan stays as Spark made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from ..errors import UnsupportedQueryError
+from ..operators.compile.inputs import quoted
+from ..operators.compile.logical_plans import frame_of, items, joins_streams, over, plan_of, sequence
+from ..operators.compile.watermarks import DELAY
+from ..rewriter.plan.nodes import Refusal
+from ..rewriter.predicates.classify import reads_only
+
+#: Expressions that mean something only where they stand.
+_BOUND = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "OuterReference", "LateralSubquery"})
+_EQUALITIES = ("EqualTo", "EqualNullSafe")
+
+#: Runs a SELECT over temporary views, given by name.
+Run = Callable[[str, dict[str, DataFrame]], DataFrame]
+
+
+def join_in_plan(frame: DataFrame, run: Run) -> tuple[DataFrame, tuple[Refusal, ...]]:
+    """Do the joins of a streaming DataFrame that Spark cannot run.
+
+    Parameters
+    ----------
+    frame
+        As Spark analysed it, in a classic session.
+    run
+        Runs what a group is written down as.
+
+    Returns
+    -------
+    tuple
+        The DataFrame, the same one if there is nothing to do, and what to say if Spark does not run it for want of an
+        event time.
+    """
+    analyzed = plan_of(frame)
+    if "Join" not in analyzed.toString():  # one call, where a look at each node would be many
+        return frame, ()
+    plan = _Plan(frame.sparkSession, run, analyzed)
+    changed = plan.visit(analyzed)
+    return (frame_of(frame.sparkSession, changed), tuple(plan.lost)) if plan.changes else (frame, ())
+
+
+@dataclass
+class _Group:
+    """Inner joins, their inputs, their conjuncts, and by which inputs each join has its sides."""
+
+    joins: list[Any] = field(default_factory=list)
+    inputs: list[Any] = field(default_factory=list)
+    conjuncts: list[Any] = field(default_factory=list)
+    sides: list[tuple[range, range]] = field(default_factory=list)
+
+    @cached_property
+    def owners(self) -> dict[int, tuple[int, int]]:
+        """By the id of an attribute: its input, and its place there."""
+        return {
+            attribute.exprId().id(): (number, place)
+            for number, plan in enumerate(self.inputs)
+            for place, attribute in enumerate(items(plan.output()))
+        }
+
+    @cached_property
+    def names(self) -> list[tuple[str, list[str]]]:
+        """By input: the name that it gets, and those of its columns, as in the user's text where these are unique."""
+        aliases = [plan.alias() if plan.nodeName() == "SubqueryAlias" else "i" for plan in self.inputs]
+        columns = [_unique([one.name() for one in items(plan.output())], "c") for plan in self.inputs]
+        return list(zip(_unique(aliases, "i"), columns, strict=True))
+
+    def read_by(self, expression: Any) -> set[int]:
+        """Return which inputs an expression reads."""
+        ids = (attribute.exprId().id() for attribute in items(expression.references().toSeq()))
+        return {self.owners[one][0] for one in ids if one in self.owners}
+
+    @property
+    def needs_us(self) -> bool:
+        """Whether a join of it has streams on both sides and no equality between them."""
+        equal = [
+            tuple(self.read_by(side) for side in items(one.children()))
+            for one in self.conjuncts
+            if one.nodeName() in _EQUALITIES
+        ]
+        for left, right in self.sides:
+            if not all(any(self.inputs[n].isStreaming() for n in side) for side in (left, right)):
+                continue
+            pairs = (pair for sides in equal for pair in (sides, sides[::-1]))
+            if not any(one and other and one <= set(left) and other <= set(right) for one, other in pairs):
+                return True
+        return False
+
+
+class _Plan:
+    """A plan in which groups are replaced."""
+
+    def __init__(self, spark: Any, run: Run, root: Any) -> None:
+        self.spark, self.run, self.root = spark, run, root
+        self.changes = 0
+        self.lost: list[Refusal] = []
+        self.definitions: list[Any] = []  # of the common table expressions around, which a part cannot do without
+
+    def visit(self, plan: Any, conjuncts: list[Any] | None = None) -> Any:
+        """Return a plan with its groups replaced; ``conjuncts`` are those of a filter right above it."""
+        if not plan.isStreaming():
+            return plan
+        if plan.nodeName() == "WithCTE":
+            return self.visit_definitions(plan)
+        if plan.nodeName() == "CTERelationRef":
+            return self.told_anew(plan, self.defined(plan))
+        if plan.nodeName() == "Filter" and _is_inner(plan.child()):
+            wanted = [one for one in _split(plan.condition()) if one.deterministic() and not _is_bound(one)]
+            return self.over(plan, [self.visit(plan.child(), wanted)])  # what the filter lets through passes it again
+        if _is_inner(plan):
+            group = self.flattened(plan)
+            group.conjuncts += conjuncts or []
+            if group.needs_us:
+                return self.joined(group)
+        return self.over(plan, [self.visit(child) for child in items(plan.children())])
+
+    def visit_definitions(self, plan: Any) -> Any:
+        """Return a plan with common table expressions, whose groups are replaced before those that read them."""
+        around = self.definitions
+        for definition in items(plan.cteDefs()):
+            self.definitions = [*self.definitions, self.visit(definition)]
+        own = self.definitions[len(around) :]
+        try:
+            return self.over(plan, [*own, self.visit(plan.plan())])
+        finally:
+            self.definitions = around
+
+    def defined(self, reference: Any) -> dict[int, Any]:
+        """Return the columns of a common table expression by the ids that one of its readers has for them."""
+        number = reference.cteId()
+        definition = next((one for one in self.definitions if one.id() == number), None)
+        mine, theirs = items(reference.output()), items(definition.child().output()) if definition else []
+        return {one.exprId().id(): its for one, its in zip(mine, theirs, strict=False)}
+
+    def over(self, plan: Any, children: list[Any]) -> Any:
+        """Return a node of the plan over other children."""
+        changed = over(self.spark, plan, children)
+        if changed is plan:
+            return plan
+        return self.told_anew(changed, {one.exprId().id(): one for child in children for one in items(child.output())})
+
+    def told_anew(self, plan: Any, below: dict[int, Any]) -> Any:
+        """Return a node whose expressions say of a column what is below it: whether it is event time.
+
+        Spark has analysed them with the watermarks of the inputs. Where a join has none, rows would be lost above.
+        """
+        read = [one for expression in items(plan.expressions()) for one in items(expression.references().toSeq())]
+        known = [(one, below[one.exprId().id()]) for one in read if one.exprId().id() in below]
+        if all(_is_time(one) == _is_time(new) for one, new in known):
+            return plan
+        if joins_streams(plan) and "OUTER" in plan.joinType().sql():  # Spark would lose rows that lag
+            refusal = _of_lost([one for one, new in known if not _is_time(new)])
+            raise UnsupportedQueryError(refusal.reason, refusal.hint)
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        ensure_callback_server_started(self.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+        return plan.mapExpressions(_Marks(self.spark, below))
+
+    def flattened(self, plan: Any) -> _Group:
+        """Return the group that a join is the top of."""
+        group = _Group()
+
+        def take(node: Any) -> range:
+            first = len(group.inputs)
+            inner = _bare(node)
+            if not _is_inner(node):
+                group.inputs.append(node)
+            elif inner.nodeName() == "Filter":
+                take(inner.child())
+                group.conjuncts += _split(inner.condition())
+            else:
+                left, right = (take(side) for side in items(inner.children()))
+                group.joins.append(inner)
+                group.sides.append((left, right))
+                if inner.condition().isDefined():
+                    group.conjuncts += _split(inner.condition().get())
+            return range(first, len(group.inputs))
+
+        take(plan)
+        return group
+
+    def joined(self, group: _Group) -> Any:
+        """Return the result of a group, under the ids that its attributes have above it."""
+        self.changes += 1
+        inputs = [self.visit(one) for one in group.inputs]
+        views = {f"__trijoin_input_{number}": self.input(plan, group) for number, plan in enumerate(inputs)}
+        texts, left = [], []
+        for one in group.conjuncts:
+            text = self.written(one, group).sql() if one.deterministic() and not _is_bound(one) else ""
+            if text and reads_only(text, [alias for alias, _ in group.names]):
+                texts.append(f"({text})")
+            else:
+                left.append(one)
+        read = self.read_outside(group, left)
+        columns = [
+            (number, place, attribute)
+            for number, plan in enumerate(group.inputs)
+            for place, attribute in enumerate(items(plan.output()))
+        ]
+        kept = [one for one in columns if one[2].exprId().id() in read] or columns[:1]
+        names = [[f"{quoted(alias)}.{quoted(one)}" for one in listed] for alias, listed in group.names]
+        selected = ", ".join(f"{names[number][place]} AS o{n}" for n, (number, place, _) in enumerate(kept))
+        named = zip(views, group.names, strict=True)
+        sources = " CROSS JOIN ".join(f"{view} AS {quoted(alias)}" for view, (alias, _) in named)
+        where = f" WHERE {' AND '.join(texts)}" if texts else ""
+        result = plan_of(self.run(f"SELECT {selected} FROM {sources}{where}", views))
+        lost = [one for (_, _, one), new in zip(kept, items(result.output()), strict=True) if not _is_time(new)]
+        if any(map(_is_time, lost)):
+            self.lost.append(_of_lost(lost))
+        jvm = self.spark._jvm
+        expressions = jvm.org.apache.spark.sql.catalyst.expressions
+        renamed = [
+            expressions.Alias(
+                found,
+                attribute.name(),
+                attribute.exprId(),
+                attribute.qualifier(),
+                jvm.scala.Option.empty(),
+                sequence(self.spark, []),
+            )
+            for found, (_, _, attribute) in zip(items(result.output()), kept, strict=True)
+        ]
+        logical = jvm.org.apache.spark.sql.catalyst.plans.logical
+        plan = logical.Project(sequence(self.spark, renamed), result)
+        for conjunct in left:
+            plan = logical.Filter(conjunct, plan)
+        return plan
+
+    def outside(self, group: _Group) -> Iterator[Any]:
+        """Yield the nodes of the plan but for a group's inputs."""
+        stack = [self.root]
+        while stack:
+            node = stack.pop()
+            if not any(node.fastEquals(one) for one in group.inputs):
+                yield node
+                stack += items(node.children())
+
+    def input(self, plan: Any, group: _Group) -> DataFrame:
+        """Return an input as a DataFrame whose columns have the names that the group has for them."""
+        owned = (group.owners[one.exprId().id()] for one in items(plan.output()))
+        names = [group.names[number][1][place] for number, place in owned]
+        if self.definitions:
+            logical = self.spark._jvm.org.apache.spark.sql.catalyst.plans.logical
+            plan = logical.WithCTE(plan, sequence(self.spark, self.definitions))
+        return frame_of(self.spark, plan).toDF(*names)
+
+    def written(self, expression: Any, group: _Group) -> Any:
+        """Return an expression over the names that a group's inputs get."""
+        name = expression.nodeName()
+        if name == "UnresolvedAttribute":
+            return expression
+        if name == "AttributeReference":
+            number, place = group.owners[expression.exprId().id()]
+            unresolved = self.spark._jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
+            alias, columns = group.names[number]
+            return unresolved(sequence(self.spark, [alias, columns[place]]))
+        if name == "VariableReference":  # a session's variable has the value that it has now, as Spark has it
+            return expression.varDef().currentValue()
+        if name == "Between":  # each end compared by itself, with the value that both share
+            expression = expression.replacement()
+        if expression.nodeName() == "With":
+            shared = {str(one.id().toString()): self.written(one.child(), group) for one in items(expression.defs())}
+            return self.written(self.unshared(expression.child(), shared), group)
+        return over(self.spark, expression, [self.written(child, group) for child in items(expression.children())])
+
+    def unshared(self, expression: Any, shared: dict[str, Any]) -> Any:
+        """Return an expression with the common expressions in it written out."""
+        if expression.nodeName() == "CommonExpressionRef":
+            return shared[str(expression.id().toString())]
+        return over(self.spark, expression, [self.unshared(child, shared) for child in items(expression.children())])
+
+    def read_outside(self, group: _Group, left: list[Any]) -> set[int]:
+        """Return the ids of the attributes that the plan reads outside of a group, and in conjuncts left above it."""
+        found = {attribute.exprId().id() for attribute in items(self.root.output())}
+        above = (node for node in self.outside(group) if not any(node.fastEquals(one) for one in group.joins))
+        for one in (*above, *left):
+            found |= {attribute.exprId().id() for attribute in items(one.references().toSeq())}
+        return found
+
+
+def _unique(names: list[str], prefix: str) -> list[str]:
+    """Return names, those that are not unique replaced by a prefix and their places."""
+    lower = [name.lower() for name in names]
+    return [name if lower.count(name.lower()) == 1 else f"__{prefix}{n}" for n, name in enumerate(names)]
+
+
+def _of_lost(attributes: list[Any]) -> Refusal:
+    """Return what is to be said of event times that a join of ours loses, to what goes by one above it."""
+    names = ", ".join(".".join([*items(one.qualifier())[-1:], one.name()]) for one in attributes if _is_time(one))
+    reason = (
+        f"an aggregation, a join or a deduplication above a join of streams may go by {names}, and nothing says how "
+        f"far that lags behind when a joined row comes with the last of its rows"
+    )
+    return Refusal(reason, "bound the event times of the joined streams from both sides, or use MODE update")
+
+
+class _Marks:
+    """A function of Scala's: tells the columns in an expression whether they are event time."""
+
+    def __init__(self, spark: Any, below: dict[int, Any]) -> None:
+        self.spark, self.below = spark, below
+
+    def apply(self, expression: Any) -> Any:
+        """Return an expression with what the columns below say."""
+        if expression.nodeName() == "AttributeReference":
+            new = self.below.get(expression.exprId().id())
+            if new is None or _is_time(new) == _is_time(expression):
+                return expression
+            return expression.withMetadata(new.metadata())
+        changed = over(self.spark, expression, [self.apply(child) for child in items(expression.children())])
+        explicit = expression.nodeName() == "Alias" and expression.explicitMetadata().isDefined()
+        return self.without_mark(changed) if changed is not expression and explicit and _is_time(changed) else changed
+
+    def without_mark(self, alias: Any) -> Any:
+        """Return a window, which has a copy of what its time was marked with, without that."""
+        jvm = self.spark._jvm
+        metadata = jvm.org.apache.spark.sql.types.MetadataBuilder().withMetadata(alias.metadata()).remove(DELAY).build()
+        parts = alias.name(), alias.exprId(), alias.qualifier()
+        keys = alias.nonInheritableMetadataKeys()
+        return jvm.org.apache.spark.sql.catalyst.expressions.Alias(
+            alias.child(), *parts, jvm.scala.Option.apply(metadata), keys
+        )
+
+    class Java:
+        """What py4j looks for."""
+
+        implements = ("scala.Function1",)
+
+
+def _is_time(attribute: Any) -> bool:
+    return bool(attribute.metadata().contains(DELAY))
+
+
+def _bare(plan: Any) -> Any:
+    while plan.nodeName() == "SubqueryAlias":
+        plan = plan.child()
+    return plan
+
+
+def _is_inner(plan: Any) -> bool:
+    """Return whether a plan is an inner join, perhaps under names and filters."""
+    plan = _bare(plan)
+    if plan.nodeName() == "Filter":
+        return plan.condition().deterministic() and not _is_bound(plan.condition()) and _is_inner(plan.child())
+    return plan.nodeName() == "Join" and plan.joinType().sql() in ("INNER", "CROSS")
+
+
+def _split(condition: Any) -> list[Any]:
+    if condition.nodeName() == "And":
+        return [one for side in items(condition.children()) for one in _split(side)]
+    return [condition]
+
+
+def _is_bound(expression: Any) -> bool:
+    return expression.nodeName() in _BOUND or any(map(_is_bound, items(expression.children())))

@@ -1,0 +1,200 @@
+"""How many rows a second streams bring: what a session's settings declare, and what its queries were seen to read."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from math import inf
+from typing import Any
+
+from ..errors import InvalidSettingError
+from ..rewriter.options import CostDefaults
+from ..rewriter.sql.catalog import RATE_SETTING, declared, positive
+
+#: What the settings begin with that say which share of the pairs of rows match, by kind of predicate.
+SELECTIVITY = "spark.trijoin.selectivity."
+
+#: Returns a session's setting, None if it is not set.
+Setting = Callable[[str], "str | None"]
+
+#: Micro-batches of a query that count for what it was seen to read, and queries that are remembered.
+_SEEN, _QUERIES = 100, 50
+
+#: Nodes of Spark's plans that let the rows of their input through, or fewer.
+_THROUGH = ("Project", "Filter", "EventTimeWatermark", "SubqueryAlias", "View")
+_SOURCE = re.compile(r"Streaming\w*Relation\w*")
+_NAME = re.compile(r"(?:View \(|SubqueryAlias )`?([^`,\s]+(?:`?\.`?[^`,\s]+)*)`?")
+
+
+def declared_rate(get: Setting, name: tuple[str, ...]) -> float | None:
+    """Return what the setting ``spark.trijoin.rate.NAME`` says, None if there is none.
+
+    Parameters
+    ----------
+    get
+        Returns a session's setting.
+    name
+        The parts of the relation's name; the setting has it as it is, or in small letters.
+
+    Raises
+    ------
+    InvalidSettingError
+        The value is no number above 0.
+    """
+    key = RATE_SETTING + ".".join(name)
+    for spelled in dict.fromkeys((key, key.lower())):
+        text = get(spelled)
+        if text is not None:
+            return declared(spelled, text)
+    return None
+
+
+def cost_defaults(get: Setting) -> CostDefaults:
+    """Return the assumptions of the cost model, with the selectivities that ``spark.trijoin.selectivity.KIND`` says.
+
+    Parameters
+    ----------
+    get
+        Returns a session's setting.
+
+    Raises
+    ------
+    InvalidSettingError
+        A value is no share.
+    """
+    known = dict(CostDefaults().selectivity)
+    for kind in known:
+        text = get(SELECTIVITY + kind)
+        if text is not None:
+            share = positive(text)
+            if share is None or share > 1:
+                reason = "it takes the share of pairs that match, above 0 and up to 1"
+                raise InvalidSettingError(SELECTIVITY + kind, text, reason)
+            known[kind] = share
+    declared = tuple(known.items())
+    if declared == CostDefaults().selectivity:
+        return CostDefaults()
+    return CostDefaults(selectivity=declared, partners=inf)  # what is declared holds however long the history is
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSource:
+    """A streaming source in a plan.
+
+    Parameters
+    ----------
+    names
+        The relations that bring its rows, in small letters, outermost first; none that joins or aggregates them.
+    reads
+        How often the plan reads it.
+    """
+
+    names: tuple[str, ...]
+    reads: int = 1
+
+
+def sources_in(plan: str) -> list[PlanSource]:
+    """Return the streaming sources of a plan, in the order of Spark's progress reports.
+
+    Parameters
+    ----------
+    plan
+        A logical plan of Spark's, as text.
+
+    Examples
+    --------
+    >>> sources_in('''Join Inner
+    ... :- SubqueryAlias v
+    ... :  +- View (`v`, [a#1])
+    ... :     +- ~Filter (a#1 > 0)
+    ... :        +- View (`r`, [a#1])
+    ... :           +- StreamingRelation FileSource[r], [a#1]
+    ... +- Aggregate [a#2], [a#2]
+    ...    +- View (`s`, [a#2])
+    ...       +- StreamingRelation FileSource[s], [a#2]''')
+    [PlanSource(names=('v', 'r'), reads=1), PlanSource(names=('s',), reads=1)]
+    """
+    found: dict[str, PlanSource] = {}
+    above: list[tuple[int, str]] = []
+    for line in plan.splitlines():
+        text = line.lstrip(" :+-~")
+        if not text:
+            continue
+        depth = len(line) - len(text)
+        above = [one for one in above if one[0] < depth]
+        if _SOURCE.match(text):
+            before = found.get(text, PlanSource((), 0))
+            found[text] = PlanSource(tuple(dict.fromkeys((*before.names, *_names(above)))), before.reads + 1)
+        above.append((depth, text))
+    return list(found.values())
+
+
+def _names(above: list[tuple[int, str]]) -> Iterator[str]:
+    """Yield the names of the relations right above a source, outermost first."""
+    names: list[str] = []
+    for _, text in reversed(above):
+        if not text.startswith(_THROUGH):
+            break
+        name = _NAME.match(text)
+        if name is not None and (text.startswith("View") or "." in name[1]):  # else it may be an alias in the query
+            names.append(name[1].replace("`", "").lower())
+    yield from reversed(names)
+
+
+def rate_of(rates: Mapping[str, float], name: tuple[str, ...]) -> float | None:
+    """Return the rate of a relation, whose name may lack the catalog and the schema that a known one has."""
+    text = ".".join(name).lower()
+    if text in rates:
+        return rates[text]
+    return next((rows for known, rows in rates.items() if known.endswith(f".{text}")), None)
+
+
+class ObservedRates:
+    """What the queries of a session were seen to read: rows a second of each relation that brings a source's rows."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sources: dict[str, list[PlanSource]] = {}
+        self._seen: dict[str, deque[tuple[float, list[float]]]] = {}
+
+    def started(self, query_id: str, plan: str) -> None:
+        """Take in a query's logical plan."""
+        with self._lock:
+            for known in (self._sources, self._seen):
+                known.pop(query_id, None)
+                while len(known) >= _QUERIES:
+                    known.pop(next(iter(known)))
+            self._sources[query_id] = sources_in(plan)
+            self._seen[query_id] = deque(maxlen=_SEEN)
+
+    def progressed(self, progress: Mapping[str, Any]) -> None:
+        """Take in a progress report of Spark's, as plain data."""
+        reported = progress.get("sources") or []
+        with self._lock:
+            sources = self._sources.get(progress["id"], [])
+            if len(sources) != len(reported):
+                return  # none of our queries, or its plan is not as we read it
+            begun = datetime.fromisoformat(progress["timestamp"]).timestamp()
+            rows = [float(one.get("numInputRows") or 0) / of.reads for of, one in zip(sources, reported, strict=True)]
+            self._seen[progress["id"]].append((begun, rows))
+
+    def rates(self) -> dict[str, float]:
+        """Return rows a second by relation; of a relation that several queries read, those of the last one.
+
+        The first micro-batch of a query does not count: it takes what has piled up. What the others took came since the
+        first began.
+        """
+        found: dict[str, float] = {}
+        with self._lock:
+            for query_id, sources in self._sources.items():
+                seen = list(self._seen[query_id])
+                seconds = seen[-1][0] - seen[0][0] if seen else 0.0
+                for at, source in enumerate(sources):
+                    rows = sum(batch[1][at] for batch in seen[1:])
+                    if seconds > 0 and rows > 0:
+                        found.update(dict.fromkeys(source.names, float(f"{rows / seconds:.3g}")))
+        return found

@@ -1,0 +1,449 @@
+"""What Spark refuses on streams, in one sentence and before anything starts.
+
+Spark checks a streaming plan when its query starts, and again when it plans the first micro-batch; its answer shows the
+plan. `StreamCheck` asks both before, for each output mode, and says what the answer means. What no mode runs is refused
+by ``sql()`` itself; what one mode does not run by ``start()``, where the DataFrame that ``sql()`` returned is the one
+that is written. What Spark refuses, and the words for it, is the table `_MEANINGS`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from ..errors import SqlSyntaxError, UnsupportedQueryError
+from ..operators.compile.logical_plans import items, walk
+from ..rewriter.glance import glance
+from ..rewriter.plan.nodes import Refusal
+from ..rewriter.sql.places import place_of, place_of_reason
+
+MODES = ("append", "update", "complete")
+
+#: Spark's switch for its check, and the name of its answer where it has none of its own.
+_UNCHECKED, _NO_NAME = "spark.sql.streaming.unsupportedOperationCheck", "no condition"
+
+
+@dataclass(frozen=True)
+class _Meaning:
+    """What a message of Spark's with a pattern means.
+
+    Parameters
+    ----------
+    pattern
+        It may have a group; what that finds goes to ``{0}``, joins by the name that SQL has for them.
+    reason, hint
+        What is refused, and the way out.
+    words
+        Words of a statement where that stands, as ``A B|C``: the first of the phrases that is there.
+    by_mode
+        Whether another output mode may run it.
+    """
+
+    pattern: str
+    reason: str
+    hint: str
+    words: str = ""
+    by_mode: bool = False
+
+
+_APPEND_ALONE = "use MODE append"
+_WINDOWS = "use MODE append, with a window of event time in each"
+_SUBQUERIES = "EXISTS ( SELECT|EXISTS ( WITH|IN ( SELECT|IN ( WITH|LATERAL (|( SELECT|( WITH"
+
+_MEANINGS = (
+    _Meaning(
+        r"Streaming query is not allowed in subquery",
+        "a subquery in an expression (EXISTS, IN, a scalar subquery) or behind LATERAL reads a stream",
+        "join the stream in FROM instead (LEFT SEMI JOIN with an equality stands for EXISTS), or let it read a table",
+        _SUBQUERIES,
+    ),
+    _Meaning(
+        r"^Sorting is not",
+        "ORDER BY would have to wait for the end of a stream",
+        "sort what the sink holds, or aggregate in MODE complete",
+        "ORDER BY|SORT BY|CLUSTER BY",
+    ),
+    _Meaning(r"^Offset is not", "OFFSET over a stream", "leave it out", "OFFSET"),
+    _Meaning(r"^Limits are not", "LIMIT over a stream runs in append mode alone", _APPEND_ALONE, "LIMIT", by_mode=True),
+    _Meaning(
+        r"^Sampling is not",
+        "TABLESAMPLE of a stream",
+        "filter by a hash of a key, such as pmod(hash(id), 10) = 0",
+        "TABLESAMPLE",
+    ),
+    _Meaning(
+        r"^Intersect of", "INTERSECT of streams", "write it as a LEFT SEMI JOIN with bounds on event time", "INTERSECT"
+    ),
+    _Meaning(r"^Except on", "EXCEPT with a stream on its right", "subtract a table instead", "EXCEPT|MINUS"),
+    _Meaning(
+        r"^Union between streaming and batch",
+        "UNION of a stream and a table",
+        "read both as streams, or write each by a query of its own",
+        "UNION",
+    ),
+    _Meaning(
+        r"^Distinct aggregations",
+        "a DISTINCT aggregate over a stream",
+        "use approx_count_distinct, or SELECT DISTINCT below it",
+        "( DISTINCT",
+    ),
+    _Meaning(r"Expression\(s\): (.+?) is not supported", "{0} over a stream", "leave it out, or use uuid() for an id"),
+    _Meaning(r"^pivot is not", "PIVOT of a stream", "write max(CASE WHEN ... END) for each of its columns", "PIVOT"),
+    _Meaning(
+        r"^Stream-stream (\w+) join .* without a watermark",
+        "the {0} of streams has no bound in event time, so it would never know that a row has no partner",
+        "give both sides a watermark, and bound their event times in ON: AND s.ts BETWEEN r.ts AND r.ts + INTERVAL ...",
+        "{0}",
+    ),
+    _Meaning(
+        r"^Stream-stream join without equality",
+        "a join of streams without an equality is left to Spark",
+        "add an equality such as a common key, or make it an inner join without the hint NO_TRIJOIN",
+        "JOIN",
+    ),
+    _Meaning(
+        r"^(LeftAnti) joins with a streaming",
+        "a {0}, an anti join, with a stream on its right",
+        "use a LEFT JOIN with bounds on event time, and keep the rows without a partner",
+        "{0}|NOT",
+    ),
+    _Meaning(
+        r"^(\w+Outer) joins? with .* (?:and a|on the \w+ and a) static",
+        "a {0} that keeps all rows of a table beside a stream",
+        "keep the rows of the stream alone, or use an inner join",
+        "{0}",
+    ),
+    _Meaning(
+        r"^(\w+) joins? with a streaming",
+        "a {0} with a stream where Spark takes a table alone",
+        "use an inner join, or let that side be a table",
+        "{0}",
+    ),
+    _Meaning(
+        r"^(Inner|Cross) join between two streaming .* not supported in (?:\w+) output",
+        "a join of streams that Spark does by itself runs in append and update mode alone",
+        "use MODE append or update, or leave out the hint NO_TRIJOIN",
+        by_mode=True,
+    ),
+    _Meaning(
+        r"^(\w+) join between two streaming .* not supported in \w+ output mode, only in Append output",
+        "a {0} of streams runs in append mode alone",
+        _APPEND_ALONE,
+        "{0}",
+        by_mode=True,
+    ),
+    _Meaning(
+        r"^(\w+) join between two streaming .* not supported in \w+ output",
+        "a {0} of streams runs in append and update mode alone",
+        "use MODE append or update",
+        "{0}",
+        by_mode=True,
+    ),
+    _Meaning(
+        r"append. This output mode is not supported for streaming aggregations without watermark"
+        r"|Append output mode not supported for aggregations",
+        "groups without a window of event time never close, so append mode would give none",
+        "group by window(...) over an event time, or use MODE complete or update",
+        "GROUP BY|SELECT DISTINCT|UNION|EXCEPT|MINUS",
+        by_mode=True,
+    ),
+    _Meaning(
+        r"complete. This output mode is not supported for no streaming aggregations",
+        "complete mode gives the groups of an aggregation, and there is none",
+        _APPEND_ALONE,
+        by_mode=True,
+    ),
+    _Meaning(
+        r"update. This output mode is not supported for session window",
+        "session windows do not run in update mode",
+        _APPEND_ALONE,
+        "SESSION_WINDOW",
+        by_mode=True,
+    ),
+    _Meaning(
+        r"^Global aggregation with session window",
+        "a session window alone, without a key to group by",
+        "add a key to GROUP BY",
+        "SESSION_WINDOW",
+    ),
+    _Meaning(
+        r"^Detected pattern of possible 'correctness' issue|^Multiple streaming aggregations are not",
+        "an aggregation, a join or a deduplication above another one runs in append mode alone",
+        _WINDOWS,
+        "GROUP BY",
+        by_mode=True,
+    ),
+    _Meaning(
+        r"Window function is not supported",
+        "a window function other than window(...) over event time",
+        "aggregate by window(...) and join, or compute it over what the sink holds",
+        "OVER",
+    ),
+    _Meaning(
+        r"^More than one event time column",
+        "more than one column of event time reaches an aggregation, a join or a deduplication",
+        "leave all but one out of what it reads, or read the others as text: CAST(s.ts AS STRING)",
+    ),
+)
+
+#: Joins as Spark names them in messages, and in SQL.
+_JOINS = {
+    "LeftOuter": "LEFT JOIN",
+    "RightOuter": "RIGHT JOIN",
+    "FullOuter": "FULL JOIN",
+    "LeftSemi": "LEFT SEMI JOIN",
+    "LeftAnti": "LEFT ANTI JOIN",
+}
+
+#: What is found of Spark's answer when it plans: only what it says of streams. Anything else may be of this moment.
+_OF_PLANS = r"^Stream-stream join without equality|^Global aggregation with session window"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Why Spark would not run a query.
+
+    Parameters
+    ----------
+    because
+        The reason and the way out.
+    words
+        Words of the statement where that stands.
+    condition
+        Spark's condition.
+    by_mode
+        Whether another output mode may run it.
+    """
+
+    because: Refusal
+    words: str
+    condition: str
+    by_mode: bool = False
+
+    def error(self, text: str, told: Sequence[Refusal] = ()) -> UnsupportedQueryError:
+        """Return the error; ``told`` are refusals of the rewriter, which knows more of the query's event times."""
+        own = told[0] if told and "event time" in self.because.reason else self.because
+        at = place_of_reason(text, own.reason) if own is not self.because else None
+        at = place_of(text, self.words) if at is None else at
+        return UnsupportedQueryError(own.reason, own.hint, text, at, self.condition)
+
+
+@dataclass
+class StreamCheck:
+    """Spark's checks of a streaming DataFrame of a classic session, asked before it is started.
+
+    Parameters
+    ----------
+    frame
+        The DataFrame.
+    """
+
+    frame: DataFrame
+
+    def answer(self, mode: str) -> Answer | None:
+        """Return why Spark would not run the query in an output mode, None if it would."""
+        return self.unsupported(self._analyzed, mode) or self._unplannable(mode)
+
+    def unsupported(self, plan: Any, mode: str) -> Answer | None:
+        """Return what Spark's check of operations says of a plan, unless it is switched off."""
+        if self.frame.sparkSession.conf.get(_UNCHECKED) == "false":
+            return None
+        modes = self._sql.streaming.OutputMode
+        try:
+            self._sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(
+                plan, getattr(modes, mode.capitalize())()
+            )
+        except PySparkException as error:
+            return meaning(error)
+        return None
+
+    @cached_property
+    def concerns_us(self) -> bool:
+        """Whether there is a join, Spark's or ours, or a set operation: other queries are Spark's alone."""
+        return _JOINING.search(self._text) is not None
+
+    @cached_property
+    def _text(self) -> str:
+        """The plan as text: one call, where a look at each node would be many."""
+        return str(self._analyzed.toString())
+
+    @cached_property
+    def _sql(self) -> Any:
+        return self.frame.sparkSession._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+
+    @cached_property
+    def _analyzed(self) -> Any:
+        return self.frame._jdf.queryExecution().analyzed()
+
+    @cached_property
+    def _execution(self) -> Any:
+        """What EXPLAIN makes of a streaming query: a micro-batch in append mode, which is planned and not run."""
+        return self.frame._jdf.alias("planned").queryExecution().queryExecutionForExplain()
+
+    @cached_property
+    def _planned(self) -> tuple[Answer | None, Answer | None]:
+        """What Spark says when it plans the query, and of event times where they clear state."""
+        if not (_OF_SPARKS.search(self._text) or _STATEFUL.search(self._text)):
+            return None, None
+        try:
+            plan = self._execution.sparkPlan()
+        except PySparkException as error:
+            found = meaning(error) if re.search(_OF_PLANS, first_sentence(error)) else None
+            return found, None
+        return None, self._of_event_times(plan)
+
+    def _of_event_times(self, plan: Any) -> Answer | None:
+        """Return what Spark says of the event times below operators that clear their state by one."""
+        find = self._sql.execution.streaming.operators.stateful.WatermarkSupport.findEventTimeColumn
+        try:
+            for node in walk(plan):
+                for below in items(node.children()) if node.nodeName() in _CLEARING else ():
+                    find(below.output(), False)
+        except PySparkException as error:
+            return meaning(error)
+        return None
+
+    def _unplannable(self, mode: str) -> Answer | None:
+        planned, times = self._planned
+        if planned is not None or (times is not None and mode != "complete"):
+            return planned or times
+        if mode != "append" or not re.search(r"[-~ ]Except\b", self._text):
+            return None
+        found = self.unsupported(self._execution.optimizedPlan(), mode)  # EXCEPT has become an aggregation there
+        return found if found is not None and found.by_mode else None
+
+
+#: Nodes of a plan as text: what joins, what of that is Spark's, and what else it may refuse when it plans.
+_OF_SPARKS = re.compile(r"[-~ ](?:\w*Join|Intersect|Except)\b")
+_JOINING = re.compile(rf"{_OF_SPARKS.pattern}|MapInArrow Dispatcher\(")
+_STATEFUL = re.compile(r"[-~ ](?:Aggregate|Distinct|Deduplicate)\b")
+
+#: Operators of a plan that go by the one event time of each of their inputs.
+_CLEARING = ("StateStoreSave", "SessionWindowStateStoreSave", "StreamingDeduplicate", "StreamingSymmetricHashJoin")
+
+
+def meaning(error: PySparkException) -> Answer:
+    """Return what an error of Spark's means in one sentence."""
+    told = first_sentence(error)
+    condition = error.getCondition() or _NO_NAME
+    for one in _MEANINGS:
+        if found := re.search(one.pattern, told):
+            group = found[1] if found.re.groups and found[1] else ""
+            name = _JOINS.get(group, group)
+            words = one.words.format(f"{name}|{name.replace(' JOIN', ' OUTER JOIN')}")
+            return Answer(Refusal(one.reason.format(name), one.hint), words, condition, one.by_mode)
+    hint = "change that part of the query, or run it on batch tables"
+    return Answer(Refusal(told[:1].lower() + told[1:], hint), "", condition)
+
+
+def first_sentence(error: PySparkException) -> str:
+    """Return Spark's message without its condition, its SQLSTATE and the plan below it."""
+    line = str(error).split("\n", 1)[0]
+    line = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", line)
+    return re.sub(r"\s*SQLSTATE: \w+.*$", "", line).rstrip(" ;.")
+
+
+def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Refusal]]) -> DataFrame:
+    """Refuse a query that runs in no output mode; else return it so that it is checked when it is written.
+
+    Parameters
+    ----------
+    frame
+        What is to be returned to the user. One of tables, or of streams without a join, is returned as it is.
+    text
+        The statement.
+    told
+        By mode: what the rewriter has to say.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        Spark runs it in no mode.
+    """
+    if not frame.isStreaming or not hasattr(frame, "_jdf"):
+        return frame
+    check = StreamCheck(frame)
+    if not check.concerns_us:
+        return frame
+    found = {}
+    for mode in MODES:
+        answer = check.answer(mode)
+        if answer is None:
+            return _checked(check, text, told)
+        found[mode] = answer
+    if _runs_aggregated(frame):
+        return _checked(check, text, told)
+    mode = next((mode for mode in MODES if not found[mode].by_mode), "append")
+    raise found[mode].error(text, told.get(mode, ()))
+
+
+def _runs_aggregated(frame: DataFrame) -> bool:
+    """Return whether a query runs in some mode after all, once an aggregation stands above it."""
+    above = StreamCheck(frame.groupBy().count())
+    return any(above.answer(mode) is None for mode in MODES)
+
+
+def _checked(check: StreamCheck, text: str, told: Mapping[str, Sequence[Refusal]]) -> DataFrame:
+    """Return a DataFrame that is like another one, but for the check when a query is started from it."""
+    from pyspark.sql.classic.dataframe import DataFrame as Classic
+
+    class Checked(Classic):
+        @property
+        def writeStream(self) -> DataStreamWriter:  # noqa: N802 (Spark's name)
+            return _CheckedWriter(self, check, text, told)
+
+    Checked.__name__ = Checked.__qualname__ = "DataFrame"
+    return Checked(check.frame._jdf, check.frame.sparkSession)
+
+
+class _CheckedWriter(DataStreamWriter):
+    def __init__(self, frame: DataFrame, check: StreamCheck, text: str, told: Mapping[str, Sequence[Refusal]]) -> None:
+        super().__init__(frame)
+        self._check, self._text, self._told, self._mode = check, text, told, "append"
+
+    def outputMode(self, outputMode: str) -> DataStreamWriter:  # noqa: N802, N803 (Spark's names)
+        self._mode = str(outputMode).strip().lower()
+        return super().outputMode(outputMode)
+
+    def start(self, *args: Any, **options: Any) -> StreamingQuery:
+        self._refuse(str(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode).strip().lower())
+        return super().start(*args, **options)
+
+    def toTable(self, *args: Any, **options: Any) -> StreamingQuery:  # noqa: N802 (Spark's name)
+        self._refuse(str(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode).strip().lower())
+        return super().toTable(*args, **options)
+
+    def _refuse(self, mode: str) -> None:
+        answer = self._check.answer(mode) if mode in MODES else None
+        if answer is not None:
+            raise answer.error(self._text, self._told.get(mode, ()))
+
+
+def of_streams(error: AnalysisException, text: str) -> UnsupportedQueryError | None:
+    """Return our error for one of Spark's that a statement gets only because it reads streams."""
+    if (error.getCondition() or "") not in ("INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY", "_LEGACY_ERROR_TEMP_3063"):
+        return None
+    return meaning(error).error(text)
+
+
+def leave_out_plan(error: Any, text: str) -> None:
+    """Leave out the plan below Spark's message about a statement with a join; class, condition and context stay."""
+    if getattr(error, "_desc", None) and _may_join(text):
+        error._desc = error._desc.partition(";\n")[0]
+
+
+def _may_join(text: str) -> bool:
+    if re.search(r"\bJOIN\b", text, re.IGNORECASE):  # pipes, INSERT and EXECUTE IMMEDIATE are read by Spark alone
+        return True
+    try:
+        return glance(text).joins != "none"
+    except SqlSyntaxError:
+        return True

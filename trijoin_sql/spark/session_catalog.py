@@ -1,0 +1,73 @@
+"""What Spark knows of a table, told to the rewriter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+
+from ..operators.compile.watermarks import DELAY, keeps_state
+from ..rewriter.plan.nodes import Column, RowsFrom
+from ..rewriter.sql.catalog import TableInfo
+from .rates import declared_rate, rate_of, sources_in
+
+
+class SparkCatalog:
+    """Looks tables up in a Spark session; each name once for each statement.
+
+    Parameters
+    ----------
+    spark
+        The session, classic or Connect.
+    observed
+        Rows a second that its queries were seen to read, by relation.
+    """
+
+    def __init__(self, spark: SparkSession, observed: Mapping[str, float] | None = None) -> None:
+        self.spark = spark
+        self.observed = observed or {}
+        self._known: dict[tuple[str, ...], TableInfo | None] = {}
+
+    def table(self, name: tuple[str, ...]) -> TableInfo | None:
+        """Return what Spark knows of a table or a view, None if there is no such table."""
+        if name not in self._known:
+            self._known[name] = self._look_up(name)
+        return self._known[name]
+
+    def _look_up(self, name: tuple[str, ...]) -> TableInfo | None:
+        try:
+            frame = self.spark.table(".".join("`" + part.replace("`", "``") + "`" for part in name))
+            fields = frame.schema.fields
+        except (AnalysisException, ParseException):
+            return None
+        times = [field for field in fields if DELAY in (field.metadata or {})]
+        times.sort(key=lambda field: field.dataType.simpleString() != "timestamp")  # before windows of time
+        columns = tuple(Column(field.name, field.dataType.simpleString()) for field in fields)
+        rows, rows_from = self._rate(name, frame) if frame.isStreaming else _rows(frame)
+        stateful = bool(times) and frame.isStreaming and keeps_state(frame)
+        delays = tuple((field.name, int(field.metadata[DELAY]) * 1000) for field in times)
+        return TableInfo(columns, frame.isStreaming, rows, delays, rows_from, stateful)
+
+    def _rate(self, name: tuple[str, ...], frame: DataFrame) -> tuple[float | None, RowsFrom]:
+        """Return the rows a second of a stream and who says so: a view over one stream brings that stream's."""
+        names, plan = [name], getattr(frame, "_jdf", None)
+        sources = sources_in(str(plan.queryExecution().analyzed().toString())) if plan is not None else []
+        if len(sources) == 1 and rate_of(dict.fromkeys(sources[0].names, 1.0), name) is not None:
+            names += [tuple(one.split(".")) for one in sources[0].names]
+        for one in names:
+            declared = declared_rate(lambda key: self.spark.conf.get(key, None), one)
+            if declared is not None:
+                return declared, "declared"
+        seen = next((rows for one in names if (rows := rate_of(self.observed, one)) is not None), None)
+        return seen, "assumed" if seen is None else "observed"
+
+
+def _rows(frame: DataFrame) -> tuple[float | None, RowsFrom]:
+    """Return Spark's estimate of a batch table's rows, where the session can tell (classic) and the source knows."""
+    plan: Any = getattr(frame, "_jdf", None)
+    if plan is None:
+        return None, "assumed"
+    count = plan.queryExecution().optimizedPlan().stats().rowCount()
+    return (float(str(count.get())), "statistics") if count.isDefined() else (None, "assumed")
