@@ -248,7 +248,7 @@ class JoinSpec:
         ContRand (003 section 3.2.2): slots are divided into this many subgroups; a row goes to the subgroup of its key,
         and inside it the scheme's own rule holds. 1 is content-insensitive, as many as units is hash partitioning.
     retired
-        Slots behind those of the units that hold rows of an earlier layout (see `operators.state.layout`). They see every
+        Slots behind those of the units that hold rows of an earlier layout (see `state.layout`). They see every
         row and store none.
     elastic
         Whether the number of units is part of the state, not of the query: every row goes to all units, so it does not

@@ -40,7 +40,7 @@ def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:
 
     Examples
     --------
-    >>> from trijoin_sql.rewriter.sql.catalog import read_script
+    >>> from trijoin_sql.rewriter.sql.declarations import read_script
     >>> catalog, (view,) = read_script("CREATE STREAM r (a INT); CREATE TEMPORARY VIEW v AS SELECT a + 1 AS b FROM r")
     >>> with_view(catalog, view).table(("v",)).columns
     (Column(name='b', type='int'),)

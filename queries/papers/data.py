@@ -11,7 +11,7 @@ import random
 import shutil
 from pathlib import Path
 
-from trijoin_sql.rewriter.sql.catalog import read_script
+from trijoin_sql.rewriter.sql.declarations import read_script
 
 HERE = Path(__file__).parent
 ROWS, FILES = 60, 3
