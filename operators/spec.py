@@ -61,6 +61,8 @@ class Band:
         The range of the difference's type where leaving it is an error in ANSI mode, else None.
     sql, type_name
         For the error message.
+    nan
+        For the float kinds: whether NaN is within. To Spark it is above every number.
     wide
         Whether most rows that are stored lie within it (event times, by which rows expire): not what an index is for.
     """
@@ -76,6 +78,7 @@ class Band:
     sql: str = ""
     type_name: str = ""
     wide: bool = False
+    nan: bool = False
 
     def mirrored(self) -> Band:
         """Return the same condition seen from the other side (``right - left``)."""
@@ -91,6 +94,7 @@ class Band:
             self.sql,
             self.type_name,
             self.wide,
+            self.nan,
         )
 
 
@@ -248,8 +252,8 @@ class JoinSpec:
         ContRand (003 section 3.2.2): slots are divided into this many subgroups; a row goes to the subgroup of its key,
         and inside it the scheme's own rule holds. 1 is content-insensitive, as many as units is hash partitioning.
     retired
-        Slots behind those of the units that hold rows of an earlier layout (see `state.layout`). They see every
-        row and store none.
+        Slots behind those of the units that hold rows of an earlier layout (see `state.layout`). They see every row and
+        store none.
     elastic
         Whether the number of units is part of the state, not of the query: every row goes to all units, so it does not
         matter which one stores it.

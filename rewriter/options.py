@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -113,6 +114,8 @@ class Settings:
         Whether cost is to leave alone the schemes whose units cannot change at a restart: they are going to.
     stored
         How the checkpoint that the query will go on with stores rows; nothing if there is none, or it is not known.
+    ask
+        Who knows the types of expressions that are not modelled here (`sql.catalog.TypesOf`): the catalog.
     """
 
     case_sensitive: bool = False
@@ -126,6 +129,9 @@ class Settings:
     costs: CostDefaults = field(default_factory=CostDefaults)
     elastic: bool = False
     stored: tuple[Stored, ...] = ()
+    ask: Callable[[Sequence[str], Mapping[tuple[str, str], str]], Sequence[str]] | None = field(
+        default=None, compare=False
+    )
 
     def __post_init__(self) -> None:
         if self.units is not None and not 1 <= self.units <= MOST_UNITS:

@@ -213,6 +213,7 @@ def _rewrite(
     sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, settings: Settings, arguments: Arguments
 ) -> Rewrite:
     spark_sql = for_spark(sql, statement, tree)
+    settings = dataclasses.replace(settings, ask=catalog.types_of)
     put_into_conditions(arguments, tree)
     parsed = build_plan(resolve(tree, catalog, settings), settings.case_sensitive)
     for block in parsed.resolution.blocks:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import InvalidHintError, PlanError
 from ...rewriter.plan.grid import goes_by_key, is_elastic
-from ...rewriter.plan.nodes import JoinNode, Predicate, source_scan
+from ...rewriter.plan.nodes import JoinNode, source_scan
 from ...rewriter.plan.trees import read_tree
 from ..schemes import SCHEMES
 from ..spec import EdgeSpec, JoinSpec, StreamSpec
@@ -102,8 +102,7 @@ def compile_join(
     for source in node.sources:
         scan = source_scan(source)
         inputs[scan.alias] = read_input(spark, node, source, scan, below, arguments, metric or "")
-    demoted: list[Predicate] = []
-    edges = [compile_edge(spark, node, edge, inputs, demoted, arguments) for edge in node.graph.edges]
+    edges = [compile_edge(node, edge, inputs) for edge in node.graph.edges]
     for side in inputs.values():
         for column, _ in side.outputs:
             side.pack_read("column", column)
@@ -111,8 +110,8 @@ def compile_join(
     layout = _layout(node, inputs, default_units)
     aggregation = node.aggregation
     states = {} if aggregation is None else aggregation_.output_types(node, inputs)
-    in_units = aggregation is not None and not demoted and aggregation_.can_reduce(aggregation, states)
-    streams = tuple(_stream(node, inputs[alias], demoted, types, layout) for alias in node.graph.relations)
+    in_units = aggregation is not None and aggregation_.can_reduce(aggregation, states)
+    streams = tuple(_stream(node, inputs[alias], types, layout) for alias in node.graph.relations)
     spec = _spec(node, streams, tuple(edges), layout, types, metric or "")
     if aggregation is not None and in_units:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
@@ -128,7 +127,7 @@ def compile_join(
         spec = replace(spec, output=spec.aggregate.names)
         types.update(states)
     frame = _run(spark, spec, frames, types, metric, warm_bytes)
-    return Compiled(_finish(node, frame, demoted, in_units=in_units), spec)
+    return Compiled(_finish(node, frame, in_units=in_units), spec)
 
 
 def _spec(
@@ -216,9 +215,7 @@ def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> 
     return _Layout(name, units, decision.options, subgroups, common)
 
 
-def _stream(
-    node: JoinNode, side: Input, demoted: list[Predicate], types: dict[str, str], layout: _Layout
-) -> StreamSpec:
+def _stream(node: JoinNode, side: Input, types: dict[str, str], layout: _Layout) -> StreamSpec:
     """Return a stream; the types of its output columns go to ``types``."""
     payload = []
     if node.aggregation is not None:
@@ -228,13 +225,6 @@ def _stream(
     for column, name in side.outputs:
         payload.append((side.pack_read("column", column), name))
         types[name] = side.type_of("column", column)
-    for number, predicate in enumerate(demoted):
-        for at, alias in enumerate(predicate.relations):
-            if alias == side.alias:
-                text = str((predicate.left, predicate.right)[at])
-                name = _demoted(number, at)
-                payload.append((side.pack_read("key", text), name))
-                types[name] = side.type_of("key", text)
     coordinates = () if layout.grid is None else layout.grid.coordinates[side.alias]
     dimensions = tuple((axis, column or _ROUTE) for axis, column in coordinates)
     group = dimensions[0][1] if layout.subgroups > 1 else None
@@ -277,10 +267,6 @@ def _bounds(node: JoinNode) -> tuple[tuple[int, int, int], ...]:
 
 def _is_hashable(type_name: str) -> bool:
     return "map<" not in type_name and "variant" not in type_name
-
-
-def _demoted(number: int, side: int) -> str:
-    return f"__demoted_{number}_{side}"
 
 
 def _run(
@@ -334,10 +320,8 @@ def _reports(spark: SparkSession, key: str) -> Accumulator[Reports] | None:
     return accumulator(spark.sparkContext, key, int(spark.conf.get(_RECENT, None) or _RECENT_BY_DEFAULT))
 
 
-def _finish(node: JoinNode, frame: DataFrame, demoted: list[Predicate], *, in_units: bool) -> DataFrame:
+def _finish(node: JoinNode, frame: DataFrame, *, in_units: bool) -> DataFrame:
     """Apply what Spark has to decide, and leave the node's own columns in the node's order."""
-    for number, predicate in enumerate(demoted):
-        frame = frame.where(F.expr(_spark_condition(number, predicate)))
     for residual in node.graph.residuals:
         frame = frame.where(F.expr(residual.rendered or residual.sql))
     if node.aggregation is not None:
@@ -345,15 +329,3 @@ def _finish(node: JoinNode, frame: DataFrame, demoted: list[Predicate], *, in_un
     names = [column.name for column in node.output] + ([node.result_time] if node.result_time else [])
     times = {name: {DELAY: 0} for name in (node.event_times if frame.isStreaming else ())}
     return frame.select(*[F.col(quoted(name)).alias(name, metadata=times.get(name, {})) for name in names])
-
-
-def _spark_condition(number: int, predicate: Predicate) -> str:
-    left, right = _demoted(number, 0), _demoted(number, 1)
-    if predicate.op != "band":
-        return f"{left} {predicate.op} {right}"
-    parts = []
-    if predicate.lower is not None:
-        parts.append(f"{left} - {right} {'>=' if predicate.lower_inclusive else '>'} ({predicate.lower})")
-    if predicate.upper is not None:
-        parts.append(f"{left} - {right} {'<=' if predicate.upper_inclusive else '<'} ({predicate.upper})")
-    return " AND ".join(parts)

@@ -116,10 +116,10 @@ def _band(check: Band, left: pa.Array, right: pa.Array, valid: Mask | None) -> M
     nan = np.isnan(difference)  # Spark: NaN is above every number
     result = np.ones(len(difference), np.bool_)
     if check.lower is not None:
-        result &= (difference > check.lower if check.lower_strict else difference >= check.lower) | nan
+        result &= difference > check.lower if check.lower_strict else difference >= check.lower
     if check.upper is not None:
-        result &= (difference < check.upper if check.upper_strict else difference <= check.upper) & ~nan
-    return result
+        result &= difference < check.upper if check.upper_strict else difference <= check.upper
+    return np.asarray(result | nan if check.nan else result & ~nan)
 
 
 def _integers(column: pa.Array) -> npt.NDArray[Any]:

@@ -201,8 +201,8 @@ def _bounds(check: Check) -> Iterator[tuple[Bound, str]]:
         return
     floating = check.arithmetic != "int"
     float32 = check.arithmetic == "float32"
-    if floating and check.upper is None:
-        return  # NaN - y is above any lower bound: no range of y says so
+    if check.nan:
+        return  # any difference of NaN is within: no range of keys says so
     if check.lower is not None:
         yield Bound(check.left, -check.lower, False, float32, floating), "upper"
     if check.upper is not None:

@@ -15,7 +15,6 @@ from sqlglot import exp
 from ..plan.nodes import Join, JoinNode, Node, Predicate, Retention, Scan, scans, walk
 from ..predicates.time_forms import implied_bounds
 from ..sql.dialect import parse_expression
-from ..sql.intervals import interval_microseconds
 from ..sql.spark_types import TIMES, UNKNOWN
 
 
@@ -109,13 +108,15 @@ def _comparisons(predicate: Predicate) -> Iterator[exp.Expr]:
     if predicate.left is None or predicate.right is None or predicate.op not in (*_COMPARISONS, "band"):
         return
     left, right = (exp.Paren(this=parse_expression(side).copy()) for side in (predicate.left, predicate.right))
-    if predicate.op != "band":
+    bounds = predicate.bounds
+    if bounds is None:
         yield _COMPARISONS[predicate.op](this=left, expression=right)
         return
-    for kind, bound in ((exp.GTE, predicate.lower), (exp.LTE, predicate.upper)):
+    if bounds.rounded:
+        return  # no time has fractions
+    for kind, bound in ((exp.GTE, bounds.lower), (exp.LTE, bounds.upper)):
         if bound is not None:  # exactly computed, so the bound may stand on the other side
-            micros = interval_microseconds(parse_expression(bound))  # elapsed ones, also where they make up days
-            exact = parse_expression(bound if micros is None else f"INTERVAL '{micros}' MICROSECOND")
+            exact = parse_expression(f"INTERVAL '{bound}' MICROSECOND" if bounds.timed else bounds.text_of(bound))
             yield kind(this=left.copy(), expression=exp.Add(this=right.copy(), expression=exact.copy()))
 
 

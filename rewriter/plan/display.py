@@ -139,11 +139,9 @@ def predicate_text(predicate: Predicate) -> str:
     derived = " (derived)" if predicate.derived else ""
     if predicate.kind == "residual":
         return f"residual{derived}: {predicate.rendered or predicate.sql}"
-    if predicate.op != "band":
+    if predicate.bounds is None:
         return f"{predicate.kind}{derived}: {predicate.left} {predicate.op} {predicate.right}"
-    low = f"{predicate.lower} {'<=' if predicate.lower_inclusive else '<'} " if predicate.lower is not None else ""
-    high = f" {'<=' if predicate.upper_inclusive else '<'} {predicate.upper}" if predicate.upper is not None else ""
-    return f"band{derived}: {low}{predicate.left} - {predicate.right}{high}"
+    return f"band{derived}: {predicate.bounds.around(f'{predicate.left} - {predicate.right}')}"
 
 
 def _scan(node: Scan) -> tuple[str, list[str]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..plan.nodes import ComparisonOp, Predicate
+from ..plan.parts import Bounds
 
 #: A day in microseconds.
 DAY = 86_400_000_000
@@ -15,104 +16,58 @@ DAY = 86_400_000_000
 
 @dataclass(frozen=True)
 class Difference:
-    """``lower <(=) left - right <(=) upper`` in whole units (numbers, days or microseconds).
-
-    ``limits`` and ``computed_as`` are those of `Predicate`.
-    """
+    """``left - right`` between bounds, on its way to a `Predicate`; what it was written as may be several conjuncts."""
 
     relations: tuple[str, str]
     left: str
     right: str
-    unit: str
-    lower: int | None
-    upper: int | None
-    lower_inclusive: bool
-    upper_inclusive: bool
+    bounds: Bounds
     guards: tuple[tuple[str, str], ...]
-    sql: tuple[str, ...]
-    rendered: tuple[str, ...]
-    limits: tuple[int, int] | None = None
-    computed_as: str | None = None
+    predicates: tuple[Predicate, ...]
     derived: bool = False
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What two bands have alike that bound the same difference, and of which it overflows for the same rows.
 
-def same_difference(one: Difference, other: Difference) -> bool:
-    """Return whether two bands bound the same difference, and it overflows for the same rows.
+        Spark does not compute the difference of ``x < y + 5 AND x - y > 1`` where the first conjunct is false; as one
+        band it would raise there, as two it does not.
+        """
+        return self.relations, self.left, self.right, self.bounds.unit, self.bounds.limits, self.derived
 
-    Spark does not compute the difference of ``x < y + 5 AND x - y > 1`` where the first conjunct is false; as one band
-    it would raise there, as two it does not.
-    """
-    key = (one.relations, one.left, one.right, one.unit, one.derived, one.limits)
-    return key == (other.relations, other.left, other.right, other.unit, other.derived, other.limits)
+    def within(self, other: Difference) -> Difference:
+        """Return the band within both bands."""
+        return dataclasses.replace(
+            self,
+            bounds=self.bounds.within(other.bounds),
+            guards=tuple(dict.fromkeys((*self.guards, *other.guards))),
+            predicates=tuple(dict.fromkeys((*self.predicates, *other.predicates))),
+        )
 
-
-def intersect(one: Difference, other: Difference) -> Difference:
-    """Return the band within both bands."""
-    lower = (
-        max((d.lower, not d.lower_inclusive) for d in (one, other) if d.lower is not None)
-        if (one.lower is not None or other.lower is not None)
-        else (None, True)
-    )
-    upper = (
-        min((d.upper, d.upper_inclusive) for d in (one, other) if d.upper is not None)
-        if (one.upper is not None or other.upper is not None)
-        else (None, False)
-    )
-    return dataclasses.replace(
-        one,
-        lower=lower[0],
-        lower_inclusive=not lower[1],
-        upper=upper[0],
-        upper_inclusive=upper[1],
-        guards=tuple(dict.fromkeys((*one.guards, *other.guards))),
-        sql=tuple(dict.fromkeys((*one.sql, *other.sql))),
-        rendered=tuple(dict.fromkeys((*one.rendered, *other.rendered))),
-    )
+    def predicate(self) -> Predicate:
+        """Return the band as a predicate; a comparison with 0 is one of its sides."""
+        texts = zip(*((one.sql, one.rendered or one.sql) for one in self.predicates), strict=True)
+        sql, rendered = (" AND ".join(dict.fromkeys(each)) for each in texts)
+        bounds = self.bounds
+        made = Predicate(
+            sql, "band", self.relations, "band", self.left, self.right, bounds, self.guards, rendered, self.derived
+        )
+        one_sided = bounds.lower is None or bounds.upper is None
+        if bounds.rounded or not one_sided or (bounds.lower or bounds.upper) or bounds.limits is not None:
+            return made
+        sign = ">" if bounds.upper is None else "<"
+        op: ComparisonOp = f"{sign}=" if bounds.lower_inclusive or bounds.upper_inclusive else sign  # type: ignore[assignment]
+        return dataclasses.replace(made, kind="range", op=op, bounds=None)
 
 
-def bound_difference(
-    predicate: Predicate,
-    relations: tuple[str, str],
-    left: str,
-    right: str,
-    unit: str,
-    op: ComparisonOp,
-    bound: Fraction,
-    guards: tuple[tuple[str, str], ...],
-    limits: tuple[int, int] | None = None,
-    computed_as: str | None = None,
-) -> Difference:
-    """Return ``left - right <op> bound`` in whole units."""
+def bounds_of(op: ComparisonOp, bound: Fraction, unit: str) -> Bounds:
+    """Return what ``difference <op> bound`` says, in whole units."""
     inclusive = op in ("<=", ">=")
+    is_upper = op in ("<", "<=")
     if bound.denominator != 1:
-        whole, inclusive = (math.floor(bound) if op in ("<", "<=") else math.ceil(bound)), True
+        whole, inclusive = (math.floor(bound) if is_upper else math.ceil(bound)), True
     else:
         whole = int(bound)
-    is_upper = op in ("<", "<=")
-    return Difference(
-        relations,
-        left,
-        right,
-        unit,
-        None if is_upper else whole,
-        whole if is_upper else None,
-        inclusive and not is_upper,
-        inclusive and is_upper,
-        guards,
-        (predicate.sql,),
-        (predicate.rendered or predicate.sql,),
-        None if predicate.derived else limits,
-        computed_as,
-        predicate.derived,
-    )
-
-
-def constant_sql(value: int | None, unit: str) -> str | None:
-    """Return a bound of a band as a Spark SQL constant."""
-    if value is None or unit in ("integer", "date"):
-        return None if value is None else str(value)
-    for name, size in (("DAY", DAY), ("HOUR", DAY // 24), ("MINUTE", 60_000_000), ("SECOND", 1_000_000)):
-        if value % size == 0:
-            return f"INTERVAL '{value // size}' {name}"
-    sign, rest = "-" if value < 0 else "", abs(value)
-    return f"INTERVAL '{sign}{rest // 1_000_000}.{rest % 1_000_000:06d}' SECOND"
+    if is_upper:
+        return Bounds(unit, upper=whole, upper_inclusive=inclusive)
+    return Bounds(unit, lower=whole, lower_inclusive=inclusive)

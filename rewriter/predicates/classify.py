@@ -8,7 +8,6 @@ and ``x - y >= -0.5`` differ in the last digit.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,6 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ...errors import SqlSyntaxError
+from ..plan.comparison import common_type
 from ..plan.nodes import (
     FLIPPED,
     ComparisonOp,
@@ -28,12 +28,12 @@ from ..plan.nodes import (
     PredicateKind,
     scans,
 )
+from ..sql.catalog import TypesOf
 from ..sql.dialect import identifier, parse_expression, render
-from ..sql.intervals import interval_microseconds
-from ..sql.spark_types import UNKNOWN, is_comparable, type_of
-from .bands import Difference, constant_sql, intersect, same_difference
+from ..sql.spark_types import UNKNOWN, text_compared_as, text_type, type_of
+from .bands import Difference
 from .differences import bare, exact_difference
-from .fractional import fractional_difference
+from .rounded import rounded_difference
 
 _Computed = TypeVar("_Computed", GroupKey, PartialState)
 
@@ -57,13 +57,14 @@ class Scope:
     order: tuple[str, ...]
     types: Mapping[tuple[str, str], str]
     ansi: bool = True
+    ask: TypesOf | None = None
 
     @classmethod
-    def of(cls, node: Node, *, ansi: bool = True) -> Scope:
+    def of(cls, node: Node, *, ansi: bool = True, ask: TypesOf | None = None) -> Scope:
         """Return the scope of a join tree."""
         below = scans(node)
         types = {(scan.alias, column.name): column.type for scan in below for column in scan.columns}
-        return cls(tuple(scan.alias for scan in below), types, ansi)
+        return cls(tuple(scan.alias for scan in below), types, ansi, ask)
 
     def relations(self, tree: exp.Expr) -> tuple[str, ...]:
         """Return the relations that an expression reads, in plan order."""
@@ -73,6 +74,27 @@ class Scope:
     def type_of(self, tree: exp.Expr) -> str:
         """Return the type of an expression, ``unknown`` if the schemas do not tell."""
         return type_of(tree, lambda column: self.types.get((column.table, column.name), UNKNOWN))
+
+    def as_compared(self, left: exp.Expr, right: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+        """Return two keys as Spark compares them, None if the kernel does not compare such values as Spark does.
+
+        In ANSI mode Spark casts a text to the type that it is compared with. Spark is asked for types that are not
+        modelled here; where nobody knows one, as in an EXPLAIN without Spark, it is taken for a type that compares.
+        """
+        kinds = [text_type(self.type_of(side)) for side in (left, right)]
+        if UNKNOWN in kinds and self.ask is not None:
+            kinds = [
+                text_type(kind) for kind in self.ask([render(bare(side)) for side in (left, right)], self.types)
+            ] or kinds
+        if "string" in kinds and len(set(kinds)) > 1 and UNKNOWN not in kinds:
+            wanted = self.ansi and text_compared_as(kinds[kinds[0] == "string"])
+            return (_cast(left, wanted), _cast(right, wanted)) if wanted else None
+        known = [kind for kind in kinds if kind != UNKNOWN]
+        return (left, right) if not known or common_type(known[0], known[-1]) is not None else None
+
+
+def _cast(tree: exp.Expr, kind: str) -> exp.Expr:
+    return parse_expression(f"CAST({render(bare(tree))} AS {kind})")
 
 
 def raw(text: str, scope: Scope, sql: str | None = None, derived: bool = False) -> Predicate:
@@ -174,15 +196,15 @@ def classify(predicates: Iterable[Predicate], scope: Scope) -> tuple[Predicate, 
             _add(done, found)
     result: list[Predicate] = []
     for item in done:
-        result.append(_predicate(item) if isinstance(item, Difference) else item)
+        result += [item] if isinstance(item, Predicate) else [item.predicate()]
     return tuple(dict.fromkeys(result))
 
 
 def _add(done: list[Predicate | Difference], found: Predicate | Difference) -> None:
     if isinstance(found, Difference):
         for index, known in enumerate(done):
-            if isinstance(known, Difference) and same_difference(known, found):
-                done[index] = intersect(known, found)
+            if isinstance(known, Difference) and known.key == found.key:
+                done[index] = known.within(found)
                 return
     done.append(found)
 
@@ -219,16 +241,18 @@ def _comparison(
         return [difference]
     ones, others = scope.relations(left), scope.relations(right)
     if not ones or not others:
-        plain = functools.partial(_plain, predicate)
-        fractional = fractional_difference(predicate, op, left, right, scope, plain)
-        return None if fractional is None else [*fractional]
+        found = rounded_difference(predicate, op, left, right, scope)
+        if isinstance(found, Difference):
+            return [found, predicate] if found.derived and not predicate.derived else [found]
+        if found is None:
+            return None
+        return [part for end in found for part in _comparison(predicate, *end, scope) or [predicate]]
     if len(ones) != 1 or len(others) != 1:
         return None
     if scope.order.index(ones[0]) > scope.order.index(others[0]):
         left, right, op = right, left, FLIPPED[op]
-    if not (is_comparable(scope.type_of(left)) and is_comparable(scope.type_of(right))):
-        return None
-    return [_plain(predicate, op, left, right)]
+    sides = scope.as_compared(left, right)
+    return None if sides is None else [_plain(predicate, op, *sides)]
 
 
 def _plain(predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Expr) -> Predicate:
@@ -244,37 +268,6 @@ def _plain(predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Ex
     )
 
 
-# ------------------------------------------------------------------------------------------------------------- output
-
-
-def _predicate(difference: Difference) -> Predicate:
-    lower, upper = difference.lower, difference.upper
-    one_sided = lower is None or upper is None
-    op: ComparisonOp = "band"
-    if one_sided and (lower or upper or 0) == 0 and difference.limits is None:
-        inclusive = difference.lower_inclusive or difference.upper_inclusive
-        op = (">=" if inclusive else ">") if lower is not None else ("<=" if inclusive else "<")
-        lower = upper = None
-    is_band = op == "band"
-    return Predicate(
-        " AND ".join(difference.sql),
-        "band" if is_band else "range",
-        difference.relations,
-        op,
-        difference.left,
-        difference.right,
-        constant_sql(lower, difference.unit),
-        constant_sql(upper, difference.unit),
-        is_band and difference.lower_inclusive,
-        is_band and difference.upper_inclusive,
-        difference.guards,
-        " AND ".join(difference.rendered),
-        difference.derived,
-        difference.limits if is_band else None,
-        difference.computed_as if is_band else None,
-    )
-
-
 def flipped(predicate: Predicate) -> Predicate:
     """Return a kernel predicate with its sides exchanged.
 
@@ -285,25 +278,7 @@ def flipped(predicate: Predicate) -> Predicate:
     """
     assert predicate.op is not None
     relations = predicate.relations[::-1]
-    if predicate.op != "band":
-        return dataclasses.replace(
-            predicate, relations=relations, op=FLIPPED[predicate.op], left=predicate.right, right=predicate.left
-        )
+    op, bounds = FLIPPED[predicate.op], predicate.bounds and predicate.bounds.negated()
     return dataclasses.replace(
-        predicate,
-        relations=relations,
-        left=predicate.right,
-        right=predicate.left,
-        lower=_negated(predicate.upper),
-        upper=_negated(predicate.lower),
-        lower_inclusive=predicate.upper_inclusive,
-        upper_inclusive=predicate.lower_inclusive,
-        limits=None if predicate.limits is None else (-predicate.limits[1], -predicate.limits[0]),
+        predicate, relations=relations, op=op, left=predicate.right, right=predicate.left, bounds=bounds
     )
-
-
-def _negated(constant: str | None) -> str | None:
-    if constant is None:
-        return None
-    micros = interval_microseconds(parse_expression(constant))
-    return str(-int(constant)) if micros is None else constant_sql(-micros, "timestamp")

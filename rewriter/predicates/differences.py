@@ -2,7 +2,7 @@
 
 ``ABS(r.a - s.a - 5) <= 1`` is ``4 <= r.a - s.a <= 6``. Only where that is exact: over integers, dates and timestamps
 constants move to the other side, and what Spark computes on the way is kept as guards (of one relation) and limits (of
-the difference). `fractional` has what is done over fractions.
+the difference). `rounded` has what is done over fractions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..sql.dialect import parse_expression, render
 from ..sql.functions import called
 from ..sql.intervals import interval_microseconds
 from ..sql.spark_types import INTEGERS, TIMES, integer_limits, is_decimal
-from .bands import DAY, Difference, bound_difference, intersect
+from .bands import DAY, Difference, bounds_of
 
 _DATE_DIFFERENCES = ("datediff", "date_diff")
 
@@ -115,7 +115,7 @@ def exact_difference(
             )
         ends = [_sum(form, bound.negated()), _sum(form, bound)]
         found = [_band(predicate, one, end, scope) for one, end in zip((op, FLIPPED[op]), ends, strict=True)]
-        return intersect(found[0], found[1]) if found[0] is not None and found[1] is not None else None
+        return found[0].within(found[1]) if found[0] is not None and found[1] is not None else None
     one, other = _form(left, scope), _form(right, scope)
     if one is None or other is None:
         return None
@@ -124,7 +124,7 @@ def exact_difference(
         return _band(predicate, op, total, scope)
     ends_of = [_band(predicate, end, total, scope) for end in ("<=", ">=")]
     low, high = ends_of
-    return intersect(low, high) if low is not None and high is not None and _is_whole(total) else None
+    return low.within(high) if low is not None and high is not None and _is_whole(total) else None
 
 
 def may_wrap(tree: exp.Expr, scope: Types) -> bool:
@@ -195,9 +195,10 @@ def _band(predicate: Predicate, op: ComparisonOp, form: _Form | None, scope: Typ
     limits, computed_as = _limits(form.steps)
     relations = (predicate.relations[0], predicate.relations[1])
     assert form.unit is not None
-    return bound_difference(
-        predicate, relations, first.base, base, form.unit, op, -form.constant, guards, limits, computed_as
+    bounds = dataclasses.replace(
+        bounds_of(op, -form.constant, form.unit), limits=None if predicate.derived else limits, computed_as=computed_as
     )
+    return Difference(relations, first.base, base, bounds, guards, (predicate,), predicate.derived)
 
 
 def _limits(steps: tuple[_Step, ...]) -> tuple[tuple[int, int] | None, str | None]:

@@ -12,7 +12,7 @@ from itertools import combinations
 
 from ...errors import UnsupportedQueryError
 from ..plan.nodes import Block, Join, Node, Predicate, Scan, scans, walk
-from ..predicates.bands import constant_sql
+from ..plan.parts import Bounds, interval_text
 from ..sql.dialect import quote
 from ..sql.spark_types import TIMES
 from .push_down_conditions import place
@@ -82,19 +82,15 @@ def _band(left: Scan, right: Scan, length: int) -> Predicate:
             f"WITHIN compares {left.alias}'s event time, a {kinds[0]}, with {right.alias}'s, a {kinds[1]}",
             "cast one of them in a derived table",
         )
-    high, low = constant_sql(length, "timestamp"), constant_sql(-length, "timestamp")
     difference = " - ".join(f"unix_micros(CAST({column} AS TIMESTAMP))" for column in columns)
     return Predicate(
-        f"WITHIN {(high or '').removeprefix('INTERVAL ')}",
+        f"WITHIN {interval_text(length).removeprefix('INTERVAL ')}",
         "band",
         (left.alias, right.alias),
         "band",
         columns[0],
         columns[1],
-        low,
-        high,
-        True,
-        True,
+        Bounds("timestamp", -length, length, lower_inclusive=True, upper_inclusive=True),
         rendered=f"{difference} BETWEEN {-length} AND {length}",
         derived=True,
     )

@@ -50,11 +50,16 @@ def _with_wide_bands(edge: Edge, below: Iterable[Scan], kept: Iterable[Retention
     lengths = [one.keep_for for one in kept if one.alias in (edge.left, edge.right)]
 
     def is_wide(predicate: Predicate) -> bool:
-        found = constraints((predicate,), below, 0) if predicate.op == "band" else []
+        found = constraints((predicate,), below, 0)
         known = [length for length in lengths if length is not None]
         if not found or len(known) < 2:  # rows of a relation that is kept for ever are spread over all times
             return False
         return len(found) < 2 or sum(constraint.most for constraint in found) * NARROW >= max(known)
 
-    predicates = (dataclasses.replace(one, wide=True) if is_wide(one) else one for one in edge.predicates)
+    predicates = (
+        dataclasses.replace(one, bounds=dataclasses.replace(one.bounds, wide=True))
+        if one.bounds is not None and is_wide(one)
+        else one
+        for one in edge.predicates
+    )
     return dataclasses.replace(edge, predicates=tuple(predicates))

@@ -18,7 +18,7 @@ def classify_conditions(plan: Node, settings: Settings = DEFAULTS) -> Node | Not
     """Classify the conjuncts of inner joins; those of outer joins are Spark's."""
 
     def change(block: Block) -> Block:
-        scope = Scope.of(block.input, ansi=settings.ansi)
+        scope = Scope.of(block.input, ansi=settings.ansi, ask=settings.ask)
         return inner_joins(block, lambda join: dataclasses.replace(join, predicates=classify(join.predicates, scope)))
 
     return each_block(plan, change, "there is no inner join with a condition")

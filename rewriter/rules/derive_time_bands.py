@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from ..options import DEFAULTS, Settings
 from ..plan.nodes import Block, Join, Node, Predicate
-from ..predicates.bands import constant_sql
+from ..plan.parts import Bounds
 from ..predicates.classify import Scope
 from ..predicates.time_forms import At, implied_bounds
 from ..sql.dialect import parse_expression, quote
@@ -60,18 +60,8 @@ def _bands(predicate: Predicate, scope: Scope, settings: Settings) -> list[Predi
 
 def _band(predicate: Predicate, left: At, right: At, lower: int | None, upper: int | None) -> Predicate:
     one, other = (f"{quote(alias)}.{quote(name)}" for alias, name in (left, right))
-    low, high = (constant_sql(end, "timestamp") for end in (lower, upper))
+    bounds = Bounds("timestamp", lower, upper, lower_inclusive=True, upper_inclusive=True)
+    rendered = predicate.rendered
     return Predicate(
-        predicate.sql,
-        "band",
-        predicate.relations,
-        "band",
-        one,
-        other,
-        low,
-        high,
-        lower_inclusive=True,
-        upper_inclusive=True,
-        rendered=predicate.rendered,
-        derived=True,
+        predicate.sql, "band", predicate.relations, "band", one, other, bounds, rendered=rendered, derived=True
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -64,11 +64,19 @@ class TableInfo:
 FixedColumns = Callable[[str, str], Iterable[tuple[str, str]]]
 
 
+#: From expressions, and the types of the columns that they may read by ``(alias, name)``, to Spark's types of them, in
+#: order; empty where nobody can tell.
+TypesOf = Callable[[Sequence[str], Mapping[tuple[str, str], str]], Sequence[str]]
+
+
 class Catalog(Protocol):
-    """Knows tables by name."""
+    """Knows tables by name, and what type Spark gives an expression."""
 
     def table(self, name: tuple[str, ...]) -> TableInfo | None:
         """Return what is known of a table, given the parts of its name; None if there is no such table."""
+
+    def types_of(self, texts: Sequence[str], columns: Mapping[tuple[str, str], str]) -> Sequence[str]:
+        """Return Spark's types of expressions, as a `TypesOf`."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,10 @@ class DdlCatalog:
                 rate = {name.lower(): rows for name, rows in self.rates}.get(wanted)
                 return info if rate is None or not info.streaming else replace(info, rows=rate, rows_from="declared")
         return None
+
+    def types_of(self, texts: Sequence[str], columns: Mapping[tuple[str, str], str]) -> Sequence[str]:
+        """Return nothing: there is no Spark to ask."""
+        return ()
 
     def with_tables(self, tables: Iterable[tuple[str, TableInfo]]) -> DdlCatalog:
         """Return a catalog that knows more tables."""

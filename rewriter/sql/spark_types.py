@@ -42,13 +42,24 @@ def is_decimal(name: str) -> bool:
     return name.startswith("decimal")
 
 
-def is_comparable(name: str) -> bool:
-    """Tell whether the kernel can compare values of a type; unknown types are left to the operators to check."""
-    return (
-        name in (*INTEGERS, *TIMES, *FRACTIONS, UNKNOWN, "date", "string", "boolean", "binary")
-        or is_decimal(name)
-        or re.fullmatch(r"(var)?char\(\d+\)", name) is not None
-    )
+def text_type(name: str) -> str:
+    """Return a type, ``string`` for those of texts of some length: Spark compares these as texts.
+
+    Examples
+    --------
+    >>> text_type("varchar(10)"), text_type("int")
+    ('string', 'int')
+    """
+    return "string" if re.fullmatch(r"(var)?char\(\d+\)", name) else name
+
+
+def text_compared_as(other: str) -> str | None:
+    """Return the type to which Spark (ANSI mode) casts a text, and what it is compared with."""
+    if other in INTEGERS:
+        return "bigint"
+    if other in FRACTIONS or is_decimal(other):
+        return "double"
+    return other if other in (*TIMES, "date", "boolean") else None
 
 
 def type_of(tree: exp.Expr, column_type: Callable[[exp.Column], str]) -> str:

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import types as T  # noqa: N812 (PySpark's custom)
-from trijoin_sql.operators.compile.edges import _band
-from trijoin_sql.operators.compile.inputs import Input, run_sql
+from trijoin_sql.operators.compile.inputs import run_sql
 from trijoin_sql.operators.compile.travel_types import travels
-from trijoin_sql.rewriter.plan.nodes import Predicate
 
 
 class Recorder:
@@ -67,13 +65,3 @@ MONTHS = T.YearMonthIntervalType()
 def test_which_payload_travels(data_type: T.DataType, expected: bool) -> None:
     """What does not is refused when the query is compiled, not in the middle of its first micro-batch."""
     assert travels(data_type) is expected
-
-
-@pytest.mark.parametrize(("lower", "upper"), [("0.5", None), (None, "0.5")])
-def test_a_one_sided_band_of_fractions_is_left_to_spark(lower: str | None, upper: str | None) -> None:
-    """NaN minus y is above every lower bound, and no range of y says so. Spark is not even asked for the bound."""
-    predicate = Predicate("p", "band", ("r", "s"), "band", "r.x", "s.x", lower, upper)
-    for kind in ("double", "float"):
-        left, right = (Input(alias, None, {("key", f"{alias}.x"): "v0"}, {"v0": kind}, []) for alias in "rs")  # type: ignore[arg-type]
-        assert _band(None, predicate, left, right, None) is None  # type: ignore[arg-type]
-        assert left.packed == right.packed == {}

@@ -66,12 +66,15 @@ def _groups_sql(aggregation: Aggregation, source: str) -> str:
 
 def predicate_sql(predicate: Predicate, dates: set[tuple[str, str]]) -> str:
     """Return a kernel predicate as the kernel evaluates it; ``dates`` are the columns of that type."""
-    if predicate.op != "band":
+    band = predicate.bounds
+    if band is None:
         assert predicate.op is not None
         return f"({predicate.left}) {OPS[predicate.op]} ({predicate.right})"
     bounds = []
-    is_time = any("INTERVAL" in bound for bound in (predicate.lower, predicate.upper) if bound)
+    is_time = band.timed
     difference = f"CAST({predicate.left} AS BIGINT) - CAST({predicate.right} AS BIGINT)"
+    if band.rounded or band.unit.startswith("decimal"):
+        difference = f"(({predicate.left}) - ({predicate.right}))"
     if is_time and "TIMESTAMP_NTZ" in (predicate.left or ""):
         difference = f"(({predicate.left}) - ({predicate.right}))"
     elif is_time:
@@ -80,8 +83,10 @@ def predicate_sql(predicate: Predicate, dates: set[tuple[str, str]]) -> str:
         )
     elif dates & set(columns_of(predicate.left or "")):
         difference = f"datediff({predicate.left}, {predicate.right})"
-    if predicate.lower is not None:
-        bounds.append(f"{predicate.lower} {'<=' if predicate.lower_inclusive else '<'} {difference}")
-    if predicate.upper is not None:
-        bounds.append(f"{difference} {'<=' if predicate.upper_inclusive else '<'} {predicate.upper}")
+    if band.lower is not None:
+        bounds.append(f"{band.text_of(band.lower)} {'<=' if band.lower_inclusive else '<'} {difference}")
+    if band.upper is not None:
+        bounds.append(f"{difference} {'<=' if band.upper_inclusive else '<'} {band.text_of(band.upper)}")
+    if band.rounded and not band.nan:
+        bounds.append(f"NOT isnan({difference})")
     return " AND ".join(bounds)

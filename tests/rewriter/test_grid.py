@@ -94,9 +94,13 @@ def test_many_cells_of_many_relations_are_not_all_tried(monkeypatch: pytest.Monk
 
 
 def test_explain_shows_only_keys_that_spark_compares_in_one_type() -> None:
-    """``r.k = s.k`` is a number beside a string, which the operators leave to Spark."""
+    """Beside a text a number is compared as BIGINT; whole numbers and decimals as they are."""
     tables = "CREATE STREAM {} (k {}, x INT) USING rate;"
-    for kind, key in (("STRING", None), ("DECIMAL(9,2)", ["r.k", "s.k"])):
+    for kind, key in (
+        ("STRING", ["CAST(r.k AS BIGINT)", "CAST(s.k AS BIGINT)"]),
+        ("ARRAY<INT>", None),
+        ("DECIMAL(9,2)", ["r.k", "s.k"]),
+    ):
         text = "".join(tables.format(name, kind if name == "s" else "INT") for name in "rst")
         text += "SELECT /*+ SCHEME('matrix'), UNITS(4) */ r.x FROM r JOIN s ON r.k = s.k JOIN t ON s.x < t.x"
         catalog, (query,) = read_script(text)

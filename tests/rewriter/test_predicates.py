@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from trijoin_sql.rewriter.options import Settings
 from trijoin_sql.rewriter.plan.nodes import Predicate
+from trijoin_sql.rewriter.plan.parts import Bounds
 
 from .tables import node
 
@@ -19,8 +21,9 @@ def residuals(condition: str) -> list[str]:
 
 def band(condition: str) -> tuple[str | None, str | None, str | None, bool, str | None, bool]:
     (p,) = predicates(condition)
-    assert p.op == "band"
-    return p.left, p.right, p.lower, p.lower_inclusive, p.upper, p.upper_inclusive
+    assert p.bounds is not None
+    low, high = (None if end is None else p.bounds.text_of(end) for end in (p.bounds.lower, p.bounds.upper))
+    return p.left, p.right, low, p.bounds.lower_inclusive, high, p.bounds.upper_inclusive
 
 
 @pytest.mark.parametrize(
@@ -123,17 +126,22 @@ BIGINT = -(1 << 63), (1 << 63) - 1
 def test_where_a_difference_overflows(condition: str, limits: tuple[int, int] | None, type_name: str | None) -> None:
     """In terms of ``r.a - s.a``, whatever the text computes: shifted, turned round, and the ABS of the least number."""
     (p,) = predicates(condition)
-    assert (p.op, p.limits) == ("band", limits)
-    assert p.computed_as == type_name or limits is None
+    assert p.bounds is not None
+    assert p.bounds.limits == limits
+    assert p.bounds.computed_as == type_name or limits is None
     assert residuals(condition) == []
 
 
 def test_bands_that_overflow_for_different_rows_stay_apart() -> None:
     """The first conjunct is no difference: where it is false, Spark does not compute the second's."""
     first, second = predicates("r.a < s.a + 2 AND r.a - s.a > -4")
-    assert (first.limits, second.limits) == (None, INT)
+    assert first.bounds is not None
+    assert second.bounds is not None
+    assert (first.bounds.limits, second.bounds.limits) == (None, INT)
     first, second = predicates("ABS(r.a - s.a) < 9 AND ABS(r.a + 1 - s.a) < 9")
-    assert first.limits != second.limits
+    assert first.bounds is not None
+    assert second.bounds is not None
+    assert first.bounds.limits != second.bounds.limits
 
 
 def test_a_day_on_the_calendar_is_no_constant_length() -> None:
@@ -161,30 +169,50 @@ def test_timestamps_are_subtracted_on_the_wall_clock() -> None:
     )
 
 
-def test_fractions_get_a_wider_range_and_stay_with_spark() -> None:
-    """Rounding: ``ABS(x - y) < 0.1`` and ``x < y + 0.1`` differ in the last digit."""
-    found = predicates("ABS(r.x - s.x) < 0.5")
-    assert [p.op for p in found] == ["<=", ">="]
-    assert float((found[0].right or "").split("+ ")[1]) > 0.5
-    assert residuals("ABS(r.x - s.x) < 0.5") == ["ABS(r__x - s__x) < 0.5"]
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("ABS(r.x - s.x) < 0.5", Bounds("double", -0.5, 0.5)),
+        ("0.5 >= ABS(s.x - r.x)", Bounds("double", -0.5, 0.5, True, True)),
+        ("r.x - s.x BETWEEN -1 AND 2", Bounds("double", -1.0, 2.0, True, True)),
+        ("r.x - s.x < 0", Bounds("double", upper=0.0)),
+        ("s.x - r.x < 3", Bounds("double", lower=-3.0)),
+        ("r.x - s.x > 1 AND r.x - s.x <= 2", Bounds("double", 1.0, 2.0, False, True)),
+        ("r.x - s.x > 1", Bounds("double", lower=1.0, nan=True)),
+        ("s.x - r.x >= 1", Bounds("double", upper=-1.0, upper_inclusive=True, nan=True)),
+        ("ABS(r.m - s.m) < 0.255", Bounds("decimal(10,2)", -25, 25, True, True)),
+        ("r.m - s.m - 0.5 < 1.25", Bounds("decimal(10,2)", upper=175)),
+        ("ABS(r.m - s.a) <= 1", Bounds("decimal(12,2)", -100, 100, True, True)),
+    ],
+)
+def test_differences_of_fractions_are_bands(condition: str, expected: Bounds) -> None:
+    """The kernel rounds a difference of floats as Spark does. NaN is above every number, so within what has no end."""
+    (p,) = predicates(condition)
+    assert p.bounds == expected
+    assert residuals(condition) == []
 
 
-def test_constants_beside_a_difference_of_fractions_only_widen_the_range() -> None:
-    """Sums of doubles are not associative: the kernel's range holds every pair that any rounding lets pass."""
-    found = predicates("ABS(r.x - s.x - 0.5) < 0.25")
-    limits = [float((text or "").split("+ ")[1]) for text in (found[0].right, found[1].left)]
-    assert [p.op for p in found] == ["<=", ">="]
-    assert 0.75 < limits[0] < 0.7501
-    assert -0.25 < limits[1] < -0.2499
+def test_constants_beside_a_difference_of_floats_widen_the_band_and_spark_decides() -> None:
+    """Sums of doubles are not associative: the band holds every pair that any rounding lets pass."""
+    (p,) = predicates("ABS(r.x - s.x - 0.5) < 0.25")
+    assert p.bounds is not None
+    assert p.derived
+    assert p.bounds.lower is not None
+    assert p.bounds.upper is not None
+    assert 0.75 < p.bounds.upper < 0.7501
+    assert 0.2499 < p.bounds.lower < 0.25
     assert residuals("ABS(r.x - s.x - 0.5) < 0.25") == ["ABS(r__x - s__x - 0.5) < 0.25"]
-    assert [p.right for p in predicates("r.m - s.m - 0.5 < 1.25")] == ["s.m + 1.75"]
-    assert [p.op for p in predicates("s.a - r.x + 1 < 3")] == [">="]
+    assert predicates("r.x - s.x - 0.5 > 0.25") == []
 
 
-def test_a_lower_bound_of_a_difference_of_doubles_is_only_sparks() -> None:
-    """NaN - y is NaN, which Spark puts above all numbers: ``x - y > 1`` is true then, ``x > y + 1`` is not."""
-    assert predicates("r.x - s.x > 1") == []
-    assert residuals("r.x - s.x > 1") == ["r__x - s__x > 1"]
+def test_a_text_is_compared_as_what_it_is_compared_with() -> None:
+    """ANSI mode casts it to BIGINT beside whole numbers and to DOUBLE beside all other numbers, and so do the keys."""
+    assert [(p.kind, p.left, p.right) for p in predicates("r.n = s.id")] == [
+        ("equi", "CAST(r.n AS BIGINT)", "CAST(s.id AS BIGINT)")
+    ]
+    assert [(p.left, p.right) for p in predicates("s.m < r.n")] == [("CAST(r.n AS DOUBLE)", "CAST(s.m AS DOUBLE)")]
+    wraps = node("SELECT 1 AS o FROM r JOIN s ON r.n = s.id", Settings(ansi=False)).graph
+    assert [p.kind for p in wraps.residuals] == ["residual"]
 
 
 def test_shifted_fractions_keep_their_expression_as_the_key() -> None:

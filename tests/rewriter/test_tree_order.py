@@ -60,6 +60,9 @@ def test_what_was_observed_chooses_no_order() -> None:
     catalog, _ = read_script(re.sub(r"OPTIONS \(.*?\)", "", STREAMS))
 
     class Seen:
+        def types_of(self, texts: object, columns: object) -> tuple[str, ...]:
+            return ()
+
         def table(self, name: tuple[str, ...]) -> TableInfo | None:
             found, rows = catalog.table(name), {"r": 1e6}.get(name[-1], 1.0)
             return found and TableInfo(found.columns, True, rows, rows_from="observed")

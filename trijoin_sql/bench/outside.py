@@ -199,7 +199,9 @@ def _condition(predicate: Predicate) -> dict[str, Any]:
     left, right = (str(side).replace(".", "_") for side in (predicate.left, predicate.right))
     if predicate.op == "=":
         return {"op": "=", "left": left, "right": right}
-    assert predicate.op == "band", predicate.sql
-    lower = int(predicate.lower or 0) + (not predicate.lower_inclusive)
-    upper = int(predicate.upper or 0) - (not predicate.upper_inclusive)
+    bounds = predicate.bounds
+    assert bounds is not None, predicate.sql
+    step = 0 if bounds.rounded else 1
+    lower = (bounds.lower or 0) + step * (not bounds.lower_inclusive)
+    upper = (bounds.upper or 0) - step * (not bounds.upper_inclusive)
     return {"op": "band", "left": left, "right": right, "lower": lower, "upper": upper}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
+from ..operators.compile.inputs import quoted
 from ..operators.compile.watermarks import DELAY, keeps_state
 from ..rewriter.plan.nodes import Column, RowsFrom
 from ..rewriter.sql.catalog import TableInfo
@@ -35,6 +36,20 @@ class SparkCatalog:
         if name not in self._known:
             self._known[name] = self._look_up(name)
         return self._known[name]
+
+    def types_of(self, texts: Sequence[str], columns: Mapping[tuple[str, str], str]) -> Sequence[str]:
+        """Return Spark's types of expressions over some relations' columns; nothing where a column's is not known."""
+        read: dict[str, list[str]] = {}
+        for (alias, name), kind in columns.items():
+            read.setdefault(alias, []).append(f"CAST(NULL AS {kind}) AS {quoted(name)}")
+        inputs = [f"(SELECT {', '.join(each)}) AS {quoted(alias)}" for alias, each in read.items()]
+        try:
+            frame = self.spark.sql(
+                f"SELECT {', '.join(f'({text})' for text in texts)} FROM {' CROSS JOIN '.join(inputs)}"
+            )
+            return [field.dataType.simpleString() for field in frame.schema.fields]
+        except (AnalysisException, ParseException):
+            return ()
 
     def _look_up(self, name: tuple[str, ...]) -> TableInfo | None:
         try:

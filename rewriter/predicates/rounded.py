@@ -1,0 +1,157 @@
+"""Differences of fractions: of floats, which Spark rounds, and of decimals.
+
+``ABS(r.x - s.x) < 5`` over DOUBLE is a band whose difference the kernel rounds as Spark does. With a constant inside
+(``ABS(r.x - s.x - 1) < 5``) Spark rounds twice: a slightly wider band, and the conjunct itself for Spark. Decimals are
+exact, so there constants move to the other side.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import struct
+from fractions import Fraction
+
+from sqlglot import exp
+
+from ..plan.comparison import common_type, decimal_precision, decimal_scale
+from ..plan.nodes import FLIPPED, ComparisonOp, Predicate
+from ..plan.parts import Bounds
+from ..sql.dialect import parse_expression, render
+from .bands import Difference, bounds_of
+from .differences import Types, absolute, bare
+
+#: What rounding can add to a bound, as a share of the numbers that were added.
+_ROUNDING = 1e-6
+
+#: Digits of decimals, and constants beside them, of which Spark is sure to keep all in every sum.
+_MOST_DIGITS = 30
+
+Ranges = list[tuple[ComparisonOp, exp.Expr, exp.Expr]]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sides:
+    """``left - right + shifts``, each side over one relation."""
+
+    left: exp.Expr
+    right: exp.Expr
+    shifts: tuple[Fraction, ...]
+
+
+def rounded_difference(
+    predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Expr, scope: Types
+) -> Difference | Ranges | None:
+    """Return a comparison of a difference of fractions with a constant, None if it is none.
+
+    Returns
+    -------
+    Difference
+        The band; if it is ``derived``, it is only implied, and the conjunct has to be evaluated too.
+    list
+        Comparisons of one side with a sum of the other, for decimals of so many digits that no band holds them.
+    """
+    if not scope.relations(left):
+        left, right, op = right, left, FLIPPED[op]
+    inner = absolute(left)
+    sides, bound = _sides(bare(left) if inner is None else inner, scope), _fraction(right)
+    if sides is None or bound is None or op not in (("<", "<=") if inner is not None else ("<", "<=", ">", ">=")):
+        return None
+    common = common_type(scope.type_of(sides.left), scope.type_of(sides.right))
+    if common is None:
+        return None
+    if common.type in ("float", "double"):
+        bounds = _of_floats(op, bound, sides.shifts, common.type, is_absolute=inner is not None)
+        return None if bounds is None else _difference(predicate, sides, bounds, scope, derived=bool(sides.shifts))
+    precision, scale = decimal_precision(common.type), decimal_scale(common.type)
+    if precision is None or scale is None or any(_has_exponent(tree) for tree in (left, right)):
+        return None
+    ends = [(op, bound - sum(sides.shifts))]
+    if inner is not None:
+        ends.append((FLIPPED[op], -bound - sum(sides.shifts)))
+    if precision + len(sides.shifts) > _MOST_DIGITS:  # Spark would drop digits behind the point
+        return None
+    if not common.exact:
+        return [(end, sides.left, _plus(sides.right, value)) for end, value in ends]
+    first, *more = (bounds_of(end, value * 10**scale, common.type) for end, value in ends)
+    return _difference(predicate, sides, first.within(more[0]) if more else first, scope)
+
+
+def _of_floats(
+    op: ComparisonOp, bound: Fraction, shifts: tuple[Fraction, ...], kind: str, *, is_absolute: bool
+) -> Bounds | None:
+    """Return the bounds of ``x - y``; NaN is above every number, so it is within what has no upper bound."""
+    if shifts:
+        if op not in ("<", "<="):
+            return None
+        margin = _ROUNDING * float(sum(map(abs, (*shifts, bound))))
+        upper, lower = float(bound - sum(shifts)) + margin, float(-bound - sum(shifts)) - margin
+        return Bounds(kind, lower if is_absolute else None, upper, is_absolute, True)
+    value, inclusive = float(bound), op in ("<=", ">=")
+    if kind == "float" and bound.denominator == 1 and struct.unpack("f", struct.pack("f", value))[0] != value:
+        return None  # a whole number may be rounded before it is compared with a FLOAT
+    if is_absolute:
+        return Bounds(kind, -value, value, inclusive, inclusive)
+    if op in ("<", "<="):
+        return Bounds(kind, upper=value, upper_inclusive=inclusive)
+    return Bounds(kind, lower=value, lower_inclusive=inclusive, nan=True)
+
+
+def _difference(
+    predicate: Predicate, sides: _Sides, bounds: Bounds, scope: Types, *, derived: bool = False
+) -> Difference:
+    left, right = sides.left, sides.right
+    relations = scope.relations(left)[0], scope.relations(right)[0]
+    if scope.order.index(relations[0]) > scope.order.index(relations[1]):
+        left, right, relations, bounds = right, left, relations[::-1], bounds.negated()
+    return Difference(
+        relations, render(bare(left)), render(bare(right)), bounds, (), (predicate,), derived or predicate.derived
+    )
+
+
+def _sides(tree: exp.Expr, scope: Types) -> _Sides | None:
+    """Return ``x``, ``y`` and the constants of ``x - y + c``; ``x`` and ``y`` read one relation each."""
+    shifts: list[Fraction] = []
+    while isinstance(tree, exp.Add | exp.Sub):
+        left, right = bare(tree.left), bare(tree.right)
+        constant, rest = _fraction(right), left
+        if constant is not None and isinstance(tree, exp.Sub):
+            constant = -constant
+        elif constant is None and isinstance(tree, exp.Add):
+            constant, rest = _fraction(left), right
+        if constant is None:
+            break
+        shifts.append(constant)
+        tree = rest
+    if not isinstance(tree, exp.Sub):
+        return None
+    left, right = bare(tree.left), bare(tree.right)
+    read = [scope.relations(side) for side in (left, right)]
+    if any(len(one) != 1 for one in read) or read[0] == read[1]:
+        return None
+    return _Sides(left, right, tuple(shifts))
+
+
+def _fraction(tree: exp.Expr) -> Fraction | None:
+    tree = bare(tree)
+    if isinstance(tree, exp.Neg):
+        inner = _fraction(tree.this)
+        return None if inner is None else -inner
+    if isinstance(tree, exp.Literal) and not tree.is_string:
+        found = re.fullmatch(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,2})?", tree.name)
+        return Fraction(tree.name) if found and len(tree.name) < 40 else None
+    return None
+
+
+def _has_exponent(tree: exp.Expr) -> bool:
+    return any("e" in one.name.lower() for one in tree.find_all(exp.Literal) if not one.is_string)
+
+
+def _plus(side: exp.Expr, value: Fraction) -> exp.Expr:
+    """Return a decimal and a constant, with all of its digits."""
+    scale = 0
+    while value.denominator != 1:
+        value, scale = value * 10, scale + 1
+    text = Bounds(f"decimal(38,{scale})", int(value)).text_of(int(value))
+    base = f"({render(side)})" if isinstance(side, exp.Binary) else render(side)
+    return parse_expression(f"{base} + {text}")
