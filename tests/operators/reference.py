@@ -121,6 +121,8 @@ def holds(check: Check, left: Row, right: Row) -> bool:
         difference = float32(difference)
     if isinstance(difference, Decimal):
         raise TypeError("give unscaled integers")
+    if isinstance(difference, float) and math.isnan(difference):
+        return check.nan
     low = check.lower is None or compare(">" if check.lower_strict else ">=", difference, check.lower)
     return low and (check.upper is None or compare("<" if check.upper_strict else "<=", difference, check.upper))
 

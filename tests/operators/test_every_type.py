@@ -48,6 +48,10 @@ def kinds(name: str) -> dict[str, tuple[Check, ...]]:
     if name in ("float", "double"):
         arithmetic: Any = "float32" if name == "float" else "float64"
         found["band"] = (Band("a", "a", -1.5, 1.5, True, False, arithmetic),)
+        found["open band"] = (Band("a", "b", None, 1.5, arithmetic=arithmetic),)
+        found["open band from the other side"] = (Band("a", "b", -1.5, None, True, arithmetic=arithmetic),)
+        found["band that NaN is within"] = (Band("a", "b", 1.5, None, arithmetic=arithmetic, nan=True),)
+        found["the same from the other side"] = (Band("a", "b", None, 1.5, arithmetic=arithmetic, nan=True),)
     return found
 
 

@@ -109,6 +109,45 @@ def test_comparisons_of_unlike_types(tables: Tables, tj: trijoin_sql.TriJoinSess
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+FRACTIONS = [
+    "ABS(r.d - s.d) < 1.5",
+    "r.d - s.d > 1",
+    "s.d - r.d < 1.5",
+    "r.f - s.f BETWEEN -1 AND 1.5",
+    "ABS(r.f - s.d) <= 0.1",
+    "ABS(r.d - s.b) <= 3",
+    "ABS(r.d - s.d - 1.5) < 2",
+    "r.f - s.f >= 0.1",
+    "ABS(r.n - s.n) < 1.505",
+    "ABS(r.n - s.i) <= 2 AND r.n - s.i > -1.5",
+    "ABS(s.m - r.m) <= 0.0001",
+    "r.n - s.n + 0.01 < 3",
+]
+
+
+def test_bands_of_fractions(tables: Tables, tj: trijoin_sql.TriJoinSession) -> None:
+    """Infinities, NaN, -0.0 and the last digit, on either side of the difference."""
+    for one, other in zip(FRACTIONS[::2], FRACTIONS[1::2], strict=True):
+        second = other.replace("s.", "t.").replace("r.", "s.")
+        sql = f"SELECT r.id, s.id, t.id FROM r JOIN s ON {one} JOIN t ON {second} WHERE r.id < 20 AND t.id > 10"
+        assert assert_same_in_batch(tables, tj, sql), sql
+
+
+def test_no_spark_job_runs_before_the_query_starts(tables: Tables, tj: trijoin_sql.TriJoinSession) -> None:
+    """Bounds are numbers, types come from Spark's analysis."""
+    tables.use(streaming=True)
+    context = tables.spark.sparkContext
+    context.setJobGroup("compiling", "compiling")
+    try:
+        tj.sql(
+            "SELECT r.id, s.id, t.id FROM r JOIN s ON ABS(r.d - s.d) < 1.5 AND upper(r.s) = s.s "
+            "JOIN t ON s.ts BETWEEN t.ts - INTERVAL 5 MINUTES AND t.ts + INTERVAL 90 SECONDS AND s.i - t.i < 3"
+        )
+        assert list(context.statusTracker().getJobIdsForGroup("compiling")) == []
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+
+
 STREAMED = [
     "SELECT r.id, s.id, t.id FROM r JOIN s ON r.i BETWEEN s.i - 1 AND s.i + 1 JOIN t ON s.s = t.s AND s.d >= t.d",
     "SELECT r.id, s.id, t.id FROM r, s, t WHERE r.f = s.f AND s.d <=> t.d AND r.s < t.s AND (r.ti < 3 OR t.ti > 1)",
