@@ -14,9 +14,9 @@ from .outcome import OTHERS
 HELP = """Measure schemes, side by side in one run: throughput, latency, intermediates, bytes shuffled.
 
 \b
-workloads  chain_band, cyclic_band, chain_dense, cyclic_dense, chain_window,
+workloads  chain_band, chain_float, cyclic_band, chain_dense, cyclic_dense, chain_window,
            cyclic_window, chain_equal, common_key, zipf_chain, zipf_key, pair_band
-           (none: the first two)
+           (none: chain_band and cyclic_band)
 overhead   what enable adds to spark.sql for queries that are not ours
 
 Every engine sees the same rows. Our schemes and Spark get one file a micro-batch, and the first micro-batch, which \

@@ -136,6 +136,13 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             _OUT + "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2",
             schemes=("semi_symmetric", "matrix", "tree"),
         ),
+        "chain_float": Workload(
+            "chain_band over DOUBLE: the same rows and results, its columns cast and closed bounds",
+            ("r", "s", "t"),
+            _OUT + "FROM r JOIN s ON ABS(CAST(r.i AS DOUBLE) - CAST(s.i AS DOUBLE)) <= 1 "
+            "JOIN t ON ABS(CAST(s.im AS DOUBLE) - CAST(t.im AS DOUBLE)) <= 1",
+            schemes=("semi_symmetric", "matrix", "tree"),
+        ),
         "cyclic_band": Workload(
             "001 section 6.1, cyclic: |r.i - s.i| < 2 AND |s.im - t.im| < 2 AND |r.im - t.i| < 2; seven partners",
             ("r", "s", "t"),
