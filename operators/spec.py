@@ -229,6 +229,25 @@ class AggregateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Options:
+    """What a scheme is told besides its units.
+
+    Parameters
+    ----------
+    pairs
+        Whether hubs are stored once a match instead of with a pack (for comparison).
+    grid
+        For ``matrix``: the shares along each dimension; empty for one dimension of all units.
+    order
+        For ``tree``: the ranks in the order in which they are joined; empty for their own.
+    """
+
+    pairs: bool = False
+    grid: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class JoinSpec:
     """A whole join: its streams in rank order, its edges, its scheme.
 
@@ -238,6 +257,8 @@ class JoinSpec:
         The node's name, for state and messages.
     hub
         Rank of the middle stream of a chain, where the scheme needs it.
+    options
+        What else the scheme is told.
     units
         Units in each stream's group (cells for ``matrix``) that new rows are stored in. Unit i of every group lives in
         slot i.
@@ -278,7 +299,7 @@ class JoinSpec:
     scheme: str
     units: int
     hub: int | None = None
-    options: tuple[tuple[str, str], ...] = ()
+    options: Options = Options()
     fingerprint: str = ""
     output: tuple[str, ...] = ()
     bounds: tuple[tuple[int, int, int], ...] = ()
@@ -332,7 +353,3 @@ class JoinSpec:
     def bounded(self) -> bool:
         """Whether no stream's rows are kept for ever."""
         return all(self.keep_for(rank) is not None for rank in range(len(self.streams)))
-
-    def option(self, name: str, default: str) -> str:
-        """Return an option's value."""
-        return dict(self.options).get(name, default)

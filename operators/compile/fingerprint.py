@@ -51,7 +51,9 @@ def fingerprint(
     lines = [f"scheme: {spec.scheme}"]
     if not spec.elastic:  # else the units are part of the state: see `operators.state.layout`
         lines += [f"units: {spec.units}", f"subgroups: {spec.subgroups}"]
-    lines += [f"option {name}: {value}" for name, value in spec.options]
+    options = node.decision.options.shown(tuple(map(str, range(len(spec.streams)))))
+    options |= {"grid": "x".join(map(str, spec.options.grid))} if spec.options.grid else {}
+    lines += [f"option {name}: {value.replace(', ', ',')}" for name, value in options.items()]
     for stream in spec.streams:
         columns = ", ".join(f"{name} {types[name]}" for _, name in stream.payload)
         lines.append(f"stream {stream.alias}: {columns}")

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from ...errors import InvalidHintError, PlanError
 from ...rewriter.plan.grid import goes_by_key, is_elastic
 from ...rewriter.plan.nodes import JoinNode, source_scan
-from ...rewriter.plan.trees import read_tree
+from ...rewriter.plan.trees import leaves
 from ..schemes import SCHEMES
-from ..spec import EdgeSpec, JoinSpec, StreamSpec
+from ..spec import EdgeSpec, JoinSpec, Options, StreamSpec
 from ..task.dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
 from ..task.outputs import COUNTERS, unpack
 from ..task.processor import JoinProcessor
@@ -152,7 +152,11 @@ def _spec(
         layout.scheme,
         layout.units,
         hub=node.graph.relations.index(node.graph.hub) if node.graph.hub else None,
-        options=layout.options,
+        options=Options(
+            node.decision.options.pairs,
+            layout.grid.shares if layout.scheme == "matrix" and layout.grid is not None else (),
+            leaves(node.decision.options.tree) if layout.scheme == "tree" else (),
+        ),
         output=output,
         bounds=_bounds(node),
         subgroups=layout.subgroups,
@@ -184,7 +188,6 @@ class _Layout:
 
     scheme: str
     units: int
-    options: tuple[tuple[str, str], ...]
     subgroups: int = 1
     grid: Grid | None = None
 
@@ -193,26 +196,21 @@ def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> 
     """Return how a node runs."""
     decision = node.decision
     units = decision.units or default_units
-    options = dict(decision.options)
+    options = decision.options
     name = {"iterative": "matrix"}.get(decision.scheme or "matrix", decision.scheme or "matrix")
     if name not in SCHEMES:
         raise PlanError(f"no scheme named {name}")
     if name == "matrix":
         grid = lay_out(node, inputs, units)
-        shares = "x".join(str(share) for share in grid.shares)
-        return _Layout(name, grid.cells, (*decision.options, ("grid", shares)), 1, grid)
-    if name == "tree" and "order" in options:
-        ranks = [node.graph.relations.index(str(alias)) for alias in read_tree(options["order"])]
-        return _Layout(name, units, (("order", ",".join(map(str, ranks))),))
-    by_key = goes_by_key(name, options.get("routing"))
-    common = lay_out_by_key(node, inputs, units) if by_key else None
+        return _Layout(name, grid.cells, 1, grid)
+    common = lay_out_by_key(node, inputs, units) if goes_by_key(name, options.routing) else None
     if common is None:
-        return _Layout(name, units, decision.options)
-    subgroups = int(options.get("subgroups", units))
+        return _Layout(name, units)
+    subgroups = options.subgroups or units
     if units % subgroups:
         hint = f"ROUTING('contrand', {subgroups})"
         raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {subgroups} subgroups")
-    return _Layout(name, units, decision.options, subgroups, common)
+    return _Layout(name, units, subgroups, common)
 
 
 def _stream(node: JoinNode, side: Input, types: dict[str, str], layout: _Layout) -> StreamSpec:

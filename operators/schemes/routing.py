@@ -61,18 +61,13 @@ def _apart(places: Int64s) -> Iterator[tuple[int, Int64s | None]]:
         yield int(place), order[ends[place] - counts[place] : ends[place]]
 
 
-def grid_shape(spec: JoinSpec) -> tuple[int, ...]:
-    """Return the number of shares along each dimension of the grid, from the option ``grid`` ("2x1x3")."""
-    return tuple(int(size) for size in spec.option("grid", str(spec.units)).split("x"))
-
-
 def grid(spec: JoinSpec) -> Router:
     """Send a row to the cells with its coordinates; along dimensions that its stream lacks, to all of them (Shares).
 
     A dimension belongs to a class of equal columns and is hashed, or to a single stream and spread. A result's rows
     agree on every coordinate, so it is made in exactly one cell.
     """
-    shape = grid_shape(spec)
+    shape = spec.options.grid or (spec.units,)
     strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
     def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[Sequence[int], Int64s | None]]:
@@ -93,5 +88,5 @@ def counted(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> int:
     if spec.scheme != "matrix":
         return int(owned(spec, rank, rows, slot).num_rows)
     known = dict(spec.streams[rank].dimensions)
-    at = np.unravel_index(slot, grid_shape(spec))
+    at = np.unravel_index(slot, (spec.options.grid or (spec.units,)))
     return int(rows.num_rows) if all(at[axis] == 0 for axis in range(len(at)) if axis not in known) else 0

@@ -69,7 +69,7 @@ class ListUnit:
         self.spec = spec
         first, self.rank, last = ends(spec)
         self.sides = {first: last, last: first}
-        self.pairs = spec.option("intermediates", "pack") == "pair"
+        self.pairs = spec.options.pairs
         alias = spec.streams[self.rank].alias
         self.plans = {side: plan_probe(spec.edge(side, self.rank)) for side in self.sides}
         life = Lifetime(spec.streams[self.rank].time, spec.keep_for(self.rank))

@@ -46,7 +46,7 @@ class HubUnit:
         self.spec = spec
         self.bundled = bundled
         self.rank = rank
-        self.pairs = spec.option("intermediates", "pack") == "pair"
+        self.pairs = spec.options.pairs
         alias = spec.streams[rank].alias
         others = [other for other in range(3) if other != rank]
         self.to_stored = {other: plan_probe(spec.edge(other, rank)) for other in hubs}

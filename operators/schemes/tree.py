@@ -25,9 +25,8 @@ _ROUTE = "__route"
 
 
 def join_order(spec: JoinSpec) -> tuple[int, ...]:
-    """Return the ranks in the order in which the tree joins them (option ``order``, "0,2,1")."""
-    given = spec.option("order", "")
-    return tuple(int(rank) for rank in given.split(",")) if given else tuple(range(len(spec.streams)))
+    """Return the ranks in the order in which the tree joins them."""
+    return spec.options.order or tuple(range(len(spec.streams)))
 
 
 def partial_name(rank: int, column: str) -> str:

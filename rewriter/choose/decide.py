@@ -27,7 +27,8 @@ from ..options import CostDefaults, Settings, Stored
 from ..plan.grid import common_key, goes_by_key, is_elastic
 from ..plan.join_graph import is_connected
 from ..plan.nodes import Alternative, Cost, Decision, Hints, InputRate, JoinNode, NodeName, join_node_class, source_scan
-from ..plan.trees import TreeOf, leaves, order_text, read_tree, tree_text
+from ..plan.parts import SchemeOptions
+from ..plan.trees import TreeOf, leaves, read_tree
 from ..sql.catalog import RATE_OPTION, RATE_SETTING
 from .cost import (
     EXHAUSTIVE,
@@ -390,39 +391,36 @@ def _has_common_key(node: JoinNode) -> bool:
     return common_key(node.graph, can_hash(node)) is not None
 
 
-def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> tuple[tuple[str, str], ...]:
-    """Return the further settings of the chosen scheme."""
-    options: tuple[tuple[str, str], ...] = ()
+def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> SchemeOptions:
+    """Return what else the chosen scheme is told."""
     if hints.intermediates and chosen not in _PACKING:
         raise InvalidHintError(f"INTERMEDIATES('{hints.intermediates}')", f"the scheme {chosen} stores no packs")
-    if hints.intermediates == "pair":
-        options = (("intermediates", "pair"),)
+    pairs = hints.intermediates == "pair"
     if hints.routing:
-        return (*options, *_routing(hints, node, chosen, found.units))
+        return _routed(hints, node, chosen, found.units, pairs=pairs)
     if chosen == "biclique":
-        return (("routing", "hash" if _has_common_key(node) else "random"),)
-    if chosen == "operator_tree" and found.tree:
-        return (("tree", tree_text(found.tree)),)
-    if chosen == "tree" and found.tree and found.tree != tuple(range(len(found.tree))):
-        return (("order", order_text(node.graph.relations[one] for one in leaves(found.tree))),)
-    return options
+        return SchemeOptions(routing="hash" if _has_common_key(node) else "random")
+    ordered = chosen == "tree" and found.tree != tuple(range(len(found.tree or ())))
+    if found.tree and (chosen == "operator_tree" or ordered):
+        return SchemeOptions(tree=found.tree)
+    return SchemeOptions(pairs)
 
 
-def _routing(hints: Hints, node: JoinNode, scheme: str, units: int | None) -> tuple[tuple[str, str], ...]:
-    """Return the options of a hinted routing (003 section 3.2)."""
+def _routed(hints: Hints, node: JoinNode, scheme: str, units: int | None, *, pairs: bool) -> SchemeOptions:
+    """Return the options with a hinted routing (003 section 3.2), if the group can have it."""
     values = [f"'{hints.routing}'"] + ([str(hints.subgroups)] if hints.subgroups else [])
     hint = f"ROUTING({', '.join(values)})"
     if scheme not in _ROUTED:
         raise InvalidHintError(hint, f"the scheme {scheme} has a routing of its own")
     if hints.routing == "random":
-        return (("routing", "random"),)
+        return SchemeOptions(pairs, "random")
     if not _has_common_key(node):
         raise InvalidHintError(hint, "no predicates make one column equal in all relations, to hash rows by")
     if hints.subgroups is None:
-        return (("routing", "hash"),)
+        return SchemeOptions(pairs, "hash")
     if units is not None and units % hints.subgroups:
         raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {hints.subgroups} subgroups")
-    return ("routing", "contrand"), ("subgroups", str(hints.subgroups))
+    return SchemeOptions(pairs, "contrand", hints.subgroups)
 
 
 def _rounded(cost: Cost) -> Cost:

@@ -43,7 +43,7 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
             "node": decision.node,
             "scheme": decision.scheme,
             "units": decision.units,
-            "options": dict(decision.options),
+            "options": decision.options.shown(graph.relations),
             "expected": dict(decision.expected),
             "reason": decision.reason,
             "units_reason": decision.units_reason,

@@ -5,15 +5,19 @@ Standard library only, as in `plan`, which has these names too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...errors import PlanError
+from .trees import TreeOf, leaves, order_text, tree_text
 
 Shape = Literal["pair", "chain", "cyclic", "star", "clique", "general", "disconnected"]
 PredicateKind = Literal["equi", "null_safe", "band", "range", "not_equal", "residual"]
 StateFunction = Literal["count", "sum", "min", "max"]
 ComparisonOp = Literal["=", "<=>", "<", "<=", ">", ">=", "<>", "band"]
+#: How rows go to units of their own stream's group.
+Routing = Literal["random", "hash", "contrand"]
 JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti"]
 
 #: How a node of ours is called, by the number of its inputs.
@@ -386,6 +390,39 @@ class InputRate:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemeOptions:
+    """What a scheme is told besides its units; nothing where it does not have such a choice.
+
+    Parameters
+    ----------
+    pairs
+        Whether ``symmetric`` and ``semi_symmetric`` store intermediates as pairs instead of packs.
+    routing, subgroups
+        How rows go to units (003 section 3.2).
+    tree
+        For ``operator_tree``: the tree over the numbers of the group's relations. For ``tree``: the order in which they
+        are joined, if it is not their own.
+    """
+
+    pairs: bool = False
+    routing: Routing | None = None
+    subgroups: int | None = None
+    tree: TreeOf[int] = ()
+
+    def shown(self, relations: Sequence[str]) -> dict[str, str]:
+        """Return the options as EXPLAIN and fingerprints have them, by name."""
+        flat = all(isinstance(part, int) for part in self.tree)
+        found = {
+            "intermediates": "pair" if self.pairs else None,
+            "routing": self.routing,
+            "subgroups": None if self.subgroups is None else str(self.subgroups),
+            "order": order_text(relations[int(one)] for one in leaves(self.tree)) if self.tree and flat else None,
+            "tree": None if flat else tree_text(self.tree),
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """How a group will run, and why.
 
@@ -398,7 +435,7 @@ class Decision:
     units
         Units a stream's group; cells for ``matrix``. None lets the operators take their default.
     options
-        Further settings of the scheme as ``(name, value)``, for example ``("routing", "hash")``.
+        What else the scheme is told.
     expected
         What the chosen scheme should meet, as ``(name, number)``: rows and results a second, rows kept. A running query
         shows its own numbers beside these.
@@ -422,7 +459,7 @@ class Decision:
     units: int | None
     reason: str
     alternatives: tuple[Alternative, ...] = ()
-    options: tuple[tuple[str, str], ...] = ()
+    options: SchemeOptions = SchemeOptions()
     expected: tuple[tuple[str, float], ...] = ()
     units_reason: str | None = None
     rates: tuple[InputRate, ...] = ()

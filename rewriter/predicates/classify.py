@@ -83,9 +83,11 @@ class Scope:
         """
         kinds = [text_type(self.type_of(side)) for side in (left, right)]
         if UNKNOWN in kinds and self.ask is not None:
-            kinds = [
-                text_type(kind) for kind in self.ask([render(bare(side)) for side in (left, right)], self.types)
-            ] or kinds
+            read = [(column.table, column.name) for side in (left, right) for column in side.find_all(exp.Column)]
+            types = {at: self.types.get(at, UNKNOWN) for at in read}
+            if UNKNOWN not in types.values():
+                asked = self.ask([render(bare(side)) for side in (left, right)], types)
+                kinds = [text_type(kind) for kind in asked] or kinds
         if "string" in kinds and len(set(kinds)) > 1 and UNKNOWN not in kinds:
             wanted = self.ansi and text_compared_as(kinds[kinds[0] == "string"])
             return (_cast(left, wanted), _cast(right, wanted)) if wanted else None

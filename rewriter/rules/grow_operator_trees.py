@@ -34,7 +34,7 @@ from ..plan.nodes import (
     source_scan,
     transform,
 )
-from ..plan.trees import TreeOf, leaves, read_tree
+from ..plan.trees import TreeOf, leaves
 from ..predicates.classify import MovedColumns, columns_of, flipped
 from .rule import NotApplicable
 
@@ -50,13 +50,12 @@ def grow_operator_trees(plan: Node) -> Node | NotApplicable:
     def visit(node: Node) -> Node:
         if isinstance(node, JoinNode) and node.decision.scheme == "operator_tree":
             names = node.graph.relations
-            numbers = read_tree(dict(node.decision.options)["tree"])
 
-            def named(tree: Tree) -> Tree:
-                return tuple(named(part) if isinstance(part, tuple) else names[int(part)] for part in tree)
+            def named(tree: TreeOf[int]) -> Tree:
+                return tuple(named(part) if isinstance(part, tuple) else names[part] for part in tree)
 
             inner = (f"{node.name}_inner{number}" for number in chain(("",), count(2)))
-            return _split(node, named(numbers), inner)
+            return _split(node, named(node.decision.options.tree), inner)
         return node
 
     changed = transform(plan, visit)

@@ -24,6 +24,7 @@ from trijoin_sql.operators.spec import (
     EdgeSpec,
     JoinSpec,
     KeySpec,
+    Options,
     StateSpec,
     StreamSpec,
 )
@@ -172,7 +173,7 @@ def test_every_scheme_gives_the_groups_of_a_nested_loop(scheme: str, keys: Seque
         made = [KeySpec(rank, column, f"key{at}") for at, (rank, column) in enumerate(keys)]
         aggregate = AggregateSpec(tuple(made), tuple(states(some, functions)))
         units = 1 + number % 3
-        options = (("grid", f"{units}x1x1"),) if scheme == "matrix" else ()
+        options = Options(grid=(units, 1, 1)) if scheme == "matrix" else Options()
         spec = JoinSpec("j", streams(3), edges, scheme, units, 1, options, aggregate=aggregate)
         cuts = [cut(random, rows, 3) for rows in inputs]
         batches = [

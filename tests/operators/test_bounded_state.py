@@ -17,7 +17,7 @@ import pytest
 from trijoin_sql.operators.results.bundle import Part
 from trijoin_sql.operators.results.outcomes import RESULT_BYTES, joined
 from trijoin_sql.operators.schemes.base import Work
-from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec
+from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec, Options
 from trijoin_sql.operators.state import slot_state as state_module
 from trijoin_sql.operators.state import warm, warm_file
 from trijoin_sql.operators.state.manifest import MANIFEST
@@ -400,7 +400,7 @@ def test_segments_out_of_reach_are_not_brought_back(local: Path) -> None:
     """Zones of keys: a probe of recent times leaves older segments where they are."""
     edge = EdgeSpec(0, 1, (Band("a", "a", 0, 0),))
     spec = JoinSpec("j", streams(2, ("a", "t"), {r: ((r, "route"),) for r in range(2)}), (edge,), "matrix", 1)
-    spec = JoinSpec(**{**{name: getattr(spec, name) for name in spec.__slots__}, "options": (("grid", "1x1"),)})
+    spec = JoinSpec(**{**{name: getattr(spec, name) for name in spec.__slots__}, "options": Options(grid=(1, 1))})
     task, found = Task(spec), Counter[tuple[Any, ...]]()
     for number in range(10):
         another_worker()

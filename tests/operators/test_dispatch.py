@@ -12,7 +12,7 @@ from trijoin_sql.operators.batches.ipc import from_bytes, to_bytes, uniform
 from trijoin_sql.operators.batches.pieces import concat, split
 from trijoin_sql.operators.results.outcomes import Pack
 from trijoin_sql.operators.schemes.base import MEMBERS
-from trijoin_sql.operators.spec import EdgeSpec, JoinSpec
+from trijoin_sql.operators.spec import EdgeSpec, JoinSpec, Options
 from trijoin_sql.operators.task import dispatch
 from trijoin_sql.operators.task.dispatch import PACKED_SCHEMA, Dispatcher, slot_keys, unmurmur3
 from trijoin_sql.operators.task.wire import pack_from_bytes, pack_to_bytes
@@ -167,7 +167,7 @@ def test_what_can_be_null_is_the_same_in_all_batches() -> None:
 def test_hashed_rows_are_sent_once() -> None:
     """Under ``matrix`` with a common key every row has exactly one cell."""
     inputs = streams(2, ("a",), {0: ((0, "id"),), 1: ((0, "id"),)})
-    spec = JoinSpec("j", inputs, (EdgeSpec(0, 1),), "matrix", 4, None, (("grid", "4"),))
+    spec = JoinSpec("j", inputs, (EdgeSpec(0, 1),), "matrix", 4, None, Options(grid=(4,)))
     found = dispatched(spec, 0, rows(40))
     sent = Counter(number for packed in found.values() for batch in packed for number in batch.column("id").to_pylist())
     assert sent == Counter(range(40))
@@ -179,7 +179,7 @@ def test_rows_for_several_cells_are_packed_once(monkeypatch: pytest.MonkeyPatch)
     packed, encode = Counter[str](), dispatch.to_bytes
     monkeypatch.setattr(dispatch, "to_bytes", lambda rows: packed.update(rows=rows.num_rows) or encode(rows))
     inputs = streams(2, ("a",), {0: ((1, "id"),), 1: ((0, "id"),)})
-    spec = JoinSpec("j", inputs, (EdgeSpec(0, 1),), "matrix", 30, None, (("grid", "2x3x5"),))
+    spec = JoinSpec("j", inputs, (EdgeSpec(0, 1),), "matrix", 30, None, Options(grid=(2, 3, 5)))
     found = dispatched(spec, 0, rows(60))
     assert packed == {"rows": 60}
     sent = Counter(number for slot in found.values() for batch in slot for number in batch.column("id").to_pylist())

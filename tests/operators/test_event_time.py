@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
-from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec
+from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec, Options
 from trijoin_sql.operators.state import slot_state as state_module
 from trijoin_sql.operators.state import warm
 from trijoin_sql.operators.state.slot_state import SlotState
@@ -65,15 +65,15 @@ def random_join(random: Random, scheme: str) -> JoinSpec:
             checks.append(random.choice([Compare("<>", "a", "a"), Compare("=", "a", "a"), Band("a", "a", -1, None)]))
         random.shuffle(checks)
         edges.append(EdgeSpec(left, right, tuple(checks)))
-    options: tuple[tuple[str, str], ...] = ()
+    options = Options()
     units = random.choice([1, 2, 3])
     dimensions: dict[int, tuple[tuple[int, str], ...]] = {}
     if scheme == "matrix":
         shape = [random.choice([1, 2]) for _ in range(count)]
-        options, units = (("grid", "x".join(map(str, shape))),), int(np.prod(shape))
+        options, units = Options(grid=tuple(shape)), int(np.prod(shape))
         dimensions = {rank: ((rank, "route"),) for rank in range(count)}
     if scheme in ("symmetric", "semi_symmetric") and random.random() < 0.2:
-        options = (("intermediates", "pair"),)
+        options = Options(pairs=True)
     sides = tuple(replace(side, time="t") for side in streams(count, ("t", "a"), dimensions))
     return JoinSpec("j", sides, tuple(edges), scheme, units, hub, options, "q", (), closed(bounds, count))
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators.kernels.order_keys import is_exact
-from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec
+from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec, Options
 
 from .reference import DOMAINS, Row, batch_of, cut, nested_loop, run, streams
 
@@ -105,7 +105,7 @@ def spec_of(scheme: str, checks: tuple[Check, ...], exact: bool) -> JoinSpec:
     edges = tuple(EdgeSpec(*pair, checks, *(("h", "h") if by_hash else ())) for pair in pairs)
     count = 2 if scheme == "biclique" else 3
     dimensions = {rank: ((rank, "route"),) for rank in range(count)} if scheme == "matrix" else None
-    options = (("grid", "1x2x1"),) if scheme == "matrix" else (("intermediates", "pair"),) if exact else ()
+    options = Options(grid=(1, 2, 1)) if scheme == "matrix" else Options(pairs=True) if exact else Options()
     return JoinSpec("j", streams(count, COLUMNS, dimensions), edges, scheme, 2, 1, options)
 
 

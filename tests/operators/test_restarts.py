@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators.batches.ipc import from_bytes, uniform
-from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec, StreamSpec
+from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec, Options, StreamSpec
 from trijoin_sql.operators.state import warm
 from trijoin_sql.operators.state.layout import History
 from trijoin_sql.operators.state.manifest import MANIFEST
@@ -93,7 +93,7 @@ def test_payloads_go_on_under_other_settings(
         for rank in range(3)
     )
     edges = tuple(EdgeSpec(rank, rank + 1, (Band("a", "a", -1, 1),)) for rank in range(2))
-    grid = (("grid", "1x1x1"),) if scheme == "matrix" else ()
+    grid = Options(grid=(1, 1, 1)) if scheme == "matrix" else Options()
     task, found = Task(JoinSpec("j", streams, edges, scheme, 1, 1, grid)), Counter[tuple[Any, ...]]()
     for number in range(9):
         if number == 3:

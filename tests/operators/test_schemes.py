@@ -24,6 +24,7 @@ from trijoin_sql.operators.spec import (
     Compare,
     EdgeSpec,
     JoinSpec,
+    Options,
     StateSpec,
     StreamSpec,
 )
@@ -137,7 +138,7 @@ def test_semi_symmetric(hub: int, units: int) -> None:
         if number == 2:  # WITHIN puts a band between the ends too, which makes no cycle of the chain
             first, last = (rank for rank in range(3) if rank != hub)
             edges = (*edges, edge(first, last, "band"))
-        options = (("intermediates", "pair" if number == 1 else "pack"),)
+        options = Options(pairs=number == 1)
         spec = JoinSpec("j", streams(3, COLUMNS), edges, "semi_symmetric", units, hub, options)
         results += assert_exact(spec, random)
     assert results > 100
@@ -160,7 +161,7 @@ def test_symmetric(units: int) -> None:
     random, results = Random(units), 0
     for number in range(4):
         edges = cycle(random.sample(KINDS, 3)) if number % 2 else chain((number + units) % 3, random.sample(KINDS, 2))
-        options = (("intermediates", "pair" if number == 1 else "pack"),)
+        options = Options(pairs=number == 1)
         spec = JoinSpec("j", streams(3, COLUMNS), edges, "symmetric", units, None, options)
         results += assert_exact(spec, random)
     assert results > 100
@@ -222,7 +223,7 @@ def test_every_edge_kind_under_every_scheme(kind: str) -> None:
         ("matrix", cycle((kind, kind, "one-sided")), None),
     ):
         units = 2
-        options = (("grid", "1x2x1"),) if scheme == "matrix" else ()
+        options = Options(grid=(1, 2, 1)) if scheme == "matrix" else Options()
         dimensions = {rank: ((rank, "route"),) for rank in range(3)}
         spec = JoinSpec("j", streams(3, COLUMNS, dimensions), edges, scheme, units, hub, options)
         assert_exact(spec, random, 14)
@@ -243,7 +244,7 @@ def test_tree(units: int) -> None:
     random, results = Random(units), 0
     for order in permutations(range(3)):
         edges = cycle(random.sample(KINDS, 3)) if random.random() < 0.5 else chain(order[1], random.sample(KINDS, 2))
-        options = (("order", ",".join(map(str, order))),)
+        options = Options(order=tuple(order))
         spec = JoinSpec("j", streams(3, COLUMNS), edges, "tree", units, None, options)
         results += assert_exact(spec, random, 12)
     pairs = ((0, 1), (1, 2), (2, 3), (0, 3))
@@ -279,7 +280,7 @@ def test_rows_without_columns_count(scheme: str, with_columns: tuple[int, ...]) 
         for rank in range(3)
     )
     aggregate = AggregateSpec((), (StateSpec("count", "n"),))
-    options = (("grid", "2x1x1"),) if scheme == "matrix" else ()
+    options = Options(grid=(2, 1, 1)) if scheme == "matrix" else Options()
     spec = JoinSpec("j", inputs, (), scheme, 2, 1, options, aggregate=aggregate)
     batches = [
         {rank: [batch_of([{"id": at, "route": at} for at in range(3)], {name: pa.int64() for name in names})]}
@@ -313,7 +314,15 @@ def test_matrix(shape: str, dimensions: dict[int, tuple[tuple[int, str], ...]]) 
         "2x3": (EdgeSpec(0, 1, equal), EdgeSpec(1, 2, (Compare("<", "b", "b"),))),
         "2x2": (EdgeSpec(0, 1, equal), EdgeSpec(1, 2, (Compare("=", "b", "b"),))),
     }.get(shape) or cycle(("band", "not equal", "one-sided"))
-    spec = JoinSpec("j", streams(3, COLUMNS, dimensions), edges, "matrix", cells, None, (("grid", shape),))
+    spec = JoinSpec(
+        "j",
+        streams(3, COLUMNS, dimensions),
+        edges,
+        "matrix",
+        cells,
+        None,
+        Options(grid=tuple(map(int, shape.split("x")))),
+    )
     assert assert_exact(spec, random) > 0
 
 
@@ -323,11 +332,11 @@ def test_matrix_of_four_and_five_streams() -> None:
     for pairs in (((0, 1), (1, 2), (2, 3)), ((0, 1), (0, 2), (0, 3)), ((0, 1), (1, 2), (2, 3), (0, 3))):
         edges = tuple(edge(*pair, random.choice(["equality", "equality and band"])) for pair in pairs)
         dimensions = {rank: ((rank, "route"),) for rank in range(4)}
-        spec = JoinSpec("j", streams(4, COLUMNS, dimensions), edges, "matrix", 4, None, (("grid", "2x1x1x2"),))
+        spec = JoinSpec("j", streams(4, COLUMNS, dimensions), edges, "matrix", 4, None, Options(grid=(2, 1, 1, 2)))
         assert_exact(spec, random, 12)
     edges = tuple(edge(rank, rank + 1, "equality") for rank in range(4))
     spec = JoinSpec(
-        "j", streams(5, COLUMNS, dict.fromkeys(range(5), ((0, "a"),))), edges, "matrix", 3, None, (("grid", "3"),)
+        "j", streams(5, COLUMNS, dict.fromkeys(range(5), ((0, "a"),))), edges, "matrix", 3, None, Options(grid=(3,))
     )
     assert assert_exact(spec, random, 12) > 0
 
@@ -340,14 +349,14 @@ def test_a_rank_in_pieces(scheme: str, aggregated: bool, monkeypatch: pytest.Mon
     random = Random(scheme)
     count = 2 if scheme == "biclique" else 3
     aggregate = AggregateSpec((), (StateSpec("count", "n"),)) if aggregated else None
-    grid_ = (("grid", "1x2x1"),)
+    grid_ = Options(grid=(1, 2, 1))
     for number, intermediates in enumerate(("pack", "pair")):
         edges = cycle(("band", "equality", "one-sided")) if number else chain(1, ("band", "equality"))
         if count == 2:
             edges = edges[:1]
         elif scheme == "semi_symmetric":
             edges = edges[:2]
-        options = grid_ if scheme == "matrix" else (("intermediates", intermediates),)
+        options = grid_ if scheme == "matrix" else Options(pairs=intermediates == "pair")
         dimensions = {rank: ((rank, "route"),) for rank in range(3)}
         spec = JoinSpec("j", streams(count, COLUMNS, dimensions), edges, scheme, 2, 1, options, aggregate=aggregate)
         inputs = [rows_of(random, 40, 1000 * rank) for rank in range(count)]
@@ -393,7 +402,11 @@ def test_every_order_of_arrival_of_three_rows() -> None:
     dimensions = {rank: ((rank, "route"),) for rank in range(3)}
     for order in permutations(range(3)):
         batches = [{rank: [batch_of([rows[rank]], SCHEMA)]} for rank in order]
-        for scheme, options in (("symmetric", ()), ("semi_symmetric", ()), ("matrix", (("grid", "1x1x2"),))):
+        for scheme, options in (
+            ("symmetric", Options()),
+            ("semi_symmetric", Options()),
+            ("matrix", Options(grid=(1, 1, 2))),
+        ):
             for hub in range(3):
                 edges = chain(hub, ("equality", "equality"))
                 spec = JoinSpec("j", streams(3, COLUMNS, dimensions), edges, scheme, 2, hub, options)
@@ -418,7 +431,7 @@ def test_packs_are_fewer_than_pairs() -> None:
     inputs = [rows_of(Random(rank), 60, 1000 * rank) for rank in range(3)]
     counts = {}
     for intermediates in ("pack", "pair"):
-        options = (("intermediates", intermediates),)
+        options = Options(pairs=intermediates == "pair")
         spec = JoinSpec("j", streams(3, COLUMNS), cycle(["band"] * 3), "symmetric", 2, None, options)
         _, (slots,) = run(spec, batches_of([cut(Random(5), rows, 3) for rows in inputs]))
         total = sum((slot.counters for slot in slots), Counter())
@@ -430,7 +443,7 @@ def test_packs_are_fewer_than_pairs() -> None:
 def test_a_grid_reaches_every_cell_that_a_row_belongs_to() -> None:
     """Along the dimensions that it lacks a stream is copied; negative hashes are cells too."""
     inputs = streams(2, ("a",), {0: ((0, "a"),), 1: ((1, "route"),)})
-    spec = JoinSpec("j", inputs, (), "matrix", 6, None, (("grid", "2x3"),))
+    spec = JoinSpec("j", inputs, (), "matrix", 6, None, Options(grid=(2, 3)))
     hashes = pa.array([-1, 0, 4], pa.int64())
     rows = pa.RecordBatch.from_pydict({"a": hashes, "route": hashes})
     for rank, copies in ((0, 3), (1, 2)):
@@ -445,7 +458,7 @@ def test_a_grid_reaches_every_cell_that_a_row_belongs_to() -> None:
 def test_iterative_probing_follows_the_most_selective_edge() -> None:
     """A cross product in between would make every arriving row cost the size of a stream."""
     edges = (edge(0, 1, "one-sided"), edge(1, 2, "equality"), edge(0, 2, "equality and band"))
-    spec = JoinSpec("j", streams(3, COLUMNS), edges, "matrix", 1, None, (("grid", "1"),))
+    spec = JoinSpec("j", streams(3, COLUMNS), edges, "matrix", 1, None, Options(grid=(1,)))
     assert [(step.source, step.target) for step in probe_order(spec, 0)] == [(0, 2), (2, 1)]
     assert [(step.source, step.target) for step in probe_order(spec, 1)] == [(1, 2), (2, 0)]
 

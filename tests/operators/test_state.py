@@ -17,7 +17,7 @@ import pytest
 from trijoin_sql.operators.batches.ipc import from_bytes
 from trijoin_sql.operators.kernels import order_keys, sorting
 from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec
+from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec, Options
 from trijoin_sql.operators.state import slot_state as state_module
 from trijoin_sql.operators.state import warm, warm_file
 from trijoin_sql.operators.state.changed_query import difference
@@ -38,7 +38,12 @@ EDGES = (
 )
 SPECS = {
     scheme: JoinSpec("j", streams(3, ("a", "t"), {r: ((r, "route"),) for r in range(3)}), EDGES, scheme, 1, 1, options)
-    for scheme, options in (("symmetric", ()), ("semi_symmetric", ()), ("matrix", (("grid", "1x1x1"),)), ("tree", ()))
+    for scheme, options in (
+        ("symmetric", Options()),
+        ("semi_symmetric", Options()),
+        ("matrix", Options(grid=(1, 1, 1))),
+        ("tree", Options()),
+    )
 }
 
 

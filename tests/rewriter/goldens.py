@@ -67,7 +67,7 @@ def _lines(result: Rewrite) -> Iterator[str]:
         decision = group.decision
         yield f"== group {number}: {', '.join(group.graph.relations)}"
         yield f"{decision.node} {decision.scheme or ''}: {decision.reason}".replace(" :", ":")
-        for option in decision.options:
+        for option in decision.options.shown(group.graph.relations).items():
             yield "{} = {}".format(*option)
         for one in decision.alternatives:
             cost = one.cost

@@ -11,6 +11,7 @@ from trijoin_sql.rewriter.choose.cost import best_order, model_of, tree
 from trijoin_sql.rewriter.options import Settings, Stored
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.nodes import Decision
+from trijoin_sql.rewriter.plan.parts import SchemeOptions
 from trijoin_sql.rewriter.sql.catalog import TableInfo
 from trijoin_sql.rewriter.sql.declarations import read_script
 
@@ -33,7 +34,7 @@ def decided(hint: str, settings: Settings | None = None, sql: str = SQL) -> Deci
 def test_the_order_that_is_priced_is_the_one_that_runs() -> None:
     """The equality first: in FROM's order nearly all pairs of r and s would be stored."""
     decision = decided("SCHEME('tree')")
-    assert dict(decision.options) == {"order": "s, `the t`, r"}
+    assert decision.options.shown(("r", "s", "the t")) == {"order": "s, `the t`, r"}
     priced = next(one.cost for one in decision.alternatives if one.chosen)
     catalog, _ = read_script(STREAMS)
     (group,) = rewrite(SQL.format("SCHEME('tree')"), catalog).groups
@@ -52,7 +53,7 @@ def test_units_do_not_change_the_order(units: int) -> None:
 
 def test_the_order_of_from_stays_where_none_is_noticeably_better() -> None:
     alike = SQL.replace("r.a < s.a", "r.a = s.a").replace("FROM r JOIN s", "FROM s JOIN r")
-    assert decided("SCHEME('tree')", sql=alike).options == ()
+    assert decided("SCHEME('tree')", sql=alike).options == SchemeOptions()
 
 
 def test_what_was_observed_chooses_no_order() -> None:
@@ -69,13 +70,13 @@ def test_what_was_observed_chooses_no_order() -> None:
 
     sql = SQL.format("SCHEME('tree')").replace("s.b = ", "s.b < ")
     (observed,), (unknown,) = rewrite(sql, Seen()).groups, rewrite(sql, catalog).groups
-    assert observed.decision.options == unknown.decision.options == ()
+    assert observed.decision.options == unknown.decision.options == SchemeOptions()
     assert best_order(model_of(observed, Settings(), None)) != (0, 1, 2)
 
 
 def test_a_hint_writes_the_order_down() -> None:
-    assert decided("SCHEME('tree(R, s, `the t`)')").options == ()
-    assert dict(decided("SCHEME('tree(`the t`, r, s)')").options) == {"order": "`the t`, r, s"}
+    assert decided("SCHEME('tree(R, s, `the t`)')").options == SchemeOptions()
+    assert decided("SCHEME('tree(`the t`, r, s)')").options.shown(("r", "s", "the t")) == {"order": "`the t`, r, s"}
 
 
 @pytest.mark.parametrize(
@@ -102,5 +103,5 @@ def test_a_checkpoint_keeps_its_order(hint: str) -> None:
     stored = read_stored([join("option order: 2,0,1")])
     assert stored == (Stored(("r", "s", "the t"), "tree", 3, "`the t`, r, s"),)
     decision = decided(hint, Settings(stored=stored))
-    assert (decision.scheme, dict(decision.options)) == ("tree", {"order": "`the t`, r, s"})
-    assert decided(hint, Settings(stored=read_stored([join()]))).options == ()
+    assert (decision.scheme, decision.options.shown(("r", "s", "the t"))) == ("tree", {"order": "`the t`, r, s"})
+    assert decided(hint, Settings(stored=read_stored([join()]))).options == SchemeOptions()
