@@ -1,4 +1,4 @@
-"""Golden plans: for every query of the corpus its plan after each stage, in ``tests/plans/``.
+"""Golden plans: for every query of the corpus its plan, what each stage changed and the last plan, in ``tests/plans/``.
 
 Of TPC-H and TPC-DS only the last plan is kept and what became of each group. They are checked and written where
 `make corpus` has generated the queries.
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from difflib import SequenceMatcher
+from itertools import pairwise
 from pathlib import Path
 
 from trijoin_sql.rewriter.pipeline import Rewrite, rewrite
@@ -46,7 +48,7 @@ def golden_path(query: Path) -> Path:
 
 
 def golden(query: Path) -> str:
-    """Return the plan of a query after each stage, what was decided and what is kept, as text."""
+    """Return the parsed plan of a query, what each stage changed, the last plan and what was decided, as text."""
     catalog, statements = read_script(query.read_text(encoding="utf-8"))
     statement = re.sub(r"^INSERT INTO \w+\s+", "", statements[-1])  # of a job
     lines = _summary if query.parent.name in GENERATED else _lines
@@ -57,12 +59,17 @@ def golden(query: Path) -> str:
 
 
 def _lines(result: Rewrite) -> Iterator[str]:
-    for stage in result.stages:
+    first, last = result.stages[0], result.stages[-1]
+    yield f"== {first.name}"
+    yield folded(first.plan_text)
+    for before, stage in pairwise(result.stages):
         if stage.skipped:
             yield f"== {stage.name}: not applicable, {stage.skipped}"
         else:
             yield f"== {stage.name}"
-            yield folded(stage.plan_text)
+            yield from _difference(before.plan_text.splitlines(), stage.plan_text.splitlines())
+    yield "== final plan"
+    yield folded(last.plan_text)
     for number, group in enumerate(result.groups, 1):
         decision = group.decision
         yield f"== group {number}: {', '.join(group.graph.relations)}"
@@ -80,6 +87,24 @@ def _lines(result: Rewrite) -> Iterator[str]:
         yield f"advice: {sentence}"
     for refusal in result.refusals:
         yield f"refused by Spark on streams: {refusal.reason}; {refusal.hint}"
+
+
+def _difference(old: list[str], new: list[str]) -> Iterator[str]:
+    """Yield a unified diff with one line of context. A new parent only indents what is below: that is no difference."""
+    matcher = SequenceMatcher(None, [line.strip() for line in old], [line.strip() for line in new], autojunk=False)
+    for number, hunk in enumerate(matcher.get_grouped_opcodes(1)):
+        if number:
+            yield "..."
+        for tag, start, end, new_start, new_end in hunk:
+            if tag == "equal":
+                yield from _marked(" ", new[new_start:new_end])
+            else:
+                yield from _marked("-", old[start:end])
+                yield from _marked("+", new[new_start:new_end])
+
+
+def _marked(mark: str, lines: list[str]) -> Iterator[str]:
+    return (f"{mark} {part}" for line in lines for part in folded(line).splitlines())
 
 
 def _summary(result: Rewrite) -> Iterator[str]:
