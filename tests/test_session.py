@@ -74,14 +74,15 @@ def test_explain_shows_the_grid_that_runs(tj: TriJoinSession, monkeypatch: pytes
         return compiled
 
     monkeypatch.setattr("trijoin_sql.session.compile_join", noted)
-    for condition in ("r.b = s.b", "r.b = CAST(s.b AS STRING)"):
+    unlike = "CAST(r.b AS DECIMAL(38,0)) = CAST(s.b AS DECIMAL(30,10))"
+    for condition in ("r.b = s.b", "r.b = CAST(s.b AS STRING)", unlike):
         sql = f"SELECT /*+ SCHEME('matrix'), UNITS(8) */ r.id FROM r JOIN s ON {condition} JOIN t ON s.id < t.a"
         tj.sql(sql)
         grid = tj.explain(sql).to_dict()["groups"][0]["decision"]["grid"]
-        assert "x".join(str(dimension["shares"]) for dimension in grid) == specs[-1].option("grid", "")
-    assert [spec.option("grid", "") for spec in specs] == ["4x2", "2x2x2"]
+        assert tuple(dimension["shares"] for dimension in grid) == specs[-1].options.grid
+    assert [spec.options.grid for spec in specs] == [(4, 2), (4, 2), (2, 2, 2)]
     tj.sql("SELECT /*+ SCHEME('iterative') */ r.id FROM r JOIN s ON r.a < s.a JOIN t ON s.id < t.a")
-    assert specs[-1].option("grid", "") == "1x1x1"
+    assert specs[-1].options.grid == (1, 1, 1)
 
 
 def test_arguments_pass_through_by_name_and_by_position(tj: TriJoinSession, spark: SparkSession) -> None:
