@@ -12,6 +12,9 @@ from typing import Literal
 #: The key of a join: ``<node><RUN><number of the compiled statement>``.
 PREFIX, RUN = "__trijoin", "@"
 
+#: What workers do about their memory, where the driver allows it: names of `trijoin_sql.spark.liberties`.
+KEEP_FREED, FREEZE_IMPORTS = "keepFreed", "freezeImports"
+
 Op = Literal["=", "<", "<=", ">", ">=", "<>", "<=>"]
 
 #: Mirror image of a comparison: ``a op b`` is ``b MIRROR[op] a``.

@@ -12,6 +12,8 @@ candidates, on a virtual machine).
 And what a worker has imported is kept out of Python's garbage collection: PySpark collects after every task, before the
 worker takes its next one, and walks over all modules each time (44 ms of processor time with pandas and Arrow; a
 micro-batch of one stage has five tasks).
+
+The latter two, `hold` and `settle`, only where the driver allows it (`trijoin_sql.spark.liberties`).
 """
 
 from __future__ import annotations

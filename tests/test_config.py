@@ -10,6 +10,7 @@ import pytest
 
 from trijoin_sql import UnavailableError
 from trijoin_sql.spark import config
+from trijoin_sql.spark.liberties import LIBERTY_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,7 +98,7 @@ def test_tracebacks_in_full_are_the_users_to_have() -> None:
 
 def test_a_connect_server_gets_only_what_a_session_takes() -> None:
     ours = set(configured(spark__remote="sc://host")) - {"spark.remote"}
-    assert ours == {*config.STATE_SETTINGS, *config.ARROW_SETTINGS}
+    assert ours == {*config.STATE_SETTINGS, *config.ARROW_SETTINGS, *LIBERTY_SETTINGS}
     assert config._FILE_MANAGER in configured(spark__remote="local[2]")  # the server starts in this process
 
 
@@ -125,6 +126,7 @@ def test_a_session_has_every_setting(spark: SparkSession) -> None:
         config.ARROW_SETTINGS,
         config.CONTEXT_SETTINGS,
         config.LOCAL_CHECKPOINT_SETTINGS,
+        LIBERTY_SETTINGS,
     ):
         assert {key: spark.conf.get(key) for key in part} == dict(part)
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"

@@ -33,8 +33,16 @@ from .running.listener import next_number, observed_rates, register
 from .running.metrics import Metrics, compiled_number, live_groups, read_metrics
 from .running.scaled_query import ScaledQuery, scaling_policy
 from .settings import parallelism, rewriter_settings, warm_bytes
-from .spark.config import STATE_SETTINGS, prepare_workers
+from .spark.config import STATE_SETTINGS, hush_false_alarm, prepare_workers
 from .spark.frames import named_frames, takes_frames, temporary_views
+from .spark.liberties import (
+    HOLD_BACK_IN_PLAN,
+    HUSH_FALSE_ALARM,
+    JOIN_IN_PLAN,
+    LOCAL_FILES,
+    all_taken,
+    taken,
+)
 from .spark.local_disk import set_permissions_without_processes
 from .spark.plan_joins import join_in_plan
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
@@ -53,8 +61,8 @@ class TriJoinSession:
     """A Spark session that also joins streams on any condition.
 
     It wraps a session and changes nothing about it but what our queries cannot run without, where that is still Spark's
-    default: the state store, and with a local master the interpreter of the Python workers. With a local master and a
-    streaming query, Hadoop creates files without starting a process for each (`local_disk`).
+    default: the state store, and with a local master the interpreter of the Python workers. Other liberties with
+    Spark's processes are taken in sessions that `configure` made, or where their settings say so (`liberties`).
 
     Parameters
     ----------
@@ -80,6 +88,8 @@ class TriJoinSession:
         if context is not None:
             prepare_workers(context, str(spark.conf.get("spark.sql.shuffle.partitions")))
             ship(context)
+            if taken(HUSH_FALSE_ALARM, self._setting):
+                hush_false_alarm(context)
 
     @classmethod
     def create(cls, spark: SparkSession) -> TriJoinSession:
@@ -250,6 +260,8 @@ class TriJoinSession:
         """Do the joins of streams that Spark has read and cannot run, whatever their text is (`plan_joins`)."""
         if not frame.isStreaming or not hasattr(frame, "_jdf") or left_to_spark(text):
             return frame, ()
+        if not taken(JOIN_IN_PLAN, self._setting):
+            return frame, ()
         return join_in_plan(frame, self._run_over)
 
     def _checked(self, frame: DataFrame, text: str, told: Sequence[Refusal]) -> DataFrame:
@@ -401,7 +413,9 @@ class TriJoinSession:
         """Return where watermarks can be held back. Where the furthest one counts, not all can."""
         if self._setting("spark.sql.streaming.multipleWatermarkPolicy") == "max":
             return "none"
-        return "plan" if hasattr(self.spark, "_jsparkSession") else "text"
+        if not hasattr(self.spark, "_jsparkSession"):
+            return "text"
+        return "plan" if taken(HOLD_BACK_IN_PLAN, self._setting) else "none"
 
     def _check_alive(self) -> None:
         context = getattr(self.spark, "_sc", None)
@@ -419,7 +433,7 @@ class TriJoinSession:
         plan = rewritten.plan
         assert plan is not None
         named = _named(rewritten, args)
-        number = next_number()
+        number, liberties = next_number(), all_taken(self._setting)
         frames: dict[str, DataFrame] = {}
         specs: dict[str, JoinSpec] = {}
         by_cost: set[str] = set()
@@ -435,6 +449,7 @@ class TriJoinSession:
                         default_units=parallelism(self._setting) or 1,
                         metric=f"{node.name}{RUN}{number}",
                         warm_bytes=warm_bytes(self._setting),
+                        liberties=liberties,
                     )
                     frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
                     if node.decision.units_by_cost:
@@ -448,7 +463,7 @@ class TriJoinSession:
         if result.isStreaming:
             self._compiled[number] = rewritten  # for `explain`; a batch query reports nothing that could be explained
             register(self.spark, specs, by_cost, endless)
-            if getattr(self.spark, "_sc", None) is not None:  # a classic session
+            if LOCAL_FILES in liberties and getattr(self.spark, "_sc", None) is not None:  # a classic session
                 set_permissions_without_processes(self.spark.sparkContext)
         # Spark says how the columns are called: its names for expressions are part of what users see.
         original = _spark_sql(self.spark, rewritten.spark_sql, args, {})

@@ -7,10 +7,10 @@ come to the same plan.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from .errors import InvalidSettingError
 from .rewriter.options import DEFAULTS, MOST_UNITS, Settings
+from .spark.flags import Setting, flag
 from .spark.rates import cost_defaults
 from .spark.zones import largest_shift
 
@@ -27,24 +27,6 @@ SCALING_ENABLED = f"{SCALING}enabled"
 _WARM_DEFAULT = "16g"
 _ANSI = "spark.sql.ansi.enabled"
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-
-#: Returns the value of a session's setting, None where it is not set.
-Setting = Callable[[str], "str | None"]
-
-
-def flag(get: Setting, name: str, *, default: bool) -> bool:
-    """Return a setting of ours that is true or false.
-
-    Raises
-    ------
-    InvalidSettingError
-        It is neither.
-    """
-    text = get(name)
-    known = {"true": True, "false": False}
-    if text is None or text.strip().lower() in known:
-        return default if text is None else known[text.strip().lower()]
-    raise InvalidSettingError(name, text, "it takes true or false")
 
 
 def size(name: str, text: str) -> int:

@@ -66,6 +66,7 @@ def compile_join(
     default_units: int,
     metric: str | None = None,
     warm_bytes: int | None = None,
+    liberties: frozenset[str] = frozenset(),
 ) -> Compiled:
     """Compile a join node.
 
@@ -86,6 +87,8 @@ def compile_join(
         for its checkpoint too, so it is one that no other join of the process has.
     warm_bytes
         Bytes that the warm copies of a machine may take, None for any number.
+    liberties
+        What workers may do about their memory, by name.
 
     Raises
     ------
@@ -126,7 +129,7 @@ def compile_join(
     if spec.aggregate is not None:
         spec = replace(spec, output=spec.aggregate.names)
         types.update(states)
-    frame = _run(spark, spec, frames, types, metric, warm_bytes)
+    frame = _run(spark, spec, frames, types, metric, warm_bytes, liberties)
     return Compiled(_finish(node, frame, in_units=in_units), spec)
 
 
@@ -274,13 +277,15 @@ def _run(
     types: Mapping[str, str],
     metric: str | None,
     warm_bytes: int | None,
+    liberties: frozenset[str],
 ) -> DataFrame:
     """Dispatch all streams and run the stages; return the output columns with their types."""
     streaming = any(frame.isStreaming for frame in frames)
     metric = metric if streaming else None  # a batch query has no reports to tell them in
     reports = None if metric is None else _reports(spark, metric)
     dispatched = [
-        frame.mapInArrow(Dispatcher(spec, rank, warm_bytes), PACKED_SCHEMA) for rank, frame in enumerate(frames)
+        frame.mapInArrow(Dispatcher(spec, rank, warm_bytes, liberties), PACKED_SCHEMA)
+        for rank, frame in enumerate(frames)
     ]
     frame = reduce(DataFrame.unionAll, dispatched)
     if metric is not None and reports is not None:  # the name tells whose reports a query's are; few rows pass here
@@ -295,7 +300,13 @@ def _run(
         counted = [f"{COUNTERS} string"] if metric is not None and reports is None else []
         schema = PACKED_SCHEMA if packed else ", ".join([*fields, *counted])
         stage = Stage(
-            spec, number, streaming=streaming, counters=metric is not None, packed=packed, warm_bytes=warm_bytes
+            spec,
+            number,
+            streaming=streaming,
+            counters=metric is not None,
+            packed=packed,
+            warm_bytes=warm_bytes,
+            liberties=liberties,
         )
         frame = frame.groupBy("slot").transformWithStateInPandas(
             JoinProcessor(stage, reports if last else None),

@@ -15,7 +15,7 @@ from ..batches.ipc import PACKED_BYTES, to_bytes, uniform
 from ..batches.pieces import concat, split
 from ..kernels.order_keys import values
 from ..schemes import SCHEMES
-from ..spec import JoinSpec
+from ..spec import FREEZE_IMPORTS, KEEP_FREED, JoinSpec
 from ..worker_memory import hold, release, settle
 from .micro_batch import for_this_batch
 
@@ -35,14 +35,23 @@ class Dispatcher:
         The join, and the stream's rank in it.
     warm_bytes
         Bytes that the warm copies of a machine may take, None for any number; it says what memory a worker may keep.
+    liberties
+        What a worker may do about its memory, by name.
     """
 
-    def __init__(self, spec: JoinSpec, rank: int, warm_bytes: int | None = None) -> None:
-        self.spec, self.rank, self.warm_bytes = spec, rank, warm_bytes
+    def __init__(
+        self,
+        spec: JoinSpec,
+        rank: int,
+        warm_bytes: int | None = None,
+        liberties: frozenset[str] = frozenset(),
+    ) -> None:
+        self.spec, self.rank, self.warm_bytes, self.liberties = spec, rank, warm_bytes, liberties
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack the batches of one partition."""
-        hold(self.warm_bytes)
+        if KEEP_FREED in self.liberties:
+            hold(self.warm_bytes)
         spec, _ = for_this_batch(self.spec)
         route = SCHEMES[spec.scheme].route(spec)
         keys = slot_keys(spec.slots)
@@ -59,7 +68,8 @@ class Dispatcher:
                     wanted = [keys[slot] for slot in slots[first : first + together]]
                     yield packed_rows(wanted, self.rank, [data] * len(wanted))
         release(handled, self.warm_bytes)
-        settle()
+        if FREEZE_IMPORTS in self.liberties:
+            settle()
 
 
 def spreads(spec: JoinSpec, rank: int) -> bool:

@@ -63,9 +63,11 @@ class JoinProcessor(StatefulProcessor):
     def close(self) -> None:
         """Leave the worker fit for its next task: warm slots stay with it."""
         if self.task is not None:
+            from ..spec import FREEZE_IMPORTS
             from ..worker_memory import settle
 
-            settle()
+            if FREEZE_IMPORTS in self.task.stage.liberties:
+                settle()
 
     def handleInputRows(  # noqa: N802 (PySpark's name)
         self,

@@ -27,7 +27,7 @@ from ..results.outcomes import Outcome, Result, listed
 from ..schemes import SCHEMES
 from ..schemes.base import Slot, Work
 from ..schemes.routing import counted
-from ..spec import JoinSpec
+from ..spec import KEEP_FREED, JoinSpec
 from ..state.slot_state import SlotState
 from ..worker_memory import hold, release
 from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
@@ -55,6 +55,8 @@ class Stage:
         Whether results come out packed, for a further stage or for types that pandas does not carry unchanged.
     warm_bytes
         Bytes that the warm copies of a machine may take, None for any number.
+    liberties
+        What a worker may do about its memory, by name.
     """
 
     spec: JoinSpec
@@ -63,6 +65,7 @@ class Stage:
     counters: bool
     packed: bool
     warm_bytes: int | None = None
+    liberties: frozenset[str] = frozenset()
 
 
 class StageTask:
@@ -94,7 +97,8 @@ class StageTask:
     ) -> None:
         self.stage, self.handle, self.chunks, self.reports = stage, handle, chunks, reports
         self.spec, self.history = for_this_batch(stage.spec)
-        hold(stage.warm_bytes)
+        if KEEP_FREED in stage.liberties:
+            hold(stage.warm_bytes)
         self.time = next((stream.time for stream in stage.spec.streams if stream.time), None)
 
     def join(

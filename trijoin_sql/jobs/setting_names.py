@@ -9,6 +9,7 @@ from ..rewriter.options import CostDefaults
 from ..rewriter.sql.catalog import RATE_SETTING
 from ..running.scaling import ScalingPolicy, setting
 from ..settings import AGGREGATE, SCALING_ENABLED, UNITS, WARM_BYTES
+from ..spark.liberties import SWITCHES
 from ..spark.rates import SELECTIVITY
 from .job_text import did_you_mean
 
@@ -22,6 +23,7 @@ NAMES = (
     *(SELECTIVITY + kind for kind in dict(CostDefaults().selectivity)),
     SCALING_ENABLED,
     *(setting(field.name) for field in fields(ScalingPolicy)),
+    *SWITCHES,
 )
 
 

@@ -81,7 +81,7 @@ def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
     with ExitStack() as stack:
         if options.show is None:
             stack.enter_context(quiet_python())
-        with quiet_jvm(options.show) as log:
+        with quiet_jvm(options.show, user) as log:
             try:
                 spark = configure(builder).getOrCreate()
                 session = TriJoinSession.create(spark)

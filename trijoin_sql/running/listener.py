@@ -22,6 +22,7 @@ from ..errors import NO_WORKER, TOO_BUSY, CheckpointDamagedError, CheckpointMism
 from ..operators.spec import JoinSpec
 from ..operators.task.micro_batch import LAYOUTS
 from ..settings import SCALING_ENABLED, spark_flag
+from ..spark.liberties import REFUSE_EARLY, taken
 from ..spark.rates import ObservedRates
 from .checkpoint import CheckpointFile, Join, follow
 from .metrics import held_by_slot, join_keys
@@ -224,8 +225,11 @@ class LayoutListener:
     def _refuse(self, query: StreamingQuery, why: str) -> None:
         """End a query before its first micro-batch; Spark might fail on its changed sources for reasons of its own.
 
-        Spark has no way for a listener to do so. Where its inside is not as we know it the tasks refuse to run.
+        Spark has no way for a listener to do so. Where its inside is not as we know it, or the session does not
+        allow it, the tasks refuse to run.
         """
+        if not taken(REFUSE_EARLY, lambda name: self.spark.conf.get(name, None)):
+            return
         from py4j.protocol import Py4JError
 
         jvm: Any = self.spark._jvm

@@ -16,7 +16,7 @@ from ..settings import SCALING_ENABLED
 from .listener import known_join, want_units
 from .metrics import slots_of
 from .scaling import Decision, Scaler, ScalingPolicy
-from .stopping import failure, no_further_batch
+from .stopping import end_after_batch, failure
 
 #: Seconds between two looks at the query.
 POLL = 0.2
@@ -156,12 +156,12 @@ class ScaledQuery:
         wanted = self._decide(progress)
         if wanted and self.query.isActive:
             self._wanted = wanted
-            self._ending = no_further_batch(self._spark, self.query) or self.query
+            self._ending = end_after_batch(self._spark, self.query) or self.query
         return False
 
     def _go_on(self) -> bool:
         """Start the query again once its last micro-batch is over."""
-        if self._ending is self.query:  # Spark's inside is not as we know it: stop it while it waits for rows
+        if self._ending is self.query:  # not ours to end, or not as we know it: stop it while it waits for rows
             if self.query.isActive and not self.query.status["isTriggerActive"]:
                 self.query.stop()
             if self.query.isActive:

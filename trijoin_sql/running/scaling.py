@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..errors import InvalidSettingError
-from ..settings import SCALING, SCALING_ENABLED, flag, size
+from ..settings import SCALING, SCALING_ENABLED, size
+from ..spark.flags import flag
 
 _NAMES = {"capacity": "unitBytes", "most": "maxUnits"}
 

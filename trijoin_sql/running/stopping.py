@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ..spark.liberties import END_AFTER_BATCH, taken
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -74,7 +76,7 @@ def signals(request: StopRequest) -> Iterator[None]:
 def stop(spark: SparkSession, running: list[StreamingQuery], request: StopRequest) -> None:
     """Stop queries: each after its running batch if there is a request, at once if there are two or one failed."""
     graceful = request.count == 1 and all(failure(query) is None for query in running)
-    waiting = [(query, no_further_batch(spark, query) if graceful else None) for query in running if query.isActive]
+    waiting = [(query, end_after_batch(spark, query) if graceful else None) for query in running if query.isActive]
     while waiting:
         for query, thread in list(waiting):
             if thread is None or request.count > 1 or not query.status["isTriggerActive"]:
@@ -84,6 +86,12 @@ def stop(spark: SparkSession, running: list[StreamingQuery], request: StopReques
             waiting.remove((query, thread))
         if waiting:
             time.sleep(CLOSE_LOOK)
+
+
+def end_after_batch(spark: SparkSession, query: StreamingQuery) -> Any:
+    """Do as `no_further_batch`, where the session allows it; return None where it does not."""
+    allowed = taken(END_AFTER_BATCH, lambda name: spark.conf.get(name, None))
+    return no_further_batch(spark, query) if allowed else None
 
 
 def no_further_batch(spark: SparkSession, query: StreamingQuery) -> Any:

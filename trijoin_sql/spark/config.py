@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from ..errors import UnavailableError
+from .liberties import LIBERTY_SETTINGS
 
 _log = logging.getLogger("trijoin_sql")
 
@@ -74,6 +75,8 @@ Builder = TypeVar("Builder", bound=SessionBuilder)
 
 def configure(builder: Builder) -> Builder:
     """Add the Spark settings that TriJoin SQL runs best with to a session builder.
+
+    They allow us all liberties with Spark's processes (`liberties`), each of which has a setting of its own.
 
     A key that the user has set is left alone, be it on the builder (before or after this call), in
     ``spark-defaults.conf``, through ``spark-submit --conf``, or in a session that is already running. What a running
@@ -141,7 +144,6 @@ def prepare_workers(context: Any, partitions: str) -> None:
         The session's shuffle partitions.
     """
     settings = dict(context.getConf().getAll())
-    _hush_false_alarm(context)
     if not str(context.master).startswith("local"):
         return
     chosen = "PYSPARK_PYTHON" in os.environ or "spark.pyspark.python" in settings
@@ -162,7 +164,7 @@ def prepare_workers(context: Any, partitions: str) -> None:
         _log.info("triggers take longer without %s: make the session with trijoin_sql.configure", ", ".join(late))
 
 
-def _hush_false_alarm(context: Any) -> None:
+def hush_false_alarm(context: Any) -> None:
     """Switch off a logger that reports an error, with a stack of a hundred lines, whenever a query of ours starts.
 
     Over Unix domain sockets Spark 4.3 closes a server socket that it never opened; nothing is wrong with the query, and
@@ -191,7 +193,7 @@ def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str,
     dict of str to str
         Keys may be among those in `user`; the user's value has precedence.
     """
-    settings = {**STATE_SETTINGS, **ARROW_SETTINGS}
+    settings = {**STATE_SETTINGS, **ARROW_SETTINGS, **LIBERTY_SETTINGS}
     master = _master(user)
     if master.startswith("sc:"):
         return settings  # a server's cores, disks and context are not ours to know or to set

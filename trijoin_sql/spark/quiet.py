@@ -14,8 +14,11 @@ import subprocess
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from .config import submitted_settings
+from .liberties import JVM_PIPE, taken
 
 #: Loggers of py4j's and PySpark's. The latter write the whole stack of every error that names a place in SQL, as JSON.
 _NOISY = ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -52,7 +55,7 @@ class JvmLog:
 
 
 @contextlib.contextmanager
-def quiet_jvm(show: Callable[[str], None] | None = None) -> Iterator[JvmLog]:
+def quiet_jvm(show: Callable[[str], None] | None = None, settings: Mapping[str, str] | None = None) -> Iterator[JvmLog]:
     """Give a JVM that PySpark starts inside the block a pipe for its stderr, and a process group of its own.
 
     The process group keeps signals to us (Ctrl-C, ``timeout``, a service manager's) from ending the JVM in the middle
@@ -62,6 +65,9 @@ def quiet_jvm(show: Callable[[str], None] | None = None) -> Iterator[JvmLog]:
     ----------
     show
         Called with every line of the JVM's, as long as the JVM lives; None keeps the terminal quiet.
+    settings
+        What the user set, None for what is set outside of the program. They may switch this off (`liberties`): then the
+        block changes nothing.
 
     Examples
     --------
@@ -71,6 +77,9 @@ def quiet_jvm(show: Callable[[str], None] | None = None) -> Iterator[JvmLog]:
     from pyspark import java_gateway
 
     log = JvmLog(show)
+    if not taken(JVM_PIPE, (submitted_settings() if settings is None else settings).get):
+        yield log
+        return
     original: Any = vars(java_gateway)["Popen"]
 
     def start(command: Any, **options: Any) -> subprocess.Popen[Any]:

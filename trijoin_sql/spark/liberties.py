@@ -1,0 +1,177 @@
+"""What we change about a process that is not ours: each with its reason, its gain and a switch.
+
+`configure` switches all of them on, and so does the command line. A session that the user made takes those alone that a
+query cannot run without, until the user sets others to true.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..operators.spec import FREEZE_IMPORTS, KEEP_FREED
+from .flags import Setting, flag
+
+_PREFIX = "spark.trijoin.liberties."
+
+
+@dataclass(frozen=True, slots=True)
+class Liberty:
+    """Something that we do to the driver's process, its JVM or its workers, or inside of Spark by private names.
+
+    Parameters
+    ----------
+    name
+        In `taken`, and at the end of the setting.
+    does
+        What is done, and how long it stays.
+    why
+        The reason.
+    gain
+        As measured. It begins with "needed" where queries cannot run without.
+    where
+        The module, from the root of the repository.
+    by_default
+        Whether it is taken where nothing is set: for what is needed, and what only the command line does.
+    variable
+        An environment variable that is the switch, where no setting reaches.
+    """
+
+    name: str
+    does: str
+    why: str
+    gain: str
+    where: str
+    by_default: bool = False
+    variable: str | None = None
+
+    @property
+    def switch(self) -> str:
+        """The setting that switches it on and off, or the environment variable."""
+        return self.variable or f"{_PREFIX}{self.name}"
+
+
+LOCAL_FILES, JVM_PIPE, HUSH_FALSE_ALARM = "localFiles", "jvmPipe", "hushFalseAlarm"
+REFUSE_EARLY, END_AFTER_BATCH = "refuseEarly", "endAfterBatch"
+JOIN_IN_PLAN, HOLD_BACK_IN_PLAN = "joinInPlan", "holdBackInPlan"
+
+#: All of them.
+LIBERTIES = (
+    Liberty(
+        LOCAL_FILES,
+        does="puts a class that Janino compiles into a private field of Hadoop's local file system; for the whole JVM, "
+        "until it ends",
+        why="Hadoop starts a chmod process for each file that it creates on a local disk",
+        gain="a seventh of a small micro-batch's time: twelve processes",
+        where="trijoin_sql/spark/local_disk.py",
+    ),
+    Liberty(
+        JVM_PIPE,
+        does="replaces Popen in pyspark.java_gateway while the command line starts Spark: the JVM gets a pipe for its "
+        "stderr and a process group of its own",
+        why="Spark and its workers write to a terminal that shows our lines, and Ctrl-C would end the JVM "
+        "in the middle of a micro-batch",
+        gain="not measured: a few lines less for every micro-batch, and what failed is known",
+        where="trijoin_sql/spark/quiet.py",
+        by_default=True,
+    ),
+    Liberty(
+        HUSH_FALSE_ALARM,
+        does="switches off the logger of one class of Spark's; for the whole JVM, until it ends",
+        why="over Unix domain sockets it reports an error whenever a query of ours starts, and nothing is wrong",
+        gain="a stack of a hundred lines less for each query that starts",
+        where="trijoin_sql/spark/config.py",
+    ),
+    Liberty(
+        KEEP_FREED,
+        does="mallopt in Python workers: the C library keeps freed memory; until the worker ends",
+        why="a large array that is freed is unmapped, and the next one costs a page fault for every 4 KiB",
+        gain="a third of the time of a probe with a million candidates, on a virtual machine",
+        where="operators/worker_memory.py",
+    ),
+    Liberty(
+        FREEZE_IMPORTS,
+        does="gc.freeze in Python workers after a task that imported something; until the worker ends",
+        why="PySpark collects garbage after every task, and walks over all modules each time",
+        gain="44 ms of processor time a task; a micro-batch of one stage has five",
+        where="operators/worker_memory.py",
+    ),
+    Liberty(
+        REFUSE_EARLY,
+        does="sets the private streamDeathCause of a query that does not fit its checkpoint, and its state",
+        why="a listener cannot end a query, and Spark might fail on changed sources for reasons of its own",
+        gain="not measured: the query ends before its first micro-batch; without it, its tasks refuse to run",
+        where="trijoin_sql/running/listener.py",
+    ),
+    Liberty(
+        END_AFTER_BATCH,
+        does="sets the private state of a query to TERMINATED",
+        why="StreamingQuery.stop cancels the running micro-batch, whose rows a sink may have taken already",
+        gain="not measured: a job that is stopped leaves no micro-batch half done, and scaling waits for no pause",
+        where="trijoin_sql/running/stopping.py",
+    ),
+    Liberty(
+        JOIN_IN_PLAN,
+        does="replaces joins in Spark's analysed plan by way of py4j; for one DataFrame",
+        why="Spark's grammar is larger than ours",
+        gain="needed: Spark refuses these joins of streams",
+        where="trijoin_sql/spark/plan_joins.py",
+        by_default=True,
+    ),
+    Liberty(
+        HOLD_BACK_IN_PLAN,
+        does="replaces a watermark's delay in Spark's analysed plan by way of py4j; for one DataFrame",
+        why="results lag behind the watermark, and Spark takes no second one",
+        gain="needed: without it, event time does not pass through a join whose results lag behind",
+        where="operators/compile/watermarks.py",
+        by_default=True,
+    ),
+    Liberty(
+        "interpreter",
+        does="sets the context's pythonExec with a local master; for all its queries. configure sets PYSPARK_PYTHON",
+        why="Spark's python3 is another one where a virtual environment is not activated",
+        gain="needed: the workers would not find our packages",
+        where="trijoin_sql/spark/config.py",
+        by_default=True,
+        variable="PYSPARK_PYTHON",
+    ),
+    Liberty(
+        "mapFiles",
+        does="maps files of the warm copy by the C library's mmap in Python workers; as long as they are read",
+        why="Python's own maps hold a file descriptor each, of which a process has a thousand",
+        gain="needed: a state of 16 GiB has more segments than a process may have descriptors",
+        where="operators/state/warm_file.py",
+        by_default=True,
+        variable="TRIJOIN_MAP_FILES",
+    ),
+)
+
+_BY_NAME = {liberty.name: liberty for liberty in LIBERTIES}
+
+#: The settings among the switches.
+SWITCHES = tuple(liberty.switch for liberty in LIBERTIES if liberty.variable is None)
+
+#: What `configure` sets.
+LIBERTY_SETTINGS = {liberty.switch: "true" for liberty in LIBERTIES if not liberty.by_default}
+
+
+def taken(name: str, get: Setting) -> bool:
+    """Return whether a liberty is to be taken.
+
+    Parameters
+    ----------
+    name
+        Of one whose switch is a setting.
+    get
+        Returns a session's setting.
+
+    Raises
+    ------
+    InvalidSettingError
+        The setting is neither true nor false.
+    """
+    return flag(get, _BY_NAME[name].switch, default=_BY_NAME[name].by_default)
+
+
+def all_taken(get: Setting) -> frozenset[str]:
+    """Return the names of all that are to be taken, of those whose switches are settings."""
+    return frozenset(one.name for one in LIBERTIES if one.variable is None and taken(one.name, get))
