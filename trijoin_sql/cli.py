@@ -278,10 +278,8 @@ def _documents(file: str) -> list[dict[str, Any]]:
         try:
             rewritten = rewrite(sql, catalog, rewriter_settings(settings.get))
         except SqlSyntaxError as error:
-            detail = error.parameters["detail"].partition(f" (line {error.line}, column {error.column})")[0]
-            line_start = text.rfind("\n", 0, start) + 1
-            column = error.column + (start - line_start if error.line == 1 else 0)
-            raise SqlSyntaxError(detail, text, error.line + text.count("\n", 0, start), column) from None
+            place = script.place(script.offset(start, error.line, error.column))
+            raise SqlSyntaxError(error.detail, text, *place) from None
         except UnsupportedQueryError as error:
             at = place_of_reason(sql, error.reason)
             if at is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ...errors import SqlSyntaxError
+from ...errors import SqlSyntaxError, line_and_column
 from ..plan.nodes import Column
 from .catalog import RATE_OPTION, TYPE_NAMES, DdlCatalog, FixedColumns, TableInfo, Time, positive
 from .dialect import tokenize
@@ -113,8 +113,7 @@ class _Declaration:
 
     def fail(self, detail: str) -> None:
         token = self.tokens[min(self.position, len(self.tokens) - 1)]
-        line = self.sql.count("\n", 0, token.start) + 1
-        raise SqlSyntaxError(detail, self.sql, line, token.start - self.sql.rfind("\n", 0, token.start))
+        raise SqlSyntaxError(detail, self.sql, *line_and_column(self.sql, token.start))
 
     def columns(self) -> tuple[Column, ...]:
         self.position += 1
