@@ -10,9 +10,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import Token
 
 from ..errors import JobError, SqlSyntaxError, line_and_column
+from ..rewriter.sql.declarations import split
 from ..rewriter.sql.dialect import tokenize
 
 
@@ -120,16 +121,9 @@ class Script:
             A string, a quoted name or a comment has no end.
         """
         try:
-            tokens = tokenize(self.text)
+            return split(tokenize(self.text))
         except SqlSyntaxError as error:
             raise self.syntax_error(error) from None
-        found: list[list[Token]] = [[]]
-        for token in tokens:
-            if token.token_type == TokenType.SEMICOLON:
-                found.append([])
-            else:
-                found[-1].append(token)
-        return [statement for statement in found if statement]
 
 
 def close(word: str, known: list[str] | tuple[str, ...], cutoff: float = 0.6) -> str | None:
