@@ -9,9 +9,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ...errors import SqlSyntaxError, line_and_column
 from ..plan.nodes import Column
-from .catalog import RATE_OPTION, TYPE_NAMES, DdlCatalog, FixedColumns, TableInfo, Time, positive
+from .catalog import RATE_OPTION, DdlCatalog, FixedColumns, TableInfo, Time, positive
 from .dialect import tokenize
 from .intervals import MICROSECONDS, length_microseconds
+from .spark_types import type_name
 
 
 def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog, tuple[str, ...]]:
@@ -169,8 +170,7 @@ class _Declaration:
             if token.text.upper() in ("NOT", "COMMENT", "DEFAULT", "PRIMARY", "NULL"):
                 tokens = tokens[:index]
                 break
-        text = "".join(self.sql[tokens[0].start : tokens[-1].end + 1].split()).lower()
-        return TYPE_NAMES.get(text, text)
+        return type_name(self.sql[tokens[0].start : tokens[-1].end + 1])
 
     def watermark(self) -> tuple[str, int]:
         self.position += 1
