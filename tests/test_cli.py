@@ -258,6 +258,7 @@ JOINED = "SELECT r.a FROM r JOIN s ON r.a < s.a"
         (f"SELEC{JOINED[6:]}; {JOINED}", "stdin:2:1: there is no statement SELEC"),
         (f"-- note\nINSRT INTO k {JOINED}; {JOINED}", "stdin:3:1: there is no statement INSRT"),
         (f"SET spark.trijoin.unit = 3; {JOINED}", "stdin:2:5: there is no setting spark.trijoin.unit"),
+        (f"/* SET spark.trijoin.unit = 3 */ SET spark.trijoin.unit = 3; {JOINED}", "stdin:2:38: there is no setting"),
         (f"SET spark.trijoin.units = abc; {JOINED}", "spark.trijoin.units = abc is not usable"),
         (f"SET spark.trijoin.units = 0; {JOINED}", "units = 0 is not usable"),
         (f"SET spark.trijoin.units = ²; {JOINED}", "units = ² is not usable"),

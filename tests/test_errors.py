@@ -57,8 +57,15 @@ def test_an_error_follows_pysparks_conventions(error: errors.TriJoinError) -> No
 
 
 def test_a_syntax_error_points_at_the_place() -> None:
-    *_, text, caret = str(EXAMPLES[0]).splitlines()
+    error = EXAMPLES[0]
+    *_, text, caret = str(error).splitlines()
     assert text[caret.index("^") :].startswith("FROM")
+    assert error.getMessageParameters() == {"detail": "unexpected FROM", "line": "2", "column": "3"}
+    assert error.message == "Syntax error: unexpected FROM (line 2, column 3)"
+
+
+def test_the_caret_stands_below_a_tab_as_wide_as_it_is() -> None:
+    assert str(errors.SqlSyntaxError("unexpected FROM", "\tSELECT FROM r", 1, 9)).endswith("\n\t       ^")
 
 
 def test_the_readme_lists_every_condition() -> None:

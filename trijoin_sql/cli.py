@@ -260,28 +260,25 @@ def _documents(file: str) -> list[dict[str, Any]]:
     from .jobs.setting_names import assignment
     from .rewriter.job_heads import query_start, with_rate, with_view
     from .rewriter.pipeline import rewrite
-    from .rewriter.sql.declarations import read_script
+    from .rewriter.sql.declarations import read_with_places
     from .rewriter.sql.places import place_of_reason
     from .settings import rewriter_settings
 
     script = Script.read(file)
     text, settings = script.text, dict[str, str]()
     check_statements(parse_declarations(script))
-    catalog, statements = read_script(text, columns_in_text)
+    catalog, statements = read_with_places(text, columns_in_text)
     documents: list[dict[str, Any]] = []
     views: list[dict[str, Any]] = []
-    start = 0
-    for statement in statements:
-        start = text.index(statement, start) + query_start(statement)
-        sql = statement[query_start(statement) :]
+    for begin, statement in statements:
+        head = query_start(statement)
+        start, sql = begin + head, statement[head:]
         check_columns(script, sql, start, partial(_declared, catalog))
         try:
             rewritten = rewrite(sql, catalog, rewriter_settings(settings.get))
         except SqlSyntaxError as error:
-            detail = error.parameters["detail"].partition(f" (line {error.line}, column {error.column})")[0]
-            line_start = text.rfind("\n", 0, start) + 1
-            column = error.column + (start - line_start if error.line == 1 else 0)
-            raise SqlSyntaxError(detail, text, error.line + text.count("\n", 0, start), column) from None
+            place = script.place(script.offset(start, error.line, error.column))
+            raise SqlSyntaxError(error.detail, text, *place) from None
         except UnsupportedQueryError as error:
             at = place_of_reason(sql, error.reason)
             if at is None:
@@ -292,7 +289,6 @@ def _documents(file: str) -> list[dict[str, Any]]:
         if (set_ := assignment(sql)) is not None:
             settings[set_.key] = set_.value
             catalog = with_rate(catalog, set_.key, set_.value)
-        start += len(sql)
         catalog = with_view(catalog, sql)
         if rewritten.kind != "other":
             plain_view = rewritten.kind == "create_view" and not rewritten.groups

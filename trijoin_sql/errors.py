@@ -34,7 +34,7 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
     {
         "TRIJOIN_SYNTAX_ERROR": Condition(
             "42601",
-            "Syntax error: {detail}",
+            "Syntax error: {detail} (line {line}, column {column})",
             "Correct the SQL at the place that the caret marks.",
         ),
         "TRIJOIN_UNSUPPORTED_QUERY": Condition(
@@ -110,14 +110,22 @@ class TriJoinError(Exception):
         Values for the message's ``{parameters}``.
     hint
         A way out, in one sentence.
+    marked
+        The line that it is about, and a caret below the place.
     """
 
-    def __init__(self, condition: str, parameters: Mapping[str, object], hint: str | None = None) -> None:
+    def __init__(
+        self, condition: str, parameters: Mapping[str, object], hint: str | None = None, marked: str | None = None
+    ) -> None:
         self.condition = condition
         self.parameters = {name: str(value) for name, value in parameters.items()}
         self.hint = hint
-        message = CONDITIONS[condition].message.format(**self.parameters)
-        super().__init__(f"[{condition}] {message}" + (f"\nHint: {hint}" if hint else ""))
+        #: The sentence alone: no condition, no line, no hint.
+        self.message = CONDITIONS[condition].message.format(**self.parameters)
+        behind = ([marked] if marked else []) + ([f"Hint: {hint}"] if hint else [])
+        #: All that a user reads but for the condition.
+        self.told = "\n".join([self.message, *behind])
+        super().__init__(f"[{condition}] {self.told}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.__dict__.copy(), self.args)
@@ -142,6 +150,25 @@ def _rebuild(cls: type[TriJoinError], state: dict[str, object], args: tuple[obje
     return error
 
 
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    r"""Return line and column, both from 1, of an offset in a text.
+
+    Examples
+    --------
+    >>> line_and_column("SELECT a\nFROM r", 9)
+    (2, 1)
+    """
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def _marked(text: str, line: int, column: int) -> str:
+    """Return a line of a text and a caret below its column."""
+    lines = text.split("\n")
+    shown = lines[min(line, len(lines)) - 1].rstrip("\r")
+    before = "".join(char if char == "\t" else " " for char in shown[: column - 1])
+    return f"{shown}\n{before.ljust(column - 1)}^"
+
+
 class SqlSyntaxError(TriJoinError):
     """The SQL text does not parse.
 
@@ -156,13 +183,9 @@ class SqlSyntaxError(TriJoinError):
     """
 
     def __init__(self, detail: str, sql: str, line: int, column: int) -> None:
-        self.sql, self.line, self.column = sql, line, column
-        lines = sql.splitlines() or [""]
-        text = lines[min(line, len(lines)) - 1]
-        caret = " " * (column - 1) + "^"
-        super().__init__(
-            "TRIJOIN_SYNTAX_ERROR", {"detail": f"{detail} (line {line}, column {column})\n{text}\n{caret}"}
-        )
+        self.detail, self.sql, self.line, self.column = detail, sql, line, column
+        place = {"line": line, "column": column}
+        super().__init__("TRIJOIN_SYNTAX_ERROR", {"detail": detail, **place}, marked=_marked(sql, **place))
 
 
 class UnsupportedQueryError(TriJoinError):
@@ -193,8 +216,7 @@ class UnsupportedQueryError(TriJoinError):
         self.reason = reason if spark is None else f"{reason} (Spark's condition {spark})"
         told = reason
         if sql is not None and offset is not None:
-            line, column = sql.count("\n", 0, offset) + 1, offset - sql.rfind("\n", 0, offset)
-            told = f"{reason}, line {line}, column {column}"
+            told = "{}, line {}, column {}".format(reason, *line_and_column(sql, offset))
         told = told if spark is None else f"{told} (Spark's condition {spark})"
         parameters = {"reason": told} if spark is None else {"reason": told, "condition": spark}
         super().__init__("TRIJOIN_UNSUPPORTED_QUERY", parameters, hint)
@@ -268,17 +290,13 @@ class JobError(TriJoinError):
 
     def __init__(self, detail: str, path: str, text: str, line: int, column: int, hint: str | None = None) -> None:
         self.path, self.line, self.column, self.detail = path, line, column, detail
-        lines = text.split("\n")
-        marked = lines[min(line, len(lines)) - 1].rstrip("\r")
-        before = marked[: column - 1]
-        caret = "".join(char if char == "\t" else " " for char in before) + "^"
-        place = f"{path}:{line}:{column}"
-        super().__init__("TRIJOIN_JOB_ERROR", {"place": place, "detail": f"{detail}\n{marked}\n{caret}"}, hint)
+        parameters = {"place": f"{path}:{line}:{column}", "detail": detail}
+        super().__init__("TRIJOIN_JOB_ERROR", parameters, hint, _marked(text, line, column))
 
     @property
     def located(self) -> str:
         """The message as compilers write it: the place first, which editors and terminals turn into a link."""
-        return str(self).partition("] ")[2]
+        return self.told
 
 
 class PlanError(TriJoinError):

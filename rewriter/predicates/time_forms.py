@@ -16,10 +16,10 @@ from typing import Literal
 
 from sqlglot import exp
 
-from ..sql.catalog import TYPE_NAMES
 from ..sql.dialect import render
 from ..sql.functions import called
 from ..sql.intervals import MICROSECONDS
+from ..sql.spark_types import type_name
 
 DAY = MICROSECONDS["DAY"]
 
@@ -246,8 +246,7 @@ class _Reader:
         return found.wider(_DOUBLE, _DOUBLE)
 
     def cast(self, tree: exp.Cast) -> _Form | None:
-        name = render(tree.args["to"]).lower().replace(" ", "")
-        return self.as_type(TYPE_NAMES.get(name, name), self.form(tree.this))
+        return self.as_type(type_name(render(tree.args["to"])), self.form(tree.this))
 
     def as_type(self, kind: str, form: _Form | None) -> _Form | None:
         if form is None or form.kind == "interval" or isinstance(form.unit, tuple):

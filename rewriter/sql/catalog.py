@@ -13,20 +13,6 @@ from ..plan.nodes import Column, RowsFrom
 RATE_OPTION = "trijoin.rowsPerSecond"
 RATE_SETTING = "spark.trijoin.rate."
 
-#: Other names of Spark's types.
-TYPE_NAMES = {
-    "integer": "int",
-    "long": "bigint",
-    "short": "smallint",
-    "byte": "tinyint",
-    "real": "float",
-    "dec": "decimal(10,0)",
-    "decimal": "decimal(10,0)",
-    "numeric": "decimal(10,0)",
-    "timestamp_ltz": "timestamp",
-}
-
-
 #: A column that has a watermark, and the watermark's delay in microseconds.
 Time = tuple[str, int | None]
 

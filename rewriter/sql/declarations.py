@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ...errors import SqlSyntaxError
+from ...errors import SqlSyntaxError, line_and_column
 from ..plan.nodes import Column
-from .catalog import RATE_OPTION, TYPE_NAMES, DdlCatalog, FixedColumns, TableInfo, Time, positive
+from .catalog import RATE_OPTION, DdlCatalog, FixedColumns, TableInfo, Time, positive
 from .dialect import tokenize
 from .intervals import MICROSECONDS, length_microseconds
+from .spark_types import type_name
 
 
 def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog, tuple[str, ...]]:
@@ -34,27 +36,26 @@ def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog
     >>> catalog.table(("r",)).columns, statements
     ((Column(name='a', type='int'),), ('SELECT a FROM r',))
     """
+    catalog, statements = read_with_places(sql, fixed)
+    return catalog, tuple(statement for _, statement in statements)
+
+
+def read_with_places(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog, list[tuple[int, str]]]:
+    """Do what `read_script` does, and return of each statement also where in the file it begins."""
     tables: list[tuple[str, TableInfo]] = []
-    statements: list[str] = []
-    for tokens in _statements(tokenize(sql)):
-        words = [token.text.upper() for token in tokens[:5]]
-        if words[0] == "CREATE" and (words[1:2] in (["TABLE"], ["STREAM"])):
+    statements: list[tuple[int, str]] = []
+    for tokens in split(tokenize(sql)):
+        if [token.text.upper() for token in tokens[:2]] in (["CREATE", "TABLE"], ["CREATE", "STREAM"]):
             tables.append(_Declaration(sql, tokens, fixed).read())
         else:
-            statements.append(sql[tokens[0].start : tokens[-1].end + 1])
-    return DdlCatalog(tuple(tables)), tuple(statements)
+            statements.append((tokens[0].start, sql[tokens[0].start : tokens[-1].end + 1]))
+    return DdlCatalog(tuple(tables)), statements
 
 
-def _statements(tokens: list[Token]) -> Iterable[list[Token]]:
-    statement: list[Token] = []
-    for token in tokens:
-        if token.token_type != TokenType.SEMICOLON:
-            statement.append(token)
-        elif statement:
-            yield statement
-            statement = []
-    if statement:
-        yield statement
+def split(tokens: Iterable[Token]) -> list[list[Token]]:
+    """Split tokens at semicolons; empty statements are left out."""
+    is_end = lambda token: token.token_type == TokenType.SEMICOLON  # noqa: E731
+    return [list(statement) for ended, statement in groupby(tokens, is_end) if not ended]
 
 
 def _no_columns(_source: str, _declared: str) -> Iterable[tuple[str, str]]:
@@ -113,8 +114,7 @@ class _Declaration:
 
     def fail(self, detail: str) -> None:
         token = self.tokens[min(self.position, len(self.tokens) - 1)]
-        line = self.sql.count("\n", 0, token.start) + 1
-        raise SqlSyntaxError(detail, self.sql, line, token.start - self.sql.rfind("\n", 0, token.start))
+        raise SqlSyntaxError(detail, self.sql, *line_and_column(self.sql, token.start))
 
     def columns(self) -> tuple[Column, ...]:
         self.position += 1
@@ -170,8 +170,7 @@ class _Declaration:
             if token.text.upper() in ("NOT", "COMMENT", "DEFAULT", "PRIMARY", "NULL"):
                 tokens = tokens[:index]
                 break
-        text = "".join(self.sql[tokens[0].start : tokens[-1].end + 1].split()).lower()
-        return TYPE_NAMES.get(text, text)
+        return type_name(self.sql[tokens[0].start : tokens[-1].end + 1])
 
     def watermark(self) -> tuple[str, int]:
         self.position += 1

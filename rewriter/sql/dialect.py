@@ -19,7 +19,7 @@ from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.generators.databricks import DatabricksGenerator
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ...errors import SqlSyntaxError
+from ...errors import SqlSyntaxError, line_and_column
 from .intervals import MICROSECONDS, interval_microseconds
 from .precedence import SparkPrecedence
 
@@ -270,9 +270,8 @@ def tokenize(sql: str) -> list[Token]:
         return list(DIALECT.tokenize(sql))
     except TokenError as error:
         found = re.match(r"Missing (\S+) from \d+:(\d+)", str(error.__cause__))
-        if found is None:
-            raise SqlSyntaxError("a closing */ is missing", sql, *_place(sql, max(0, sql.rfind("/*")))) from None
-        raise SqlSyntaxError(f"a closing {found[1]} is missing", sql, *_place(sql, int(found[2]))) from None
+        sign, start = (found[1], int(found[2])) if found else ("*/", max(0, sql.rfind("/*")))
+        raise SqlSyntaxError(f"a closing {sign} is missing", sql, *line_and_column(sql, start)) from None
 
 
 def without_online(sql: str) -> str:
@@ -356,7 +355,7 @@ def _check_intervals(sql: str, tokens: list[Token]) -> None:
             continue
         if unit is None or unit.text.upper().removesuffix("S") not in _UNITS:
             has = "has no unit" if unit is None or not unit.text.isalpha() else f"has no unit {unit.text}"
-            place = _place(sql, number.end + 1 if unit is None else unit.start)
+            place = line_and_column(sql, number.end + 1 if unit is None else unit.start)
             raise SqlSyntaxError(f"INTERVAL {has}; write INTERVAL {number.text.strip()} MINUTES, say", sql, *place)
 
 
@@ -372,10 +371,10 @@ def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view",
     except RecursionError:
         raise SqlSyntaxError("the statement is nested too deeply", sql, 1, 1) from None
     if not any(trees):
-        raise SqlSyntaxError("a query is missing", sql, *_place(sql, len(sql.rstrip("; \t\r\n"))))
+        raise SqlSyntaxError("a query is missing", sql, *line_and_column(sql, len(sql.rstrip("; \t\r\n"))))
     if len(trees) != 1:
         start = next((t for t in tokens if t.token_type == TokenType.SEMICOLON), tokens[0])
-        raise SqlSyntaxError("there is more than one statement", sql, *_place(sql, start.start))
+        raise SqlSyntaxError("there is more than one statement", sql, *line_and_column(sql, start.start))
     if not isinstance(trees[0], exp.Query):
         return Statement("other")
     markers = sorted(
@@ -435,11 +434,6 @@ def _syntax_error(error: ParseError, sql: str) -> SqlSyntaxError:
         else:
             detail = f"{highlight.strip() or 'this'} was not expected here"
     return SqlSyntaxError(detail, sql, line, max(1, column - len(highlight) + 1))
-
-
-def _place(sql: str, offset: int) -> tuple[int, int]:
-    before = sql[:offset]
-    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
 
 
 @lru_cache(maxsize=8192)

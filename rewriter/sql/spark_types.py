@@ -7,10 +7,36 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from .catalog import TYPE_NAMES
 from .dialect import render
 from .functions import called
 from .intervals import interval_microseconds
+
+#: First words of Spark's types.
+TYPES = (
+    *("boolean", "tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long", "float", "real", "double"),
+    *("decimal", "dec", "numeric", "string", "char", "character", "varchar", "binary", "date", "time", "timestamp"),
+    *("timestamp_ntz", "timestamp_ltz", "interval", "array", "map", "struct", "variant", "void", "geometry"),
+    "geography",
+)
+
+#: Those whose name is one word always; of others Spark may know longer forms, such as DOUBLE PRECISION.
+ONE_WORD = set(TYPES) - {
+    *("double", "character", "time", "timestamp", "timestamp_ntz", "timestamp_ltz", "interval"),
+    *("void", "geometry", "geography"),
+}
+
+#: What Spark calls those that have another name.
+_NAMES = {
+    "integer": "int",
+    "long": "bigint",
+    "short": "smallint",
+    "byte": "tinyint",
+    "real": "float",
+    "dec": "decimal(10,0)",
+    "decimal": "decimal(10,0)",
+    "numeric": "decimal(10,0)",
+    "timestamp_ltz": "timestamp",
+}
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 TIMES = ("timestamp", "timestamp_ntz")
@@ -35,6 +61,18 @@ def integer_limits(name: str) -> tuple[int, int] | None:
         return None
     bits = 8 << INTEGERS.index(name)
     return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+
+def type_name(written: str) -> str:
+    """Return a type by the name that Spark has for it.
+
+    Examples
+    --------
+    >>> type_name("INTEGER"), type_name("DECIMAL(10, 2)")
+    ('int', 'decimal(10,2)')
+    """
+    name = "".join(written.split()).lower()
+    return _NAMES.get(name, name)
 
 
 def is_decimal(name: str) -> bool:
@@ -74,8 +112,7 @@ def type_of(tree: exp.Expr, column_type: Callable[[exp.Column], str]) -> str:
         case exp.Interval():
             return INTERVAL if interval_microseconds(tree) is not None else UNKNOWN
         case exp.Cast():
-            name = render(tree.args["to"]).lower().replace(" ", "")
-            return TYPE_NAMES.get(name, name) if type(tree) is exp.Cast else UNKNOWN
+            return type_name(render(tree.args["to"])) if type(tree) is exp.Cast else UNKNOWN
         case exp.Add() | exp.Sub():
             return _sum(tree, type_of(tree.left, column_type), type_of(tree.right, column_type))
         case exp.Mul() | exp.Mod():

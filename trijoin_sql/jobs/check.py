@@ -14,8 +14,9 @@ from typing import Any
 
 from ..rewriter.sql.catalog import RATE_OPTION, positive
 from ..rewriter.sql.dialect import tokenize
+from ..rewriter.sql.spark_types import TYPES
 from .columns import check_columns
-from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, TYPES, Format, find_format, fixed_columns
+from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, Format, find_format, fixed_columns
 from .job_text import Script, Word, close, did_you_mean
 from .paths import local_path, why_unreadable, why_unwritable
 from .setting_names import assignment, hint_if_unknown

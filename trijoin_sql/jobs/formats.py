@@ -216,44 +216,6 @@ SINKS: dict[str, Format] = {
     "foreachBatch": Format(("function", CHECKPOINT), (("function",),), checkpoint=True),
 }
 
-#: First words of Spark's types.
-TYPES = (
-    "boolean",
-    "tinyint",
-    "byte",
-    "smallint",
-    "short",
-    "int",
-    "integer",
-    "bigint",
-    "long",
-    "float",
-    "real",
-    "double",
-    "decimal",
-    "dec",
-    "numeric",
-    "string",
-    "char",
-    "character",
-    "varchar",
-    "binary",
-    "date",
-    "time",
-    "timestamp",
-    "timestamp_ntz",
-    "timestamp_ltz",
-    "interval",
-    "array",
-    "map",
-    "struct",
-    "variant",
-    "void",
-    "geometry",
-    "geography",
-)
-
-
 #: Columns that are there only where an option says so.
 _ON_DEMAND = {"socket": ("timestamp", "includeTimestamp"), "kafka": ("headers", "includeHeaders")}
 

@@ -10,9 +10,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import Token
 
-from ..errors import JobError, SqlSyntaxError
+from ..errors import JobError, SqlSyntaxError, line_and_column
+from ..rewriter.sql.declarations import split
 from ..rewriter.sql.dialect import tokenize
 
 
@@ -67,13 +68,12 @@ class Script:
             return cls(name, content.decode())
         except UnicodeDecodeError as error:
             before = content[: error.start].decode()
-            line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-            raise JobError("the file is not UTF-8 text from here on", name, before, line, column) from None
+            place = line_and_column(before, len(before))
+            raise JobError("the file is not UTF-8 text from here on", name, before, *place) from None
 
     def place(self, offset: int) -> tuple[int, int]:
         """Return line and column, both from 1, of an offset."""
-        before = self.text[:offset]
-        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+        return line_and_column(self.text, offset)
 
     def offset(self, start: int, line: int, column: int) -> int:
         """Return the offset of a line and column that are counted from ``start``."""
@@ -100,13 +100,12 @@ class Script:
 
     def syntax_error(self, error: SqlSyntaxError, start: int = 0) -> JobError:
         """Return a syntax error in a part of the file that begins at ``start``, at its place in the file."""
-        detail = error.parameters["detail"].partition(f" (line {error.line}, column {error.column})")[0]
         offset = self.offset(start, error.line, error.column)
         statement = re.match(r"(CREATE|INSERT|SET)\b", self.text[offset:], re.IGNORECASE)
         line_before = self.text[:offset].rpartition("\n")[2]
         if statement and offset > start and not line_before.strip():
             return self.error(offset, f"a semicolon is missing before {statement[1]}")
-        return self.error(offset, detail, error.hint)
+        return self.error(offset, error.detail)
 
     def statements(self) -> list[list[Token]]:
         """Split the file at its semicolons.
@@ -122,16 +121,9 @@ class Script:
             A string, a quoted name or a comment has no end.
         """
         try:
-            tokens = tokenize(self.text)
+            return split(tokenize(self.text))
         except SqlSyntaxError as error:
             raise self.syntax_error(error) from None
-        found: list[list[Token]] = [[]]
-        for token in tokens:
-            if token.token_type == TokenType.SEMICOLON:
-                found.append([])
-            else:
-                found[-1].append(token)
-        return [statement for statement in found if statement]
 
 
 def close(word: str, known: list[str] | tuple[str, ...], cutoff: float = 0.6) -> str | None:

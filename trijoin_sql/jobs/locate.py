@@ -53,16 +53,13 @@ def locate(error: Exception, script: Script, sql: Word, tables: Callable[[], lis
     if isinstance(error, InvalidHintError):
         name = error.parameters["hint"].partition("(")[0].strip().lower()
         at = sql.text.lower().find(name) if name else -1
-        return script.error(sql.start + max(at, 0), _without_condition(str(error)))
+        return script.error(sql.start + max(at, 0), error.message)
     if isinstance(error, InvalidSettingError) and (set_at := _set_at(script.text[: sql.start], error)) is not None:
-        return script.error(set_at, _without_condition(str(error)))
+        return script.error(set_at, error.message)
     if isinstance(error, UnsupportedQueryError) and error.offset is not None:
         return script.error(sql.start + error.offset, f"This query cannot run on streams: {error.reason}", error.hint)
     if isinstance(error, TriJoinError):
-        text = _without_condition(str(error)).partition("\nHint: ")[0]
-        column = re.search(r"the column (\S+) (?:cannot be resolved|is ambiguous)", text)
-        found = _find(sql.text, column[1]) if column else None
-        return script.error(sql.start + (found or 0), text, error.hint)
+        return script.error(sql.start, error.message, error.hint)
     if (unknown := _unknown_table(error)) is not None:
         detail = f"there is no stream or table named {unknown}"
         return script.error(sql.start + _offset(error, sql.text), detail, did_you_mean(unknown, tables()))
@@ -110,10 +107,6 @@ def _set_at(text: str, error: InvalidSettingError) -> int | None:
     name = re.escape(error.parameters["setting"])
     found = list(re.finditer(rf"\bSET\s+`?({name})`?\s*=", text, re.IGNORECASE))
     return found[-1].start(1) if found else None
-
-
-def _without_condition(text: str) -> str:
-    return re.sub(r"^\[\w+\] ", "", text)
 
 
 def _offset(error: Any, sql: str) -> int:

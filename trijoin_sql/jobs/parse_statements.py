@@ -12,6 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ..errors import SqlSyntaxError
 from ..rewriter.sql.dialect import parse_statement
 from ..rewriter.sql.intervals import lengths
+from ..rewriter.sql.spark_types import ONE_WORD
 from .job_text import Script, Word, close, did_you_mean
 from .statements import (
     MODES,
@@ -31,11 +32,6 @@ from .statements import (
 
 _QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEREDOC_STRING, TokenType.IDENTIFIER)
 _TEXT = (TokenType.STRING, TokenType.RAW_STRING)
-#: Types whose name is one word always; of others Spark may know longer forms.
-_ONE_WORD = {
-    *("BOOLEAN", "BYTE", "TINYINT", "SHORT", "SMALLINT", "INT", "INTEGER", "LONG", "BIGINT", "FLOAT", "REAL"),
-    *("DECIMAL", "DEC", "NUMERIC", "DATE", "STRING", "CHAR", "VARCHAR", "BINARY", "ARRAY", "MAP", "STRUCT", "VARIANT"),
-}
 _OPENING, _CLOSING = ("(", "<", "["), (")", ">", "]")
 
 STREAM_CLAUSES = ("USING", "OPTIONS", "WATERMARK")
@@ -419,7 +415,7 @@ class _Reader:
             text = self.word(at - self.position)
             if at > first and not depth and text in ("NOT", "COMMENT", "COLLATE"):
                 return
-            if at > first and not depth and text not in _OPENING and self.tokens[first].text.upper() in _ONE_WORD:
+            if at > first and not depth and text not in _OPENING and self.tokens[first].text.lower() in ONE_WORD:
                 shown = self._shown(self.tokens[at])
                 detail = f"a column has a name and a type, and perhaps NOT NULL or a COMMENT; {shown} was not expected"
                 self.fail_at(at, detail)

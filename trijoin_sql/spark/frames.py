@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ..errors import SqlSyntaxError
+from ..errors import SqlSyntaxError, line_and_column
 
 #: Views stand for the frames while a statement is compiled. PySpark's own have random names; a checkpoint knows the
 #: inputs of its query by name.
@@ -97,6 +97,6 @@ def _refuse_missing(text: str, values: Mapping[str, Any]) -> None:
     for name in wanted:
         if name not in values:
             at = text.index("{" + name)
-            place = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+            place = line_and_column(text, at)
             given = ", ".join(f"{{{one}}}" for one in values)
             raise SqlSyntaxError(f"{{{name}}} has no value: give sql(..., {name}=...); there is {given}", text, *place)
