@@ -1,3 +1,3 @@
-"""The rewriter: SQL text to a plan with TriJoin, MultiJoin and BiJoin nodes. Imports no pyspark."""
+"""The rewriter: SQL text to a plan with TriJoin, MultiJoin and BiJoin nodes. It does not import pyspark."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be seen of a statement at a glance, so that a query which is not ours costs next to nothing."""
+"""A first look at a statement, so that a query that is not ours costs next to nothing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .sql.hints import is_our_hint, read_hints
 
 Joins = Literal["none", "outer", "inner"]
 
-#: Strings, quoted names and comments as a whole; words; and the signs that say where FROM ends.
+#: Strings, quoted names and comments as a whole; words; and the signs that end FROM.
 _PIECE = re.compile(
     r"""'[^']*' | "[^"]*" | `[^`]*` | --[^\n]* | (?P<comment>/\*.*?(?:\*/|\Z)) | (?P<word>\w+) | (?P<sign>[(),;])""",
     re.DOTALL | re.VERBOSE,
 )
-#: Words that deserve a closer look wherever they stand, and words behind which a comma joins nothing.
+#: Words that need a closer look wherever they stand, and words after which a comma joins nothing.
 _TELLING = frozenset({"JOIN", "EXPLAIN", "WITHIN"})
 _AFTER_FROM = frozenset(
     {
@@ -32,7 +32,7 @@ _AFTER_FROM = frozenset(
 )
 
 
-#: Where a text has something in it: the setting, and its value, under which Spark reads that as our parser does not.
+#: By pattern in a text: the setting and its value under which Spark reads it differently from our parser.
 _OTHER_READINGS = (
     (r"\\", "spark.sql.parser.escapedStringLiterals", "true"),
     ('"', "spark.sql.ansi.doubleQuotedIdentifiers", "true"),
@@ -41,7 +41,7 @@ _OTHER_READINGS = (
 
 
 def read_otherwise(sql: str, setting: Callable[[str], str | None]) -> bool:
-    """Return whether the session's settings let Spark read a text otherwise than we do."""
+    """Return whether the session's settings make Spark read a text differently from us."""
     return any(
         re.search(pattern, sql) and (setting(name) or "").strip().lower() == value
         for pattern, name, value in _OTHER_READINGS
@@ -50,13 +50,13 @@ def read_otherwise(sql: str, setting: Callable[[str], str | None]) -> bool:
 
 @dataclass(frozen=True)
 class Glance:
-    """What a glance at a statement told.
+    """The result of a glance at a statement.
 
     Parameters
     ----------
     joins
         ``none`` and ``outer`` (its joins are outer, semi or anti joins, or a hint leaves them to Spark) are Spark's.
-        ``inner`` is whatever deserves a closer look: an inner join, EXPLAIN, WITHIN, another hint of ours.
+        ``inner`` is anything that needs a closer look: an inner join, EXPLAIN, WITHIN, another hint of ours.
     spark_sql
         For ``none`` and ``outer``: the statement, without a hint that only we know.
     """
@@ -71,7 +71,7 @@ def glance(sql: str) -> Glance:
     Raises
     ------
     SqlSyntaxError
-        The text was parsed, and does not parse.
+        The text had to be parsed, and does not parse.
     """
     if not _may_join(sql):
         return Glance("none", sql)
@@ -99,7 +99,7 @@ def glance(sql: str) -> Glance:
 
 
 def left_to_spark(sql: str) -> bool:
-    """Tell whether a statement that Spark alone reads has the hint NO_TRIJOIN.
+    """Tell whether a statement that only Spark can parse has the hint NO_TRIJOIN.
 
     Examples
     --------
@@ -115,9 +115,9 @@ def left_to_spark(sql: str) -> bool:
 
 
 def _may_join(sql: str) -> bool:
-    """Tell whether text may be a statement with an inner join, or one that is ours for another reason.
+    """Tell whether a text may be a statement with an inner join, or may be ours for another reason.
 
-    False is certain. A backslash, which may end a string or not, is always worth a closer look.
+    False is certain. A backslash may end a string or not, so it always needs a closer look.
     """
     if "\\" in sql:
         return True

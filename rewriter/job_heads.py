@@ -49,7 +49,7 @@ def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:
     if statement.kind != "create_view" or statement.tree is None or statement.view is None:
         return catalog
     output = resolve(statement.tree, catalog).output
-    if output.columns is None:  # its columns are unknown: so is the view
+    if output.columns is None:  # its columns are unknown, so the view is too
         return catalog
     (name,) = tokenize(statement.view.name)
     columns = tuple(Column(field.name, field.type) for field in output.columns)

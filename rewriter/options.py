@@ -1,4 +1,4 @@
-"""What a caller can set about rewriting."""
+"""What a caller can set."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Literal
 
 from ..errors import InvalidSettingError
 
-#: Units of a group at most: more than any cluster has cores, and few enough to list the cells of every grid.
+#: The most units of a group: more than any cluster has cores, and few enough to list the cells of every grid.
 MOST_UNITS = 100_000
 
 
 @dataclass(frozen=True)
 class CostDefaults:
-    """What is assumed where neither statistics nor a declaration say it.
+    """What is assumed where neither statistics nor a declaration say otherwise.
 
     Parameters
     ----------
@@ -27,16 +27,16 @@ class CostDefaults:
     keep_for
         Seconds of history that memory is estimated for where nothing bounds it.
     stage, unit
-        Microseconds that a trigger takes, a second, however few its rows are: for each stage, and for each unit.
+        Microseconds a second that a trigger takes however few its rows are: for each stage, and for each unit.
     taken, sent, compared, listed, stored
         Microseconds of one core for a row that is read, computed and stored, a row sent, a comparison, a result; and
         what a second of keeping a row counts for. With all of these the scheme benchmarks (two cores, two units, 3 x
         100,000 rows: matrix 100,000 tuples a second, semi_symmetric 65,000 and tree 79,000 over a chain; 115,000,
         symmetric 109,000 and tree 66,000 over a cycle) come out within a quarter of what is measured.
     alike, guessed
-        Costs that differ by no more than this factor are not told apart: where all rows are known, and where not.
+        Costs that differ by no more than this factor count as equal: where all rows are known, and where not.
     advised
-        By how much another scheme has to look cheaper, where rows are not known, that it is worth a sentence.
+        By which factor another scheme has to look cheaper, where rows are not known, to be worth a sentence.
     """
 
     rate: float = 1000.0
@@ -63,7 +63,7 @@ class CostDefaults:
 
 @dataclass(frozen=True)
 class Stored:
-    """How a checkpoint stores the rows of one join group: a query that goes on with it has to store them alike.
+    """How a checkpoint stores the rows of one join group: a query that restarts on it must store them alike.
 
     Parameters
     ----------
@@ -93,12 +93,12 @@ class Settings:
     case_sensitive
         ``spark.sql.caseSensitive``.
     units
-        Units a stream's group where no hint says it.
+        Units of a stream's group where no hint sets them.
     parallelism
         The tasks that Spark runs side by side: the units of a group where neither a hint nor `units` says it and rows
         are not known, and the most that cost chooses where they are.
     join_before_comma
-        ``spark.sql.ansi.relationPrecedence``: whether JOIN goes before the comma. To Spark they are alike by default.
+        ``spark.sql.ansi.relationPrecedence``: whether JOIN has precedence over the comma. By default they are equal.
     aggregate_in_units
         Whether units reduce their results where the SELECT aggregates.
     ansi
@@ -111,11 +111,11 @@ class Settings:
     costs
         Assumptions of the cost model.
     elastic
-        Whether cost is to leave alone the schemes whose units cannot change at a restart: they are going to.
+        Whether cost leaves out the schemes whose units cannot change at a restart, because units will change.
     stored
-        How the checkpoint that the query will go on with stores rows; nothing if there is none, or it is not known.
+        How the checkpoint that the query will restart on stores rows; empty if there is none, or it is not known.
     ask
-        Who knows the types of expressions that are not modelled here (`sql.catalog.TypesOf`): the catalog.
+        Answers the types of expressions that are not modelled here (`sql.catalog.TypesOf`): the catalog.
     """
 
     case_sensitive: bool = False

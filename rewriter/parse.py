@@ -34,7 +34,7 @@ from .sql.hints import read_hints
 from .sql.intervals import interval_microseconds
 from .sql.spark_types import INTEGERS
 
-#: Functions that give another value each time, also within one micro-batch.
+#: Functions that return another value for each call, even within one micro-batch.
 _OTHER_EACH_TIME = VOLATILE - frozenset({"now", "current_timestamp", "localtimestamp", "assert_true", "raise_error"})
 
 
@@ -47,9 +47,9 @@ class Binding:
     block
         The resolved SELECT.
     stuck
-        Conjuncts of WHERE (and of inner joins) that stay where they are: subqueries, other SELECTs' columns, rand().
+        Conjuncts of WHERE (and of inner joins) that stay in place: subqueries, columns of other SELECTs, rand().
     floating
-        Those of them that stood in an ON and must move to WHERE.
+        Stuck conjuncts of an ON, which must move to WHERE.
     """
 
     block: Block
@@ -131,7 +131,7 @@ class _Builder:
         return plan, Binding(self.block, tuple(self.stuck), tuple(self.floating))
 
     def collect(self, tree: Tree, prefix: str | None) -> None:
-        """List the relations and give each an alias of its own."""
+        """List the relations and give each a unique alias."""
         match tree:
             case JoinTree():
                 self.collect(tree.left, prefix)
@@ -197,7 +197,7 @@ class _Builder:
         )
 
     def event_time(self, source: Source, info: TableInfo) -> tuple[str | None, int | None]:
-        """Return the event time of a relation and its delay; of several, the first that a condition reads."""
+        """Return the event time of a relation and its delay; if there are several, the first that a condition reads."""
         compared = (time for time in info.times if (id(source), time[0].lower()) in self.compared)
         return next(compared, info.times[0] if info.times else (None, None))
 
@@ -219,7 +219,7 @@ class _Builder:
         return found
 
     def predicate(self, conjunct: exp.Expr) -> Predicate | None:
-        """Return a conjunct as a raw predicate, None if it must stay where it is."""
+        """Return a conjunct as a raw predicate, None if it must stay in place."""
         for node in own_nodes(conjunct):
             if isinstance(node, exp.Query | exp.Window | exp.Star | exp.Alias):
                 return None
@@ -253,7 +253,7 @@ class _Builder:
     # -------------------------------------------------------------------------------------------------- the rest of it
 
     def aggregation(self) -> tuple[Aggregation | None, str | None]:
-        """Return the aggregation of the SELECT as two steps, or why it has none."""
+        """Return the aggregation of the SELECT as two steps, or the reason why not."""
         if self.problem or not aggregates(self.block.select):
             return None, None
         if self.stuck or self.floating:
@@ -313,7 +313,7 @@ def _field_tree(field: Field) -> exp.Expr:
 
 
 def computed_anew(source: Source) -> str | None:
-    """Say why a common table expression cannot be an input: each reading would give it other values."""
+    """Return why a common table expression cannot be an input: each reading would give it other values."""
     cte = source.definition
     if cte is None or cte.uses < 2 or not any(called(node) in _OTHER_EACH_TIME for node in cte.node.walk()):
         return None
@@ -338,7 +338,7 @@ def _compared(block: Block) -> Iterator[Field]:
 
 
 def _time_of(output: Output, event_time: str | None) -> tuple[str, str] | None:
-    """Return the column of a relation of a join that a query's event time is, as ``(alias, name)``."""
+    """Return the column of a joined relation that is a query's event time, as ``(alias, name)``."""
     time = next((column for column in output.columns or [] if column.name == event_time), None)
     found = None if time is None else origin_of(time)
     if found is None or found.source is None:
@@ -360,7 +360,7 @@ def base_fields(tree: exp.Expr) -> Iterable[Field]:
 
 
 def expand(tree: exp.Expr, column: Callable[[Field], exp.Expr]) -> exp.Expr:
-    """Return a copy of a resolved expression with its columns written anew, computed fields spelled out."""
+    """Return a copy of a resolved expression with its columns rewritten and computed fields spelled out."""
     copy = tree.copy()
     found = field_of(copy) if isinstance(copy, exp.Column) else None
     if found is not None:
@@ -377,7 +377,7 @@ def _expanded(field: Field, column: Callable[[Field], exp.Expr]) -> exp.Expr:
         return column(field)
     inner = expand(field.tree, column)
     if _is_whole_number(inner) and field.type in INTEGERS:
-        # a column: Spark goes by its type, where it goes by the value of a literal, or takes it for an output's place
+        # a column: Spark uses its type, but of a literal the value, or takes it for the position of an output
         return exp.Cast(this=inner.unnest(), to=exp.DataType.build(field.type))
     simple = exp.Column | exp.Literal | exp.Paren | exp.Anonymous | exp.Cast
     return inner if isinstance(inner, simple) else exp.Paren(this=inner)
@@ -401,7 +401,7 @@ def split_and(tree: exp.Expr) -> list[exp.Expr]:
 
 
 def relation_of(source: Source, name: str | None = None) -> exp.Expr:
-    """Return a copy of a FROM item under another alias, or under none."""
+    """Return a copy of a FROM item under another alias, or without one."""
     item = source.item.copy()
     inner = item.this if isinstance(item, exp.Stream) else item
     inner.set("joins", None)
@@ -417,7 +417,7 @@ def relation_of(source: Source, name: str | None = None) -> exp.Expr:
 
 
 def tables_of(source: Source) -> list[exp.Table]:
-    """Return the tables that a FROM item reads, without those of a parenthesised join that it is the first of."""
+    """Return the tables that a FROM item reads; if it begins a parenthesised join, without the join's other tables."""
     inner = source.item.this if isinstance(source.item, exp.Stream) else source.item
     joined = {id(table) for join in inner.args.get("joins") or [] for table in join.find_all(exp.Table)}
     return [table for table in source.item.find_all(exp.Table) if id(table) not in joined]

@@ -68,7 +68,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """What became of a statement.
+    """The result of rewriting a statement.
 
     Parameters
     ----------
@@ -77,10 +77,10 @@ class Rewrite:
     kind
         ``select``, ``create_view``, ``explain`` or ``other`` (not looked at).
     spark_sql
-        The query (of a view or an EXPLAIN: the one inside) for Spark if nothing is converted: the user's own text, or
+        The query for Spark if nothing is converted (of a view or an EXPLAIN, the inner one): the user's own text, or
         the same without our clauses and hints.
     plan
-        What to run if something is converted, else None.
+        The plan to run if something is converted, else None.
     stages
         The plan after each stage.
     groups
@@ -88,7 +88,7 @@ class Rewrite:
     advice
         Sentences for the user.
     refusals
-        Why Spark cannot run on streams what is left to it.
+        Why Spark cannot run its part of the query on streams.
     append_refusals
         Why a window above a join cannot run in append mode.
     view
@@ -96,7 +96,7 @@ class Rewrite:
     explain_format
         For ``explain``: FORMATTED, JSON, MERMAID, DOT, HTML or None.
     parameters
-        In `plan` the ``?`` markers are named parameters: their names in order. ``spark_sql`` keeps the ``?``.
+        The names of the ``?`` markers in order: `plan` has named parameters, ``spark_sql`` keeps the ``?``.
     """
 
     sql: str
@@ -144,15 +144,15 @@ def _rule(rule: Rule) -> StageFunction:
 
 #: The stages between parsing and rendering, in their order.
 STAGES: tuple[tuple[str, StageFunction], ...] = (
-    # first, for all later rules read conjuncts
+    # first, because all later rules read conjuncts
     ("simplify_conditions", _rule(simplify_conditions)),
     # places the conjuncts of WHERE on joins and scans, so that derivation sees each tree of inner joins as a whole
     ("push_down_conditions", _rule(push_down_conditions)),
     ("apply_within", _rule(apply_within)),
     ("derive_conditions", _rule(derive_conditions)),
-    # after derivation, for it reads conditions as text; a band needs both its sides on one join
+    # after derivation, which reads conditions as text; a band needs both its sides on one join
     ("classify_conditions", classify_conditions),
-    # after classification, which leaves over what only bounds times
+    # after classification, which leaves conditions that only bound times
     ("derive_time_bands", derive_time_bands),
     # before the groups are formed: it decides who may be in one
     ("separate_static_relations", _rule(separate_static_relations)),
@@ -181,7 +181,7 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments
     settings
         How to rewrite.
     arguments
-        The values of ``:name`` and ``?``, as ``spark.sql`` takes them; conditions are planned with them.
+        The values of ``:name`` and ``?``, as in ``spark.sql``; conditions are planned with them.
 
     Raises
     ------
@@ -278,7 +278,7 @@ def for_spark(sql: str, statement: Statement, tree: exp.Expr) -> str:
 
 
 def positional(sql: str, count: int) -> str:
-    """Return a rendered query with ``?`` for its named markers again, if they still stand in their order."""
+    """Return a rendered query with ``?`` for its named markers again, if they are still in order."""
     names = re.findall(r":__p(\d+)\b", sql)
     if names != [str(number) for number in range(1, count + 1)]:
         return sql
@@ -286,7 +286,7 @@ def positional(sql: str, count: int) -> str:
 
 
 def _groups(plan: Node) -> tuple[JoinNode | LeftAlone, ...]:
-    """Return the groups in plan order: a group comes after those in its inputs."""
+    """Return the groups in plan order: a group comes after the groups in its inputs."""
     found: dict[int, JoinNode | LeftAlone] = {}
     seen: set[int] = set()
 
@@ -318,7 +318,7 @@ def check_schema(stage: str, before: Node, after: Node) -> None:
     Raises
     ------
     PlanError
-        It did.
+        It lost one.
     """
     old, new = _schemas(before), _schemas(after)
     if old.keys() != new.keys():
@@ -349,7 +349,7 @@ _OUTER = {"left": "LEFT", "right": "RIGHT", "full": "FULL", "semi": "LEFT SEMI",
 
 
 def refusals(plan: Node) -> tuple[Refusal, ...]:
-    """Return the joins of streams that neither we nor Spark can run: no equality between the two sides."""
+    """Return the joins of streams that neither we nor Spark can run: they have no equality between the two sides."""
     found = []
     unknown = {id(below) for node in walk(plan) if isinstance(node, Block) and node.problem for below in walk(node)}
     for node in walk(plan):

@@ -18,7 +18,7 @@ def decimal_size(kind: str) -> tuple[int, int]:
 
 
 def sum_type(kind: str) -> str | None:
-    """Return the type of a SUM over a type, None where it is not computed in units."""
+    """Return the type of a SUM over a type, None if units do not compute it."""
     if kind in INTEGERS:
         return "bigint"
     if kind in ("float", "double"):
@@ -30,9 +30,9 @@ def sum_type(kind: str) -> str | None:
 
 
 def is_average_exact(kind: str) -> bool:
-    """Tell whether the quotient of a decimal's sum and count has digits enough to be rounded once more to AVG's type.
+    """Tell whether the quotient of a decimal's sum and count has enough digits to be rounded again to AVG's type.
 
-    Nine more digits than that type has: then the second rounding is harmless for up to 10^9 values a group.
+    It needs nine more digits than that type: then the second rounding is harmless for up to 10^9 values a group.
     """
     if not kind.startswith("decimal"):
         return False

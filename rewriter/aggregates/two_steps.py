@@ -1,8 +1,8 @@
 """GROUP BY and aggregates over a join, in two steps: states that units can keep, and SQL that merges the states.
 
 ``COUNT``, ``SUM``, ``MIN``, ``MAX`` and ``AVG`` are taken apart; whatever else a SELECT does with them (expressions,
-HAVING, ORDER BY) stays in its text. The merging SQL has the very type that Spark gives the aggregate. An expression
-that is moved below the join is computed for rows that may not join, so only what raises no error there is moved.
+HAVING, ORDER BY) stays in its text. The merging SQL has exactly the type that Spark gives the aggregate. An expression
+below the join is computed for rows that may not join, so an expression moves there only if it cannot raise an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..sql.functions import AGGREGATES, ALIKE, PARTS_OF_DATES, PURE, SCALARS, ca
 from ..sql.spark_types import INTEGERS, TIMES, UNKNOWN
 from .state_types import argument_type, decimal_size, is_average_exact, sum_type
 
-#: Nodes of expressions that raise no error, whatever their operands (but for the overflow of whole numbers).
+#: Nodes of expressions that raise no error, whatever their operands (except for the overflow of whole numbers).
 _HARMLESS = (
     exp.Column | exp.Dot | exp.Identifier | exp.Literal | exp.Boolean | exp.Null | exp.Paren | exp.Neg | exp.Var
     | exp.Add | exp.Sub | exp.Mul | exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE | exp.NullSafeEQ
@@ -26,7 +26,7 @@ _HARMLESS = (
     | exp.Substring | exp.Interval | exp.Alias
 )  # fmt: skip
 
-#: Nodes whose text may be that of the expression in them.
+#: Nodes that may have the text of the expression in them.
 _CLAUSES = exp.Literal | exp.Identifier | exp.Alias | exp.Ordered | exp.Order | exp.Sort | exp.Having | exp.Group
 
 _FOREIGN = exp.Query | exp.Window | exp.WithinGroup | exp.Any | exp.Star | exp.Tuple | exp.Lambda | exp.Placeholder
@@ -92,7 +92,7 @@ class AggregationReader:
         Raises
         ------
         NotInUnits
-            Something in the SELECT does not allow it.
+            The SELECT does not allow it.
         """
         select = self.select
         for key, what in (("qualify", "QUALIFY"), ("windows", "WINDOW"), ("laterals", "LATERAL VIEW")):
@@ -158,7 +158,7 @@ class AggregationReader:
         return canonical(tree, self.text)
 
     def moved(self, tree: exp.Expr, what: str) -> tuple[str, ...]:
-        """Return what an expression is over, if it may be computed before the join."""
+        """Return the relations of an expression, if it may be computed before the join."""
         relations = self.relations(tree)
         if relations is None:
             raise NotInUnits(f"{what} {render(tree)} is not over the joined relations alone")
@@ -192,7 +192,7 @@ class AggregationReader:
             self.visit(child)
 
     def merged(self, tree: exp.Expr) -> str:
-        """Return what stands in the place of an aggregate."""
+        """Return the replacement of an aggregate."""
         call, condition = tree, None
         if isinstance(tree, exp.Filter):
             call, condition = tree.this, tree.expression.this
@@ -233,7 +233,7 @@ class AggregationReader:
         return f"CAST({total} / {count} AS DECIMAL({precision + 4}, {scale + 4}))"
 
     def count(self, name: str, arguments: list[exp.Expr], condition: exp.Expr | None) -> str:
-        """Return the state of a count: of rows, or of the rows that fulfil a condition."""
+        """Return the state of a count: of all rows, or of the rows that fulfil a condition."""
         conditions = [] if condition is None else [condition]
         if name == "count_if":
             conditions += arguments
@@ -286,7 +286,7 @@ def _harmless_special(node: exp.Expr) -> bool:
 
 
 def _alike(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the operands that Spark casts to one type; that of a text may raise an error."""
+    """Yield the operands that Spark casts to one type; the cast of a text may raise an error."""
     match node:
         case exp.DPipe() | exp.And() | exp.Or() | exp.Dot():
             return
@@ -320,7 +320,7 @@ def _is_text(tree: exp.Expr) -> bool:
 
 
 def canonical(tree: exp.Expr, text: Callable[[exp.Expr], str]) -> str:
-    """Return a text that is the same for expressions that Spark takes for the same."""
+    """Return a text that is equal for expressions that Spark considers equal."""
     while isinstance(tree, exp.Paren):
         tree = tree.this
     copy = tree.copy()
@@ -330,7 +330,7 @@ def canonical(tree: exp.Expr, text: Callable[[exp.Expr], str]) -> str:
 
 
 def replaced(tree: exp.Expr, replacements: Mapping[str, str], text: Callable[[exp.Expr], str]) -> exp.Expr:
-    """Return a copy of a clause with GROUP BY expressions and aggregates replaced, the outermost ones."""
+    """Return a copy of a clause in which the outermost GROUP BY expressions and aggregates are replaced."""
     copy = tree.copy()
 
     def visit(node: exp.Expr) -> exp.Expr:

@@ -22,7 +22,7 @@ from ..plan.trees import TreeOf, leaves
 from ..predicates.classify import Scope
 from ..sql.dialect import parse_expression
 
-#: Units a stream's group, and cells of a matrix, where nothing says it.
+#: Units of a stream's group, and cells of a matrix, where nothing sets them.
 DEFAULT_UNITS = 2
 
 #: A member in a pack is a row number, a small part of a row.
@@ -30,14 +30,14 @@ PACKED = 0.1
 
 _EQUALITIES = ("equi", "null_safe")
 
-#: The share of a cost from which on another is as good.
+#: Another order is better only if it costs less than this share.
 NOTICED = 0.95
 
 #: All orders are tried up to this many relations, greedy ones beyond.
 EXHAUSTIVE = 7
 
 
-@dataclass(frozen=True, eq=False)  # sizes are cached by model: to hash all its numbers each time costs more
+@dataclass(frozen=True, eq=False)  # sizes are cached by model: hashing its numbers costs more
 class Model:
     """The numbers of one group.
 
@@ -50,8 +50,8 @@ class Model:
     units
         Units of a stream's group, or cells.
     equal, implied
-        Pairs with an equality of the user's own; shares of pairs that match by an equality that follows from others.
-        That one counts where those others do not: with ``r.k = s.k`` and ``s.k = t.k``, in the join of ``r`` and ``t``.
+        Pairs with an equality that the user wrote; shares of pairs that match by an equality derived from others.
+        The latter count where the others do not: with ``r.k = s.k`` and ``s.k = t.k``, in the join of ``r`` and ``t``.
     """
 
     relations: tuple[str, ...]
@@ -72,7 +72,7 @@ class Model:
         return self.shares[one][other] < 1.0 or (min(one, other), max(one, other)) in self.implied
 
     def size(self, members: frozenset[int]) -> float:
-        """Return how many rows the join of some relations has, all kept rows joined."""
+        """Return how many rows the join of all kept rows of some relations has."""
         return _size(self, members)
 
     def rate(self, members: frozenset[int]) -> float:
@@ -93,7 +93,7 @@ def _size(model: Model, members: frozenset[int]) -> float:
 
 
 def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed: bool = True) -> Model:
-    """Collect the numbers of a group; without those observed, what a new session would know."""
+    """Collect the numbers of a group; without the observed ones, only what a new session would know."""
     defaults = settings.costs
     selectivity = dict(defaults.selectivity)
     below = [source_scan(source) for source in node.sources]
@@ -128,7 +128,7 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
 
 
 def rows_of(scan: Scan, defaults: CostDefaults) -> float:
-    """Return the rows of an input, those that are assumed if nobody says it."""
+    """Return the rows of an input; the assumed ones if they are not known."""
     return defaults.rate if scan.rows is None else scan.rows
 
 
@@ -144,7 +144,7 @@ def _share(kinds: Sequence[str], selectivity: dict[str, float], most: float) -> 
 def symmetric(model: Model, reached: int) -> Cost:
     """Return the cost of TriJoin's cyclic scheme: a row is stored once and goes to both other groups (001 section 4).
 
-    Of each it reaches all units, or those that its key selects.
+    It reaches all units of each group, or those that its key selects.
     """
     network = sum(model.rates) * (1 + 2 * reached)
     hubs = sum(_hubs(model, y, x, reached) for x, y in permutations(range(3), 2))
@@ -170,7 +170,7 @@ def semi_symmetric(model: Model, hub: int, reached: int) -> Cost:
 
 
 def _hubs(model: Model, hub: int, other: int, reached: int) -> float:
-    """Return the rows that packs of two relations take: a hub in each unit it reaches with matches, and members."""
+    """Return the rows of packs of two relations: a hub in each unit that it reaches with matches, and members."""
     pairs = model.size(frozenset((hub, other)))
     return min(model.kept[hub] * reached, pairs) + PACKED * pairs / 2
 
@@ -208,7 +208,7 @@ def matrix(model: Model, node: JoinNode) -> Cost:
 
 
 def can_hash(node: JoinNode) -> Callable[[KeyClass], bool]:
-    """Return what tells whether rows can be hashed by a class of equal expressions, as far as schemas tell types."""
+    """Return a test whether rows can be hashed by a class of equal expressions, as far as types are known."""
     scope = Scope.of(node)
 
     def has_common_type(members: KeyClass) -> bool:
@@ -220,7 +220,7 @@ def can_hash(node: JoinNode) -> Callable[[KeyClass], bool]:
 
 
 def tree(model: Model, order: tuple[int, ...]) -> Cost:
-    """Return the cost of a chain of bicliques that store their results, relations joined in an order."""
+    """Return the cost of a chain of bicliques that store their results and join the relations in an order."""
     network = memory = cpu = 0.0
     done = frozenset(order[:1])
     for one in order[1:]:
@@ -255,7 +255,7 @@ def operator_tree(model: Model, defaults: CostDefaults) -> tuple[Cost, TreeOf[in
     """Return the best tree of materialising inner nodes under a non-materialising root, by 002's equation 1.
 
     One inner node joins a connected subset of two or more relations first and stores the result. Further ones are added
-    while that makes the tree cheaper, one at a time: beside it, above it or inside it.
+    one at a time while that makes the tree cheaper: beside it, above it or inside it.
     """
     if model.count > EXHAUSTIVE:
         return None
@@ -272,7 +272,7 @@ def operator_tree(model: Model, defaults: CostDefaults) -> tuple[Cost, TreeOf[in
 
 
 def cost_of_tree(model: Model, tree: TreeOf[int]) -> Cost:
-    """Return the cost of an operator tree: each node by 002's equation 1, and what inner nodes send on and store."""
+    """Return the cost of an operator tree: each node by 002's equation 1, and what inner nodes send and store."""
     network, cpu = _equation_one(model, [frozenset(leaves((part,))) for part in tree])
     memory, stages = 0.0, 1
     for part in tree:
@@ -287,7 +287,7 @@ def cost_of_tree(model: Model, tree: TreeOf[int]) -> Cost:
 
 
 def _grouped(model: Model, tree: TreeOf[int]) -> Iterator[TreeOf[int]]:
-    """Yield the trees with one inner node more: some connected parts of one node joined first."""
+    """Yield the trees with one more inner node, which joins some connected parts of one node first."""
     for size in range(2, len(tree)):
         for parts in combinations(tree, size):
             if _connected(model, [frozenset(leaves((part,))) for part in parts]):

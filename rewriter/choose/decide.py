@@ -2,16 +2,16 @@
 
 The cheapest scheme runs, but schemes whose costs are alike (`CostDefaults.alike`, or `guessed` where a relation's rows
 are neither declared nor known from statistics) count as equally cheap, and among those the shape decides: three streams
-in a cycle are ``symmetric``, in a chain ``semi_symmetric``; with a key that all share they are a ``matrix``, which
-takes one stage and no packs (unless results are counted from packs), for their units could change under no scheme.
+in a cycle are ``symmetric``, in a chain ``semi_symmetric``; with a key shared by all they are a ``matrix``, which
+takes one stage and no packs (unless results are counted from packs), because no scheme could change their units.
 That keeps a query's scheme, and its checkpoints, stable while statistics change, and prefers the schemes whose units
-may change at a restart. A hint wins over all, then what the query's checkpoint stores.
+may change at a restart. A hint has precedence over all this, then what the query's checkpoint stores.
 
-Units are those of a hint or a setting; without either, as many as cost least where the rates of streams are declared,
-else as many as Spark runs tasks side by side.
+A hint or a setting sets the units. Without either, cost chooses them where the rates of streams are declared;
+else there are as many units as tasks that Spark runs in parallel.
 
-What earlier queries were seen to read decides nothing, for a new session would not know it and its query would not fit
-its checkpoint: it is in the estimates, and in the advice.
+Rates observed in earlier queries decide nothing: a new session would not know them, and its query would not fit
+its checkpoint. They are used in the estimates and in the advice.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ROUTED = ("biclique", *_PACKING)
 
 @dataclass(frozen=True, slots=True)
 class _Costed:
-    """What a scheme costs in the units that suit it, and the number that schemes are compared by."""
+    """The cost of a scheme in its best number of units, and the total by which schemes are compared."""
 
     cost: Cost
     units: int | None
@@ -133,7 +133,7 @@ def _rates(node: JoinNode, defaults: CostDefaults) -> tuple[InputRate, ...]:
 
 
 def _stored(node: JoinNode, settings: Settings) -> Stored | None:
-    """Return how the query's checkpoint stores this group's rows, None if it does not say."""
+    """Return how the query's checkpoint stores this group's rows, None if that is not known."""
     names = sorted(name.lower() for name in node.graph.relations)
     found = [one for one in settings.stored if sorted(name.lower() for name in one.relations) == names]
     if len(found) > 1:
@@ -147,7 +147,7 @@ def _known(rates: tuple[InputRate, ...]) -> bool:
 
 
 def _written(hints: Hints, stored: Stored | None, node: JoinNode) -> dict[str, TreeOf[int]]:
-    """Return by scheme the tree that a hint writes down, else the one of the query's checkpoint."""
+    """Return, by scheme, the tree of a hint, else that of the query's checkpoint."""
     if hints.tree is not None and hints.scheme is not None:
         return {hints.scheme: _hinted_tree(hints.scheme, hints.tree, node)}
     if stored is None or hints.scheme not in (None, stored.scheme):
@@ -160,7 +160,7 @@ def _written(hints: Hints, stored: Stored | None, node: JoinNode) -> dict[str, T
 def _unit_counts(
     hints: Hints, settings: Settings, stored: Stored | None, rates: tuple[InputRate, ...]
 ) -> tuple[tuple[int | None, ...], str]:
-    """Return the numbers of units among which cost chooses, and who says so."""
+    """Return the numbers of units among which cost chooses, and where they come from."""
     if hints.units is not None:
         return (hints.units,), "the hint"
     if settings.units is not None:
@@ -206,7 +206,7 @@ def _costed(
     *,
     from_packs: bool,
 ) -> dict[str, _Costed]:
-    """Return each scheme in the units in which it costs least."""
+    """Return each scheme with the number of units in which it costs least."""
     best: dict[str, _Costed] = {}
     order = leaves(written["tree"]) if "tree" in written else best_order(model_of(node, settings, None, observed=False))
     mixed = written.get("operator_tree")
@@ -243,7 +243,7 @@ def _cheapest(
     hints: Hints,
     settings: Settings,
 ) -> tuple[str, str, str | None]:
-    """Return the scheme that costs least, or what the shape suggests if that is about as cheap; why; and advice."""
+    """Return the cheapest scheme, or that of the shape if it is about as cheap; the reason; and advice."""
     defaults = settings.costs
     suggested, shape = by_shape
     known, guessed = _known(rates), any(rate.rows_from == "assumed" for rate in rates)
@@ -252,7 +252,7 @@ def _cheapest(
         stored = {scheme: numbers.pop(scheme, None) for scheme in ("tree", "operator_tree")}
     numbers.setdefault(suggested, candidates[suggested].number)
     least = min(sorted(numbers), key=numbers.__getitem__)
-    if not known and not guessed:  # but advised on what was observed
+    if not known and not guessed:  # but observed rates may advise it
         seen = {**numbers, **{scheme: number for scheme, number in stored.items() if number is not None}}
         advice = _advice(min(sorted(seen), key=seen.__getitem__), suggested, candidates, node, rates, settings)
     else:
@@ -285,7 +285,7 @@ def _advice(
     rates: tuple[InputRate, ...],
     settings: Settings,
 ) -> str | None:
-    """Say what to declare, or to hint, where another scheme looks much cheaper; None if none does."""
+    """Return what to declare, or to hint, where another scheme looks much cheaper; None if none does."""
     share = candidates[least].number / candidates[chosen].number
     if share * settings.costs.advised >= 1 or not any(rate.streaming for rate in rates):
         return None
@@ -313,7 +313,7 @@ def _advice(
 def _unscaled(
     chosen: str, node: JoinNode, hints: Hints, settings: Settings, rates: tuple[InputRate, ...]
 ) -> str | None:
-    """Say that scaling is on and leaves this group alone, and what it would scale; None if it does scale it."""
+    """Return that scaling is on and leaves this group alone, and what it would scale; None if it scales the group."""
     if not settings.elastic or chosen == "operator_tree" or not any(rate.streaming for rate in rates):
         return None
     keyed = _has_common_key(node)
@@ -332,7 +332,7 @@ def _unscaled(
 
 
 def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:
-    """Return what a running query can be compared with."""
+    """Return the estimates that a running query can be compared with."""
     results = _rounded(Cost(model.rate(frozenset(range(model.count))), 0, 0, 1)).network
     return (
         ("input rows a second", sum(model.rates)),
@@ -429,7 +429,7 @@ def _rounded(cost: Cost) -> Cost:
 
 
 def _hinted_tree(scheme: str, text: str, node: JoinNode) -> TreeOf[int]:
-    """Return the tree, or the order of one, that a hint writes down, over the relations of a group."""
+    """Return the tree, or the order, that a hint gives for the relations of a group."""
     names = {name.lower(): index for index, name in enumerate(node.graph.relations)}
 
     def numbered(tree: TreeOf[str]) -> TreeOf[int]:

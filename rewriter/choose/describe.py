@@ -74,7 +74,7 @@ def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
 
 
 def _grid(node: JoinNode) -> list[dict[str, Any]]:
-    """Return the dimensions of a matrix; its cells are those that costs are estimated for where units are not known."""
+    """Return the dimensions of a matrix; where units are not known, those that costs are estimated for."""
     grid = lay_out(node.graph, node.decision.units or DEFAULT_UNITS, can_hash(node))
     return [
         {
@@ -87,7 +87,7 @@ def _grid(node: JoinNode) -> list[dict[str, Any]]:
 
 
 def _event_times(group: JoinNode | LeftAlone) -> dict[str, Any]:
-    """Return which results' columns are event time to what stands above a group, nothing if none is."""
+    """Return which columns of a group's results are event time for operators above it; nothing if none is."""
     if not isinstance(group, JoinNode) or not group.event_times:
         return {}
     held_back = duration_text(group.held_back) if group.held_back else None
@@ -97,7 +97,7 @@ def _event_times(group: JoinNode | LeftAlone) -> dict[str, Any]:
 
 
 def _aggregation(group: JoinNode | LeftAlone) -> dict[str, Any]:
-    """Return what becomes of the aggregation above a group, nothing if there is none."""
+    """Return what happens to the aggregation above a group; nothing if there is none."""
     if not isinstance(group, JoinNode):
         return {}
     if group.aggregation is not None:

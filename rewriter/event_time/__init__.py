@@ -1,1 +1,1 @@
-"""Event time: how long rows are kept, and what of it passes to what stands above a join."""
+"""Event time: how long rows are kept, and which event times pass through a join."""

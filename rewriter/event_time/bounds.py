@@ -30,8 +30,8 @@ class Constraint:
 def input_scan(source: Node) -> Scan:
     """Return the scan that stands for an input of a join node.
 
-    What comes out of a join of streams that is Spark's (`Scan.stateful`) may be at or before the watermark, such as the
-    rows of an outer join that nothing was found for. A column that may be NULL there is no event time, nor is one that
+    Rows from a join of streams by Spark (`Scan.stateful`) may be at or before the watermark, such as the rows
+    of an outer join without a match. A column that may be NULL there is not an event time; neither is one that
     lags without bound in the results of a join of ours.
     """
     first, *others = scans(source)
@@ -45,17 +45,17 @@ def input_scan(source: Node) -> Scan:
 
 
 def joins_streams(node: Node) -> bool:
-    """Return whether a tree, or a derived table in it, has a join of streams that is Spark's."""
+    """Return whether a tree, or a derived table in it, has a join of streams that stays with Spark."""
     return any(isinstance(one, Join) and is_of_streams(one) for one in walk(node))
 
 
 def is_of_streams(join: Join) -> bool:
-    """Return whether there may be a stream on both sides of a join."""
+    """Return whether both sides of a join may have a stream."""
     return all(any(scan.streaming is not False for scan in scans(side)) for side in join.inputs)
 
 
 def loses_time(source: Node) -> bool:
-    """Return whether the event time of an input comes from results of a join of ours in which it lags without bound."""
+    """Return whether the event time of an input comes from a join of ours in whose results its lag is unbounded."""
     first = scans(source)[0]
     alias = first.alias if first.time_of is None else first.time_of[0]
     below = walk(source) if first.time_of is None else (one for node in first.below for one in walk(node))
@@ -66,8 +66,8 @@ def loses_time(source: Node) -> bool:
 def lag_of(node: JoinNode, alias: str) -> int | None:
     """Return by how much the event time of an input may lag behind the watermark in a node's results, in microseconds.
 
-    A result comes when its last row does, so by as much as another input's rows may be later than this one's. None if
-    nothing bounds that, or if the others' rows come behind the watermark themselves (`Scan.stateful`).
+    A result comes with its last row, so the lag is how much later the rows of another input may be. None if
+    that is unbounded, or if the other rows themselves come behind the watermark (`Scan.stateful`).
     """
     lag = 0
     for other in map(input_scan, node.sources):
@@ -104,7 +104,7 @@ def constraints(
 
 
 def _comparisons(predicate: Predicate) -> Iterator[exp.Expr]:
-    """Yield a kernel predicate as comparisons of its two sides; those of a band with its bounds."""
+    """Yield a kernel predicate as comparisons of its two sides, for a band with its bounds."""
     if predicate.left is None or predicate.right is None or predicate.op not in (*_COMPARISONS, "band"):
         return
     left, right = (exp.Paren(this=parse_expression(side).copy()) for side in (predicate.left, predicate.right))
@@ -113,9 +113,9 @@ def _comparisons(predicate: Predicate) -> Iterator[exp.Expr]:
         yield _COMPARISONS[predicate.op](this=left, expression=right)
         return
     if bounds.rounded:
-        return  # no time has fractions
+        return  # times have no fractions
     for kind, bound in ((exp.GTE, bounds.lower), (exp.LTE, bounds.upper)):
-        if bound is not None:  # exactly computed, so the bound may stand on the other side
+        if bound is not None:  # computed exactly, so the bound may move to the other side
             exact = parse_expression(f"INTERVAL '{bound}' MICROSECOND" if bounds.timed else bounds.text_of(bound))
             yield kind(this=left.copy(), expression=exp.Add(this=right.copy(), expression=exact.copy()))
 
@@ -155,7 +155,7 @@ def close(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[s
 
 
 def retentions(below: Iterable[Scan], closed: dict[tuple[str, str], int]) -> tuple[Retention, ...]:
-    """Say for each stream how long its rows are kept, and what would bound it."""
+    """Return for each stream how long its rows are kept, and what would bound it."""
     all_scans = tuple(below)
     found = []
     for scan in all_scans:

@@ -1,16 +1,15 @@
-"""Event time through a join: which columns of its results are event time to Spark, and how late they may come.
+"""Event time through a join: which columns of its results are event time for Spark, and how late they may come.
 
-A result comes when its last row does, and that row is above the units' watermark. Its other rows may be older, by as
-much as the closed bounds of the join allow: a result's ``r.ts`` lags behind by what bounds ``t(other) - t(r)``. What
-stands above (a window, a deduplication, a join of Spark's, another group of ours) drops what is behind its watermark
-without a word. So the watermarks of the join's inputs are held back by the lag, and the units, which decide what is
-late and what expires, add it to Spark's watermark again.
-
+A result comes with its last row, and that row is above the units' watermark. Its other rows may be older, by as much as
+the closed bounds of the join allow: ``r.ts`` of a result lags by the bound of ``t(other) - t(r)``. Operators above it
+(a window, a deduplication, a Spark join, another group of ours) silently drop rows behind their watermark. So the
+watermarks of the join's inputs are held back by the lag. The units, which decide what is late and what expires, add the
+lag to Spark's watermark again.
 The latest time of a result's rows does not lag. Where the SELECT above a join says ``GREATEST(r.ts, s.ts, t.ts)`` over
 all event times, the join puts it out as a column of its own.
 
-A column whose lag nothing bounds is no event time above the join; neither is one that depends on rows which an operator
-of Spark's holds back until the watermark passes them (`plan.Scan.stateful`), unless these are never later than it.
+A column with an unbounded lag is not an event time above the join; neither is one that depends on rows that a Spark
+operator holds back until the watermark passes them (`plan.nodes.Scan.stateful`), unless these are never later than it.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def _hold_back(node: Node, above: int, lags: dict[str, int], held: dict[str, int
 
 
 def _lag(node: JoinNode, at: At, settings: Settings) -> int | None:
-    """Return by how much a column lags in results, None if that is not bounded or no watermark can be held back."""
+    """Return by how much a column lags in results, None if that is unbounded or no watermark can be held back."""
     lag = lag_of(node, at[0])
     return lag if not lag or _can_hold_back(node, settings) else None
 
@@ -95,11 +94,11 @@ class _Used:
     nodes
         The nodes.
     items
-        The columns that it puts out as they are, in order.
+        The columns that it puts out unchanged, in order.
     read
-        Those by which an operator with state goes: the SELECT's own windows and groups, joins of Spark's and of ours.
+        The columns that a stateful operator uses: the SELECT's own windows and groups, Spark's joins and ours.
     deduplicates
-        Whether an operator with state looks at all columns: there Spark allows one event time.
+        Whether a stateful operator reads all columns: there Spark allows one event time.
     """
 
     nodes: tuple[JoinNode, ...]
@@ -131,7 +130,7 @@ class _Used:
         return [at for at in output if _has(node, at) and (at in self.read or at in self.items)]
 
     def chosen(self, lags: dict[At, int]) -> set[At]:
-        """Return the columns that are to be event time, of those that can be."""
+        """Return the columns to be event time, among those that can be."""
         if not self.deduplicates:
             return set(lags)
         read = {at for at in lags if at in self.read}
@@ -139,7 +138,7 @@ class _Used:
 
 
 def _times(source: Node) -> Iterator[At]:
-    """Yield the event times of one input of a node: a join of Spark's may have several."""
+    """Yield the event times of one input of a node: a Spark join may have several."""
     first = input_scan(source)
     if first.event_time is not None and _type(first) == "timestamp":
         yield first.alias, first.event_time.lower()
@@ -151,7 +150,7 @@ def _type(scan: Scan) -> str | None:
 
 
 def _column(tree: exp.Expr) -> Field | None:
-    """Return the column of a relation that an expression is, None if it is anything else."""
+    """Return the column of a relation if an expression is just that, else None."""
     while isinstance(tree, exp.Alias | exp.Paren):
         tree = tree.this
     field = field_of(tree) if isinstance(tree, exp.Column) else None
@@ -208,7 +207,7 @@ def windows(select: exp.Select) -> Iterator[exp.Expr]:
 
 
 def append_refusals(plan: Node, parsed: Parsed, settings: Settings) -> tuple[Refusal, ...]:
-    """Say which windows above joins of streams cannot run in append mode, and what to write instead."""
+    """Return which windows above joins of streams cannot run in append mode, and what to write instead."""
     found = []
     for block, binding in _bound_blocks(plan, parsed):
         nodes = [node for node in own_tree(block.input) if isinstance(node, JoinNode) and _is_streaming(node)]
@@ -226,7 +225,7 @@ def append_refusals(plan: Node, parsed: Parsed, settings: Settings) -> tuple[Ref
 
 
 def join_refusals(plan: Node, parsed: Parsed, settings: Settings) -> tuple[Refusal, ...]:
-    """Say which outer joins of Spark's above ours would wait for ever: they go by a time that lags without bound."""
+    """Return which outer joins of Spark's above ours would wait for ever: they use a time whose lag is unbounded."""
     found: list[Refusal] = []
     for block, _ in _bound_blocks(plan, parsed):
         tree = list(own_tree(block.input))
@@ -246,7 +245,7 @@ def join_refusals(plan: Node, parsed: Parsed, settings: Settings) -> tuple[Refus
 
 
 def _lost_inside(scan: Scan) -> Iterator[tuple[At, JoinNode, At]]:
-    """Yield the event time of a derived table if it lags without bound, the node inside it, and what it is there."""
+    """Yield the event time of a derived table if its lag is unbounded, the node inside, and the column there."""
     if scan.event_time is not None and scan.time_of is not None and loses_time(scan):
         for node in (one for below in scan.below for one in walk(below)):
             if isinstance(node, JoinNode) and scan.time_of[0] in node.graph.relations:
@@ -299,7 +298,7 @@ def _bounding_hint(node: JoinNode, at: At) -> str:
     loose = next((scan for scan in others if (m := node.graph.most(at[0], scan.alias)) is None or m > 0), None)
     if loose is None or loose.event_time is None:
         return f"give {loose.alias if loose else at[0]} a watermark and bound the join with WITHIN 10 MINUTES"
-    if node.graph.most(at[0], loose.alias) is not None:  # bounded, but it cannot be held back by as much
+    if node.graph.most(at[0], loose.alias) is not None:  # bounded, but the watermark cannot be held back that far
         return f"go by {loose.alias}.{loose.event_time}"
     bound = f"{loose.alias}.{loose.event_time} <= {'.'.join(at)} + INTERVAL 10 MINUTES"
     return f"add {bound}, or WITHIN 10 MINUTES after WHERE"

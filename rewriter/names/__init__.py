@@ -1,1 +1,1 @@
-"""Whose column is it: name resolution by Spark's rules."""
+"""Name resolution by Spark's rules: the relation of each column."""

@@ -1,4 +1,4 @@
-"""Derived tables and common table expressions that only project: their joins belong to the group around them."""
+"""Opens derived tables and common table expressions that only project: their joins belong to the group around them."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Whose a bare name in HAVING is, when both a column and an output of SELECT have it.
+"""Which of two a bare name in HAVING means, if both a column and an output of SELECT have that name.
 
-Spark asks the relations first, but keeps a column of theirs only where it is grouped by (or inside an aggregate, which
-`resolve` knows); else the name is the output's: ``SELECT SUM(r.a) AS b ... GROUP BY r.b HAVING b > 10`` filters by
+Spark looks in the relations first, but keeps such a column only if it is grouped (or inside an aggregate, which
+`resolve` knows). Otherwise the name means the output:
+``SELECT SUM(r.a) AS b ... GROUP BY r.b HAVING b > 10`` filters by
 ``r.b``, and with ``GROUP BY r.c`` by the sum.
 
-Below ROLLUP, CUBE and GROUPING SETS Spark does not find a grouped column beside which it has to cast something
-(``b > 2`` over a BIGINT): the bare name is the output's then, and a qualified one, which we write, is an error. The
-session has Spark read such a statement, and joins in its plan.
+Below ROLLUP, CUBE and GROUPING SETS, Spark does not find a grouped column if it has to cast something beside it
+(``b > 2`` over a BIGINT). Then the bare name means the output, and a qualified name, which we write, is an error. The
+session lets Spark parse such a statement, and replaces the joins in its plan.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names in a frame: the column that a name means, and the columns that ``*`` stands for."""
+"""Names in a frame: the column that a name means, and the columns that ``*`` means."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNKNOWN_STAR: list[Field] = []
 
 
 class Names:
-    """Looks names up, with regard to case or without.
+    """Looks names up, case-sensitive or not.
 
     Parameters
     ----------
@@ -26,11 +26,11 @@ class Names:
         self.case_sensitive = case_sensitive
 
     def key(self, name: str) -> str:
-        """Return a name as it is compared."""
+        """Return a name in the form in which names are compared."""
         return name if self.case_sensitive else name.lower()
 
     def lookup(self, frame: Frame, names: list[str]) -> tuple[Field, int] | None:
-        """Return the column that begins a dotted name, and how many of its parts that takes; None if there is none."""
+        """Return the column at the start of a dotted name, and how many of its parts name it; None if none does."""
         for width in range(min(3, len(names) - 1), 0, -1):
             for source in frame.sources:
                 if self.names_source(source, names[:width]):
@@ -71,7 +71,7 @@ class Names:
         return source.guessed.setdefault(self.key(name), Field(source, name))
 
     def by_name(self, frame: Frame, name: str) -> Field:
-        """Return the column that USING means: of several ones Spark takes the first."""
+        """Return the column that USING means; Spark takes the first of several."""
         first = next((f for f in frame.visible if self.key(f.name) == self.key(name)), None)
         if first is not None and frame.complete:
             return first
@@ -81,7 +81,7 @@ class Names:
         return found[0]
 
     def projections(self, select: exp.Select, frame: Frame) -> list[Field] | None:
-        """Return the output columns; expressions without a name are given one, for those who refer to it."""
+        """Return the output columns; expressions without a name get one, so that others can refer to them."""
         columns: list[Field] = []
         for item in list(select.expressions):
             star = self.star(item, frame)
@@ -136,7 +136,7 @@ class Names:
 
 
 def _as_in_frame(fields: list[Field], frame: Frame) -> list[Field]:
-    """Return a relation's columns as ``r.*`` has them: those that USING hides, then the others where ``*`` has them."""
+    """Return a relation's columns in the order of ``r.*``: those that USING hides, then the others as in ``*``."""
     places: dict[Field, int] = {}
     for place, offered in enumerate((*frame.hidden, *frame.visible)):
         one: Field | None = offered
@@ -147,12 +147,12 @@ def _as_in_frame(fields: list[Field], frame: Frame) -> list[Field]:
 
 
 def _merged(target: Field) -> Field | None:
-    """Return the field that a column of USING has its values of."""
+    """Return the field that a column of USING takes its values from."""
     return field_of(target.tree) if isinstance(target.tree, exp.Column) else None
 
 
 def star_fields(item: exp.Expr, frame: Frame, case_sensitive: bool) -> list[Field] | None:
-    """Return the fields that a ``*`` or ``t.*`` of SELECT stands for, None if the item is no star.
+    """Return the fields that a ``*`` or ``t.*`` of SELECT means, None if the item is not a star.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def given_name(item: exp.Expr) -> str | None:
 
 
 def unused(name: str, taken: Container[str]) -> str:
-    """Return a name that is not taken, with a number where need be; those that are taken are in small letters."""
+    """Return a name that is not taken, with a number if needed; the taken names are in small letters."""
     unique, number = name, 2
     while unique.lower() in taken:
         unique, number = f"{name}_{number}", number + 1

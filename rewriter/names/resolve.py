@@ -1,4 +1,4 @@
-"""Name resolution: which relation does each column of a query belong to, by Spark's rules.
+"""Name resolution by Spark's rules: the relation that each column of a query belongs to.
 
 `resolve` walks a statement and attaches a `Field` to every column that belongs to a relation of some SELECT. Nothing is
 renamed here: the tree stays as the user wrote it, and `render` later replaces just the columns of converted groups.
@@ -155,7 +155,7 @@ class _Resolver(Names):
     def from_clause(
         self, first: exp.Expr, joins: list[exp.Join], ctes: Mapping[str, Cte], outer: list[Frame]
     ) -> tuple[Tree, Frame]:
-        """Resolve FROM. To Spark a comma is a join from left to right, too, unless it is told that JOIN goes before."""
+        """Resolve FROM. For Spark a comma is also a join from left to right, unless a setting gives JOIN precedence."""
         if joins and any(item.args.get("pivots") for join in joins for item in (join, join.this, first)):
             raise Unresolvable("PIVOT or UNPIVOT in FROM changes the columns of what is joined")
         segments: list[tuple[Tree, Frame]] = [self.relation(first, ctes, outer)]
@@ -250,7 +250,7 @@ class _Resolver(Names):
                 alias = item.this.alias or source.alias
                 info = source.info or TableInfo(())
                 info = replace(marked(info, item.this), streaming=True)
-                if info.rows_from == "statistics":  # the rows that the table has, not those that will come
+                if info.rows_from == "statistics":  # the rows that the table has now, not future ones
                     info = replace(info, rows=None)
                 return self.made_table(item, alias, source.parts, info, source.fields is not None)
             case exp.Table() if called(item.this) == "identifier":
@@ -345,7 +345,7 @@ class _Resolver(Names):
             raise problem
 
     def grouped_by(self, having: exp.Expr, select: exp.Select, frame: Frame) -> set[str]:
-        """Return the bare names in HAVING that are columns of GROUP BY, whatever outputs have the same ones."""
+        """Return the bare names in HAVING that are columns of GROUP BY, even if outputs have the same names."""
 
         def lookup(column: exp.Column) -> Field | None:
             try:
@@ -365,7 +365,7 @@ class _Resolver(Names):
         first: AbstractSet[str] = frozenset(),
         after: AbstractSet[str] = frozenset(),
     ) -> None:
-        """Attach fields to the columns of a tree. ``first`` and ``after``: aliases of SELECT that win or that help."""
+        """Attach fields to the columns of a tree; SELECT aliases in ``first`` win over columns, in ``after`` lose."""
         problem: Unresolvable | None = None
         if isinstance(tree, exp.Query):
             self.query(tree, ctes, [frame, *outer])
@@ -429,7 +429,7 @@ def _place(output: Output, name: str) -> int:
 
 
 def _rows_of(select: exp.Select, sources: list[Source]) -> tuple[float | None, RowsFrom]:
-    """Return the rows of a SELECT over one stream, as far as it only projects and filters: those of the stream."""
+    """Return the rows of a SELECT that only projects and filters one stream: those of the stream."""
     info = sources[0].info if len(sources) == 1 else None
     changing = ("group", "having", "distinct", "limit", "offset", "laterals")
     if info is None or not info.streaming or any(select.args.get(clause) for clause in changing):
@@ -447,7 +447,7 @@ def _both(left: Frame, right: Frame) -> Frame:
 
 
 def _spoil(outer: list[Frame], reason: str) -> None:
-    """Note that a name in a subquery, which may be a column of an outer SELECT, cannot be resolved."""
+    """Note that a name in a subquery cannot be resolved; it may be a column of an outer SELECT."""
     for frame in outer:
         frame.problem = frame.problem or reason
 

@@ -89,7 +89,7 @@ class Frame:
     complete
         Whether all of their schemas are known.
     hidden
-        The columns that USING and NATURAL leave out of ``*``, in Spark's order: with them ``r.*`` begins.
+        The columns that USING and NATURAL leave out of ``*``, in Spark's order: ``r.*`` begins with them.
     problem
         Why a name inside may be one of its columns.
     """
@@ -133,7 +133,7 @@ class Output:
 
     @property
     def info(self) -> TableInfo:
-        """What is known of it as a relation."""
+        """What is known about it as a relation."""
         return TableInfo((), self.streaming, self.rows, self.times, self.rows_from, self.stateful)
 
 
@@ -176,7 +176,7 @@ def field_of(column: exp.Expr) -> Field | None:
 
 
 def cte_of(node: exp.Expr) -> Cte | None:
-    """Return the common table expression that a table reads, or that a node defines; a copy of the node has it too."""
+    """Return the common table expression that a table reads or a node defines; copies of the node keep it."""
     found = node.meta.get("cte")
     return found if isinstance(found, Cte) else None
 
@@ -214,7 +214,7 @@ def join_kind(join: exp.Join) -> JoinKind:
 
 
 def marked(info: TableInfo, item: exp.Expr) -> TableInfo:
-    """Return what is known of a relation, with the watermark that stands behind it."""
+    """Return what is known about a relation, with the watermark that follows it in the text."""
     alias = item.args.get("alias")
     clause = alias.args.get("watermark") if isinstance(alias, exp.Expr) else None
     if clause is None:
@@ -234,7 +234,7 @@ def in_aggregate(column: exp.Column) -> bool:
 
 
 def origin_of(column: Field) -> Field:
-    """Return the column of a relation that a column just renames, else the column itself."""
+    """Return the column of a relation that a column only renames, else the column itself."""
     while isinstance(column.tree, exp.Column | exp.Alias | exp.Paren):
         tree = column.tree.unnest() if isinstance(column.tree, exp.Paren) else column.tree
         tree = tree.this if isinstance(tree, exp.Alias) else tree
@@ -262,7 +262,7 @@ def times_of(select: exp.Select, columns: list[Field] | None) -> tuple[Time, ...
 
 
 def _time_of(column: Field) -> Time | None:
-    """Return the event time that a column is: as it is, as a window, or as the end of one."""
+    """Return the event time that a column holds: the time itself, a window of it, or the end of a window."""
     origin = origin_of(column)
     if called(origin.tree) in (*WINDOWS, "window_time") and isinstance(origin.tree, exp.Anonymous):
         inner = field_of(origin.tree.expressions[0]) if origin.tree.expressions else None
@@ -274,6 +274,6 @@ def _time_of(column: Field) -> Time | None:
 
 
 def keeps_state(select: exp.Select, sources: list[Source]) -> bool:
-    """Return whether Spark makes the rows of a SELECT over streams with state, but for its joins."""
+    """Return whether Spark needs state for the rows of a SELECT over streams, apart from its joins."""
     inside = any(source.info is not None and source.info.stateful for source in sources)
     return inside or any(select.args.get(key) for key in ("group", "distinct", "limit", "having"))

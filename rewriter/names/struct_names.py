@@ -1,7 +1,7 @@
-"""Names of struct fields that Spark takes from columns, said in the text before columns are renamed.
+"""Names of struct fields that Spark takes from columns, written into the text before columns are renamed.
 
 ``struct(r.a, s.b)``, ``(r.a, s.b)`` and ``arrays_zip(r.xs, s.ys)`` have fields named after their columns, which a query
-over join nodes calls something else. So each such argument is given its name: ``struct(r.a AS a, s.b AS b)``.
+over join nodes renames. So each such argument gets its name: ``struct(r.a AS a, s.b AS b)``.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from sqlglot import exp
 from ..sql.dialect import identifier
 from ..sql.functions import called
 
-#: Where a row constructor makes a value; elsewhere (IN, comparisons, GROUPING SETS) names are not seen, or not allowed.
+#: Where a row constructor makes a value; elsewhere (IN, comparisons, GROUPING SETS) names do not show or are illegal.
 _VALUES = exp.Select | exp.Alias | exp.Anonymous | exp.Array | exp.Dot | exp.If | exp.Case | exp.Group | exp.Ordered
 
 
 def keep_field_name(column: exp.Column) -> None:
-    """Give a resolved column its name, in place, where it is what a struct's field is named after."""
+    """Give a resolved column its name, in place, if a field of a struct is named after it."""
     call = column.parent
     name = identifier(column.name)
     if isinstance(call, exp.Tuple):

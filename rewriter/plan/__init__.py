@@ -1,1 +1,1 @@
-"""What rooms hand over: plan nodes and their parts, the standard library alone (but for the join graph)."""
+"""What rooms pass to each other: plan nodes and their parts, on the standard library (except for the join graph)."""

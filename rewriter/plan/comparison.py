@@ -1,7 +1,7 @@
 """The type in which Spark compares two keys.
 
-To compare two keys Spark first casts both to a common type. Where that cast is not a plain widening that we know to be
-Spark's own, or where order keys do not decide the order, the comparison is left to Spark. Types are Spark's DDL names.
+To compare two keys, Spark first casts both to a common type. Where we do not know that cast to be a plain widening of
+Spark's own, or where order keys do not decide the order, the comparison stays with Spark. Types are Spark's DDL names.
 Standard library only: the operators import it.
 """
 
@@ -56,7 +56,7 @@ def common_type(left: str, right: str) -> Comparable | None:
 
 
 def widest(types: Iterable[str]) -> str | None:
-    """Return the common type of several, as which equal values are the same, or None if there is none."""
+    """Return a common type of several types in which equal values are identical, or None if there is none."""
     first, *others = types
     found = common_type(first, first)
     for other in others:

@@ -26,12 +26,12 @@ WIDTH = 100
 
 
 def plan_text(plan: Node) -> str:
-    """Return a plan as an indented tree; a line is as long as what it says."""
+    """Return a plan as an indented tree; lines are not broken."""
     return "\n".join(_lines(plan, 0, set()))
 
 
 def folded(text: str) -> str:
-    """Return a plan's text in at most 100 columns; what does not fit goes on four spaces further in."""
+    """Return a plan's text in at most 100 columns; longer lines continue four spaces further in."""
     return "\n".join(part for line in text.splitlines() for part in _folded(line))
 
 
@@ -135,7 +135,7 @@ def _bound(micros: int | None) -> str:
 
 
 def predicate_text(predicate: Predicate) -> str:
-    """Return a predicate for people: what sort it is and how it is evaluated."""
+    """Return a predicate for people: its kind and how it is evaluated."""
     derived = " (derived)" if predicate.derived else ""
     if predicate.kind == "residual":
         return f"residual{derived}: {predicate.rendered or predicate.sql}"

@@ -1,8 +1,8 @@
 """The grid of a `matrix` join: its dimensions, and how many shares each has (Shares, n-dimensional join-matrix).
 
 One derivation for three readers: the cost model estimates this grid, the operators run it, EXPLAIN shows it. Whether a
-class of equal expressions can be hashed depends on types that not all of them know, so that is a parameter. Rates are
-none: the grid is part of what a checkpoint stores rows by, and rates may be declared anew.
+class of equal expressions can be hashed depends on types that not all of them know, so it is a parameter. Rates are
+not a parameter: a checkpoint stores rows by the grid, and rates may be declared later.
 
 Standard library only, as `plan`: the operators import it.
 """
@@ -15,10 +15,10 @@ from math import comb, prod
 
 from .parts import JoinGraph
 
-#: Up to so many ways to share out the cells all are tried, which takes a third of a second.
+#: All ways to share out the cells are tried up to this number, which takes a third of a second.
 _TRIED = 50_000
 
-#: A class of equal expressions: ``(alias, expression)`` for each relation that has one, in plan order.
+#: A class of equal expressions: ``(alias, expression)`` for each relation with such an expression, in plan order.
 KeyClass = tuple[tuple[str, str], ...]
 
 
@@ -31,7 +31,7 @@ class Dimension:
     relations
         The aliases whose rows have a place along it, in plan order; all other rows are copied along it.
     key
-        What they are hashed by; None where the rows of one relation are spread evenly.
+        The expressions that rows are hashed by; None if the rows of one relation are spread evenly.
     shares
         Cells along it.
     """
@@ -42,7 +42,7 @@ class Dimension:
 
 
 def lay_out(graph: JoinGraph, cells: int, can_hash: Callable[[KeyClass], bool]) -> tuple[Dimension, ...]:
-    """Return a hashed dimension for every class of equal expressions, a spread one for every relation in no class.
+    """Return a hashed dimension for every class of equal expressions, and a spread one for every other relation.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def lay_out(graph: JoinGraph, cells: int, can_hash: Callable[[KeyClass], bool]) 
 
     Returns
     -------
-    The dimensions, whose shares multiply to ``cells``. Among the grids that store the fewest copies it is one whose
+    The dimensions, whose shares multiply to ``cells``. Among the grids with the fewest stored copies, it is one whose
     cells find the fewest pairs twice: a chain is cut at its hub.
     """
     classes = [members for members in key_classes(graph) if can_hash(members)]
@@ -94,7 +94,7 @@ def common_key(graph: JoinGraph, can_hash: Callable[[KeyClass], bool]) -> KeyCla
 
 
 def goes_by_key(scheme: str, routing: str | None) -> bool:
-    """Tell whether a scheme, where all relations share a key, sends a row only to the units that the key selects."""
+    """Tell whether a scheme sends a row only to the units that a key selects, if all relations share that key."""
     return scheme in ("biclique", "symmetric", "semi_symmetric") and routing != "random"
 
 
@@ -104,7 +104,7 @@ def is_elastic(scheme: str, *, by_key: bool) -> bool:
 
 
 def _shares(cells: int, count: int, rows: list[frozenset[int]], pairs: list[frozenset[int]]) -> tuple[int, ...]:
-    """Return how many shares each of some dimensions has; ``rows`` and ``pairs`` are the dimensions each has."""
+    """Return how many shares each dimension has; ``rows`` and ``pairs`` list the dimensions of each."""
     factors = _prime_factors(cells)
     if prod(comb(factors.count(prime) + count - 1, count - 1) for prime in set(factors)) <= _TRIED:
         return _best(_factorings(cells, count), rows, pairs)
@@ -118,12 +118,12 @@ def _shares(cells: int, count: int, rows: list[frozenset[int]], pairs: list[froz
 def _best(
     candidates: Iterable[tuple[int, ...]], rows: list[frozenset[int]], pairs: list[frozenset[int]]
 ) -> tuple[int, ...]:
-    """Return the shares with the fewest copies of rows, of those the one with the fewest of pairs."""
+    """Return the shares with the fewest copies of rows, and among these with the fewest copies of pairs."""
     return min(_fewest(_fewest(candidates, rows), pairs))
 
 
 def _fewest(candidates: Iterable[tuple[int, ...]], placed: list[frozenset[int]]) -> list[tuple[int, ...]]:
-    """Return the shares under which things that have a place along some dimensions stand in the fewest cells."""
+    """Return the shares under which things with a place along some dimensions are in the fewest cells."""
     found: list[tuple[int, ...]] = []
     fewest = None
     for shares in candidates:

@@ -26,7 +26,7 @@ def build_graph(relations: Sequence[str], predicates: Iterable[Predicate]) -> Jo
 
 
 def shape_of(relations: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tuple[Shape, str | None]:
-    """Name the shape that edges give, and the hub of a chain of three or the centre of a star.
+    """Return the shape that edges form, and the hub of a chain of three or the centre of a star.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def shape_of(relations: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tupl
 
 
 def is_connected(graph: JoinGraph) -> bool:
-    """Tell whether kernel predicates, derived ones too, connect all relations."""
+    """Tell whether kernel predicates, including derived ones, connect all relations."""
     whole: nx.Graph[str] = nx.Graph()
     whole.add_nodes_from(graph.relations)
     whole.add_edges_from((edge.left, edge.right) for edge in graph.edges)

@@ -1,7 +1,7 @@
-"""Plan nodes: what the rewriter's stages hand to one another and, at the end, to the operators.
+"""Plan nodes, which the rewriter's stages pass to one another and, at the end, to the operators.
 
 A plan is a tree of frozen dataclasses that check themselves when they are built. SQL text inside a node is Spark SQL:
-Spark evaluates it, we only decide where it runs. This module imports nothing but the standard library, so that the
+Spark evaluates it, and we only decide where it runs. This module imports only the standard library, so that the
 operator library can import it without pulling in sqlglot or networkx.
 """
 
@@ -129,7 +129,7 @@ class Scan(Node):
         The FROM item without its alias, as Spark SQL: ``orders``, ``STREAM r WATERMARK ts DELAY OF INTERVAL 10
         SECONDS``, ``(SELECT ...)``. The output of a join node below stands in it under that node's `name`.
     columns
-        All its columns, as far as a schema tells.
+        All its columns, as far as the schema is known.
     ctes
         Common table expressions that the relation needs, as ``(name, sql)`` in the order of their definition.
     below
@@ -141,16 +141,16 @@ class Scan(Node):
     rows
         Rows (batch) or rows a second (stream), if known.
     rows_from
-        Who says so, ``assumed`` if nobody does.
+        Where this number comes from: ``assumed`` if it is not known.
     lasting
-        What of `relation` and `ctes` must be the same when a query goes on with its state: the text of both without the
+        What must not change in `relation` and `ctes` when a query restarts on its state: their text without the
         delays of watermarks. Empty until the text is final.
     stateful
-        Whether an operator of Spark's with state makes the rows of the stream: an aggregation, a deduplication, a join
+        Whether a stateful Spark operator makes the rows of the stream: an aggregation, a deduplication, a join
         of streams. Such an operator holds rows back until the watermark passes them, so they come at or before the
         micro-batch's own watermark, but later than that of the micro-batch before. None of them is late.
     time_of
-        Of a derived table: the column of a relation inside it, as ``(alias, name)``, that its event time is.
+        For a derived table: the column of a relation inside it, as ``(alias, name)``, that is its event time.
     """
 
     alias: str
@@ -191,14 +191,14 @@ class Project(OverOne):
 
 @dataclass(frozen=True)
 class Exchange(OverOne):
-    """A redistribution of rows that the binary plan would need: hashed by ``keys``, or broadcast if there are none."""
+    """A redistribution of rows in the binary plan: hashed by ``keys``, or broadcast if there are none."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Join(Node):
-    """A binary join. ``by_spark``: it stays with Spark, by a hint or because one side is static."""
+    """A binary join. With ``by_spark`` it stays with Spark, because of a hint or of a static side."""
 
     kind: JoinKind
     left: Node
@@ -235,17 +235,17 @@ class JoinNode(Node):
         that relation alone, conditions qualified with the alias). An inner node of an operator tree is an input as
         ``Scan(alias, relation=its name, below=(node,))``.
     output
-        What it puts out. Columns that only residuals need are among them.
+        The output columns, including those that only residuals need.
     result_time
         The name of a further output column with the latest event time of a result's rows, None if nothing above it
         reads one (see `rewriter.event_times`).
     event_times
-        The output columns that are event time to what stands above the node.
+        The output columns that are event time for operators above the node.
     held_back
         By how much, in microseconds, the watermarks of the inputs are held back, so that no result comes later than the
         watermark allows for `event_times` and for those of the nodes above.
     aggregation
-        If there is one, the node puts out its keys and states instead of `output`: see `Aggregation`.
+        If set, the node puts out its keys and states instead of `output`: see `Aggregation`.
     not_aggregated
         Why the aggregation of the SELECT above stays with Spark as a whole; None if there is none.
     """
@@ -289,17 +289,17 @@ class TriJoin(JoinNode):
 
 @dataclass(frozen=True)
 class MultiJoin(JoinNode):
-    """Four relations and more (004)."""
+    """Four or more relations (004)."""
 
 
 def join_node_class(count: int) -> type[JoinNode]:
-    """Return the class of a join node with so many inputs."""
+    """Return the class of a join node with this number of inputs."""
     return {2: BiJoin, 3: TriJoin}.get(count, MultiJoin)
 
 
 @dataclass(frozen=True)
 class Where(OverOne):
-    """Conjuncts over a join tree that have not found their place yet; those that stay become Spark's WHERE."""
+    """Conjuncts over a join tree that have no place yet; those that stay become Spark's WHERE."""
 
     predicates: tuple[Predicate, ...]
 
@@ -338,11 +338,11 @@ class Hints:
     convert
         False for NO_TRIJOIN.
     relations
-        The relations of TRIJOIN(...): only a group of just these is converted. Empty if there is no such hint.
+        The relations of TRIJOIN(...): only a group of exactly these is converted. Empty without such a hint.
     scheme, units
         The values of SCHEME(...) and UNITS(...).
     tree
-        The tree that SCHEME('operator_tree(...)') writes down, or the order of SCHEME('tree(...)'), as it stands
+        The tree of SCHEME('operator_tree(...)'), or the order of SCHEME('tree(...)'), as the text
         between the outer parentheses.
     intermediates
         The value of INTERMEDIATES(...): ``pack`` or ``pair``.
@@ -365,12 +365,12 @@ class Hints:
 
 @dataclass(frozen=True)
 class Block(OverOne):
-    """One SELECT that joins: its FROM and WHERE as a plan. The rest of it stays in the syntax tree.
+    """One SELECT with joins: its FROM and WHERE as a plan. The rest stays in the syntax tree.
 
     Parameters
     ----------
     number
-        Which SELECT, in plan order.
+        The number of the SELECT, in plan order.
     required
         The columns, as ``(alias, name)``, that the rest of the SELECT reads.
     within
@@ -401,7 +401,7 @@ class Query(Node):
     Parameters
     ----------
     words
-        The identifiers of the text, in small letters: names that we make up must not be taken for one of them.
+        The identifiers of the text, in small letters: generated names must differ from them.
     """
 
     sql: str

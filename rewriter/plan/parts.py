@@ -1,6 +1,6 @@
 """What the nodes of a plan hold: columns, predicates, the join graph, the decision on how a group runs.
 
-Standard library only, as in `plan`, which has these names too.
+It imports only the standard library, as `nodes` does.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ ComparisonOp = Literal["=", "<=>", "<", "<=", ">", ">=", "<>", "band"]
 Routing = Literal["random", "hash", "contrand"]
 JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti"]
 
-#: How a node of ours is called, by the number of its inputs.
+#: The names of our nodes, by the number of inputs.
 NodeName = Literal["TriJoin", "MultiJoin", "BiJoin", "none"]
-#: Who says how many rows there are: a declaration, queries that ran before, Spark's statistics, or nobody.
+#: Where a number of rows comes from: a declaration, earlier queries, Spark's statistics, or an assumption.
 RowsFrom = Literal["declared", "observed", "statistics", "assumed"]
 
 #: The comparison with its operands exchanged: ``a < b`` is ``b > a``.
@@ -76,16 +76,16 @@ class OutputColumn:
     type: str = "unknown"
 
 
-#: Lengths of time of which the bounds of bands are written, in microseconds.
+#: Units of time in which the bounds of bands are written, in microseconds.
 _LENGTHS = (("DAY", 86_400_000_000), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000))
 
-#: A bound of a band: in whole units, but for floats.
+#: A bound of a band: in whole units, except for floats.
 Limit = int | float
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Between what a difference of two keys lies: ``lower <(=) left - right <(=) upper``.
+    """The bounds of a difference of two keys: ``lower <(=) left - right <(=) upper``.
 
     Parameters
     ----------
@@ -98,13 +98,13 @@ class Bounds:
     lower_inclusive, upper_inclusive
         Whether the difference may equal the bound.
     limits, computed_as
-        Where the conjunct's own text computes a difference of integers, the range of ``left - right`` within which that
-        does not overflow, and the type that it is computed in. Outside it Spark raises in ANSI mode.
+        If the text of the conjunct computes a difference of integers: the range of ``left - right`` within which it
+        does not overflow, and the type that it is computed in. Outside that range Spark raises in ANSI mode.
     nan
-        Whether a difference that is NaN is within: it is above every number to Spark.
+        Whether a NaN difference is within the bounds: for Spark, NaN is above every number.
     wide
-        True if rows expire by the event times that it compares about as soon as it allows, so that most of what is kept
-        lies within it, and an index on it would narrow down little.
+        True if rows expire by the compared event times about as soon as the band allows, so that most kept rows
+        are within it and an index on it would narrow down little.
     """
 
     unit: str
@@ -143,7 +143,7 @@ class Bounds:
         )
 
     def within(self, other: Bounds) -> Bounds:
-        """Return the bounds within both, of one difference in one unit."""
+        """Return the intersection of two bounds of one difference in one unit."""
         lowest = [(b.lower, not b.lower_inclusive) for b in (self, other) if b.lower is not None]
         highest = [(b.upper, b.upper_inclusive) for b in (self, other) if b.upper is not None]
         lower, above = max(lowest, default=(None, True))
@@ -199,12 +199,12 @@ class Predicate:
     sql
         The conjunct as the user wrote it (for people to read).
     kind
-        What sort of conjunct it is; only ``"residual"`` is left to Spark, all others are evaluated by the kernel.
+        The kind of conjunct; only ``"residual"`` stays with Spark, the kernel evaluates all others.
     relations
         The aliases it mentions, in plan order. Kernel predicates mention exactly two: `left` is over the first and
         `right` over the second.
     op
-        The comparison ``left op right``; ``"band"`` where `bounds` say between what their difference lies.
+        The comparison ``left op right``; ``"band"`` if `bounds` limit their difference.
     left, right
         Spark SQL expressions over one relation each, with columns qualified by its alias.
     bounds
@@ -316,7 +316,7 @@ class JoinGraph:
         return None
 
     def most(self, one: str, other: str) -> int | None:
-        """Return how much later, in microseconds, than a row of ``one`` its partner in ``other`` may be."""
+        """Return how much later its partner in ``other`` may be than a row of ``one``, in microseconds."""
         for bound in self.time_bounds:
             if (bound.left, bound.right) == (one, other):
                 return bound.upper
@@ -325,7 +325,7 @@ class JoinGraph:
         return None
 
     def not_implied(self, edge: Edge) -> tuple[Predicate, ...]:
-        """Return an edge's predicates but those that rows joined with a row of the hub always fulfil.
+        """Return an edge's predicates, except those that rows joined with a row of the hub always fulfil.
 
         These are the derived equalities of both its relations with one expression of the hub.
         """
@@ -339,7 +339,7 @@ class JoinGraph:
         )
 
     def _equal_at_hub(self, relation: str, text: str | None) -> set[str | None]:
-        """Return the hub's expressions that equalities with an expression of a relation have."""
+        """Return the hub's expressions in equalities with an expression of a relation."""
         edge = self.edge(relation, self.hub or "")
         if edge is None:
             return set()
@@ -350,7 +350,7 @@ class JoinGraph:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The estimated cost of a scheme, per second of stream time (rows sent, rows kept, comparisons) and its stages."""
+    """The estimated cost of a scheme per second of stream time (rows sent, rows kept, comparisons), and its stages."""
 
     network: float
     memory: float
@@ -380,7 +380,7 @@ class InputRate:
     streaming
         Whether it counts as a stream.
     rows_from
-        Who says so.
+        Where this number comes from.
     """
 
     alias: str
@@ -433,23 +433,23 @@ class Decision:
     scheme
         One of `operators.schemes`: ``symmetric``, ``semi_symmetric``, ``biclique``, ``tree``, ``matrix``, ...
     units
-        Units a stream's group; cells for ``matrix``. None lets the operators take their default.
+        Units of a stream's group; cells for ``matrix``. With None the operators use their default.
     options
         What else the scheme is told.
     expected
-        What the chosen scheme should meet, as ``(name, number)``: rows and results a second, rows kept. A running query
+        Estimates for the chosen scheme, as ``(name, number)``: rows and results a second, rows kept. A running query
         shows its own numbers beside these.
     units_reason
-        Why so many units.
+        Why there are this many units.
     rates
-        The rows of each input that costs were estimated for, and who says so.
+        The rows of each input that costs were estimated for, and where these numbers come from.
     advice
-        What to declare or to hint so that a scheme that looks much cheaper runs; of a checkpoint that keeps its scheme,
-        which one that is.
+        What to declare or hint so that a scheme that looks much cheaper runs; for a checkpoint that keeps its scheme,
+        that scheme.
     from_checkpoint
         Whether scheme and units are those that a checkpoint stores rows by.
     units_by_cost
-        Whether cost chose the units: then a checkpoint's number goes before.
+        Whether cost chose the units: then a checkpoint's number has precedence.
     unscaled
         Where scaling is on: why it leaves these units alone, and what it would scale.
     """
@@ -499,7 +499,7 @@ class GroupKey:
     relations
         The aliases that it mentions.
     text
-        The text by which it is found in the SELECT.
+        The text that identifies it in the SELECT.
     """
 
     name: str
@@ -544,11 +544,11 @@ class Aggregation:
     states
         What the units put out for each group.
     merges
-        By the text of each aggregate, its columns qualified, what stands in its place: Spark SQL over the states.
+        The replacement of each aggregate, by its text with qualified columns: Spark SQL over the states.
     shown
         The aggregates as the user wrote them.
     from_packs, listed
-        Whether results are counted and summed without listing every one, and relations whose rows are listed even so.
+        Whether results are counted and summed without listing them, and relations whose rows are listed all the same.
     """
 
     keys: tuple[GroupKey, ...] = ()

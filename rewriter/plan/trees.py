@@ -36,7 +36,7 @@ def read_tree(text: str) -> TreeOf[str]:
     Raises
     ------
     ValueError
-        It is no tree.
+        The text is not a tree.
     """
     levels: list[list[str | tuple[Any, ...]]] = [[]]
     expected = "part"

@@ -1,1 +1,1 @@
-"""What sort of conjunct is it, and what does it imply: differences, bands, times."""
+"""The kind of each conjunct, and what it implies: differences, bands, times."""

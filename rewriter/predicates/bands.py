@@ -16,7 +16,7 @@ DAY = 86_400_000_000
 
 @dataclass(frozen=True)
 class Difference:
-    """``left - right`` between bounds, on its way to a `Predicate`; what it was written as may be several conjuncts."""
+    """``left - right`` between bounds, before it becomes a `Predicate`; it may come from several conjuncts."""
 
     relations: tuple[str, str]
     left: str
@@ -28,7 +28,7 @@ class Difference:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What two bands have alike that bound the same difference, and of which it overflows for the same rows.
+        """Equal for two bands that bound the same difference, which overflows for the same rows.
 
         Spark does not compute the difference of ``x < y + 5 AND x - y > 1`` where the first conjunct is false; as one
         band it would raise there, as two it does not.
@@ -45,7 +45,7 @@ class Difference:
         )
 
     def predicate(self) -> Predicate:
-        """Return the band as a predicate; a comparison with 0 is one of its sides."""
+        """Return the band as a predicate; a comparison with 0 becomes one of its sides."""
         texts = zip(*((one.sql, one.rendered or one.sql) for one in self.predicates), strict=True)
         sql, rendered = (" AND ".join(dict.fromkeys(each)) for each in texts)
         bounds = self.bounds
@@ -61,7 +61,7 @@ class Difference:
 
 
 def bounds_of(op: ComparisonOp, bound: Fraction, unit: str) -> Bounds:
-    """Return what ``difference <op> bound`` says, in whole units."""
+    """Return the bounds of ``difference <op> bound``, in whole units."""
     inclusive = op in ("<=", ">=")
     is_upper = op in ("<", "<=")
     if bound.denominator != 1:

@@ -1,4 +1,4 @@
-"""What sort of conjunct is this? From a condition to kernel predicates, bands and residuals.
+"""The kind of each conjunct: from a condition to kernel predicates, bands and residuals.
 
 Bands are found among conjuncts of the form ``base + constant <op> base + constant`` over integers, dates and
 timestamps, where moving the constants to one side is exact. Fractions keep their expressions as keys: ``x >= y - 0.5``
@@ -76,10 +76,10 @@ class Scope:
         return type_of(tree, lambda column: self.types.get((column.table, column.name), UNKNOWN))
 
     def as_compared(self, left: exp.Expr, right: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
-        """Return two keys as Spark compares them, None if the kernel does not compare such values as Spark does.
+        """Return two keys as Spark compares them, None if the kernel would compare such values differently.
 
         In ANSI mode Spark casts a text to the type that it is compared with. Spark is asked for types that are not
-        modelled here; where nobody knows one, as in an EXPLAIN without Spark, it is taken for a type that compares.
+        modelled here. An unknown type, as in an EXPLAIN without Spark, is assumed to be comparable.
         """
         kinds = [text_type(self.type_of(side)) for side in (left, right)]
         if UNKNOWN in kinds and self.ask is not None:
@@ -100,7 +100,7 @@ def _cast(tree: exp.Expr, kind: str) -> exp.Expr:
 
 
 def raw(text: str, scope: Scope, sql: str | None = None, derived: bool = False) -> Predicate:
-    """Return a condition as a predicate that has not been classified."""
+    """Return a condition as an unclassified predicate."""
     return Predicate(sql or text, "residual", scope.relations(parse_expression(text)), rendered=text, derived=derived)
 
 
@@ -111,7 +111,7 @@ def columns_of(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def reads_only(text: str, aliases: Iterable[str]) -> bool:
-    """Return whether a condition is one that we can read, over columns of some relations and nothing else."""
+    """Return whether we can read a condition, and it has only columns of some relations."""
     try:
         found = columns_of(text)
     except (SqlglotError, SqlSyntaxError):
@@ -129,7 +129,7 @@ def is_equality(text: str) -> bool:
 
 
 def remap(text: str, column: Callable[[str, str], exp.Expr | None]) -> str:
-    """Return a condition with its columns ``(alias, name)`` written anew; None keeps a column as it is."""
+    """Return a condition with its columns ``(alias, name)`` rewritten; None keeps a column unchanged."""
     tree = parse_expression(text).copy()
     for node in [tree] if isinstance(tree, exp.Column) else list(tree.find_all(exp.Column)):
         other = column(node.table, node.name)
@@ -143,10 +143,10 @@ def remap(text: str, column: Callable[[str, str], exp.Expr | None]) -> str:
 
 
 class MovedColumns(dict[tuple[str, str], tuple[str, str]]):
-    """Columns that come from another relation now: by ``(alias, name)`` the alias and the name that they have there."""
+    """Columns that now come from another relation: by ``(alias, name)``, their alias and name there."""
 
     def text(self, sql: str) -> str:
-        """Return a condition with the columns written anew."""
+        """Return a condition with the columns rewritten."""
 
         def column(alias: str, name: str) -> exp.Expr | None:
             found = self.get((alias, name))
@@ -155,7 +155,7 @@ class MovedColumns(dict[tuple[str, str], tuple[str, str]]):
         return remap(sql, column) if self else sql
 
     def predicate(self, predicate: Predicate) -> Predicate:
-        """Return a kernel predicate with its expressions and guards written anew; its relations stay."""
+        """Return a kernel predicate with its expressions and guards rewritten; its relations stay."""
         if predicate.left is None or predicate.right is None or not self:
             return predicate
         guards = tuple((self.alias(alias, sql), self.text(sql)) for alias, sql in predicate.guards)
@@ -163,24 +163,24 @@ class MovedColumns(dict[tuple[str, str], tuple[str, str]]):
         return dataclasses.replace(predicate, left=left, right=right, guards=guards)
 
     def computed(self, one: _Computed) -> _Computed:
-        """Return a key or an argument, which is over one input, written anew."""
+        """Return a key or an argument over one input, rewritten."""
         if one.sql is None or not self:
             return one
         relations = tuple(dict.fromkeys(self.alias(alias, one.sql) for alias in one.relations))
         return dataclasses.replace(one, sql=self.text(one.sql), relations=relations[:1])
 
     def output(self, column: OutputColumn) -> OutputColumn:
-        """Return an output column with the place it comes from now."""
+        """Return an output column with its new origin."""
         alias, name = self.get((column.relation, column.column), (column.relation, column.column))
         return dataclasses.replace(column, relation=alias, column=name)
 
     def alias(self, alias: str, sql: str) -> str:
-        """Return the alias that an expression over one relation is over now."""
+        """Return the new alias of an expression over one relation."""
         return next((self[pair][0] for pair in columns_of(sql) if pair in self), alias)
 
 
 def over_output(predicate: Predicate, names: Mapping[tuple[str, str], str]) -> Predicate:
-    """Return a residual over a join node's output names; other predicates stay as they are."""
+    """Return a residual over a join node's output names; other predicates stay unchanged."""
     if predicate.kind != "residual" or predicate.rendered is None:
         return predicate
     rendered = remap(predicate.rendered, lambda alias, name: exp.Column(this=identifier(names[alias, name])))
@@ -217,7 +217,7 @@ def _add(done: list[Predicate | Difference], found: Predicate | Difference) -> N
 def _classify(predicate: Predicate, tree: exp.Expr, scope: Scope) -> list[Predicate | Difference]:
     tree = bare(tree)
     relations = scope.relations(tree)
-    if len(relations) != 2 or tree.find(exp.Collate):  # as a key of its own a text would lose its explicit collation
+    if len(relations) != 2 or tree.find(exp.Collate):  # as a separate key, a text would lose its explicit collation
         return [predicate]
     if isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
         low = exp.GTE(this=tree.this.copy(), expression=tree.args["low"].copy())

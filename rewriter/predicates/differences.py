@@ -1,8 +1,8 @@
 """Comparisons of linear expressions over two relations, as bands of their difference.
 
 ``ABS(r.a - s.a - 5) <= 1`` is ``4 <= r.a - s.a <= 6``. Only where that is exact: over integers, dates and timestamps
-constants move to the other side, and what Spark computes on the way is kept as guards (of one relation) and limits (of
-the difference). `rounded` has what is done over fractions.
+constants move to the other side, and intermediate results of Spark are kept as guards (of one relation) and limits (of
+the difference). `rounded` handles fractions.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .bands import DAY, Difference, bounds_of
 
 _DATE_DIFFERENCES = ("datediff", "date_diff")
 
-#: Constants beside a number of days stay far below where an INT overflows.
+#: Constants beside a number of days stay far below the overflow of an INT.
 _DAYS = 10**9
 
 
 class Types(Protocol):
-    """What must be known of the columns: see `predicates.Scope`."""
+    """What must be known about the columns: see `classify.Scope`."""
 
     @property
     def order(self) -> tuple[str, ...]: ...
@@ -46,7 +46,7 @@ class Types(Protocol):
 
 @dataclass(frozen=True)
 class _Term:
-    """A part over one relation: ``sign * base``; ``guard`` is what Spark computed there, if it is not the base."""
+    """A part over one relation: ``sign * base``; ``guard`` is what Spark computes there, if that is not the base."""
 
     sign: int
     relation: str
@@ -94,7 +94,7 @@ def bare(tree: exp.Expr) -> exp.Expr:
 def exact_difference(
     predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Expr, scope: Types
 ) -> Difference | None:
-    """Return a comparison as a band, None if it is none."""
+    """Return a comparison as a band, None if it is not one."""
     if op not in ("<", "<=", ">", ">=", "="):
         return None
     ones, others = len(scope.relations(left)), len(scope.relations(right))
@@ -128,15 +128,15 @@ def exact_difference(
 
 
 def may_wrap(tree: exp.Expr, scope: Types) -> bool:
-    """Return whether integers may wrap around in an expression, as they do where ``spark.sql.ansi.enabled`` is off.
+    """Return whether integers may wrap around in an expression, because ``spark.sql.ansi.enabled`` is off.
 
-    Then nothing moves across a comparison: each side is what Spark computes.
+    Then nothing moves across a comparison: each side stays what Spark computes.
     """
     return scope.type_of(tree) in INTEGERS and _range(tree, scope) is None
 
 
 def _range(tree: exp.Expr, scope: Types) -> tuple[int, int] | None:
-    """Return between what the values of an integer expression lie, None if it may wrap around."""
+    """Return the range of an integer expression, None if it may wrap around."""
     tree = bare(tree)
     limits = integer_limits(scope.type_of(tree))
     if limits is None:
@@ -152,7 +152,7 @@ def _range(tree: exp.Expr, scope: Types) -> tuple[int, int] | None:
     elif isinstance(tree, exp.Add | exp.Sub):
         parts = [tree.left, tree.right]
     if not parts:
-        return limits  # what Spark computes, a column or a call, is as it is
+        return limits  # a column or a call is what Spark computes
     ranges = [_range(part, scope) for part in parts]
     if None in ranges:
         return None
@@ -172,7 +172,7 @@ def _is_whole(form: _Form | None) -> bool:
 
 
 def absolute(tree: exp.Expr) -> exp.Expr | None:
-    """Return ``x`` of ``ABS(x)``, None of anything else."""
+    """Return ``x`` of ``ABS(x)``, None for anything else."""
     tree = bare(tree)
     if called(tree) == "abs" and len(tree.expressions) == 1:
         return bare(tree.expressions[0])
@@ -187,7 +187,7 @@ def _band(predicate: Predicate, op: ComparisonOp, form: _Form | None, scope: Typ
     if first.sign < 0:
         form, op = form.negated(), FLIPPED[op]
     base = second.base
-    if first.sign == second.sign:  # a sum: the difference from the second's negative, which a wider type always holds
+    if first.sign == second.sign:  # a sum: the difference from the negated second term, which a wider type always holds
         if form.unit != "integer" or second.kind == "bigint" or first.kind == "bigint":
             return None
         base = f"-CAST({base} AS BIGINT)"
@@ -202,7 +202,7 @@ def _band(predicate: Predicate, op: ComparisonOp, form: _Form | None, scope: Typ
 
 
 def _limits(steps: tuple[_Step, ...]) -> tuple[tuple[int, int] | None, str | None]:
-    """Return between what the difference must lie so that no step overflows, and the type that overflows first."""
+    """Return the range of the difference in which no step overflows, and the type that overflows first."""
     found: list[tuple[int, int, str]] = []
     for step in steps:
         limits = integer_limits(step.kind)
@@ -221,7 +221,7 @@ def _limits(steps: tuple[_Step, ...]) -> tuple[tuple[int, int] | None, str | Non
 
 
 def _form(tree: exp.Expr, scope: Types) -> _Form | None:
-    """Return an expression as a linear form, None if it is none."""
+    """Return an expression as a linear form, None if it is not one."""
     tree = bare(tree)
     match len(scope.relations(tree)):
         case 0:
@@ -261,7 +261,7 @@ def _on_the_wall_clock(form: _Form, side: exp.Expr) -> _Form:
 
 
 def _sum(one: _Form | None, other: _Form | None, measure: Literal["number", "duration"] | None = None) -> _Form | None:
-    """Return the sum of two forms; that of points in time is a difference, for one of them is negated."""
+    """Return the sum of two forms; of points in time it is a difference, because one of them is negated."""
     if one is None or other is None or one.measure != other.measure:
         return None
     if one.unit is None:
@@ -288,7 +288,7 @@ def _sum(one: _Form | None, other: _Form | None, measure: Literal["number", "dur
 
 
 def _in_unit(constant: _Form, form: _Form) -> _Form:
-    """Return a constant duration in the unit of what it is added to or compared with."""
+    """Return a constant duration in the unit of the value that it is added to or compared with."""
     if constant.measure == "duration" and form.unit == "date":
         return dataclasses.replace(constant, constant=constant.constant / DAY)
     return constant
@@ -319,7 +319,7 @@ def _constant_form(tree: exp.Expr, scope: Types) -> _Form | None:
 
 
 def _value(tree: exp.Expr) -> Fraction | None:
-    """Return a constant's value; sums and products of small numbers are what Spark makes of them, too."""
+    """Return a constant's value; sums and products of small numbers are folded as Spark does."""
     tree = bare(tree)
     number = _number(tree)
     if number is not None:
@@ -375,7 +375,7 @@ def _turned(tree: exp.Expr) -> tuple[exp.Expr | None, Fraction]:
 
 
 def _offset(tree: exp.Expr, scope: Types) -> tuple[str, int, str] | None:
-    """Split ``base + constant`` into the base's text, the constant and its unit, where that is exact."""
+    """Split ``base + constant`` into the base's text, the constant and its unit, if that is exact."""
     shift, base = 0, bare(tree)
     kind = scope.type_of(tree)
     longest = 0
@@ -406,7 +406,7 @@ def _unit(kind: str) -> str | None:
 
 
 def _constant(tree: exp.Expr, beside: str) -> int | None:
-    """Return a constant beside a value of some type, in that type's units."""
+    """Return a constant beside a value of some type, in the units of that type."""
     number = _number(tree)
     if number is not None and number.denominator == 1 and beside in (*INTEGERS, "date"):
         return int(number)

@@ -1,8 +1,8 @@
 """Differences of fractions: of floats, which Spark rounds, and of decimals.
 
 ``ABS(r.x - s.x) < 5`` over DOUBLE is a band whose difference the kernel rounds as Spark does. With a constant inside
-(``ABS(r.x - s.x - 1) < 5``) Spark rounds twice: a slightly wider band, and the conjunct itself for Spark. Decimals are
-exact, so there constants move to the other side.
+(``ABS(r.x - s.x - 1) < 5``) Spark rounds twice: the band is slightly wider, and Spark checks the conjunct. Decimals are
+exact, so their constants move to the other side.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .differences import Types, absolute, bare
 #: What rounding can add to a bound, as a share of the numbers that were added.
 _ROUNDING = 1e-6
 
-#: Digits of decimals, and constants beside them, of which Spark is sure to keep all in every sum.
+#: Digits of decimals, and of constants beside them, that Spark certainly keeps in every sum.
 _MOST_DIGITS = 30
 
 Ranges = list[tuple[ComparisonOp, exp.Expr, exp.Expr]]
@@ -42,14 +42,14 @@ class _Sides:
 def rounded_difference(
     predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Expr, scope: Types
 ) -> Difference | Ranges | None:
-    """Return a comparison of a difference of fractions with a constant, None if it is none.
+    """Return a band for a comparison of a difference of fractions with a constant, None if it is something else.
 
     Returns
     -------
     Difference
-        The band; if it is ``derived``, it is only implied, and the conjunct has to be evaluated too.
+        The band; if ``derived``, the band is only implied, and the conjunct has to be evaluated too.
     list
-        Comparisons of one side with a sum of the other, for decimals of so many digits that no band holds them.
+        Comparisons of one side with a sum of the other, for decimals with too many digits for a band.
     """
     if not scope.relations(left):
         left, right, op = right, left, FLIPPED[op]
@@ -80,7 +80,7 @@ def rounded_difference(
 def _of_floats(
     op: ComparisonOp, bound: Fraction, shifts: tuple[Fraction, ...], kind: str, *, is_absolute: bool
 ) -> Bounds | None:
-    """Return the bounds of ``x - y``; NaN is above every number, so it is within what has no upper bound."""
+    """Return the bounds of ``x - y``; NaN is above every number, so it is within bounds without an upper end."""
     if shifts:
         if op not in ("<", "<="):
             return None
@@ -148,7 +148,7 @@ def _has_exponent(tree: exp.Expr) -> bool:
 
 
 def _plus(side: exp.Expr, value: Fraction) -> exp.Expr:
-    """Return a decimal and a constant, with all of its digits."""
+    """Return the sum of a decimal and a constant, with all digits."""
     scale = 0
     while value.denominator != 1:
         value, scale = value * 10, scale + 1

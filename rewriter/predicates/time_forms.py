@@ -1,9 +1,9 @@
-"""What a comparison of times implies about how far apart they are.
+"""What a comparison of times implies about their distance.
 
 An expression is read as a *form*: a sum of columns that hold instants, plus something between two lengths. ``date(r.ts)
 + 3`` lies between two and three days behind ``r.ts``; ``timestampdiff(HOUR, r.ts, s.ts)`` is ``s.ts - r.ts`` to within
-an hour. A comparison of forms bounds the difference of two columns. A bound is never too small: what is rounded, cut
-off or on the calendar counts with all that it can be.
+an hour. A comparison of forms bounds the difference of two columns. A bound is never too small: rounding, truncation
+and the calendar count with their largest effect.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from ..sql.spark_types import type_name
 
 DAY = MICROSECONDS["DAY"]
 
-#: The shortest and the longest a unit of the calendar is.
+#: The shortest and the longest length of a unit of the calendar.
 _CALENDAR = {"MONTH": (28 * DAY, 31 * DAY), "QUARTER": (90 * DAY, 92 * DAY), "YEAR": (365 * DAY, 366 * DAY)}
 
 #: Other names of units, and units as ``date_trunc`` and ``trunc`` know them.
 _UNITS = {"DAYOFYEAR": "DAY", "DD": "DAY", "YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH"}
 
-#: What arithmetic of doubles adds to a number of seconds, up to the year 9999, in microseconds.
+#: The error of double arithmetic on a number of seconds, up to the year 9999, in microseconds.
 _DOUBLE = 64
 
-#: Numbers that are made of times, by function: what one of them is. Less than that is cut off.
+#: Functions from times to numbers, with their unit. Smaller parts are cut off.
 _SINCE_1970 = {
     **dict.fromkeys(("unix_timestamp", "to_unix_timestamp", "unix_seconds"), 1_000_000),
     "unix_millis": 1_000,
@@ -78,18 +78,18 @@ class _Form:
 
 
 def implied_bounds(tree: exp.Expr, column: TimeColumn, zone_shift: int, *, ansi: bool = True) -> Iterator[Bound]:
-    """Yield what a condition implies if it is true.
+    """Yield the bounds that a true condition implies.
 
     Parameters
     ----------
     tree
-        A comparison or BETWEEN; of anything else nothing follows.
+        A comparison or BETWEEN; anything else implies nothing.
     column
         Tells which columns are times.
     zone_shift
         How far a difference on the wall clock can be from elapsed time, in microseconds.
     ansi
-        Whether a time beyond an INT is an error, and does not wrap around.
+        Whether a time beyond an INT is an error, instead of wrapping around.
     """
     reader = _Reader(column, ansi)
     while isinstance(tree, exp.Paren):
@@ -145,7 +145,7 @@ def _ends(form: _Form, bound: _Form, op: str, zone_shift: int) -> Iterator[Bound
 
 
 def _sum(one: _Form, other: _Form, *, compared: bool = False) -> _Form | None:
-    """Return the sum of two forms, None where it has no meaning that is read here."""
+    """Return the sum of two forms, None if it has no meaning here."""
     units = (one.unit, other.unit)
     if any(isinstance(unit, tuple) for unit in units):
         return None
@@ -324,7 +324,7 @@ class _Reader:
         return None
 
     def between(self, unit: Fraction | tuple[int, int], start: _Form | None, end: _Form | None) -> _Form | None:
-        """Return how many units lie between two points in time, not yet cut off."""
+        """Return the number of units between two points in time, not yet cut off."""
         if start is None or end is None or {start.kind, end.kind} - {"timestamp", "date"}:
             return None
         found = _sum(end, start.negated())
@@ -337,7 +337,7 @@ class _Reader:
         return replace(form.wider(size[1] if isinstance(size, tuple) else size), kind=kind, wall=True)
 
     def length(self, unit: str, count: exp.Expr) -> _Form | None:
-        """Return so many units as an interval."""
+        """Return a number of units as an interval."""
         number, size = self.form(count), _unit(unit)
         if number is None or size is None or number.unit is not None or number.low != number.high:
             return None
@@ -360,7 +360,7 @@ def _number(text: str) -> _Form | None:
 
 
 def _cut(form: _Form) -> _Form | None:
-    """Return a number that is rounded to a whole one, whichever way."""
+    """Return a number rounded to a whole one, in any direction."""
     if form.unit is None:
         return form if form.low.denominator == 1 == form.high.denominator else form.wider(1, 1)
     return None if isinstance(form.unit, tuple) else form.wider(form.unit, form.unit)
@@ -375,7 +375,7 @@ def _unit(name: str) -> Fraction | tuple[int, int] | None:
 
 
 def _length(size: Fraction | tuple[int, int], count: Fraction) -> _Form:
-    """Return so many units. From a day on they are on the calendar."""
+    """Return a number of units. Units of a day and more are on the calendar."""
     ends = sorted(Fraction(one) * count for one in (size if isinstance(size, tuple) else (size, size)))
     return _Form((), ends[0], ends[1], "interval", added=int(bool(count) and (isinstance(size, tuple) or size >= DAY)))
 

@@ -1,4 +1,4 @@
-"""The delays of watermarks in a query's text. They may change at any restart of it, as in Spark."""
+"""The delays of watermarks in a query's text. They may change at any restart of the query, as in Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..sql.intervals import interval_microseconds
 
 
 def lasting(scan: Scan) -> Scan:
-    """Return a scan whose text is final with what of it must last, `Scan.lasting`."""
+    """Return a scan with final text, and set `Scan.lasting`: the part of the text that must not change."""
     relation = without_delays(f"SELECT * FROM {scan.relation}").removeprefix("SELECT * FROM ")
     ctes = "".join(f"; {name} is {without_delays(body)}" for name, body in scan.ctes)
     return dataclasses.replace(scan, lasting=f"{relation}{ctes}")
@@ -44,7 +44,7 @@ def held_back_in_text(plan: Query) -> Query:
 
 
 def without_delays(query: str) -> str:
-    """Return a query without the delays of its watermarks, however they are written."""
+    """Return a query without the delays of its watermarks, in any spelling."""
     try:
         tree = parse_statement(query).tree if "WATERMARK" in query.upper() else None
     except SqlSyntaxError:

@@ -56,23 +56,23 @@ class FromClause:
     tree
         Its relations.
     nodes
-        The join nodes in their final form, by name: those of the SELECTs inside, to which `finish` adds its own.
+        The join nodes in their final form, by name: those of inner SELECTs, and those that `finish` adds.
     """
 
     def __init__(self, tree: Tree, nodes: dict[str, JoinNode]) -> None:
         self.nodes = nodes
         self.sources = {source.plan_alias: source for source in _sources(tree)}
-        #: By column of a relation, as ``(alias, name)``: the join node and the column of it that have its values.
+        #: By column of a relation, as ``(alias, name)``: the join node and its column that hold the values.
         self.columns = MovedColumns()
 
     def remap(self, text: str) -> str:
-        """Return a condition over the columns of relations and of the join nodes that stand in their place."""
+        """Return a condition over the columns of relations, or of the join nodes that replaced them."""
         return self.columns.text(text)
 
     # ---------------------------------------------------------------------------------------------------- join nodes
 
     def finish(self, node: JoinNode) -> None:
-        """Give a join node the final text of its inputs; an input that is a join itself becomes a derived table."""
+        """Give a join node the final text of its inputs; an input that is itself a join becomes a derived table."""
         moved = MovedColumns()
         sources = tuple(
             self._finished(source) if isinstance(_unfiltered(source), Scan) else self._derived(source, node, moved)
@@ -102,7 +102,7 @@ class FromClause:
     def _derived(self, source: Node, node: JoinNode, moved: MovedColumns) -> Scan:
         """Return a join below a group (an outer join, a stream with its static relations) as a scan."""
         inside = [self._scan(scan) for scan in scans(source)]
-        here = _read_here(source)  # the others come as the output of a join node
+        here = _read_here(source)  # the others come from the output of a join node
         known = [self.sources[scan.alias] for scan in here if scan.alias in self.sources]
         names = _unique_names(cte for one in known for cte in _ctes_of(one))
         read = [self._scan(scan, names) for scan in here]
@@ -165,7 +165,7 @@ class FromClause:
     # ---------------------------------------------------------------------------------------------------- the clause
 
     def put(self, node: Node, select: exp.Select) -> None:
-        """Write FROM of a SELECT anew."""
+        """Rewrite the FROM of a SELECT."""
         first, joins = self._items(node)
         select.set("from_", exp.From(this=first))
         select.set("joins", joins)
@@ -195,7 +195,7 @@ class FromClause:
         return self._items(node.inputs[0])
 
     def _item(self, node: Node) -> exp.Expr:
-        """Return what stands on the right of a join; a join stands in parentheses."""
+        """Return the right side of a join, in parentheses if it is itself a join."""
         first, joins = self._items(node)
         if not joins:
             return first
@@ -209,7 +209,7 @@ class FromClause:
 
 
 def _sources(tree: Tree) -> Iterator[Source]:
-    """Yield the relations of a FROM, those of derived tables that were opened among them."""
+    """Yield the relations of a FROM, including those of opened derived tables."""
     match tree:
         case JoinTree():
             yield from _sources(tree.left)
@@ -248,7 +248,7 @@ def _outermost(node: Node, nodes: Mapping[str, JoinNode]) -> tuple[Node, ...]:
 
 
 def _read_here(node: Node) -> tuple[Scan, ...]:
-    """Return the relations of a tree that its FROM names: those outside join nodes."""
+    """Return the relations that the FROM of a tree names: those outside join nodes."""
     if isinstance(node, Scan):
         return (node,)
     if isinstance(node, JoinNode):
@@ -288,7 +288,7 @@ def _ctes_of(source: Source) -> list[Cte]:
 
 
 def _unique_names(ctes: Iterable[Cte]) -> dict[Cte, str]:
-    """Return a name for each: its own, but numbered where one inside another query hides one outside of it."""
+    """Return a name for each: its own, with a number if an inner query's expression hides an outer one."""
     names: dict[Cte, str] = {}
     taken: set[str] = set()
     for cte in dict.fromkeys(ctes):
@@ -298,7 +298,7 @@ def _unique_names(ctes: Iterable[Cte]) -> dict[Cte, str]:
 
 
 def _rename_ctes(tree: exp.Expr, names: Mapping[Cte, str]) -> None:
-    """Let the tables of a copy read the common table expressions under their new names, in place."""
+    """Make the tables of a copy read the common table expressions under their new names, in place."""
     for table in list(tree.find_all(exp.Table)):
         cte = cte_of(table)
         name = names.get(cte, cte.name) if cte is not None else None
@@ -309,7 +309,7 @@ def _rename_ctes(tree: exp.Expr, names: Mapping[Cte, str]) -> None:
 
 
 def cte_sql(cte: Cte, names: Mapping[Cte, str]) -> str:
-    """Return a common table expression's query, its column list applied."""
+    """Return a common table expression's query with its column list applied."""
     columns = cte.node.args["alias"].columns
     query = without_our_clauses(cte.node.this)
     _rename_ctes(query, names)

@@ -19,7 +19,7 @@ from .from_clause import FromClause, drop_unused_ctes, mentioned
 
 
 def render_query(plan: Node, parsed: Parsed, case_sensitive: bool = False) -> Query:
-    """Write the SQL of every converted SELECT anew, inner ones first, and return the plan that is executed."""
+    """Rewrite the SQL of every converted SELECT, inner ones first, and return the plan to run."""
     blocks = {node.number: node for node in walk(plan) if isinstance(node, Block)}
     nodes: dict[str, JoinNode] = {}
     if not any(block.problem for block in parsed.resolution.blocks):
@@ -111,7 +111,7 @@ class _BlockRenderer:
         return field in frame.visible or any(field in (source.fields or ()) for source in frame.sources)
 
     def rewrite(self, tree: exp.Expr) -> exp.Expr:
-        """Write the columns of this SELECT anew, in place; subqueries inside may refer to them too."""
+        """Rewrite the columns of this SELECT, in place; subqueries inside may refer to them too."""
         if self.merges:
             tree = replaced(tree, self.merges, plan_text)
         for call in list(tree.find_all(exp.Anonymous, exp.Column)) if self.times else ():
@@ -130,17 +130,17 @@ class _BlockRenderer:
         return tree
 
     def result_time(self, tree: exp.Expr) -> exp.Expr | None:
-        """Return the event time of a node's results where an expression is just that, and let the node put it out."""
+        """Return the event time of a node's results if an expression is just that, and make the node put it out."""
         name = self.times.get(latest_of(tree))
         node = self.nodes.get(name) if name is not None else None
-        if node is None or not event_times(node):  # an input that became optional has no event time left
+        if node is None or not event_times(node):  # an input that became optional has lost its event time
             return None
         marked = (*node.event_times, RESULT_TIME) if RESULT_TIME not in node.event_times else node.event_times
         self.nodes[node.name] = dataclasses.replace(node, result_time=RESULT_TIME, event_times=marked)
         return exp.column(identifier(RESULT_TIME), identifier(node.name))
 
     def order_by_outputs(self, select: exp.Select) -> None:
-        """Let ORDER BY name outputs: a column below SELECT DISTINCT or GROUP BY is out of its reach."""
+        """Make ORDER BY name outputs: it cannot reach a column below SELECT DISTINCT or GROUP BY."""
         names = [item.alias_or_name.lower() for item in select.expressions]
         outputs = [
             (item.this, item.args["alias"])
@@ -151,7 +151,7 @@ class _BlockRenderer:
             clause = select.args.get(key)
             for ordered in clause.expressions if clause else []:
                 if isinstance(ordered.this, exp.Literal):
-                    continue  # the place of an output
+                    continue  # the position of an output
                 for tree, name in outputs:
                     if ordered.this == tree:
                         ordered.set("this", exp.Column(this=name.copy()))
@@ -162,7 +162,7 @@ class _BlockRenderer:
 
 
 def _name_items(tree: exp.Expr) -> None:
-    """Give the items of derived tables and CTEs that have no name the one by which the SELECTs above them know them."""
+    """Give unnamed items of derived tables and CTEs the name by which the SELECTs above know them."""
     for select in tree.find_all(exp.Select):
         if _gives_names(select):
             for item in [one for one in select.expressions if not isinstance(one, exp.Alias | exp.Aliases)]:
@@ -182,7 +182,7 @@ def _gives_names(select: exp.Select) -> bool:
 
 
 def _is_second_branch(select: exp.Select) -> bool:
-    """Tell whether a SELECT is a branch of a set operation that gives it no names."""
+    """Tell whether a SELECT is a branch of a set operation whose names come from another branch."""
     tree: exp.Expr = select
     while isinstance(tree.parent, exp.Subquery) and tree.parent.this is tree:
         tree = tree.parent
@@ -191,7 +191,7 @@ def _is_second_branch(select: exp.Select) -> bool:
 
 
 def _without_repeated_aliases(items: list[exp.Expr]) -> list[exp.Expr]:
-    """Leave out the alias of a column that comes again under the same one: there Spark's optimizer fails in a UNION."""
+    """Leave out a repeated alias of the same column: Spark's optimizer fails on it in a UNION."""
     result: list[exp.Expr] = []
     for item in items:
         result.append(item.this if isinstance(item, exp.Alias) and item in result else item)

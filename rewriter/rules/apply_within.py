@@ -2,7 +2,7 @@
 
 Example: ``FROM r JOIN s ON r.a = s.a WITHIN 10 MINUTES`` adds
 ``INTERVAL '-10' MINUTE <= r.ts - s.ts <= INTERVAL '10' MINUTE``. The distance is a length of time, not one on the
-calendar: 1 DAY is 24 hours. Static relations have no part in it.
+calendar: 1 DAY is 24 hours. Static relations are left out.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def apply_within(plan: Node) -> Node | NotApplicable:
 
 
 def event_time(scan: Scan) -> str | None:
-    """Return the column that holds a relation's event time: that of the watermark, or else its only timestamp."""
+    """Return the column with a relation's event time: the column of the watermark, or else its only timestamp."""
     if scan.event_time is not None:
         return scan.event_time
     times = [column.name for column in scan.columns if column.type in TIMES]

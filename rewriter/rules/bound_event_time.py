@@ -1,4 +1,4 @@
-"""The stage that bounds how long rows are kept, by what `event_time.bounds` closes."""
+"""The stage that bounds how long rows are kept, by the closed constraints of `event_time.bounds`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..options import DEFAULTS, Settings
 from ..plan.nodes import Edge, JoinNode, Node, Predicate, Retention, Scan, TimeBound, transform
 from .rule import NotApplicable
 
-#: A band of event times is wide unless rows are kept for more than so many times its width.
+#: A band of event times is wide unless rows are kept for more than this many times its width.
 NARROW = 32
 
 
 def bound_event_time(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
     """Give every join node its closed time bounds and its streams' retention.
 
-    Days on the calendar and differences on the wall clock are as much from elapsed time as the offset of the session's
-    time zone changes; the bounds allow for it (`Settings.zone_shift`).
+    Days on the calendar and differences on the wall clock differ from elapsed time by the change of the offset of the
+    session's time zone; the bounds allow for that (`Settings.zone_shift`).
     """
 
     def visit(node: Node) -> Node:
@@ -46,13 +46,13 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
 
 
 def _with_wide_bands(edge: Edge, below: Iterable[Scan], kept: Iterable[Retention]) -> Edge:
-    """Mark the bands of an edge within which most rows lie that are kept at all."""
+    """Mark the bands of an edge that most kept rows are within."""
     lengths = [one.keep_for for one in kept if one.alias in (edge.left, edge.right)]
 
     def is_wide(predicate: Predicate) -> bool:
         found = constraints((predicate,), below, 0)
         known = [length for length in lengths if length is not None]
-        if not found or len(known) < 2:  # rows of a relation that is kept for ever are spread over all times
+        if not found or len(known) < 2:  # rows that are kept for ever are spread over all times
             return False
         return len(found) < 2 or sum(constraint.most for constraint in found) * NARROW >= max(known)
 

@@ -29,7 +29,7 @@ def choose_schemes(plan: Node, settings: Settings) -> Node | NotApplicable:
 
 
 def _own(node: Node, block: Block, change: Callable[[Node, Block], Node]) -> Node:
-    """Apply a change to the nodes of one SELECT, not to those of derived tables."""
+    """Apply a change to the nodes of one SELECT, not to the nodes of derived tables."""
     if isinstance(node, Scan):
         return change(node, block)
     below = tuple(_own(one, block, change) for one in node.inputs)

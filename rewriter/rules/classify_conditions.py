@@ -1,4 +1,4 @@
-"""Tell what sort of predicate every conjunct of an inner join is, and merge the two sides of a band.
+"""Classify every conjunct of an inner join, and merge the two sides of a band.
 
 Example: ``s.ts >= r.ts AND s.ts <= r.ts + INTERVAL 5 MINUTES`` becomes the band
 ``INTERVAL '-5' MINUTE <= r.ts - s.ts <= INTERVAL '0' DAY``.
@@ -15,7 +15,7 @@ from .rule import NotApplicable, each_block, inner_joins
 
 
 def classify_conditions(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
-    """Classify the conjuncts of inner joins; those of outer joins are Spark's."""
+    """Classify the conjuncts of inner joins; those of outer joins stay with Spark."""
 
     def change(block: Block) -> Block:
         scope = Scope.of(block.input, ansi=settings.ansi, ask=settings.ask)

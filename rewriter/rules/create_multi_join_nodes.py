@@ -1,7 +1,7 @@
 """Step 2 of the Two-Step Convert: replace every group by one node (004 section 3.2.2, algorithm 3).
 
 The plan is rebuilt bottom up; a node that is reached twice is converted once. A group's node has the inputs of the
-group's members that are no members themselves. How the node will run is decided by a later stage.
+group's members that are not members themselves. A later stage decides how the node will run.
 
 Example: ``JoinGroup(Join(Exchange(Join(r, s)), t))`` becomes ``TriJoin(r, s, t)``.
 """
@@ -37,7 +37,7 @@ UNDECIDED = Decision("none", None, None, "not decided yet")
 
 
 def create_multi_join_nodes(plan: Node) -> Node | NotApplicable:
-    """Convert the groups that step 1 has marked; those that must stay with Spark become `LeftAlone`."""
+    """Convert the groups that step 1 marked; groups that must stay with Spark become `LeftAlone`."""
     names = _Names(plan.words if isinstance(plan, Query) else frozenset())
     changed = _multi_join_node(plan, names, {}, None)
     return NotApplicable("step 1 has marked no group") if changed == plan else changed
@@ -45,7 +45,7 @@ def create_multi_join_nodes(plan: Node) -> Node | NotApplicable:
 
 @dataclasses.dataclass
 class _Names:
-    """Names of nodes and of their columns, none of which the statement has: Spark would take one for the other."""
+    """Names of nodes and of their columns. The statement must have none of them: Spark would confuse them."""
 
     taken: frozenset[str]
     count: int = 0
@@ -107,7 +107,7 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
 
 
 def _between_inputs(predicate: Predicate, owner: dict[str, str], order: list[str]) -> Predicate:
-    """Return a predicate over the node's inputs; one that stays within an input (an outer join) is a residual."""
+    """Return a predicate over the node's inputs; a predicate within one input (an outer join) is a residual."""
     owners = tuple(dict.fromkeys(owner[alias] for alias in predicate.relations))
     if owners == predicate.relations:
         return predicate
@@ -120,7 +120,7 @@ def _between_inputs(predicate: Predicate, owner: dict[str, str], order: list[str
 
 
 def why_left_alone(relations: list[str], block: Block | None) -> str | None:
-    """Return the reason for which a group stays with Spark, None if it is converted."""
+    """Return why a group stays with Spark, None if it is converted."""
     if block is not None and block.problem:
         return block.problem
     if block is not None and not block.hints.convert:
@@ -134,7 +134,7 @@ def why_left_alone(relations: list[str], block: Block | None) -> str | None:
 def output_columns(
     below: list[Scan], predicates: list[Predicate], block: Block | None, words: frozenset[str]
 ) -> tuple[OutputColumn, ...]:
-    """Name all columns of a node's inputs: ``r__id`` for ``r.id``, with a number where that is taken."""
+    """Name all columns of a node's inputs: ``r__id`` for ``r.id``, with a number if that is taken."""
     wanted: dict[tuple[str, str], str] = {}
     for scan in below:
         for column in scan.columns:

@@ -1,4 +1,4 @@
-"""Add what follows from the user's conjuncts: transitive equalities, and filters on one relation.
+"""Add conditions that follow from the user's conjuncts: transitive equalities, and filters on one relation.
 
 Examples: ``r.a = s.a`` and ``s.a = t.a`` give ``r.a = t.a``; with ``r.a > 5`` they give ``s.a > 5`` and ``t.a > 5``;
 ``(r.n = 'x' AND s.n = 'y') OR (r.n = 'y' AND s.n = 'x')`` gives the filter ``r.n = 'x' OR r.n = 'y'`` on ``r``.
@@ -93,7 +93,7 @@ Column = tuple[str, str]
 
 
 def _equalities(predicates: list[Predicate], scope: Scope) -> nx.Graph[Column]:
-    """Return the graph of columns that equalities between columns of one known type connect."""
+    """Return the graph of columns, connected by equalities between columns of one known type."""
     graph: nx.Graph[Column] = nx.Graph()
     for predicate in predicates:
         tree = parse_expression(predicate.rendered or predicate.sql)
@@ -153,7 +153,7 @@ def _from_or(predicate: Predicate, scope: Scope) -> list[Predicate]:
 
 
 def _is_safe(tree: exp.Expr) -> bool:
-    """Tell whether a condition may be evaluated for more rows than the user's text does: it raises no errors."""
+    """Tell whether a condition may be evaluated for more rows than in the user's text: it raises no errors."""
     for node in tree.walk():
         if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
             continue

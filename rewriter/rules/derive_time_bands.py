@@ -1,7 +1,7 @@
-"""Add the band of times that a condition implies which stays with Spark.
+"""Add the bands of times implied by conditions that stay with Spark.
 
 Example: ``timestampdiff(SECOND, r.ts, s.ts) < 10`` is a residual. It implies that ``s.ts`` is at most 11 seconds later
-than ``r.ts``, which bounds the state, and a search by it leaves few pairs for Spark to look at.
+than ``r.ts``. This bounds the state, and a search by it leaves few pairs for Spark to check.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .rule import NotApplicable, each_block, inner_joins
 
 
 def derive_time_bands(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
-    """Add derived bands to inner joins; they bound what their residuals let through."""
+    """Add derived bands to inner joins; a band contains all pairs that its residual lets through."""
 
     def change(block: Block) -> Block:
         scope = Scope.of(block.input, ansi=settings.ansi)

@@ -1,7 +1,7 @@
-"""Turn a group that was decided to run as an operator tree into a tree of join nodes (002 section 4).
+"""Turn a group that will run as an operator tree into a tree of join nodes (002 section 4).
 
 Inner nodes are materialising: they join some of the relations, and the result is stored as an input of the node above;
-the root is not. The tree was decided by cost (002's equation 1) or written down in a hint.
+the root is not. Cost (002's equation 1) or a hint chose the tree.
 
 Example: ``MultiJoin(r, s, t, u)`` with the tree ``(r, s), t, u`` becomes ``TriJoin(BiJoin(r, s), t, u)``, and with the
 tree ``(r, s), (t, u)`` ``BiJoin(BiJoin(r, s), BiJoin(t, u))``.
@@ -40,7 +40,7 @@ from .rule import NotApplicable
 
 Tree: TypeAlias = "TreeOf[str]"
 
-#: Nodes of a tree are as the shape suggests, whatever is known of rows: the tree is what was chosen by cost.
+#: The shape decides the nodes of a tree, whatever is known about rows: cost has chosen the tree itself.
 _BY_SHAPE = Settings(costs=CostDefaults(alike=inf, guessed=inf))
 
 
@@ -63,7 +63,7 @@ def grow_operator_trees(plan: Node) -> Node | NotApplicable:
 
 
 def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
-    """Return a node as a tree of nodes: the first part of it that is a tree becomes an inner node, then the others."""
+    """Return a node as a tree of nodes: each part that is itself a tree becomes an inner node, one after the other."""
     nested = next((part for part in tree if isinstance(part, tuple)), None)
     if nested is None:
         return _decided(node)
@@ -103,7 +103,7 @@ def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
 def _inner(
     node: JoinNode, name: str, members: tuple[str, ...], within: list[Predicate], across: list[Predicate]
 ) -> JoinNode:
-    """Return the node that joins some relations first, with all columns that are read above it."""
+    """Return the node that joins some relations first, with all columns that nodes above it read."""
     needed = {(c.relation, c.column): (c.name, c.type) for c in node.output if c.relation in members}
     taken = {column.name.lower() for column in node.output}
     wanted = [
@@ -120,7 +120,7 @@ def _inner(
         if scan.event_time is not None:
             wanted += [(alias, column.name) for column in scan.columns if column.name == scan.event_time]
     if not needed and not any(alias in members for alias, _ in wanted):
-        # Nothing above reads a column of it, only how many rows there are: rows without columns are none.
+        # Nothing above reads a column, only the number of rows: rows without columns would be lost.
         wanted = [*wanted, next(iter([*types, *(at for p in within for at in columns_of(p.left or ""))]))]
     for alias, column_name in wanted:
         if alias in members and (alias, column_name) not in needed:
@@ -140,7 +140,7 @@ def _inner(
 
 
 def _decided(node: JoinNode) -> JoinNode:
-    """Return a node of the tree with its own decision: by its shape, with the units of the group."""
+    """Return a node of the tree with its own decision, by its shape and with the units of the group."""
     decision = decide(node, Hints(units=node.decision.units), _BY_SHAPE)
     by_cost = node.decision.units_by_cost
     decision = dataclasses.replace(decision, units_reason="those of the group", advice=None, units_by_cost=by_cost)
@@ -148,14 +148,14 @@ def _decided(node: JoinNode) -> JoinNode:
 
 
 def _node(kind: type[JoinNode], node: JoinNode, **changes: Any) -> JoinNode:
-    """Return a node as one of another class, with some fields changed."""
+    """Return a node as a node of another class, with some fields changed."""
     return kind(**{**{field.name: getattr(node, field.name) for field in dataclasses.fields(JoinNode)}, **changes})
 
 
 def _scan_of(inner: JoinNode, below: JoinNode, alias: str) -> Scan:
     """Return the stored result of ``below`` as an input: its event time is the latest of its members'.
 
-    ``inner`` is the same node before it became a tree itself. A result is made when its last member comes, and that one
+    ``inner`` is the same node before it became a tree itself. A result comes with its last member, and that member
     is not late; so the result is never late either.
     """
     members = [source_scan(source) for source in inner.sources]
@@ -203,7 +203,7 @@ def _stored_bounds(
 
 
 def _retention(alias: str, bounds: tuple[TimeBound, ...], order: list[str]) -> Retention:
-    """Return how long rows are kept: until no other input can reach them."""
+    """Return how long rows are kept: until rows of no other input can reach them."""
     reach: dict[str, int | None] = {name: None for name in order if name != alias}
     for bound in bounds:
         if bound.left == alias:

@@ -1,8 +1,8 @@
 """Show where the binary plan would move rows: an `Exchange` below each side of a join.
 
 Example: ``r JOIN s ON r.a = s.a`` gets ``Exchange hash(r.a)`` and ``Exchange hash(s.a)``; ``r JOIN s ON r.a < s.a`` has
-to broadcast one side. These are the hash nodes of 004's plans: the Two-Step Convert has to see through them, and the
-single multi-way node does without them.
+to broadcast one side. These are the hash nodes of 004's plans. The Two-Step Convert has to look through them, and the
+single multi-way node needs none of them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Let the units of a join reduce their results where the SELECT above aggregates (BiStream, 003 section 3.4.2).
+"""Make the units of a join reduce their results if the SELECT above aggregates (BiStream, 003 section 3.4.2).
 
 The node puts out a row of keys and states for each group and micro-batch instead of its results; the SELECT's text
 then merges states. It applies where the aggregation stands directly on the node: nothing filters or joins the results
 first, and every key and argument is over one input of the node, so that it is computed before the join.
 
-Example: ``SELECT r.k, SUM(t.x) FROM r JOIN s ... JOIN t ... GROUP BY r.k`` lets the node put out ``r.k`` and the sum of
-``t.x`` of this micro-batch's results, and Spark adds up these sums.
+Example: ``SELECT r.k, SUM(t.x) FROM r JOIN s ... JOIN t ... GROUP BY r.k`` makes the node put out ``r.k`` and the sum
+of ``t.x`` of this micro-batch's results, and Spark adds up these sums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .rule import NotApplicable
 
 
 def pre_aggregate(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
-    """Give join nodes directly below an aggregation its first step."""
+    """Give the first step of an aggregation to the join nodes directly below it."""
     reasons: list[str] = []
 
     def visit(node: Node) -> Node:
@@ -71,7 +71,7 @@ def _why_not(block: Block, settings: Settings) -> str | None:
 
 
 def may_count_packs(node: JoinNode, block: Block, settings: Settings) -> bool:
-    """Tell whether the results of a chain, the whole FROM of a SELECT, would be counted from packs."""
+    """Tell whether results would be counted from packs, for a chain that is the whole FROM of a SELECT."""
     if block.input is not node or block.aggregation is None or _why_not(block, settings) is not None:
         return False
     return _listed(node, block.aggregation) is not None
@@ -91,7 +91,7 @@ def _aggregated(block: Block) -> Block:
 
 
 def _listed(node: JoinNode, aggregation: Aggregation) -> tuple[str, ...] | None:
-    """Return the ends of a chain whose rows are listed although they are in packs; None if there are no packs.
+    """Return the ends of a chain whose rows are listed although they are in packs; None without packs.
 
     A key is needed for every row.
     """

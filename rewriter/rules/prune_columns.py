@@ -1,7 +1,7 @@
-"""Let join nodes put out only the columns that something above reads.
+"""Make join nodes put out only the columns that something above reads.
 
-Example: under ``SELECT r.n`` a node puts out ``r__n`` and what its residuals mention. A node that nothing reads a
-column of (``SELECT count(*)``) keeps one column, for there is no row without one.
+Example: under ``SELECT r.n`` a node puts out ``r__n`` and the columns of its residuals. If nothing reads a column of a
+node (``SELECT count(*)``), it keeps one column, because a row needs one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read_by_node(node: JoinNode) -> set[tuple[str, str]]:
 
 
 def _event_times(node: JoinNode) -> set[tuple[str, str]]:
-    """Return the columns by which a join node knows how long rows are kept: below it there may be another node."""
+    """Return the columns by which a join node knows how long rows are kept; another node may be below it."""
     inputs = [input_scan(source) for source in node.sources]
     return {(scan.alias, scan.event_time) for scan in inputs if scan.event_time is not None}
 
@@ -74,6 +74,6 @@ def _pruned(node: JoinNode, needed: set[tuple[str, str]]) -> JoinNode:
         return (column.relation, column.column) in needed or column.name in residual
 
     if node.aggregation is not None:
-        return node  # it puts out keys and states alone
+        return node  # it puts out only keys and states
     kept = tuple(column for column in node.output if wanted(column)) or node.output[:1]
     return dataclasses.replace(node, output=kept)

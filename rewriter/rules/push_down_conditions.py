@@ -46,7 +46,7 @@ def _settle(node: Node) -> Node:
 
 
 def place(node: Node, predicate: Predicate, under_inner: bool = False) -> Node | None:
-    """Return the tree with a conjunct at its lowest place, None if it cannot sink below ``node``."""
+    """Return the tree with a conjunct at its lowest place, None if it cannot move below ``node``."""
     relations = set(predicate.relations)
     match node:
         case Scan() | Filter():

@@ -1,4 +1,4 @@
-"""What a rule is."""
+"""The interface of a rule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Rule = Callable[[Node], Node | NotApplicable]
 
 
 def each_block(plan: Node, change: Callable[[Block], Block], reason: str) -> Node | NotApplicable:
-    """Apply a change to every convertible SELECT; not applicable if no plan changed."""
+    """Apply a change to every convertible SELECT; the rule is not applicable if no plan changed."""
 
     def visit(node: Node) -> Node:
         return change(node) if isinstance(node, Block) and node.problem is None else node
@@ -30,7 +30,7 @@ def each_block(plan: Node, change: Callable[[Block], Block], reason: str) -> Nod
 
 
 def inner_joins(block: Block, change: Callable[[Join], Join]) -> Block:
-    """Apply a change to every inner join of a SELECT that may be ours, after those below it."""
+    """Apply a change to every inner join of a SELECT that may be ours, bottom up."""
 
     def visit(node: Node) -> Node:
         match node:
@@ -46,7 +46,7 @@ def inner_joins(block: Block, change: Callable[[Join], Join]) -> Block:
 def regions(node: Node, change: Callable[[Node], Node]) -> Node:
     """Apply a change to every maximal tree of inner joins below a node, without entering derived tables.
 
-    Such a tree may have another one in it, below an outer join: that is changed first.
+    Such a tree may contain another one, below an outer join; the inner one is changed first.
     """
     match node:
         case Join(kind="inner" | "cross", by_spark=False):
@@ -57,7 +57,7 @@ def regions(node: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def _inside(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Apply a change to the trees inside of another one."""
+    """Apply a change to the trees inside another one."""
     match node:
         case Join(kind="inner" | "cross", by_spark=False) | Where() | Project() | Exchange():
             return node.with_inputs(tuple(_inside(below, change) for below in node.inputs))

@@ -1,6 +1,6 @@
 """Keep static relations, and relations that a TRIJOIN hint leaves out, away from a group of streams.
 
-A static relation joined to one stream is applied to that stream before the group (`StaticJoin`), otherwise after it (a
+A static relation joined to one stream is joined to that stream before the group (`StaticJoin`), otherwise after it (a
 join that stays with Spark). Spark joins a stream with a table itself, without keeping the stream's rows.
 
 Example: over streams ``r``, ``s`` and a table ``c``, ``r.a < s.a AND r.k = c.k`` joins ``c`` to ``r`` first.
@@ -37,7 +37,7 @@ ONE_STREAM = "it joins one stream with static relations, which Spark does itself
 
 
 def separate_static_relations(plan: Node) -> Node | NotApplicable:
-    """Rebuild the join trees that hold relations which do not belong into a group.
+    """Rebuild the join trees with relations that do not belong to a group.
 
     Raises
     ------

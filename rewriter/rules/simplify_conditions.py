@@ -1,10 +1,10 @@
-"""Bring conjuncts into the form that later rules read.
+"""Rewrite conjuncts into the form that later rules read.
 
 Example: ``NOT (r.a < s.a) AND 1 = 1 AND ((r.b = s.b AND r.c = 1) OR (r.b = s.b AND r.c = 2))`` becomes
 ``r.a >= s.a``, ``r.b = s.b`` and ``(r.c = 1 OR r.c = 2)``.
 
-All of it is exact under three-valued logic where only TRUE keeps a row: NOT moves over a comparison and over OR, AND
-and OR distribute, and what is constantly true goes.
+All of this is exact under three-valued logic where only TRUE keeps a row: NOT moves over a comparison and over OR, AND
+and OR distribute, and constantly true conditions are dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OPPOSITE: dict[type[exp.Expr], type[exp.Expr]] = {
 
 
 def simplify_conditions(plan: Node) -> Node | NotApplicable:
-    """Split, push NOT down, factor OR and drop what is constantly true."""
+    """Split, push NOT down, factor OR and drop constantly true conditions."""
 
     def change(block: Block) -> Block:
         scope = Scope.of(block.input)
@@ -73,7 +73,7 @@ def _simplified(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Predic
 
 
 def simplify(tree: exp.Expr) -> list[exp.Expr]:
-    """Return the conjuncts of a condition in simple form; none if it is constantly true."""
+    """Return the conjuncts of a condition in simple form; no conjunct if it is constantly true."""
     match tree:
         case exp.Paren():
             return simplify(tree.this)

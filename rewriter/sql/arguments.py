@@ -17,7 +17,7 @@ Arguments = Mapping[str, object] | Sequence[object] | None
 def put_into_conditions(arguments: Arguments, tree: exp.Expr) -> None:
     """Replace the markers in WHERE and ON, in place, where a literal of the same type and value can be written.
 
-    Elsewhere a literal can mean something else: ``ORDER BY 1`` is a position.
+    Elsewhere a literal can have another meaning: ``ORDER BY 1`` is a position.
     """
     if not arguments:
         return
@@ -38,12 +38,12 @@ def _is_in_condition(marker: exp.Expr) -> bool:
 
 
 def _literal(value: object) -> str | None:
-    """Return a literal in parentheses that Spark reads as it reads the argument, None where there is none."""
+    """Return a literal in parentheses that Spark reads like the argument, None if there is none."""
     match value:
         case bool():
             return None
         case int() if -(1 << 63) < value < 1 << 63:
-            # -2147483648 is an INT as an argument, and the negative of a BIGINT as text
+            # -2147483648 is an INT as an argument, but the negative of a BIGINT as text
             return None if value == -(1 << 31) else f"({value})" if value < 0 else str(value)
         case float() if math.isfinite(value) and 1e-99 < abs(value) < 1e99:
             return f"({value:.17E})" if value < 0 else f"{value:.17E}"

@@ -9,7 +9,7 @@ from typing import Protocol
 from ...errors import InvalidSettingError
 from ..plan.nodes import Column, RowsFrom
 
-#: The option of a stream that declares its rows a second, and what the settings begin with that declare them by name.
+#: The option that declares a stream's rows a second, and the prefix of the settings that declare them by name.
 RATE_OPTION = "trijoin.rowsPerSecond"
 RATE_SETTING = "spark.trijoin.rate."
 
@@ -19,7 +19,7 @@ Time = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """What is known of a table, a view or a stream.
+    """What is known about a table, a view or a stream.
 
     Parameters
     ----------
@@ -30,12 +30,12 @@ class TableInfo:
     rows
         Rows (batch) or rows a second (stream), if known.
     times
-        The columns that have a watermark; of several, as in the results of a join of streams, the first is its event
+        The columns that have a watermark. If there are several, as in a join of streams, the first is its event
         time unless a query says more.
     rows_from
-        Who says how many rows there are.
+        Where the number of rows comes from.
     stateful
-        Whether an operator with state makes the rows of the stream: see `plan.Scan`.
+        Whether a stateful operator makes the rows of the stream: see `plan.nodes.Scan`.
     """
 
     columns: tuple[Column, ...]
@@ -51,15 +51,15 @@ FixedColumns = Callable[[str, str], Iterable[tuple[str, str]]]
 
 
 #: From expressions, and the types of the columns that they may read by ``(alias, name)``, to Spark's types of them, in
-#: order; empty where nobody can tell.
+#: order; empty if they are not known.
 TypesOf = Callable[[Sequence[str], Mapping[tuple[str, str], str]], Sequence[str]]
 
 
 class Catalog(Protocol):
-    """Knows tables by name, and what type Spark gives an expression."""
+    """Knows tables by name, and Spark's types of expressions."""
 
     def table(self, name: tuple[str, ...]) -> TableInfo | None:
-        """Return what is known of a table, given the parts of its name; None if there is no such table."""
+        """Return what is known about a table, given the parts of its name; None if there is no such table."""
 
     def types_of(self, texts: Sequence[str], columns: Mapping[tuple[str, str], str]) -> Sequence[str]:
         """Return Spark's types of expressions, as a `TypesOf`."""
@@ -67,14 +67,14 @@ class Catalog(Protocol):
 
 @dataclass(frozen=True)
 class DdlCatalog:
-    """A catalog made of ``CREATE TABLE`` and ``CREATE STREAM`` statements; names resolve without regard to case.
+    """A catalog made of ``CREATE TABLE`` and ``CREATE STREAM`` statements; names are not case-sensitive.
 
     Parameters
     ----------
     tables
-        What was declared, in order.
+        The declared tables, in order.
     rates
-        Rows a second of streams by name; they go before what the streams' own declarations say.
+        Rows a second of streams by name; they have precedence over the streams' own declarations.
     """
 
     tables: tuple[tuple[str, TableInfo], ...] = ()
@@ -98,12 +98,12 @@ class DdlCatalog:
         return replace(self, tables=(*self.tables, *tables))
 
     def with_rate(self, name: str, rows: float) -> DdlCatalog:
-        """Return a catalog that knows how many rows a second a stream brings."""
+        """Return a catalog that knows a stream's rows a second."""
         return replace(self, rates=(*self.rates, (name, rows)))
 
 
 def positive(text: str) -> float | None:
-    """Return the finite number above 0 that a text is, None if it is none."""
+    """Return a text as a finite number above 0, None if it is not one."""
     try:
         number = float(text)
     except ValueError:
@@ -117,7 +117,7 @@ def declared(setting: str, text: str) -> float:
     Raises
     ------
     InvalidSettingError
-        It is no number above 0.
+        The value is not a number above 0.
     """
     rows = positive(text)
     if rows is None:

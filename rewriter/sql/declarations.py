@@ -23,12 +23,12 @@ def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog
     sql
         The file's text.
     fixed
-        Tells the columns of a stream that declares none, from its format and its declaration.
+        Returns the columns of a stream that declares none, from its format and its declaration.
 
     Raises
     ------
     SqlSyntaxError
-        A declaration does not parse. The place is that in the whole file.
+        A declaration does not parse. The place is given in the whole file.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class _Declaration:
         return self.tokens[self.position].text.upper() if self.position < len(self.tokens) else ""
 
     def sign(self) -> str:
-        """Return the next token, of a text its quotes; empty at the end."""
+        """Return the next token, for a string its quotes; empty at the end."""
         if self.position < len(self.tokens) and self.tokens[self.position].token_type == TokenType.STRING:
             return "''"
         return self.word()
@@ -144,7 +144,7 @@ class _Declaration:
         return "-".join(words), self.sql[self.tokens[start].start : self.tokens[-1].end + 1]
 
     def declared_rows(self, source: str) -> float | None:
-        """Read OPTIONS (...); return the rows a second that they declare: ours, else those of the source ``rate``."""
+        """Read OPTIONS (...); return the declared rows a second: from our option, else that of the source ``rate``."""
         self.position += 2
         found: dict[str, float] = {}
         while self.sign() not in (")", ""):

@@ -1,7 +1,7 @@
 """Our SQL: Spark 4.3's, plus WITHIN, our hints and ``EXPLAIN [FORMATTED|JSON|MERMAID|DOT|HTML]``.
 
 The base is sqlglot's ``databricks`` dialect, because ``spark`` reads ``STREAM t`` as a table named STREAM. Functions
-are not interpreted: a call is rendered as it was written, so that Spark and nobody else says what it means.
+are not interpreted: a call is rendered as it was written, so that only Spark decides what it means.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXPLAIN_FORMATS = ("FORMATTED", "JSON", "MERMAID", "DOT", "HTML")
 #: Functions whose first argument is a unit, not a column.
 UNIT_FUNCTIONS = ("TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF")
 
-# WITHIN is no keyword of sqlglot; where it starts our clause its token takes the type of a clause Spark does not have.
+# WITHIN is not a keyword of sqlglot; where it starts our clause, its token gets the type of a clause unknown to Spark.
 _WITHIN = TokenType.PREWHERE
 
 _WITHIN_TAKES = "WITHIN takes a length of time such as 10 MINUTES"
@@ -43,14 +43,14 @@ _SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING"
 _UNITS = (*MICROSECONDS, "MONTH", "YEAR", "QUARTER")
 
 
-#: Points in time that a typed literal may name since Spark 3.2, but no cast.
+#: Points in time that a typed literal may name, but since Spark 3.2 not a cast.
 _SPECIAL_TIMES = ("epoch", "now", "today", "yesterday", "tomorrow")
 
 _TIMES = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ)
 
 
 class Watermark(exp.Expression):
-    """``WATERMARK column DELAY OF interval``, Spark 4.3's clause behind a relation."""
+    """``WATERMARK column DELAY OF interval``, Spark 4.3's clause after a relation."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False, "delay": True}
 
@@ -78,17 +78,17 @@ class TriJoinSql(Databricks):
     class Tokenizer(Databricks.Tokenizer):
         """Since Spark 4.0 a doubled quote inside a string is one quote."""
 
-        COMMANDS: ClassVar[set[TokenType]] = set()  # else EXPLAIN would swallow the rest of the text
+        COMMANDS: ClassVar[set[TokenType]] = set()  # otherwise EXPLAIN would swallow the rest of the text
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
 
     class Parser(SparkPrecedence):
-        """Adds WATERMARK and WITHIN, and leaves functions alone."""
+        """Adds WATERMARK and WITHIN, and does not interpret functions."""
 
-        #: With ``ON TRUE`` Spark no longer takes a LATERAL subquery of one row for the expressions that it is.
+        #: With ``ON TRUE`` Spark no longer folds a LATERAL subquery of one row into its expressions.
         ADD_JOIN_ON_TRUE: ClassVar[bool] = False
         FUNCTIONS: ClassVar[dict[str, Any]] = {
             **{name: _unit_function(name) for name in UNIT_FUNCTIONS},
-            "ARRAY": exp.Array.from_arg_list,  # as a plain call its subscript would be read as a literal
+            "ARRAY": exp.Array.from_arg_list,  # as a plain call, its subscript would be read as a literal
         }
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: SparkPrecedence.FUNCTION_PARSERS[name] for name in _SPECIAL_FORMS
@@ -167,7 +167,7 @@ class TriJoinSql(Databricks):
     class Generator(DatabricksGenerator):
         """Renders Spark 4.3's SQL."""
 
-        # Hive's generator lifts inner common table expressions to the top, where two of one name would be one.
+        # Hive's generator moves inner common table expressions to the top, where two of the same name would become one.
         EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
 
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
@@ -224,7 +224,7 @@ class View:
     everywhere
         Whether it says GLOBAL: sessions of one application share it, in the schema ``global_temp``.
     columns
-        The names of its columns; empty if they are the query's.
+        The names of its columns; empty if they come from the query.
     """
 
     name: str
@@ -275,9 +275,9 @@ def tokenize(sql: str) -> list[Token]:
 
 
 def without_online(sql: str) -> str:
-    """Return a statement without the word ONLINE of BiStream's ``SELECT ONLINE`` (003 section 2): all of it is online.
+    """Return a statement without the word ONLINE of BiStream's ``SELECT ONLINE`` (003 section 2): every query is.
 
-    Spaces stand in its place, so that everything stays where it was. A column of that name is one.
+    Spaces replace it, so that all other places stay the same. A column named ``online`` stays.
 
     Examples
     --------
@@ -295,7 +295,7 @@ def without_online(sql: str) -> str:
 
 
 def parse_statement(sql: str) -> Statement:
-    """Parse one statement; what is no query is ``other``.
+    """Parse one statement; anything but a query is ``other``.
 
     Raises
     ------
@@ -333,7 +333,7 @@ def _create(sql: str, tokens: list[Token], words: list[str]) -> Statement:
     if rest and rest[0].token_type == TokenType.L_PAREN:
         listed = list(takewhile(lambda token: token.token_type != TokenType.R_PAREN, rest[1:]))
         if not listed or any(comma.token_type != TokenType.COMMA for comma in listed[1::2]) or not len(listed) % 2:
-            return Statement("other")  # with comments, say: Spark may know
+            return Statement("other")  # with comments, for example: Spark may know
         columns, rest = tuple(token.text for token in listed[::2]), rest[len(listed) + 2 :]
     if not name or not rest or rest[0].text.upper() != "AS":
         return Statement("other")
@@ -343,7 +343,7 @@ def _create(sql: str, tokens: list[Token], words: list[str]) -> Statement:
 
 
 def positional_name(number: int) -> str:
-    """Return the name that the marker ``?`` gets, counted from 1."""
+    """Return the name of a marker ``?``, counted from 1."""
     return f"__p{number}"
 
 
@@ -386,7 +386,7 @@ def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view",
 
 
 def why_unreadable(sql: str) -> SqlSyntaxError | None:
-    """Return what is wrong with a statement that sqlglot read, but as something that is no SQL; None if nothing is."""
+    """Return what is wrong with a statement that sqlglot parsed, but not as SQL; None if nothing is wrong."""
     tree = parse_statement(sql).tree
     if tree is None:
         return None
@@ -403,7 +403,7 @@ def why_unreadable(sql: str) -> SqlSyntaxError | None:
 
 
 def _retag(tokens: list[Token], index: int) -> Token:
-    """Return a token, with another type where a word means something else in Spark than in sqlglot."""
+    """Return a token, with another type if its word has another meaning in Spark than in sqlglot."""
     token = tokens[index]
     after = tokens[index + 1].token_type if index + 1 < len(tokens) else None
     word = token.text.upper()
@@ -429,7 +429,7 @@ def _syntax_error(error: ParseError, sql: str) -> SqlSyntaxError:
         detail = detail.split(" but got")[0].lower()
     elif detail.startswith("Invalid expression"):
         before = (first.get("start_context") or "").split()[-1:]
-        if "WITHIN" in (highlight.strip().upper(), *map(str.upper, before)):  # nothing that could begin a length
+        if "WITHIN" in (highlight.strip().upper(), *map(str.upper, before)):  # nothing here can begin a length of time
             detail = _WITHIN_TAKES
         else:
             detail = f"{highlight.strip() or 'this'} was not expected here"
@@ -456,17 +456,17 @@ def parse_expression(sql: str) -> exp.Expr:
 
 def render(tree: exp.Expr) -> str:
     """Render a tree as Spark SQL on one line."""
-    keep = isinstance(tree, exp.Query | exp.From | exp.Table)  # rendering may change these
+    keep = isinstance(tree, exp.Query | exp.From | exp.Table)  # rendering may change these trees
     return tree.sql(DIALECT, normalize_functions=False, comments=False, copy=keep)
 
 
 def quote(name: str) -> str:
-    """Return a name as an SQL identifier, quoted where that is needed."""
+    """Return a name as an SQL identifier, quoted if needed."""
     return render(identifier(name))
 
 
 def identifier(name: str) -> exp.Identifier:
-    """Return a name as an identifier node, quoted where that is needed."""
+    """Return a name as an identifier node, quoted if needed."""
     plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
     return exp.Identifier(this=name, quoted=not plain or name.upper() in _KEYWORDS)
 

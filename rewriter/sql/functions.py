@@ -24,7 +24,7 @@ AGGREGATES = _names("""
     last_value
 """)
 
-#: Functions that give another value each time, or that depend on where they run.
+#: Functions that return another value each time, or that depend on where they run.
 VOLATILE = _names("""
     rand random randn randstr uniform uuid shuffle monotonically_increasing_id spark_partition_id input_file_name
     input_file_block_start input_file_block_length now current_timestamp localtimestamp reflect java_method try_reflect
@@ -36,17 +36,17 @@ GENERATORS = _names("""
     explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple
 """)
 
-#: Functions of a row that always give the same value for it and raise no error (but for the overflow of numbers).
+#: Functions of a row that always return the same value for it and raise no error (except for overflow).
 PURE = _names("""
     abs coalesce nvl ifnull nvl2 nullif greatest least upper lower ucase lcase ltrim rtrim btrim concat concat_ws
     length char_length character_length substr substring replace reverse initcap left right isnull isnotnull isnan nanvl
     sign positive md5 sha1 xxhash64 hash startswith endswith contains instr
 """)
 
-#: Those of them that cast their arguments to one type.
+#: Those among them that cast their arguments to one type.
 ALIKE = _names("coalesce nvl ifnull nullif greatest least nanvl")
 
-#: The same, of dates and times; a text would have to be cast, which may raise an error.
+#: The same for dates and times; a text would have to be cast, which may raise an error.
 PARTS_OF_DATES = _names("""
     year month day dayofmonth quarter hour minute second weekofyear dayofweek dayofyear last_day date_trunc trunc
 """)

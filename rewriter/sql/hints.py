@@ -1,4 +1,4 @@
-"""Our hints behind SELECT: ``/*+ SCHEME('matrix'), UNITS(8) */`` and the others; Spark's own are left alone."""
+"""Our hints after SELECT: ``/*+ SCHEME('matrix'), UNITS(8) */`` and the others; Spark's own hints are left alone."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NUMBER = re.compile("[0-9]{1,9}")
 
 
 def read_hints(select: exp.Select) -> Hints:
-    """Read our hints of a SELECT; other hints are Spark's.
+    """Read our hints of a SELECT; other hints stay with Spark.
 
     Raises
     ------
     InvalidHintError
-        A value of SCHEME, UNITS, ROUTING or INTERMEDIATES is none that there is; a name is nearly that of one of ours.
+        SCHEME, UNITS, ROUTING or INTERMEDIATES has an unknown value; or a name looks like a misspelt hint of ours.
     """
     hints, seen = Hints(), set[str]()
     hint = select.args.get("hint")
@@ -59,7 +59,7 @@ def read_hints(select: exp.Select) -> Hints:
                 hints = dataclasses.replace(hints, intermediates=values[0])
             case "ROUTING":
                 hints = dataclasses.replace(hints, **_routing(values, render(item)))
-            case _ if meant := get_close_matches(name, _HINTS, 1, 0.8):  # Spark would pass over it
+            case _ if meant := get_close_matches(name, _HINTS, 1, 0.8):  # Spark would ignore it
                 raise InvalidHintError(render(item), f"there is none of that name, perhaps {meant[0]} is meant")
     return hints
 

@@ -1,4 +1,4 @@
-"""Lengths of time: INTERVALs of days and less, in microseconds; months are longer or shorter."""
+"""Lengths of time: INTERVALs of days and less, in microseconds; months have no fixed length."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def interval_microseconds(length: object) -> int | None:
     micros = abs(int(whole)) * scale
     if fraction:
         micros += int(fraction) * scale // 10 ** len(fraction)
-    return sign * micros if micros < 1 << 63 else None  # Spark has no longer ones
+    return sign * micros if micros < 1 << 63 else None  # Spark has no longer intervals
 
 
 def lengths(text: str) -> list[tuple[str, str]] | None:
-    """Return the numbers and units of a text such as ``1 hour 30 minutes``, None if it is no length of time."""
+    """Return the numbers and units of a text such as ``1 hour 30 minutes``, None if it is not a length of time."""
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.lower())
     rest = re.sub(r"\d+(?:\.\d+)?\s*[a-z]+", "", text.lower())
     units = [unit.upper().removesuffix("S") for _, unit in parts]

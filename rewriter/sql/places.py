@@ -1,4 +1,4 @@
-"""Where in a statement that stands which it is refused for."""
+"""The place in a statement of the reason why it is refused."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from itertools import pairwise
 from ...errors import SqlSyntaxError
 from .dialect import tokenize
 
-#: A query in parentheses behind one of these is a table, not an expression.
+#: A query in parentheses after one of these words is a table, not an expression.
 _BEFORE_TABLES = ("FROM", "JOIN", "UNION", "ALL", "INTERSECT", "EXCEPT", "AS", ")", "")
 
 
 def place_of(text: str, words: str) -> int | None:
-    """Return the offset in a text of the first phrase (``A B|C``) that stands in it, None if none does.
+    """Return the offset in a text of the first phrase (``A B|C``) that occurs in it, None if none does.
 
-    What is inside of ``OVER (...)`` and ``WITHIN GROUP (...)`` is left out, and so are queries in FROM for a phrase
+    Text inside ``OVER (...)`` and ``WITHIN GROUP (...)`` is left out, and so are queries in FROM for a phrase
     that begins with a parenthesis.
 
     Examples
@@ -43,7 +43,7 @@ def place_of(text: str, words: str) -> int | None:
 
 
 def place_of_reason(text: str, reason: str) -> int | None:
-    """Return the offset in a text of what a reason of ours is about: a join by its kind, a window, WITHIN.
+    """Return the offset in a text of the subject of one of our reasons: a join by its kind, a window, WITHIN.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def place_of_reason(text: str, reason: str) -> int | None:
 
 
 def _outside(words: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """Yield words with their places but for those in parentheses behind OVER and GROUP."""
+    """Yield words with their places, except those in parentheses after OVER and GROUP."""
     depth = 0
     for (before, _), (word, start) in pairwise([("", 0), *words]):
         if depth or (word == "(" and before in ("OVER", "GROUP")):

@@ -1,8 +1,8 @@
-"""How tightly Spark's operators bind, where sqlglot's parser has it otherwise.
+"""The precedence of Spark's operators, where sqlglot's parser differs.
 
 From loose to tight: predicates (``IN``, ``BETWEEN``, ``LIKE``, ``IS``), all comparisons alike from left to right,
 ``|``, ``^``, ``&``, shifts, ``+`` with ``-`` and ``||``.
-What sqlglot puts the other way round gets parentheses, so that the text of a tree says the same to both: ``a = b < c``
+Where sqlglot differs, the tree gets parentheses, so that its text has the same meaning for both: ``a = b < c``
 is ``(a = b) < c``.
 """
 
@@ -15,7 +15,7 @@ from sqlglot.dialects.databricks import Databricks
 from sqlglot.parsers.databricks import DatabricksParser
 from sqlglot.tokenizer_core import TokenType
 
-#: Of numbers' bits, the loosest first.
+#: Operators on bits, the loosest first.
 _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
     (TokenType.PIPE, exp.BitwiseOr),
     (TokenType.CARET, exp.BitwiseXor),
@@ -23,7 +23,7 @@ _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
 )
 
 
-#: What stands behind a number and says its type. Beside decimals Spark goes by the value of such a literal, by the type
+#: The suffix of a number that gives its type. Beside decimals, Spark uses the value of such a literal, but the type
 #: of a cast.
 SUFFIXES = {suffix: kind for suffix, kind in Databricks.Tokenizer.NUMERIC_LITERALS.items() if suffix != "BD"}
 
@@ -37,7 +37,7 @@ class SparkPrecedence(DatabricksParser):
 
     UNARY_PARSERS: ClassVar[dict[TokenType, Any]] = {
         **DatabricksParser.UNARY_PARSERS,
-        # to Spark an operator: it makes a number of a text
+        # for Spark an operator: it makes a number from a text
         TokenType.PLUS: lambda self: exp.Anonymous(this="positive", expressions=[self._parse_unary()]),
         TokenType.DASH: lambda self: self._parse_negative(),
     }
@@ -61,14 +61,14 @@ class SparkPrecedence(DatabricksParser):
         return negative
 
     def build_cast(self, strict: bool, **kwargs: Any) -> Any:
-        """Make a cast; one that is a literal with a suffix remembers it."""
+        """Make a cast; a cast from a literal with a suffix remembers the suffix."""
         cast = super().build_cast(strict, **kwargs)
         if isinstance(cast.this, exp.Literal) and not cast.this.is_string and self._prev.text.upper() in SUFFIXES:
             cast.meta["literal"] = f"{cast.this.name}{self._prev.text.upper()}"
         return cast
 
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
-        """Read an interval; one of several parts is their sum, in parentheses."""
+        """Read an interval; several parts become a sum in parentheses."""
         total: exp.Expr | None = self._parse_interval_part(require_interval, parse_function_unit)
         if total is None:
             return None
@@ -85,7 +85,7 @@ class SparkPrecedence(DatabricksParser):
             return None
         is_text = self._match(TokenType.STRING, advance=False)
         this = self._parse_primary() if is_text else self._parse_term()
-        # a column that is called interval
+        # a column named interval
         is_name = isinstance(this, exp.Column) and not this.table and not this.this.quoted
         known_unit = self._curr is not None and self._curr.text.upper() in self.dialect.VALID_INTERVAL_UNITS
         if this is None or (is_name and self._curr is not None and not known_unit):

@@ -1,4 +1,4 @@
-"""The types of expressions, as far as bands and transitive equalities need them; everything else is ``unknown``."""
+"""The types of expressions, as far as bands and transitive equalities need them; all other types are ``unknown``."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def is_decimal(name: str) -> bool:
 
 
 def text_type(name: str) -> str:
-    """Return a type, ``string`` for those of texts of some length: Spark compares these as texts.
+    """Return a type, but ``string`` for texts of limited length: Spark compares them as texts.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def text_type(name: str) -> str:
 
 
 def text_compared_as(other: str) -> str | None:
-    """Return the type to which Spark (ANSI mode) casts a text, and what it is compared with."""
+    """Return the type to which Spark (ANSI mode) casts a text and the value it is compared with."""
     if other in INTEGERS:
         return "bigint"
     if other in FRACTIONS or is_decimal(other):
