@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from typing import NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ...errors import SqlSyntaxError, line_and_column
 from ..plan.nodes import Column
-from .catalog import RATE_OPTION, DdlCatalog, FixedColumns, TableInfo, Time, positive
+from .catalog import RATE_OPTION, DdlCatalog, FixedColumns, TableInfo, positive
 from .dialect import tokenize
-from .intervals import MICROSECONDS, length_microseconds
+from .intervals import length_microseconds
 from .spark_types import type_name
+from .token_reader import TokenReader
 
 
 def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog, tuple[str, ...]]:
@@ -23,12 +25,12 @@ def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog
     sql
         The file's text.
     fixed
-        Returns the columns of a stream that declares none, from its format and its declaration.
+        Tells the columns of a stream that declares none, from its format and its declaration.
 
     Raises
     ------
     SqlSyntaxError
-        A declaration does not parse. The place is given in the whole file.
+        A declaration does not parse. The place is that in the whole file.
 
     Examples
     --------
@@ -62,11 +64,12 @@ def _no_columns(_source: str, _declared: str) -> Iterable[tuple[str, str]]:
     return ()
 
 
-class _Declaration:
+class _Declaration(TokenReader):
     """Reads one CREATE TABLE or CREATE STREAM, token by token."""
 
     def __init__(self, sql: str, tokens: list[Token], fixed: FixedColumns | None = None) -> None:
-        self.sql, self.tokens, self.position, self.fixed = sql, tokens, 1, fixed
+        super().__init__(tokens, 1)
+        self.sql, self.fixed = sql, fixed
 
     def read(self) -> tuple[str, TableInfo]:
         streaming = self.word() == "STREAM"
@@ -74,17 +77,16 @@ class _Declaration:
         for word in ("IF", "NOT", "EXISTS"):
             if self.word() == word:
                 self.position += 1
-        name = [self.take()]
+        name = [self.take().text]
         while self.word() == ".":
             self.position += 1
-            name.append(self.take())
+            name.append(self.take().text)
         columns = self.columns() if self.word() == "(" else ()
-        times: tuple[Time, ...] = ()
-        rows, source, watermark = None, "", 0
+        timed: tuple[Token, int] | None = None
+        rows, source = None, ""
         while self.position < len(self.tokens):
             if self.word() == "WATERMARK":
-                watermark = self.position + 1
-                times = (self.watermark(),)
+                timed = self.watermark()
             elif self.word() == "USING":
                 source, declared = self.format()
                 columns = columns or tuple(Column(*column) for column in (self.fixed or _no_columns)(source, declared))
@@ -92,75 +94,59 @@ class _Declaration:
                 rows = self.declared_rows(source)
             else:
                 self.position += 1
-        if times and columns and times[0][0].lower() not in [one.name.lower() for one in columns]:
-            self.position = watermark
-            self.fail(f"{'.'.join(name)} has no column {times[0][0]}")
+        if timed and columns and timed[0].text.lower() not in [one.name.lower() for one in columns]:
+            self.fail(f"{'.'.join(name)} has no column {timed[0].text}", timed[0])
+        times = ((timed[0].text, timed[1]),) if timed else ()
         return ".".join(name), TableInfo(columns, streaming, rows, times)
 
-    def word(self) -> str:
-        return self.tokens[self.position].text.upper() if self.position < len(self.tokens) else ""
+    def ended(self, what: str) -> NoReturn:
+        self.fail("the declaration ends too early")
 
-    def sign(self) -> str:
-        """Return the next token, for a string its quotes; empty at the end."""
-        if self.position < len(self.tokens) and self.tokens[self.position].token_type == TokenType.STRING:
-            return "''"
-        return self.word()
+    def missing(self, word: str) -> NoReturn:
+        self.fail(f"WATERMARK column DELAY OF INTERVAL ...: {word} is missing")
 
-    def take(self) -> str:
-        if self.position >= len(self.tokens):
-            self.fail("the declaration ends too early")
-        self.position += 1
-        return self.tokens[self.position - 1].text
-
-    def fail(self, detail: str) -> None:
-        token = self.tokens[min(self.position, len(self.tokens) - 1)]
+    def fail(self, detail: str, token: Token | None = None) -> NoReturn:
+        token = token or self.tokens[min(self.position, len(self.tokens) - 1)]
         raise SqlSyntaxError(detail, self.sql, *line_and_column(self.sql, token.start))
 
     def columns(self) -> tuple[Column, ...]:
         self.position += 1
         columns = []
         while True:
-            name = self.take()
-            start, depth = self.position, 0
-            while depth or self.word() not in (",", ")"):
-                if self.word() in ("", ";"):
-                    self.fail("the list of columns has no end")
-                word = self.word()
-                depth += word.count("(") + word.count("<") - word.count(")") - word.count(">")
-                self.position += 1
-            columns.append(Column(name, self.type_name(self.tokens[start : self.position])))
-            self.position += 1
-            if self.tokens[self.position - 1].text == ")":
+            name, kind = self.take().text, self.to_comma()
+            if not self.word():
+                self.fail("the list of columns has no end")
+            columns.append(Column(name, self.type_name(kind)))
+            if self.take().text == ")":
                 return tuple(columns)
 
     def format(self) -> tuple[str, str]:
         """Read USING and a format; return it, and the text from there on."""
         self.position += 1
-        start, words = self.position, [self.take()]
+        first = self.take()
+        words = [first.text]
         # Formats such as rate-micro-batch are several tokens in one word.
         while self.word() == "-":
             self.position += 1
-            words.append(self.take())
-        return "-".join(words), self.sql[self.tokens[start].start : self.tokens[-1].end + 1]
+            words.append(self.take().text)
+        return "-".join(words), self.sql[first.start : self.tokens[-1].end + 1]
 
     def declared_rows(self, source: str) -> float | None:
-        """Read OPTIONS (...); return the declared rows a second: from our option, else that of the source ``rate``."""
+        """Read OPTIONS (...); return the rows a second that they declare: ours, else those of the source ``rate``."""
         self.position += 2
         found: dict[str, float] = {}
-        while self.sign() not in (")", ""):
+        while self.word() not in (")", ""):
             start = self.position
-            while self.sign() not in (",", ")", ""):
+            while self.word() not in (",", ")", ""):
                 self.position += 1
             *key, value = self.tokens[start : self.position] or [self.tokens[start]]
             name = "".join(token.text for token in key if token.text != "=").lower()
             if name == RATE_OPTION.lower() or (name == "rowspersecond" and source.lower() == "rate"):
                 rows = positive(value.text)
                 if rows is None:
-                    self.position = start
-                    self.fail(f"{key[-1].text} is a number of rows a second above 0, not {value.text}")
-                else:
-                    found[name] = rows
-            self.position += self.sign() == ","
+                    self.fail(f"{key[-1].text} is a number of rows a second above 0, not {value.text}", key[0])
+                found[name] = rows
+            self.position += self.word() == ","
         return found.get(RATE_OPTION.lower(), found.get("rowspersecond"))
 
     def type_name(self, tokens: list[Token]) -> str:
@@ -172,19 +158,11 @@ class _Declaration:
                 break
         return type_name(self.sql[tokens[0].start : tokens[-1].end + 1])
 
-    def watermark(self) -> tuple[str, int]:
+    def watermark(self) -> tuple[Token, int]:
         self.position += 1
         column = self.take()
-        for word in ("DELAY", "OF", "INTERVAL"):
-            if self.word() != word:
-                self.fail(f"WATERMARK column DELAY OF INTERVAL ...: {word} is missing")
-            self.position += 1
-        words = [self.take()]  # `10 SECONDS`, `'10' SECONDS`, `'1 hour 30 minutes'`
-        while self.word().removesuffix("S") in MICROSECONDS or self.word().replace(".", "", 1).isdigit():
-            words.append(self.take())
-        delay = length_microseconds(" ".join(words))
+        first, length = self.delay()
+        delay = length_microseconds(length)
         if delay is None:
-            self.position -= 1
-            self.fail("the delay is a number and a unit such as SECONDS")
-            raise AssertionError
+            self.fail("the delay is a number and a unit such as SECONDS", first)
         return column, delay

@@ -208,6 +208,11 @@ MISTAKES = [
         "'10 parsecs' is no length of time",
     ),
     Mistake(
+        "more behind a watermark",
+        _source("CREATE STREAM r USING rate WATERMARK timestamp DELAY OF INTERVAL 10 SECONDS ^MODE append"),
+        "MODE was not expected here",
+    ),
+    Mistake(
         "watermark on a column that is not there",
         _source("CREATE STREAM r USING rate WATERMARK ^timestmp DELAY OF INTERVAL 1 SECOND"),
         "r has no column timestmp",

@@ -100,6 +100,15 @@ def test_a_bad_declaration_says_where_in_the_file(sql: str, line: int, column: i
     assert (caught.value.line, caught.value.column) == (line, column)
 
 
+def test_what_is_quoted_in_a_declaration_is_no_word_of_it() -> None:
+    """A parenthesis in a comment was one of the type, and a path named like a clause was the clause."""
+    catalog, _ = read_script("CREATE TABLE t (a INT COMMENT 'x)', b INT) USING csv OPTIONS (path 'watermark')")
+    found = catalog.table(("t",))
+    assert found is not None
+    assert [(column.name, column.type) for column in found.columns] == [("a", "int"), ("b", "int")]
+    assert found.times == ()
+
+
 def test_a_view_may_name_its_columns_and_be_global() -> None:
     ddl = "CREATE STREAM r (a INT, ts TIMESTAMP) USING rate WATERMARK ts DELAY OF INTERVAL 1 SECOND; "
     catalog, (view,) = read_script(ddl + "CREATE GLOBAL TEMPORARY VIEW v (x, at, y) AS SELECT a, ts, a + 1 AS a FROM r")

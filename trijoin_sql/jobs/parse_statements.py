@@ -13,6 +13,7 @@ from ..errors import SqlSyntaxError
 from ..rewriter.sql.dialect import parse_statement
 from ..rewriter.sql.intervals import lengths
 from ..rewriter.sql.spark_types import ONE_WORD
+from ..rewriter.sql.token_reader import QUOTED, TokenReader, nesting
 from .job_text import Script, Word, close, did_you_mean
 from .statements import (
     MODES,
@@ -30,9 +31,7 @@ from .statements import (
     WatermarkClause,
 )
 
-_QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEREDOC_STRING, TokenType.IDENTIFIER)
 _TEXT = (TokenType.STRING, TokenType.RAW_STRING)
-_OPENING, _CLOSING = ("(", "<", "["), (")", ">", "]")
 
 STREAM_CLAUSES = ("USING", "OPTIONS", "WATERMARK")
 SINK_CLAUSES = ("USING", "OPTIONS", "MODE", "TRIGGER")
@@ -70,7 +69,7 @@ def parse_declarations(script: Script) -> Job:
 
 def _statement(script: Script, tokens: list[Token]) -> JobStatement:
     reader = _Reader(script, tokens)
-    words = [token.text.upper() for token in tokens[:5] if token.token_type not in _QUOTED]
+    words = [token.text.upper() for token in tokens[:5] if token.token_type not in QUOTED]
     match words:
         case ["CREATE", "OR", "REPLACE", "STREAM" | "SINK" as kind, *_]:
             reader.fail_at(1, f"CREATE {kind} takes no OR REPLACE: a job starts from nothing")
@@ -242,7 +241,7 @@ def _options(reader: _Reader) -> Options:
 
 def _key(reader: _Reader) -> Word:
     first = reader.take("the name of an option")
-    if first.token_type in _QUOTED:
+    if first.token_type in QUOTED:
         return Word(first.text, first.start)
     text = first.text
     while reader.word() == ".":
@@ -258,7 +257,7 @@ def _value(reader: _Reader, key: Word) -> Word:
         reader.fail(f"the option {key.text} has no value")
     token = reader.take()
     sign, start = "", token.start
-    if token.text == "-" and token.token_type not in _QUOTED:
+    if token.text == "-" and token.token_type not in QUOTED:
         sign, token = "-", reader.take("a number")
     plain = token.token_type in (*_TEXT, TokenType.NUMBER) or token.text.lower() in ("true", "false")
     if not plain:
@@ -272,11 +271,8 @@ def _watermark(reader: _Reader) -> WatermarkClause:
     column = reader.name(f"the column of {_WATERMARK}")
     if reader.word() == ".":
         reader.fail("WATERMARK takes a column of the stream, without a dot", f"write {_WATERMARK}")
-    for word in ("DELAY", "OF"):
-        reader.expect(word, _WATERMARK)
-    if reader.word() != "INTERVAL":
-        reader.fail("INTERVAL is missing", f"write {_WATERMARK}")
-    return WatermarkClause(column, _interval(reader, STREAM_CLAUSES))
+    first, length = reader.delay()
+    return WatermarkClause(column, Word(_duration(reader, length, first.start), first.start))
 
 
 def _trigger(reader: _Reader) -> Trigger:
@@ -293,23 +289,15 @@ def _trigger(reader: _Reader) -> Trigger:
                 token = reader.take()
                 return Trigger("processing", _duration(reader, token.text, token.start))
             if reader.word() == "INTERVAL":
-                return Trigger("processing", _interval(reader, SINK_CLAUSES).text)
+                reader.take()
+                first, length = reader.length()
+                return Trigger("processing", _duration(reader, length, first.start))
             reader.fail("how often? A time such as '10 seconds' is missing", f"write {_TRIGGER}")
         case "CONTINUOUS", _:
             reader.script.fail(
                 start.start, "continuous processing cannot run joins, aggregations or foreachBatch", f"write {_TRIGGER}"
             )
     raise reader.script.error(start.start, f"{start.text} is no trigger", f"write {_TRIGGER}")
-
-
-def _interval(reader: _Reader, clauses: tuple[str, ...]) -> Word:
-    """Read ``INTERVAL 10 SECONDS``, ``INTERVAL '10' SECONDS``, ``INTERVAL '1 hour 30 minutes'``."""
-    reader.take()
-    begin = reader.take("a length of time")
-    words = [begin.text]
-    while reader.word() and reader.word() not in clauses and not reader.starts_statement():
-        words.append(reader.take().text)
-    return Word(_duration(reader, " ".join(words), begin.start), begin.start)
 
 
 def _duration(reader: _Reader, text: str, start: int) -> str:
@@ -321,27 +309,26 @@ def _duration(reader: _Reader, text: str, start: int) -> str:
     return " ".join(f"{number} {unit.lower()}s" for number, unit in parts)
 
 
-class _Reader:
-    """Reads one statement, token by token."""
+class _Reader(TokenReader):
+    """Reads one statement; every mistake has its place in the file and, where there is one, a way out."""
+
+    ends = (*STREAM_CLAUSES, *SINK_CLAUSES, "CREATE", "INSERT", "SET")
 
     def __init__(self, script: Script, tokens: list[Token]) -> None:
-        self.script, self.tokens, self.position = script, tokens, 0
-
-    def word(self, ahead: int = 0) -> str:
-        """Return the next word in capitals, empty at the end; what is quoted is no word."""
-        if self.position + ahead >= len(self.tokens):
-            return ""
-        token = self.tokens[self.position + ahead]
-        return "'" if token.token_type in _QUOTED else token.text.upper()
+        super().__init__(tokens)
+        self.script = script
 
     def at_text(self) -> bool:
         return self.position < len(self.tokens) and self.tokens[self.position].token_type in _TEXT
 
-    def take(self, what: str = "something") -> Token:
-        if self.position >= len(self.tokens):
-            self.fail_end(f"the statement ends where {what} is expected")
-        self.position += 1
-        return self.tokens[self.position - 1]
+    def ended(self, what: str) -> NoReturn:
+        self.fail_end(f"the statement ends where {what} is expected")
+
+    def missing(self, word: str) -> NoReturn:
+        if word == "INTERVAL":
+            self.fail("INTERVAL is missing", f"write {_WATERMARK}")
+        self.expect(word, _WATERMARK)
+        raise AssertionError(f"{word} is there")
 
     def expect(self, word: str, form: str) -> None:
         if self.position >= len(self.tokens):
@@ -397,15 +384,10 @@ class _Reader:
 
     def until_comma(self, what: str) -> Word:
         """Read up to a comma or a closing parenthesis at this depth, which stays."""
-        first, depth = self.position, 0
-        while depth or self.word() not in (",", ")"):
-            if self.position >= len(self.tokens):
-                self.fail_end(f"{what} has no end: a ) is missing")
-            text = self.word()
-            depth += (text in _OPENING) - sum(text.count(char) for char in _CLOSING)
-            self.position += 1
-        start, end = self.tokens[first].start, self.tokens[self.position - 1].end
-        return Word(self.script.text[start : end + 1], start)
+        read = self.to_comma()
+        if not self.word():
+            self.fail_end(f"{what} has no end: a ) is missing")
+        return Word(self.script.text[read[0].start : read[-1].end + 1], read[0].start)
 
     def check_type(self, column: ColumnDefinition) -> None:
         """Fail at what follows a column's type, which was read just now, and is no part of it."""
@@ -415,11 +397,11 @@ class _Reader:
             text = self.word(at - self.position)
             if at > first and not depth and text in ("NOT", "COMMENT", "COLLATE"):
                 return
-            if at > first and not depth and text not in _OPENING and self.tokens[first].text.lower() in ONE_WORD:
+            if at > first and not depth and nesting(text) <= 0 and self.tokens[first].text.lower() in ONE_WORD:
                 shown = self._shown(self.tokens[at])
                 detail = f"a column has a name and a type, and perhaps NOT NULL or a COMMENT; {shown} was not expected"
                 self.fail_at(at, detail)
-            depth += (text in _OPENING) - sum(text.count(char) for char in _CLOSING)
+            depth += nesting(text)
 
     def starts_statement(self) -> bool:
         return self.word() in ("CREATE", "INSERT", "SET")
