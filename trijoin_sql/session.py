@@ -17,6 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from .errors import PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import FORMS, Explanation
 from .operators.compile.aggregation import SumTypeError
+from .operators.compile.edges import UnlikeTypesError
 from .operators.compile.inputs import run_sql
 from .operators.compile.node import compile_join
 from .operators.spec import RUN, JoinSpec
@@ -400,8 +401,10 @@ class TriJoinSession:
         """
         return read_metrics(query)
 
-    def _rewrite(self, text: str, args: Arguments = None, *, aggregate: bool = True) -> Rewrite:
-        settings = rewriter_settings(self._setting)
+    def _rewrite(
+        self, text: str, args: Arguments = None, *, aggregate: bool = True, left: frozenset[str] = frozenset()
+    ) -> Rewrite:
+        settings = replace(rewriter_settings(self._setting), left_to_spark=left)
         if not aggregate:
             settings = replace(settings, aggregate_in_units=False)
         if _stored.get():
@@ -428,7 +431,9 @@ class TriJoinSession:
             text = self.spark.conf.get(name)
         return None if text is None else str(text)
 
-    def _compile(self, rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> DataFrame:
+    def _compile(
+        self, rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None, left: frozenset[str] = frozenset()
+    ) -> DataFrame:
         """Compile the join nodes from the bottom up, then let Spark run the rest of the SELECT over them."""
         plan = rewritten.plan
         assert plan is not None
@@ -458,7 +463,12 @@ class TriJoinSession:
                         endless[compiled.spec.key] = said
         except SumTypeError as error:
             _log.warning("aggregated by Spark alone: %s", error)
-            return self._compile(self._rewrite(rewritten.sql, args, aggregate=False), args)
+            return self._compile(self._rewrite(rewritten.sql, args, aggregate=False, left=left), args, left)
+        except UnlikeTypesError as error:
+            if error.sql in left:
+                raise
+            left |= {error.sql}
+            return self._compile(self._rewrite(rewritten.sql, args, left=left), args, left)
         result = run_sql(self.spark, plan.sql, frames, named)
         if result.isStreaming:
             self._compiled[number] = rewritten  # for `explain`; a batch query reports nothing that could be explained

@@ -18,6 +18,22 @@ from .inputs import Input
 _Equal = tuple[Column, Column, bool]
 
 
+class UnlikeTypesError(PlanError):
+    """The kernel does not compare the types that a conjunct's sides turned out to have: it is to stay with Spark.
+
+    Parameters
+    ----------
+    sql
+        The conjunct.
+    left, right
+        Spark's types of its sides, which nobody knew when the query was planned.
+    """
+
+    def __init__(self, sql: str, left: str, right: str) -> None:
+        super().__init__(f"the kernel does not compare {left} with {right}: {sql}")
+        self.sql = sql
+
+
 def compile_edge(
     node: JoinNode,
     edge: Edge,
@@ -54,7 +70,7 @@ def _common(predicate: Predicate, left: Input, right: Input) -> Comparable:
     kinds = left.type_of("key", one), right.type_of("key", other)
     common = common_type(*kinds)
     if common is None:
-        raise PlanError(f"the kernel does not compare {kinds[0]} with {kinds[1]}: {predicate.sql}")
+        raise UnlikeTypesError(predicate.sql, *kinds)
     return common
 
 

@@ -109,11 +109,13 @@ def _comparisons(predicate: Predicate) -> Iterator[exp.Expr]:
         return
     left, right = (exp.Paren(this=parse_expression(side).copy()) for side in (predicate.left, predicate.right))
     bounds = predicate.bounds
+    if bounds is not None and bounds.rounded:  # times as numbers of seconds: the text says it
+        text = parse_expression(predicate.rendered or predicate.sql)
+        yield from text.flatten() if isinstance(text, exp.And) else (text,)
+        return
     if bounds is None:
         yield _COMPARISONS[predicate.op](this=left, expression=right)
         return
-    if bounds.rounded:
-        return  # times have no fractions
     for kind, bound in ((exp.GTE, bounds.lower), (exp.LTE, bounds.upper)):
         if bound is not None:  # computed exactly, so the bound may move to the other side
             exact = parse_expression(f"INTERVAL '{bound}' MICROSECOND" if bounds.timed else bounds.text_of(bound))

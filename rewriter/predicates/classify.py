@@ -58,6 +58,7 @@ class Scope:
     types: Mapping[tuple[str, str], str]
     ansi: bool = True
     ask: TypesOf | None = None
+    left_to_spark: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, node: Node, *, ansi: bool = True, ask: TypesOf | None = None) -> Scope:
@@ -217,7 +218,10 @@ def _add(done: list[Predicate | Difference], found: Predicate | Difference) -> N
 def _classify(predicate: Predicate, tree: exp.Expr, scope: Scope) -> list[Predicate | Difference]:
     tree = bare(tree)
     relations = scope.relations(tree)
-    if len(relations) != 2 or tree.find(exp.Collate):  # as a separate key, a text would lose its explicit collation
+    if len(relations) != 2 or predicate.sql in scope.left_to_spark:
+        return [predicate]
+    if tree.find(exp.Collate):  # as a key of its own, a text would lose its explicit collation
+    ):  # as a separate key, a text would lose its explicit collation
         return [predicate]
     if isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
         low = exp.GTE(this=tree.this.copy(), expression=tree.args["low"].copy())

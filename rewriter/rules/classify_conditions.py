@@ -19,6 +19,7 @@ def classify_conditions(plan: Node, settings: Settings = DEFAULTS) -> Node | Not
 
     def change(block: Block) -> Block:
         scope = Scope.of(block.input, ansi=settings.ansi, ask=settings.ask)
+        scope = dataclasses.replace(scope, left_to_spark=settings.left_to_spark)
         return inner_joins(block, lambda join: dataclasses.replace(join, predicates=classify(join.predicates, scope)))
 
     return each_block(plan, change, "there is no inner join with a condition")
