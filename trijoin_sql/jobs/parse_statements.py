@@ -1,4 +1,4 @@
-"""Text to statements. The first mistake ends it, at its place in the file."""
+"""Text to statements. The first mistake stops it, with its place in the file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .statements import (
 
 _QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEREDOC_STRING, TokenType.IDENTIFIER)
 _TEXT = (TokenType.STRING, TokenType.RAW_STRING)
-#: Types whose name is one word always; of others Spark may know longer forms.
+#: Types whose name is always one word; other types may have longer forms in Spark.
 _ONE_WORD = {
     *("BOOLEAN", "BYTE", "TINYINT", "SHORT", "SMALLINT", "INT", "INTEGER", "LONG", "BIGINT", "FLOAT", "REAL"),
     *("DECIMAL", "DEC", "NUMERIC", "DATE", "STRING", "CHAR", "VARCHAR", "BINARY", "ARRAY", "MAP", "STRUCT", "VARIANT"),
@@ -58,7 +58,7 @@ def parse_job(script: Script) -> Job:
 def parse_declarations(script: Script) -> Job:
     """Parse the streams, sinks and inserts of a file, if it is a job's: one that has a sink.
 
-    A file without one only shows queries over inputs that need not be there; nothing of it is parsed.
+    A file without a sink only shows queries over inputs that need not exist; nothing of it is parsed.
 
     Raises
     ------
@@ -332,7 +332,7 @@ class _Reader:
         self.script, self.tokens, self.position = script, tokens, 0
 
     def word(self, ahead: int = 0) -> str:
-        """Return the next word in capitals, empty at the end; what is quoted is no word."""
+        """Return the next word in capitals, empty at the end; quoted text is not a word."""
         if self.position + ahead >= len(self.tokens):
             return ""
         token = self.tokens[self.position + ahead]
@@ -382,7 +382,7 @@ class _Reader:
         return name
 
     def clauses(self, known: tuple[str, ...]) -> Iterator[str]:
-        """Yield the clauses that follow, each at most once; the caller reads what is in them."""
+        """Yield the clauses that follow, each at most once; the caller reads their contents."""
         seen: set[str] = set()
         while self.position < len(self.tokens):
             word = self.word()
@@ -412,7 +412,7 @@ class _Reader:
         return Word(self.script.text[start : end + 1], start)
 
     def check_type(self, column: ColumnDefinition) -> None:
-        """Fail at what follows a column's type, which was read just now, and is no part of it."""
+        """Fail at text that follows a column's type, which was just read, and is not part of it."""
         first = next(at for at in range(self.position) if self.tokens[at].start == column.type.start)
         depth = 0
         for at in range(first, self.position):
@@ -429,7 +429,7 @@ class _Reader:
         return self.word() in ("CREATE", "INSERT", "SET")
 
     def rest(self) -> Word:
-        """Return what is left of the statement as it stands in the file, with its comments and hints."""
+        """Return the rest of the statement as it is in the file, with its comments and hints."""
         start = self.tokens[self.position].start
         return Word(self.script.text[start : self.tokens[-1].end + 1], start)
 
