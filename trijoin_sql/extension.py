@@ -18,7 +18,7 @@ def enable(spark: SparkSession) -> TriJoinSession:
     Returns
     -------
     TriJoinSession
-        The session that now answers ``spark.sql``; a second call makes another one, with settings read anew.
+        The session that now answers ``spark.sql``; a second call makes another one and reads the settings again.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def enable(spark: SparkSession) -> TriJoinSession:
 
 
 def disable(spark: SparkSession) -> None:
-    """Undo `enable`; nothing happens to a session that is not extended.
+    """Undo `enable`; a session that is not extended stays unchanged.
 
     Parameters
     ----------

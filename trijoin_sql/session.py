@@ -114,7 +114,7 @@ class TriJoinSession:
         return cls(spark)
 
     def sql(self, text: str, args: Mapping[str, Any] | list[Any] | None = None, **kwargs: Any) -> DataFrame:
-        """Run a statement: parse, rewrite, compile. What is not ours goes to Spark unchanged.
+        """Run a statement: parse, rewrite, compile. A statement that is not ours goes to Spark unchanged.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class TriJoinSession:
         Raises
         ------
         TypeError
-            ``text`` is no text.
+            ``text`` is not a string.
         SqlSyntaxError
             The text does not parse.
         UnsupportedQueryError
@@ -140,14 +140,14 @@ class TriJoinSession:
         InvalidHintError
             A hint cannot be followed.
         InvalidSettingError
-            A setting ``spark.trijoin.*`` has a value that it cannot have.
+            A setting ``spark.trijoin.*`` has an invalid value.
         UnavailableError
             The Spark session has been stopped.
         """
         self._check_alive()
         if not isinstance(text, str):
             raise TypeError(f"sql() takes the text of a statement, not {type(text).__name__}")
-        with suppress(SqlSyntaxError):  # what is wrong with the text is said below
+        with suppress(SqlSyntaxError):  # mistakes in the text are reported below
             text = without_online(text)
         try:
             return self._sql(text, args, kwargs)
@@ -162,7 +162,7 @@ class TriJoinSession:
         if kwargs and takes_frames(self.spark, text):
             with named_frames(self.spark, text, kwargs) as named:
                 return self._sql(named, args, {})
-        if kwargs or not (args is None or isinstance(args, Mapping | list)):  # Spark says what is wrong with others
+        if kwargs or not (args is None or isinstance(args, Mapping | list)):  # Spark reports other mistakes
             return _spark_sql(self.spark, text, args, kwargs)
         if read_otherwise(text, self._setting):
             return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
@@ -174,10 +174,10 @@ class TriJoinSession:
         except UnsupportedQueryError as error:
             self._let_spark_refuse(text, args)
             raise UnsupportedQueryError(error.reason, error.hint, text, place_of_reason(text, error.reason)) from None
-        except PlanError as error:  # a bug of ours must not stand between a user and Spark
+        except PlanError as error:  # a bug of ours must not keep a user from Spark
             _log.warning("left to Spark: %s", error)
             return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
-        if rewritten is None:  # not ours, whatever its tables are
+        if rewritten is None:  # not ours, whatever its tables
             frame = _spark_sql(self.spark, seen.spark_sql, args, {})
             if seen.joins == "outer" and frame.isStreaming:
                 _refuse(self._rewrite(text, args), text)
@@ -203,9 +203,9 @@ class TriJoinSession:
                 )
 
     def _compiled_or_refused(self, rewritten: Rewrite, args: Any) -> DataFrame:
-        """Compile; what Spark refuses is asked for again in the user's own words, which are in its message then.
+        """Compile; if Spark refuses, ask it again with the user's own text, so that its message shows that text.
 
-        Where it has nothing against them the mistake is ours, and tables, unlike streams, can do without us.
+        If Spark accepts the user's text, the mistake is ours. Queries over tables, unlike streams, can run without us.
         """
         if any(isinstance(node, Scan) and node.streaming for group in rewritten.groups for node in walk(group)):
             _refuse(rewritten, rewritten.sql)
@@ -225,7 +225,7 @@ class TriJoinSession:
             return frame
 
     def _let_spark_refuse(self, text: str, args: Any) -> None:
-        """Raise what Spark has to say against a query without our clauses: a table or a column that is nowhere."""
+        """Raise Spark's error for a query without our clauses: an unknown table or column."""
         statement = parse_statement(text)
         if statement.tree is not None:
             _ = _spark_sql(self.spark, for_spark(text, statement, statement.tree), args, {}).schema
@@ -246,7 +246,7 @@ class TriJoinSession:
         return self.spark.createDataFrame([], "result string")
 
     def _spark_or(self, error: SqlSyntaxError, text: str, args: Any) -> DataFrame:
-        """Let Spark run what we cannot parse (its grammar is larger than ours); if it cannot either, say where."""
+        """Let Spark run what we cannot parse (its grammar is larger than ours); if it cannot either, give the place."""
         try:
             frame = _spark_sql(self.spark, text, args, {})
         except ParseException:
@@ -258,7 +258,7 @@ class TriJoinSession:
         return self._checked(frame, text, told)
 
     def _join_in_plan(self, frame: DataFrame, text: str) -> tuple[DataFrame, tuple[Refusal, ...]]:
-        """Do the joins of streams that Spark has read and cannot run, whatever their text is (`plan_joins`)."""
+        """Replace the joins of streams that Spark can parse but not run, whatever their text (`plan_joins`)."""
         if not frame.isStreaming or not hasattr(frame, "_jdf") or left_to_spark(text):
             return frame, ()
         if not taken(JOIN_IN_PLAN, self._setting):
@@ -266,7 +266,7 @@ class TriJoinSession:
         return join_in_plan(frame, self._run_over)
 
     def _checked(self, frame: DataFrame, text: str, told: Sequence[Refusal]) -> DataFrame:
-        """Refuse what no output mode runs; a job knows its mode, and asks of that alone."""
+        """Refuse a query that no output mode runs; a job knows its mode, and checks only that one."""
         return check_all_modes(frame, text, {"append": told}) if self.checks_modes else frame
 
     def _run_over(self, text: str, views: dict[str, DataFrame]) -> DataFrame:
@@ -282,16 +282,16 @@ class TriJoinSession:
 
     @contextmanager
     def resuming(self, *checkpoints: str) -> Iterator[None]:
-        """Plan the queries of a ``with`` block for the checkpoint that they will go on with.
+        """Plan the queries of a ``with`` block for the checkpoint that they will restart on.
 
-        What the checkpoint stores decides their schemes and units, where no hint and no setting says them: rates may
-        have been declared since, and a query with another scheme would be refused. For a checkpoint that is not there
-        yet they are planned as ever.
+        The contents of the checkpoint decide their schemes and units, unless a hint or a setting does: rates may
+        have been declared since, and a query with another scheme would be refused. For a checkpoint that does not exist
+        yet, they are planned as usual.
 
         Parameters
         ----------
         checkpoints
-            The checkpoint location; of a view that several queries read, those of all of them.
+            The checkpoint location; if several queries read a view, the locations of all of them.
 
         Returns
         -------
@@ -331,12 +331,12 @@ class TriJoinSession:
         writer
             The query, ready to start: ``tj.sql(...).writeStream.format(...)``.
         checkpoint
-            Its checkpoint location, which a query needs to go on with other units.
+            Its checkpoint location, which a query needs to restart with other units.
 
         Returns
         -------
         ScaledQuery
-            It wants to be looked at: call ``awaitTermination()``, or ``look()`` now and then.
+            It must be polled: call ``awaitTermination()``, or ``look()`` now and then.
 
         Raises
         ------
@@ -347,7 +347,7 @@ class TriJoinSession:
         return ScaledQuery(self.spark, target.start, scaling_policy(self.spark))
 
     def explain(self, query: str | StreamingQuery | ScaledQuery, args: Arguments = None) -> Explanation:
-        """Explain a statement, or what a running query has been doing.
+        """Explain a statement, or what a running query has done.
 
         Parameters
         ----------
@@ -355,18 +355,18 @@ class TriJoinSession:
             SQL text (with or without EXPLAIN in front), or a streaming query of ours (EXPLAIN ANALYZE: with its
             counters, and the load of its units).
         args
-            Values of the text's parameters, as in `sql`: a condition is explained as it is planned with them.
+            Values of the text's parameters, as in `sql`: conditions are planned and explained with them.
 
         Returns
         -------
         Explanation
             ``str()`` draws it as text; ``to_dict``, ``to_json``, ``to_mermaid``, ``to_dot``, ``to_html`` and ``save``
-            give its other forms, and notebooks show it by themselves.
+            give its other forms, and notebooks display it.
 
         Raises
         ------
         UnavailableError
-            The streaming query is none of this session's, or has not finished a micro-batch.
+            The streaming query is not from this session, or has not finished a micro-batch.
         """
         if isinstance(query, str):
             self._check_alive()
@@ -413,7 +413,7 @@ class TriJoinSession:
         return rewrite(text, SparkCatalog(self.spark, observed_rates(self.spark)), settings, args)
 
     def _watermarks(self) -> Literal["plan", "text", "none"]:
-        """Return where watermarks can be held back. Where the furthest one counts, not all can."""
+        """Return where watermarks can be held back. If the furthest one counts, not all can be."""
         if self._setting("spark.sql.streaming.multipleWatermarkPolicy") == "max":
             return "none"
         if not hasattr(self.spark, "_jsparkSession"):
@@ -427,7 +427,7 @@ class TriJoinSession:
 
     def _setting(self, name: str) -> str | None:
         text = self.spark.conf.get(name, None)
-        if text is None and name == _ZONE:  # unset, it is the JVM's
+        if text is None and name == _ZONE:  # unset, it is that of the JVM
             text = self.spark.conf.get(name)
         return None if text is None else str(text)
 
@@ -471,11 +471,11 @@ class TriJoinSession:
             return self._compile(self._rewrite(rewritten.sql, args, left=left), args, left)
         result = run_sql(self.spark, plan.sql, frames, named)
         if result.isStreaming:
-            self._compiled[number] = rewritten  # for `explain`; a batch query reports nothing that could be explained
+            self._compiled[number] = rewritten  # for `explain`; a batch query reports nothing to explain
             register(self.spark, specs, by_cost, endless)
             if LOCAL_FILES in liberties and getattr(self.spark, "_sc", None) is not None:  # a classic session
                 set_permissions_without_processes(self.spark.sparkContext)
-        # Spark says how the columns are called: its names for expressions are part of what users see.
+        # Spark names the columns: users see its names for expressions.
         original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
         ours, theirs = (", ".join(one.dataType.simpleString() for one in frame.schema) for frame in (result, original))
         if ours != theirs:  # something was misread
@@ -486,25 +486,25 @@ class TriJoinSession:
 
 
 def check_is_session(value: object) -> None:
-    """Raise a TypeError for what is no Spark session."""
+    """Raise a TypeError if the argument is not a Spark session."""
     if isinstance(value, type) or not hasattr(type(value), "readStream"):
         what = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
         raise TypeError(f"a SparkSession is needed, not {what}")
 
 
 def _spark_sql(spark: SparkSession, text: str, args: Any, kwargs: Mapping[str, Any]) -> DataFrame:
-    """Call Spark's own ``sql``, whether or not the session is extended."""
+    """Call Spark's own ``sql``, even if the session is extended."""
     return type(spark).sql(spark, text, args, **kwargs)
 
 
 def _refuse(rewritten: Rewrite, text: str = "") -> None:
-    """Say of a query on streams what neither we nor Spark can run; nothing if there is no such thing."""
+    """Raise for a query on streams with parts that neither we nor Spark can run."""
     for refusal in rewritten.refusals:
         raise UnsupportedQueryError(refusal.reason, refusal.hint, text, place_of_reason(text, refusal.reason))
 
 
 def _named(rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> dict[str, Any] | None:
-    """Return the arguments by name; positional markers got names when the text was rewritten."""
+    """Return the arguments by name; rewriting gave names to positional markers."""
     if args is None:
         return None
     if isinstance(args, Mapping):

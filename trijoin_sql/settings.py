@@ -1,7 +1,7 @@
-"""Our own settings, ``spark.trijoin.*``: their names, how their values read, and what the rewriter is told of them.
+"""Our own settings, ``spark.trijoin.*``: their names, how their values are read, and the rewriter's settings.
 
-A session's settings and those that a job file sets are read by the same functions, so `explain` of a file and its run
-come to the same plan.
+The same functions read a session's settings and those that a job file sets, so `explain` of a file and its run
+make the same plan.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNITS = "spark.trijoin.units"
 WARM_BYTES = "spark.trijoin.warm.maxBytes"
 #: Name of the Spark setting that says whether units reduce their results where a query aggregates them.
 AGGREGATE = "spark.trijoin.aggregateInUnits"
-#: What the names of the settings of scaling begin with, and the one that turns it on.
+#: The prefix of the scaling settings, and the setting that turns scaling on.
 SCALING = "spark.trijoin.scaling."
 SCALING_ENABLED = f"{SCALING}enabled"
 
@@ -30,7 +30,7 @@ _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def size(name: str, text: str) -> int:
-    """Return how many bytes a text such as ``512m`` says.
+    """Return the number of bytes of a text such as ``512m``.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def size(name: str, text: str) -> int:
     Raises
     ------
     InvalidSettingError
-        It says none.
+        The text is not a size.
     """
     found = re.fullmatch(r"([0-9]+)\s*([kmgt]?)b?", text.strip().lower())
     if found is None:
@@ -56,7 +56,7 @@ def units(get: Setting) -> int | None:
     Raises
     ------
     InvalidSettingError
-        It is no whole number from 1 to `MOST_UNITS`.
+        The value is not a whole number from 1 to `MOST_UNITS`.
     """
     text = get(UNITS)
     if text is None:
@@ -67,7 +67,7 @@ def units(get: Setting) -> int | None:
 
 
 def parallelism(get: Setting) -> int | None:
-    """Return how many tasks Spark runs side by side, or the units that are set instead; None where neither is known."""
+    """Return how many tasks Spark runs in parallel, or the units set instead; None if neither is known."""
     partitions = get("spark.sql.shuffle.partitions")
     return units(get) or (None if partitions is None else max(int(partitions), 1))
 
@@ -78,18 +78,18 @@ def warm_bytes(get: Setting) -> int:
     Raises
     ------
     InvalidSettingError
-        `WARM_BYTES` is no size.
+        `WARM_BYTES` is not a size.
     """
     return size(WARM_BYTES, get(WARM_BYTES) or _WARM_DEFAULT)
 
 
 def rewriter_settings(get: Setting) -> Settings:
-    """Return what the rewriter is to know of a session's settings; what is not set is as Spark has it.
+    """Return the rewriter's settings for a session; settings that are not set have Spark's defaults.
 
     Raises
     ------
     InvalidSettingError
-        A setting of ours has a value that it cannot have.
+        A setting of ours has an invalid value.
     """
     ansi, zone = spark_flag(get, _ANSI, default=True), get("spark.sql.session.timeZone")
     return Settings(
@@ -106,6 +106,6 @@ def rewriter_settings(get: Setting) -> Settings:
 
 
 def spark_flag(get: Setting, name: str, *, default: bool = False) -> bool:
-    """Return a setting of Spark's that is true or false; Spark has refused what is neither."""
+    """Return a setting of Spark that is true or false; Spark has refused other values."""
     text = get(name)
     return default if text is None else text.strip().lower() == "true"

@@ -97,7 +97,7 @@ class AggregationReader:
         select = self.select
         for key, what in (("qualify", "QUALIFY"), ("windows", "WINDOW"), ("laterals", "LATERAL VIEW")):
             if select.args.get(key):
-                raise NotInUnits(f"{what} is Spark's")
+                raise NotInUnits(f"{what} stays with Spark")
         group = select.args.get("group")
         for item in self.group_items(group):
             self.add_key(item)
@@ -108,7 +108,7 @@ class AggregationReader:
             if clause is not None and any(
                 called(one) in AGGREGATES or field_of(one) is not None for one in clause.walk()
             ):
-                raise NotInUnits(f"{render(clause).strip()} is Spark's")
+                raise NotInUnits(f"{render(clause).strip()} stays with Spark")
         keys = tuple(key for key in self.keys.values() if key is not None)
         return Aggregation(
             keys,
@@ -123,7 +123,7 @@ class AggregationReader:
         if group is None:
             return []
         if any(value for key, value in group.args.items() if key != "expressions"):
-            raise NotInUnits("GROUP BY ALL, ROLLUP, CUBE and GROUPING SETS are Spark's")
+            raise NotInUnits("GROUP BY ALL, ROLLUP, CUBE and GROUPING SETS stay with Spark")
         items: list[exp.Expr] = self.select.expressions
         named = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
         found = []
@@ -144,7 +144,7 @@ class AggregationReader:
 
     def add_key(self, tree: exp.Expr) -> None:
         if any(called(node) in ("window", "session_window", "window_time") for node in tree.walk()):
-            raise NotInUnits("a window of time is Spark's")
+            raise NotInUnits("a window of time stays with Spark")
         text = self.canonical(tree)
         if text in self.keys:
             return
@@ -183,7 +183,7 @@ class AggregationReader:
         if self.canonical(tree) in self.keys:
             return
         if isinstance(tree, _FOREIGN):
-            raise NotInUnits(f"{render(tree)} is Spark's")
+            raise NotInUnits(f"{render(tree)} stays with Spark")
         if isinstance(tree, exp.Column) and field_of(tree) is not None:
             raise NotInUnits(f"{render(tree)} is not in GROUP BY")
         if name and name not in SCALARS | PURE | PARTS_OF_DATES:

@@ -1,9 +1,8 @@
 """Which of two a bare name in HAVING means, if both a column and an output of SELECT have that name.
 
 Spark looks in the relations first, but keeps such a column only if it is grouped (or inside an aggregate, which
-`resolve` knows). Otherwise the name means the output:
-``SELECT SUM(r.a) AS b ... GROUP BY r.b HAVING b > 10`` filters by
-``r.b``, and with ``GROUP BY r.c`` by the sum.
+`resolve` knows). Otherwise the name means the output: ``SELECT SUM(r.a) AS b ... GROUP BY r.b HAVING b > 10`` filters
+by ``r.b``, and with ``GROUP BY r.c`` by the sum.
 
 Below ROLLUP, CUBE and GROUPING SETS, Spark does not find a grouped column if it has to cast something beside it
 (``b > 2`` over a BIGINT). Then the bare name means the output, and a qualified name, which we write, is an error. The

@@ -58,7 +58,7 @@ def _why_not(block: Block, settings: Settings) -> str | None:
     if node.decision.scheme == "operator_tree":
         return "an operator tree stores the results of its inner node"
     if not settings.ansi and any(state.function == "sum" and state.type != "double" for state in aggregation.states):
-        return "with spark.sql.ansi.enabled off a sum that overflows is Spark's"
+        return "with spark.sql.ansi.enabled off a sum that overflows stays with Spark"
     owners = _owners(node)
     for one in aggregation.columns:
         if len({owners[alias] for alias in one.relations}) > 1:

@@ -398,7 +398,7 @@ def why_unreadable(sql: str) -> SqlSyntaxError | None:
     try:
         parse_statement(text)
     except SqlSyntaxError:
-        return SqlSyntaxError("it can only be read as what is no SQL", sql, 1, 1)
+        return SqlSyntaxError("the text can only be parsed as something that is not SQL", sql, 1, 1)
     return None
 
 

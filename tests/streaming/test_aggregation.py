@@ -113,7 +113,7 @@ LEFT_TO_SPARK = [
     ("SELECT r.i + t.i, COUNT(*)", " GROUP BY r.i + t.i", "several inputs"),
     ("SELECT COUNT(*)", " WHERE r.i = 3 OR t.i = 3", "filter by"),
     ("SELECT r.bo, COUNT(*)", " GROUP BY ROLLUP (r.bo)", "ROLLUP"),
-    ("SELECT r.bo, SUM(COUNT(*)) OVER ()", " GROUP BY r.bo", "is Spark's"),
+    ("SELECT r.bo, SUM(COUNT(*)) OVER ()", " GROUP BY r.bo", "stays with Spark"),
     ("SELECT AVG(r.n), AVG(r.w)", "", "AVG is not computed in units for the type decimal(38,10)"),
     ("SELECT COUNT(1 / r.d)", " WHERE r.d > 0", "could raise an error"),
     ("SELECT /*+ NO_UNIT_AGGREGATE */ COUNT(*)", "", "the hint"),

@@ -1,4 +1,4 @@
-"""``trijoin-sql bench``: its arguments and its help, which load nothing that measures."""
+"""``trijoin-sql bench``: its arguments and its help. The code that measures is loaded later."""
 
 from __future__ import annotations
 
@@ -135,5 +135,5 @@ def bench(
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:
-    """Leave in order: engines that run are stopped, and temporary folders removed."""
+    """Exit cleanly: stop running engines and remove temporary folders."""
     raise SystemExit(128 + signal.SIGTERM)

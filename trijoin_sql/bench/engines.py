@@ -1,4 +1,4 @@
-"""What runs a workload in the benchmark's own Spark session: our schemes, and Spark's own cascade."""
+"""Runs a workload in the benchmark's own Spark session: under our schemes, and as Spark's own cascade."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def frame_of(spark: SparkSession, workload: Workload, engine: str) -> tuple[Any,
 
     Returns
     -------
-    The frame, and what reads the counters of its running query (Spark has none).
+    The frame, and a function that reads the counters of its running query (Spark has none).
     """
     from ..session import TriJoinSession
 
@@ -37,7 +37,7 @@ def frame_of(spark: SparkSession, workload: Workload, engine: str) -> tuple[Any,
 
 
 def run_stream(spark: SparkSession, workload: Workload, folder: Path, engine: str, rows: int) -> Outcome:
-    """Run a workload as streams of so many rows each, a file a micro-batch, as fast as it goes."""
+    """Run a workload as streams with this many rows each, one file a micro-batch, as fast as possible."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 

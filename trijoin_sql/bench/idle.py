@@ -1,9 +1,9 @@
 """Idle triggers: what a micro-batch costs when it has next to no rows.
 
 Rows come from Spark's ``rate-micro-batch`` source, ten of each stream a trigger: it has no files to list and no log of
-its own to write, so that what is measured is the join's pipeline. (The same query over a folder of files takes longer
-by Spark's listing, the more files there are.) The first triggers of a query, and of a JVM, are several times slower
-than later ones, for the JVM compiles what runs often: `WARM_UP` triggers go by first, and every query's first ten.
+its own to write, so only the join's pipeline is measured. (The same query over a folder of files takes longer because
+Spark lists them, the more files the longer.) The first triggers of a query, and of a JVM, are several times slower than
+later ones, because the JVM compiles what runs often. So `WARM_UP` triggers, and every query's first ten, do not count.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 #: Rows of each stream in a trigger.
 ROWS = 10
 
-#: Triggers of each engine, one after the other without a pause, before anything is measured.
+#: Triggers of each engine, without a pause, before anything is measured.
 WARM_UP = 200
 
 #: Triggers of a measured run, and the seconds between their starts.
 TRIGGERS, EVERY = 50, 0.5
 
-#: Seconds that a trigger may take without a pause, the JVM's first ones on a slow machine.
+#: Seconds that a trigger without a pause may take, such as the JVM's first ones on a slow machine.
 SLOW = 2.0
 
 #: Triggers at the beginning of a run that do not count.
@@ -45,16 +45,16 @@ def run_idle(spark: SparkSession, workload: Workload, engine: str, rows: int, tr
     engine
         A scheme of ours, or ``spark``.
     rows
-        Rows of a stream whose keys' range, and window, the few have.
+        Rows of a stream; the few rows have its range of keys, and its window.
     triggers
-        How many; more than ten.
+        The number of triggers; more than ten.
     every
         Seconds from the start of one to the start of the next, 0 for no pause.
 
     Returns
     -------
     Live
-        Without latencies; its durations are medians over the triggers but the first ten.
+        Without latencies; its durations are medians over the triggers after the first ten.
     """
 
     def run(home: Path) -> Live:

@@ -1,13 +1,13 @@
 """Latency: rows arrive at a fixed rate, and each result is timed from the arrival of its last tuple to its emission.
 
 A stream's stored rows are there first. Then a file for each stream appears every tenth of a second, as another process
-would drop it, and the query takes whatever is there, micro-batch after micro-batch. A result's tuples tell from which
-files they came (``l`` counts rows), so the youngest of them tells when the result could first be known; the result is
+would drop it, and the query takes whatever is there, micro-batch after micro-batch. A result's tuples show from which
+files they came (``l`` counts rows), so the youngest of them shows when the result could first be known. The result is
 out when its micro-batch has ended, with everything committed. Spark's own `observe` counts results by file on the way
-to a ``noop`` sink, so that nothing else is run to find out. Counting takes Spark longer than joining where a tuple has
-dozens of results, so there a part of them is timed.
+to a ``noop`` sink, so nothing else has to run. Counting takes Spark longer than joining if a tuple has
+dozens of results; then only a part of them is timed.
 
-Only a workload with a window is in a steady state: without one the state grows, and what a tuple costs with it.
+Only a workload with a window is in a steady state: without one, the state and the cost of a tuple grow.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 #: Name of the observed metric: results by the file of their last tuple.
 ARRIVALS = "arrivals"
 
-#: Seconds that the last results have after the last file.
+#: Seconds that the last results may take after the last file.
 PATIENCE = 60.0
 
-#: How the problem of a run begins whose query was slower than rows came: a JVM that is cold may be.
+#: The start of the problem text of a run whose query was slower than its input, as in a cold JVM.
 BEHIND = "did not keep up"
 
-#: Seconds between two looks at a query that is waited for.
+#: Seconds between two checks while waiting for a query.
 _LOOK = 0.1
 
 
@@ -53,7 +53,7 @@ class Arrivals:
     Parameters
     ----------
     stored
-        Rows of each stream that are there before, at least one.
+        Rows of each stream stored before the run, at least one.
     ticks
         How often files appear.
     every
@@ -61,7 +61,7 @@ class Arrivals:
     rows
         Rows of each stream in a file.
     sample
-        One tuple of the first stream in so many has its results timed.
+        One in this many tuples of the first stream has its results timed.
     """
 
     stored: int
@@ -74,14 +74,14 @@ class Arrivals:
     def at(
         cls, rate: float, streams: int, seconds: float, stored: int, every: float = 0.1, sample: int = 1
     ) -> Arrivals:
-        """Return arrivals at a rate (tuples a second of all streams)."""
+        """Return arrivals at a rate (tuples a second over all streams)."""
         return cls(stored, max(round(seconds / every), 1), every, max(round(rate * every / streams), 1), sample)
 
     @property
     def drawn_for(self) -> int:
-        """The rows of each stream to draw keys for: as many partners, on average, as where that many come on none.
+        """The rows to draw keys for: a tuple has as many partners, on average, as in a run that starts empty.
 
-        Keys drawn for the stored rows would give a tuple more partners the higher the rate is, and the longer it holds.
+        Keys drawn for the stored rows would give a tuple more partners the higher the rate is, and the longer the run.
         """
         return 2 * self.stored + self.ticks * self.rows
 
@@ -99,7 +99,7 @@ class Live:
     engine
         A scheme of ours, or ``spark``.
     latencies
-        ``(seconds, results)``: how many of the timed results were that late.
+        ``(seconds, results)``: how many of the timed results had that latency.
     durations
         The median milliseconds of each part of a micro-batch with rows, by Spark's names.
     triggers
@@ -116,7 +116,7 @@ class Live:
 
     @property
     def results(self) -> int:
-        """Results that were timed."""
+        """The number of timed results."""
         return sum(count for _, count in self.latencies)
 
     @property
@@ -148,7 +148,7 @@ class Latency:
     rate
         Tuples a second that arrive, of all streams.
     sample
-        One tuple of the first stream in so many had its results timed.
+        One in this many tuples of the first stream had its results timed.
     """
 
     rate: float
@@ -157,7 +157,7 @@ class Latency:
 
 
 def middle(runs: Sequence[Live], figure: Callable[[Live], float | None]) -> Live:
-    """Return the run with the median of a figure (the lower of two), a failed one if one failed."""
+    """Return the run with the median of a figure (the lower of two); a failed run if one failed."""
     failed = [run for run in runs if run.problem is not None or figure(run) is None]
     return failed[0] if failed else sorted(runs, key=lambda run: figure(run) or 0.0)[(len(runs) - 1) // 2]
 
@@ -179,7 +179,7 @@ def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arr
             arrived, kept_up = _drop(running, workload, home, arrivals)
         finally:
             running.stop()
-        if not kept_up:  # the results that are not out yet would be the latest of all
+        if not kept_up:  # the missing results would have the highest latency of all
             return Live(engine, problem=f"{BEHIND}: rows were left {PATIENCE:.0f} s after the last had come")
         return _timed(engine, [progress for progress in running.recentProgress if progress.numInputRows], arrived)
 
@@ -187,7 +187,7 @@ def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arr
 
 
 def in_scratch(engine: str, run: Callable[[Path], Live]) -> Live:
-    """Run an engine with a folder that goes afterwards; what Spark raises is the run's problem, in one line."""
+    """Run an engine with a temporary folder; an error of Spark becomes the run's problem, in one line."""
     from pyspark.errors import PySparkException
 
     with tempfile.TemporaryDirectory(prefix="trijoin-live-", ignore_cleanup_errors=True) as home:
@@ -198,7 +198,7 @@ def in_scratch(engine: str, run: Callable[[Path], Live]) -> Live:
 
 
 def _prepare(workload: Workload, home: Path, arrivals: Arrivals, domain: int, seed: int) -> None:
-    """Write what is stored before, and, out of the query's sight, one file of each stream a tick."""
+    """Write the stored rows, and, where the query does not see them, one file of each stream a tick."""
     for number, stream in enumerate(workload.streams):
         rng = np.random.default_rng([seed, number])
         (home / stream).mkdir()
@@ -215,7 +215,7 @@ def _prepare(workload: Workload, home: Path, arrivals: Arrivals, domain: int, se
 def _observed(frame: Any, workload: Workload, arrivals: Arrivals, name: Any = ARRIVALS) -> Any:
     """Count results by the tick of their last tuple; exact, as there are fewer ticks than bins.
 
-    The tick is a column, and NULL where it is not counted: what `observe` computes itself is interpreted for each row.
+    The tick is a column, and NULL if it is not counted, as Spark interprets expressions inside `observe` row by row.
     """
     from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
@@ -228,11 +228,11 @@ def _observed(frame: Any, workload: Workload, arrivals: Arrivals, name: Any = AR
 
 
 def _drop(running: StreamingQuery, workload: Workload, home: Path, arrivals: Arrivals) -> tuple[dict[int, float], bool]:
-    """Wait for the stored rows, then let files appear in time.
+    """Wait for the stored rows, then make files appear on time.
 
     Returns
     -------
-    When each tick's last file did, and whether the query has read them all in the end.
+    When each tick's last file appeared, and whether the query has read all of them in the end.
     """
     wait(running, lambda last: last.batchId > 0 or last.numInputRows > 0, 10 * PATIENCE)
     arrived: dict[int, float] = {}
@@ -252,13 +252,13 @@ def _drop(running: StreamingQuery, workload: Workload, home: Path, arrivals: Arr
 
 
 def wait(running: StreamingQuery, done: Callable[[Any], bool], seconds: float) -> bool:
-    """Wait until a query has got somewhere, or failed, or the time is over; return whether it has.
+    """Wait until a query has reached a point, or failed, or the time is over; return whether it has.
 
     Parameters
     ----------
     done
-        Says so of the last progress report, each of which it is asked about once. Whoever asks for all reports, and
-        often, slows down what is measured: PySpark fetches them with a call and some JSON each.
+        Checks the last progress report, each once. Asking for all reports, and
+        often, slows down the measured query: PySpark fetches each with a call and some JSON.
     """
     until = time.monotonic() + seconds
     seen: tuple[int, str] | None = None
@@ -297,6 +297,6 @@ def _timed(engine: str, reports: list[Any], arrived: Mapping[int, float]) -> Liv
 
 
 def medians(durations: Sequence[Mapping[str, int]]) -> dict[str, float]:
-    """Return the median of each part over some micro-batches; a part that one did not have took no time."""
+    """Return the median of each part over some micro-batches; a missing part counts as no time."""
     names = dict.fromkeys(name for one in durations for name in one)
     return {name: float(median(one.get(name, 0) for one in durations)) for name in names}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line asks for; see `command.bench`."""
+    """The options of the command line; see `bench_command.bench`."""
 
     names: list[str]
     rows: int
@@ -59,7 +59,7 @@ class Options:
 class Measured:
     """All runs of one workload, by engine.
 
-    ``compiling`` is what the JVM's compiler took of a core in the last round before those that count, by kind of run.
+    ``compiling`` is the share of a core that the JVM's compiler took in the last warm-up round, by kind of run.
     """
 
     runs: dict[str, list[Outcome]]
@@ -92,7 +92,7 @@ class Measured:
 
 
 def measure(options: Options, *, output: str, json_file: Path | None, plot_file: Path | None, quiet: bool) -> bool:
-    """Measure, and say what was found, workload by workload.
+    """Measure, and print the results, workload by workload.
 
     Parameters
     ----------
@@ -108,12 +108,12 @@ def measure(options: Options, *, output: str, json_file: Path | None, plot_file:
     Returns
     -------
     bool
-        Whether every engine came through, and all found the same number of results.
+        Whether every engine finished, and all found the same number of results.
 
     Raises
     ------
     InvalidSettingError
-        Something that is asked for is not there, or cannot be run or written.
+        An option names something that does not exist, or that cannot be run or written.
     """
     names = options.names
     _check(names, options)
@@ -150,7 +150,7 @@ def measure(options: Options, *, output: str, json_file: Path | None, plot_file:
 
 
 def _check(names: list[str], options: Options) -> None:
-    """Refuse what is not there, before anything starts."""
+    """Refuse unknown names before anything starts."""
     for name in names:
         if name not in WORKLOADS and name != overhead.NAME:
             raise InvalidSettingError("WORKLOAD", name, f"there are {', '.join((*WORKLOADS, overhead.NAME))}")
@@ -169,7 +169,7 @@ def _check(names: list[str], options: Options) -> None:
 
 
 def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
-    """Refuse files that could not be written in the end, after an hour perhaps."""
+    """Refuse files that could not be written at the end, perhaps after an hour."""
     for option, file in (("--json", json_file), ("--plot", plot_file)):
         if file is not None and (file.is_dir() or not os.access(file.parent, os.W_OK)):
             why = "it is a folder" if file.is_dir() else f"the folder {file.parent} cannot be written"
@@ -216,7 +216,7 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
             write_files(workload, folder, options.rows, options.batches, options.seed)
 
             def fast(engine: str, warming: bool) -> str | None:
-                if any(outcome.exceeded for outcome in found.runs[engine]):  # once says as much as thrice
+                if any(outcome.exceeded for outcome in found.runs[engine]):  # once is as good as three times
                     return None
                 outcome = _run(spark, engine, name, folder, options)
                 found.runs[engine] += [outcome] if not warming or outcome.problem else []
@@ -270,9 +270,9 @@ def _middles(
 
 
 class _Rounds:
-    """Rounds in which engines take turns, with a bar that shows them; the first ones warm up.
+    """Rounds in which engines take turns, with a progress bar; the first ones warm up.
 
-    Whoever came first would pay for the JVM's compiler.
+    Otherwise the first engine would pay for the JVM's compiler.
     """
 
     def __init__(self, name: str, options: Options, progress: Progress, compiled: Callable[[], float]) -> None:
@@ -289,9 +289,9 @@ class _Rounds:
         least: int,
         run: Callable[[str, bool], str | None],
     ) -> None:
-        """Run some engines until the JVM is warm, so often at least, then those that are measured.
+        """Run some engines until the JVM is warm, at least this often, then the measured ones.
 
-        ``run`` returns why one failed; who has failed does not warm up again.
+        ``run`` returns why an engine failed; a failed engine does not warm up again.
         """
         failed: set[str] = set()
         settle = Warming(self.compiled, self.options.settle if least else 0)
@@ -320,7 +320,7 @@ class _Rounds:
 def turns(engines: Sequence[str], rounds: int) -> list[list[str]]:
     """Return the order of engines in each round: another one begins every time.
 
-    Who comes behind whom counts: what one leaves to the garbage collector the next one pays for.
+    The order matters: the next engine pays for the garbage of the previous one.
     """
     starts = [turn % max(len(engines), 1) for turn in range(rounds)]
     return [[*engines[start:], *engines[:start]] for start in starts]

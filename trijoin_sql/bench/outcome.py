@@ -1,4 +1,4 @@
-"""What came out of one run of one engine."""
+"""The outcome of one run of one engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: Engines to compare with, and what their seconds hold.
+#: Engines to compare with, and what their seconds include.
 OTHERS: Mapping[str, str] = {
     "spark": "all micro-batches but the first; reading files is in them",
     "duckdb": "one batch join of tables that are in memory; loading them is not in it",
@@ -36,8 +36,8 @@ class Outcome:
     problem
         Why there is no result, if there is none.
     memory
-        The most bytes that its processes held of their own at a time: of ours the Python workers (the JVM is the one of
-        all schemes), of others all of them. None where it is not known, as for Spark's own cascade.
+        The peak of the bytes that its processes held themselves: for ours, the Python workers (the JVM is shared by
+        all schemes); for others, all of them. None if unknown, as for Spark's own cascade.
     exceeded
         The run was stopped at its time limit: ``seconds`` is the limit, and the rate an upper bound.
     """

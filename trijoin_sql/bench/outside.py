@@ -1,4 +1,4 @@
-"""Other engines: an environment of its own for each, and a runner in it that is watched and, if need be, stopped."""
+"""Other engines: each has its own environment with a runner, which is watched and, if needed, stopped."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .outcome import Outcome
 from .process_memory import Peak, below
 from .workloads import SCHEMA, Workload, declarations, query
 
-#: What each engine's environment holds.
+#: The packages in each engine's environment.
 PACKAGES = MappingProxyType({"duckdb": "duckdb==1.4.4", "flink": "apache-flink==2.3.0", "pathway": "pathway==0.33.0"})
 
 RUNNERS = Path(__file__).parent / "runners"
 
-#: Seconds that an engine has to start and to load what it needs, before its measured run.
+#: Seconds that an engine may take to start and load, before its measured run.
 START_LIMIT = 300.0
 
 
@@ -38,12 +38,12 @@ def home() -> Path:
 
 
 def environment(engine: str) -> Path:
-    """Return the Python of an engine's own environment; make it if it is not there, or holds another version.
+    """Return the Python of an engine's own environment; create it if it is missing or has another version.
 
     Raises
     ------
     InvalidSettingError
-        If it cannot be made, with pip's last sentence.
+        If it cannot be created, with pip's last sentence.
     """
     folder = home() / engine
     python, ready = folder / "bin" / "python", folder / "ready"
@@ -99,7 +99,7 @@ def run_outside(engine: str, workload: Workload, folder: Path, rows: int, units:
 
 
 def watch(command: list[str], engine: str, tuples: int, limit: float, start_limit: float = START_LIMIT) -> Outcome:
-    """Run a runner (see `runners`); read what it says, and stop it with all its children when its time is over."""
+    """Run a runner (see `runners`), read its output, and stop it with all its children when its time is over."""
     with tempfile.TemporaryFile("w+") as complaints:
         process = subprocess.Popen(
             command,
@@ -166,7 +166,7 @@ def _message(line: str) -> dict[str, Any] | None:
 
 
 def steps(workload: Workload) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return a query as one step a stream but the first: the stream, and its conditions on those before it.
+    """Return a query as one step for each stream after the first: the stream, and its conditions on earlier ones.
 
     A condition is ``{"op": "=", "left": "r_i", "right": "s_i"}``, or a ``band`` with closed whole bounds ``lower`` and
     ``upper`` of ``left - right``.
@@ -183,7 +183,7 @@ def steps(workload: Workload) -> list[tuple[str, list[dict[str, Any]]]]:
 
 
 def indexed(workload: Workload) -> str:
-    """Return a query as engines with indexes for ranges know them: bands as BETWEEN, not as ABS of a difference."""
+    """Return a query in a form that range indexes can use: bands as BETWEEN, not as ABS of a difference."""
     items = query(workload).partition(" FROM ")[0]
     first, *_ = workload.streams
     joins = [f"{stream} ON {' AND '.join(map(_indexed, conditions))}" for stream, conditions in steps(workload)]

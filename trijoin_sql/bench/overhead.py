@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 #: The name on the command line.
 NAME = "overhead"
 
-#: Milliseconds that a query which is not ours may take longer.
+#: Milliseconds by which a query that is not ours may take longer.
 LIMIT = 5.0
 
-#: Turns of each query, after as many that do not count.
+#: Turns of each query, after as many warm-up turns.
 TURNS, WARM = 60, 20
 
 _CASES = ",\n  ".join(
     f"CASE WHEN x > {i} AND y < {2 * i} THEN 'class {i}' ELSE UPPER(z) END AS c{i}" for i in range(40)
 )
 
-#: By name: statements in which there is no join for us.
+#: By name: statements without a join for us.
 QUERIES: Mapping[str, str] = {
     "no table": "SELECT 1 AS one",
     "one table": "SELECT x, COUNT(*) AS n FROM a WHERE y > 3 GROUP BY x HAVING n > 1 ORDER BY n",
@@ -86,7 +86,7 @@ def _measure(name: str, text: str, plain: Callable[[str], DataFrame], extended: 
     took: dict[str, list[float]] = {"plain": [], "enabled": []}
     for turn in range(TURNS + WARM):
         calls = [("plain", plain), ("enabled", extended)]
-        for which, call in calls if turn % 2 else calls[::-1]:  # neither is always the first
+        for which, call in calls if turn % 2 else calls[::-1]:  # neither always goes first
             begun = time.perf_counter()
             call(text)
             took[which].append(1000 * (time.perf_counter() - begun))
@@ -96,7 +96,7 @@ def _measure(name: str, text: str, plain: Callable[[str], DataFrame], extended: 
 
 
 def overhead_document(found: list[Overhead]) -> dict[str, Any]:
-    """Return what was measured as plain data."""
+    """Return the measurements as plain data."""
     return {"workload": NAME, "limit_ms": LIMIT, "queries": [asdict(one) for one in found]}
 
 

@@ -1,7 +1,7 @@
-"""Memory of processes while an engine runs, from Linux' ``/proc``.
+"""Memory of processes while an engine runs, from ``/proc`` on Linux.
 
-What counts is anonymous memory (``Pss_Anon`` of ``/proc/PID/smaps_rollup``; pages that processes share are divided by
-their owners): what a process holds of its own. Mapped files are the machine's page cache, which it takes back.
+Anonymous memory counts (``Pss_Anon`` of ``/proc/PID/smaps_rollup``; pages that processes share are divided by
+their owners): what a process holds itself. Mapped files are page cache, which the machine can reclaim.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EVERY = 0.25
 
 
 def below(pid: int) -> set[int]:
-    """Return the processes below one, whoever of them started which."""
+    """Return all descendants of a process."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -36,7 +36,7 @@ def python_workers(jvm: int) -> list[int]:
 
 
 def _is_python(pid: int) -> bool:
-    """Whether it is one of Spark's Python processes: a JVM that starts a program is for a moment a copy of itself."""
+    """Whether it is one of Spark's Python processes: a JVM that starts a program is briefly a copy of itself."""
     try:
         return b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0-cp\0")[0]
     except OSError:  # it has ended
@@ -44,7 +44,7 @@ def _is_python(pid: int) -> bool:
 
 
 def memory(pid: int) -> dict[str, int]:
-    """Return the bytes of each kind that a process has, by Linux' names; nothing if it has ended."""
+    """Return the bytes of each kind that a process has, by the kernel's names; nothing if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     except OSError:
@@ -53,12 +53,12 @@ def memory(pid: int) -> dict[str, int]:
 
 
 class Peak:
-    """The most anonymous memory that some processes have together, while it is entered.
+    """The peak of the anonymous memory of some processes together, inside a ``with`` block.
 
     Parameters
     ----------
     processes
-        Returns their ids, anew for each sample.
+        Returns their ids; called for each sample.
 
     Attributes
     ----------

@@ -123,7 +123,7 @@ def idle_table(title: str, idle: Mapping[str, Live]) -> Table:
 
 
 def _ratio(outcome: Outcome, first: float) -> str:
-    """Return a rate against the first engine's, with two digits that say something."""
+    """Return a rate as a ratio to the first engine's, with two significant digits."""
     if not first or not outcome.rate:
         return ""
     ratio = outcome.rate / first
@@ -141,7 +141,7 @@ def write_json(path: Path, documents: list[Any]) -> None:
 
 
 def plot(path: Path, documents: list[Any]) -> None:
-    """Draw tuples a second of every engine, a column of bars a workload, and below them latencies where there are some.
+    """Draw tuples a second of every engine, one column of bars a workload, and latencies below them, if there are any.
 
     A run that was stopped at its time limit is drawn hollow: its bar is an upper bound.
 
@@ -176,7 +176,7 @@ def plot(path: Path, documents: list[Any]) -> None:
 
 
 def _plot_latency(axis: Any, latency: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the latencies of one rate as bars, of several as lines over the rate."""
+    """Draw the latencies of one rate as bars, those of several rates as lines."""
     if len(latency) == 1:
         for name, run in latency[0]["engines"].items():
             axis.bar(name, run["p50"] or 0, color="C1")

@@ -1,8 +1,8 @@
-"""Steady state: rounds that do not count, until the JVM has compiled what runs often.
+"""Steady state: warm-up rounds, until the JVM has compiled what runs often.
 
 A streaming query runs for days, a benchmark for minutes, and for the first four of these the JVM's compiler takes a
 good part of two cores: triggers of a JVM that is a minute old take two to three times as long as those of one that has
-settled. The compiler's own clock tells when it has.
+settled. The compiler's own clock shows when it has settled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SETTLED = 0.15
 
 
 def compiling(spark: SparkSession) -> Callable[[], float]:
-    """Return what tells how many milliseconds the session's JVM has compiled for, on all its threads together."""
+    """Return a function that returns the milliseconds of compilation in the session's JVM, over all threads."""
     jvm = spark._jvm
     assert jvm is not None, "a classic session has a JVM"
     bean = jvm.java.lang.management.ManagementFactory.getCompilationMXBean()
@@ -27,12 +27,12 @@ def compiling(spark: SparkSession) -> Callable[[], float]:
 
 
 class Warming:
-    """Rounds of one kind of run, before those that count.
+    """Warm-up rounds of one kind of run.
 
     Parameters
     ----------
     compiling
-        Returns how many milliseconds the JVM has compiled for; on all its threads together.
+        Returns the milliseconds of compilation in the JVM, over all threads.
     seconds
         How long further rounds may take until the compiler has settled; 0 asks for none.
     clock
@@ -41,7 +41,7 @@ class Warming:
     Attributes
     ----------
     share
-        What the compiler took of a core in the last round, None before the first.
+        The share of a core that the compiler took in the last round, None before the first.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Warming:
 
     @property
     def has_settled(self) -> bool:
-        """Whether the compiler took next to nothing in the last round."""
+        """Whether the compiler took almost no time in the last round."""
         return self.share is not None and self.share < SETTLED
 
     def rounds(self, least: int) -> Iterator[int]:

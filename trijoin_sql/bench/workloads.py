@@ -29,7 +29,7 @@ Rng = np.random.Generator
 #: ``(generator, number of the stream, numbers of its rows, domain) -> (column i, column im)``.
 Keys = Callable[[Rng, int, Any, int], tuple[Any, Any]]
 
-#: Rows among which the tuples of one event lie in different order in each stream.
+#: The tuples of an event are shuffled within this many rows, differently in each stream.
 _BLOCK = 1024
 
 #: The streams' schema as Spark DDL.
@@ -42,15 +42,15 @@ def uniform(rng: Rng, stream: int, numbers: Any, domain: int) -> tuple[Any, Any]
 
 
 def zipf(rng: Rng, stream: int, numbers: Any, domain: int) -> tuple[Any, Any]:
-    """Return keys of which a few are very frequent (Zipf, exponent 1.2; the heaviest has about a fifth of the rows)."""
+    """Return keys with a few very frequent ones (Zipf, exponent 1.2; the heaviest has about a fifth of the rows)."""
     return np.minimum(rng.zipf(1.2, len(numbers)), domain) - 1, rng.integers(0, domain, len(numbers))
 
 
 def events(rng: Rng, stream: int, numbers: Any, domain: int) -> tuple[Any, Any]:
-    """Return uniform keys of three streams that each saw the same events, in orders of their own.
+    """Return uniform keys of three streams that each saw the same events, in different orders.
 
     Independent keys would leave a cyclic join of small bands a few hundred results whatever the number of rows; here
-    every event is a result, besides those that chance makes. A tuple finds one partner more than by chance.
+    every event is a result, in addition to chance results. A tuple finds one partner more than by chance.
     """
     at = numbers % _BLOCK
     event = numbers - at + (at * (2 * stream + 1) + 341 * stream) % _BLOCK
@@ -74,7 +74,7 @@ class Workload:
     Parameters
     ----------
     about
-        What it is, and which paper has it.
+        A description, and the paper it comes from.
     streams
         Names of the streams.
     sql
@@ -87,7 +87,7 @@ class Workload:
         Schemes that are compared by default; ``/pair`` stores their intermediates as pairs instead of packs.
     windowed
         Whether tuples have an event time, `EVENT_TIME`, and the query a window of `WINDOW` seconds: half of the rows
-        that a stream has, or has stored before. What is kept, and what a tuple finds, then stays the same for ever.
+        that a stream has, or has stored before. The kept rows and the partners of a tuple then stay constant.
     """
 
     about: str
@@ -104,7 +104,7 @@ EVENT_TIME, DELAY, WINDOW = "ts", "1 second", 60
 
 
 def with_event_time(workload: Workload, frame: DataFrame, rows: int) -> DataFrame:
-    """Return a stream of a workload as its query reads it.
+    """Return a stream of a workload in the form that its query reads.
 
     Parameters
     ----------
@@ -236,12 +236,12 @@ def query(workload: Workload, engine: str | None = None) -> str:
 
 
 def check(workload: Workload, name: str, engine: str, units: int) -> None:
-    """See that a workload can run under a scheme, with its intermediates and routing, in some units.
+    """Check that a workload can run under a scheme, with its intermediates and routing, in a number of units.
 
     Raises
     ------
     InvalidSettingError
-        It cannot, with the reason.
+        It cannot; the message gives the reason.
     """
     try:
         rewrite(query(workload, engine), read_script(declarations(workload))[0])

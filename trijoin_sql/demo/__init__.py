@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
     from ..session import TriJoinSession
 
-#: Spark settings of the demo, where the user has none.
+#: Spark settings of the demo, unless the user has set them.
 SETTINGS = {
     # Four attempts a task: with one, a Python worker that dies takes the query with it.
     "spark.master": os.environ.get("MASTER", "local[*,4]"),
     "spark.driver.memory": "2g",
-    # In two minutes a JVM gets nothing back for what its second compiler takes: half of its processor time. Without
-    # it there are 48 MiB for compiled code, which the demo fills; then the JVM warns, and goes on without a compiler.
+    # In two minutes the JVM's second compiler does not pay off: it takes half of the processor time. Without
+    # it there are 48 MiB for compiled code, which the demo fills; then the JVM warns, and runs without a compiler.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -48,7 +48,7 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
 }
-#: Weeks that arrive in one micro-batch, and the rows of the table that is shown.
+#: Weeks that arrive in one micro-batch, and the rows of the displayed table.
 WEEKS_A_BATCH, SHOWN = 3, 5
 
 
@@ -94,7 +94,7 @@ def run_demo(folder: Path, *, out: Console, err: Console, verbose: bool = False)
 
 @contextmanager
 def _spark(log: Console | None) -> Iterator[SparkSession]:
-    """Start Spark, quietly unless there is a place for its log; a user's own settings win."""
+    """Start Spark, quietly unless its log is shown; a user's own settings win."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("trijoin-sql demo")
@@ -157,7 +157,7 @@ def run_query(
 
 
 def _stream(spark: SparkSession, path: Path) -> DataFrame:
-    """Return a folder's files as a stream, some weeks of all airports in it at a time."""
+    """Return a folder's files as a stream, some weeks of all its airports at a time."""
     airports = 3 if path.name == "*" else 1
     schema = _ddl(WEATHER if path.name == "weather" else DEPARTURES)
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", WEEKS_A_BATCH * airports)
@@ -170,7 +170,7 @@ def _ddl(schema: pa.Schema) -> str:
 
 
 def _batch(spark: SparkSession, query: DemoQuery, year: Year, err: Console, request: StopRequest) -> Bag:
-    """Run the query in Spark batch, with a bar."""
+    """Run the query in Spark batch, with a progress bar."""
     title = "the same SQL in Spark batch, slice by slice of the year"
     columns = (TextColumn("  {task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn())
     if not err.is_terminal:

@@ -34,7 +34,7 @@ WEATHER = pa.schema({"ts": pa.timestamp("us", "UTC"), "origin": pa.string(), "vi
 
 @dataclass(frozen=True, slots=True)
 class Year:
-    """A year of departures and weather, both in order of time.
+    """A year of departures and weather, both ordered by time.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Year:
 
     @property
     def weeks(self) -> int:
-        """How many weeks there are, the last one not complete."""
+        """The number of weeks; the last one is not complete."""
         last: pd.Timestamp = max(self.departures["ts"][-1].as_py(), self.weather["ts"][-1].as_py())
         return int((last - START) // WEEK) + 1
 

@@ -1,4 +1,4 @@
-"""The demo's two queries, and what each needs of the data."""
+"""The demo's two queries, and the data that each needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 @dataclass(frozen=True, slots=True)
 class DemoQuery:
-    """A question to the streams.
+    """A question about the streams.
 
     Parameters
     ----------

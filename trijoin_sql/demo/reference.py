@@ -2,7 +2,7 @@
 
 Spark batch joins on ``ABS(e.ts - j.ts) <= ...`` by comparing every pair: 13 billion pairs of departures for the year,
 at about 150 ns each. Rows of one result are never further apart than the query's `reach`, so the year is cut into
-slices: the first relation's rows of a slice, and of the others those of the slice and of `reach` around it. Every
+slices: the first relation's rows of a slice, and the others' rows of the slice and of `reach` around it. Every
 result belongs to exactly one slice, that of its first row. The SQL text is the same.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bag:
-    """The size of a bag of rows, and the sum of its rows' hashes: equal for equal bags in whatever order."""
+    """The size of a bag of rows, and the sum of its rows' hashes: equal for equal bags in any order."""
 
     rows: int = 0
     checksum: int = 0
@@ -62,7 +62,7 @@ def batch_result(
         Called after every slice.
     """
     sessions = [spark.newSession() for _ in range(threads)]
-    for session in sessions:  # re-planning while it runs costs more than such small queries do
+    for session in sessions:  # re-planning during execution costs more than such small queries
         session.conf.set("spark.sql.adaptive.enabled", "false")
     slices, width = slice_count(query, year), query.slice
 
@@ -82,7 +82,7 @@ def batch_result(
 
 
 def slice_count(query: DemoQuery, year: Year) -> int:
-    """Return in how many slices a query goes through the year."""
+    """Return the number of slices of the year for a query."""
     return -(-year.weeks * WEEK // query.slice)
 
 

@@ -1,4 +1,4 @@
-"""Shows a query that ends by itself: a bar on a terminal, a line every few seconds elsewhere."""
+"""Shows a query that ends by itself: a progress bar on a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ..running.stopping import StopRequest
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: Seconds between two looks at a query.
+#: Seconds between two checks of a query.
 POLL = 0.25
 
 
 def heed(request: StopRequest) -> None:
-    """Raise KeyboardInterrupt if the end was asked for: here, not in the middle of a call to the JVM."""
+    """Raise KeyboardInterrupt if a stop was requested: here, not in the middle of a call to the JVM."""
     if request.count:
         raise KeyboardInterrupt
 
 
 def watch(query: StreamingQuery, title: str, console: Console, *, batches: int, request: StopRequest) -> Tally:
-    """Show what a query does until it ends.
+    """Show the progress of a query until it ends.
 
     Parameters
     ----------
@@ -34,23 +34,23 @@ def watch(query: StreamingQuery, title: str, console: Console, *, batches: int, 
     title
         What to call it.
     console
-        Where to; a quiet console shows nothing.
+        Where to show it; a quiet console shows nothing.
     batches
         How many micro-batches are expected.
     request
-        Looked at now and then, see `heed`.
+        Checked now and then, see `heed`.
 
     Returns
     -------
     Tally
-        The sum of what the query did.
+        The totals of the query.
 
     Raises
     ------
     pyspark.errors.StreamingQueryException
         If the query failed.
     KeyboardInterrupt
-        If the end was asked for; the query runs on.
+        If a stop was requested; the query keeps running.
     """
     tally, told, ended = Tally(title), time.monotonic(), False
     columns = (

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
-#: A unit with so many times the mean of all has too much to do.
+#: A unit with this many times the mean of all units has too much to do.
 _SKEWED = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The plan after one rewriter stage, and why the stage did nothing, if it did nothing."""
+    """The plan after one rewriter stage, and the reason if the stage did nothing."""
 
     name: str
     plan: str
@@ -56,7 +56,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class InputRate:
-    """The rows of an input that costs are estimated for, and who says so."""
+    """The rows of an input that costs are estimated for, and where that number comes from."""
 
     alias: str
     rows: float
@@ -94,7 +94,7 @@ class UnitLoad:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Counters of a running query, up to and with micro-batch ``batch``; its units, what scaling may do and said."""
+    """Counters of a running query, including micro-batch ``batch``; its units; scaling's settings, decisions."""
 
     batch: int | None
     counters: tuple[tuple[str, Json], ...]
@@ -118,7 +118,7 @@ class Live:
         return (self.skew() or 0) >= _SKEWED
 
     def skew_advice(self, group: Group) -> str | None:
-        """Return what helps against units that hold far more than others, None where nothing is known to."""
+        """Return what helps against units that hold far more than others, None if no remedy is known."""
         units = len(self.units)
         if not self.is_skewed() or not group.goes_by_one_key:
             return None
@@ -132,7 +132,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """What becomes of the aggregation above a group: units take its first step, or ``reason`` says why not."""
+    """What happens to the aggregation above a group: units take its first step, or ``reason`` says why not."""
 
     in_units: bool
     aggregates: tuple[str, ...] = ()
@@ -159,7 +159,7 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """Which columns of a group's results are event time to what stands above it, and what holds watermarks back."""
+    """Which columns of a group's results are event time for operators above it, and what holds watermarks back."""
 
     columns: tuple[str, ...]
     held_back: str | None = None
@@ -205,7 +205,7 @@ class Group:
 
     @property
     def left_to_spark(self) -> bool:
-        """True if no node of ours runs the group."""
+        """True if Spark, and not a node of ours, runs the group."""
         return self.node == "none"
 
     @property
@@ -252,5 +252,5 @@ class Document:
 
     @property
     def refused(self) -> bool:
-        """Whether the query cannot run on streams in any output mode."""
+        """True if the query cannot run on streams in any output mode."""
         return any(not refusal.append for refusal in self.refusals)

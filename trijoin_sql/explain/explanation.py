@@ -1,4 +1,4 @@
-"""The answer to EXPLAIN, in the form that each reader wants."""
+"""The answer to EXPLAIN, in several forms."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ _LINE = 20
 _NODE_HEIGHT = 38
 _LABEL = 34
 _DETAILED_EDGES = 4
-#: Where on an edge a label may stand, the middle first.
+#: Possible places of a label on an edge, the middle first.
 _ALONG = (0.5, 0.45, 0.55, 0.4, 0.6, 0.36, 0.64, 0.32, 0.68, 0.28, 0.72, 0.24, 0.76)
-#: A circle is drawn larger until its labels do not cover one another.
+#: A circle is drawn larger until its labels do not overlap.
 _SCALES = (1, 1.25, 1.6, 2, 2.6)
 
 
@@ -54,7 +54,7 @@ def graph_svg(group: Group) -> str:
 
 
 def _path_order(group: Group) -> list[str] | None:
-    """Return the relations in a line, if the edges that the user wrote form a path over all, or there are none."""
+    """Return the relations in a line, if the user's edges form a path over all of them, or there are no edges."""
     if not group.edges and len(group.relations) <= 4:
         return list(group.relations)
     near: dict[str, list[str]] = {alias: [] for alias in group.relations}
@@ -111,7 +111,7 @@ def _centred(alias: str, x: float, y: float) -> Box:
 
 
 def _bend(edge: Edge, line: list[str] | None, height: float) -> float:
-    """Return how far an edge is bent downwards: edges that pass over other nodes of a line are."""
+    """Return how far an edge is bent downwards; an edge is bent if it passes over other nodes of a line."""
     if not line:
         return 0
     distance = abs(line.index(edge.left) - line.index(edge.right))
@@ -134,7 +134,7 @@ class _Curve:
         self.end = (end.cx, end.bottom) if self.bent else _border(end, start.cx, start.cy)
 
     def at(self, t: float) -> tuple[float, float]:
-        """Return the point at a part of the way."""
+        """Return the point at a fraction of the way."""
         (x0, y0), (x1, y1), (x2, y2) = self.start, self.control, self.end
         if not self.bent:
             return x0 + (x2 - x0) * t, y0 + (y2 - y0) * t
@@ -159,7 +159,7 @@ def _border(box: Box, x: float, y: float) -> tuple[float, float]:
 def _place_all(
     curves: list[_Curve | None], sizes: list[tuple[float, float]], nodes: list[Box]
 ) -> tuple[list[Box | None], int]:
-    """Return a place for the label of each edge, and how often labels cover nodes or other labels nevertheless."""
+    """Return a place for the label of each edge, and how often labels still cover nodes or other labels."""
     taken, places, covered = list(nodes), [], 0
     for curve, (width, height) in zip(curves, sizes, strict=True):
         best, least = None, math.inf

@@ -1,4 +1,4 @@
-"""An explanation as one HTML page: everything is inside, nothing is fetched.
+"""An explanation as one self-contained HTML page; it fetches nothing.
 
 The page carries a content security policy that names its own scripts and styles by their hashes, so a browser runs
 nothing else on it and opens no connection, whatever the query's text holds. All text is escaped by Jinja2.
@@ -118,19 +118,19 @@ def _and(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in the SQL and the conjuncts that come from it; ``keys`` such as ``g1p2`` name them in the page."""
+    """A place in the SQL and the conjuncts from it; ``keys`` such as ``g1p2`` name them in the page."""
 
     kind: str
     keys: tuple[str, ...]
 
 
 def _marked_sql(document: Document) -> list[tuple[Piece, Mark | None]]:
-    """Return the pieces of the SQL, each with the conjuncts that it stands for."""
+    """Return the pieces of the SQL, each with its conjuncts."""
     conjuncts: dict[tuple[int, str], list[Predicate]] = {}
     for group in document.groups:
         for predicate in group.predicates:  # one condition may have become several conjuncts
             conjuncts.setdefault((group.index, predicate.sql), []).append(predicate)
-    # What the user wrote comes first; a derived conjunct may have the same text.
+    # The user's conjuncts come first; a derived conjunct may have the same text.
     wanted = sorted(conjuncts, key=lambda key: all(p.derived for p in conjuncts[key]))
     marks = [
         Mark(strongest(tuple(p.kind for p in conjuncts[key])), tuple(f"g{key[0]}p{p.number}" for p in conjuncts[key]))
@@ -146,7 +146,7 @@ def _kinds_used(document: Document) -> list[tuple[str, str, str]]:
 
 
 def _shares(values: Sequence[float | None]) -> list[float]:
-    """Return each value as a percentage of the largest; what is not nothing stays visible."""
+    """Return each value as a percentage of the largest; values above zero stay visible."""
     most = max((value for value in values if value), default=0) or 1
     return [max(round(100 * value / most, 1), 0.7) if value and value > 0 else 0 for value in values]
 

@@ -20,8 +20,8 @@ _PLAIN = frozenset(" ,.:()=+-_/")
 def render_mermaid(document: Document) -> str:
     """Return an explanation as a Mermaid flowchart.
 
-    Identifiers in the text are our own, and every name of the query stands in a quoted label in which anything but
-    letters, digits and a few marks is written as a character code, so odd names cannot end a label.
+    Identifiers in the text are our own. Every name of the query is in a quoted label, in which anything but
+    letters, digits and a few marks is written as a character code. So odd names cannot end a label.
     """
     lines = ["flowchart LR"]
     for cluster in clusters(document):

@@ -1,6 +1,6 @@
 """From the JSON object that ``explain --format json`` prints to the records of `document`.
 
-The keys that may be absent are dealt with here, in one place. Unknown keys are kept in the object and ignored here.
+Keys that may be absent are handled only here. Unknown keys are kept in the object and ignored here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .document import (
 def plain(value: object) -> Json:
     """Return a copy of a value that JSON can hold: mappings, sequences, text, finite numbers, booleans, None.
 
-    Numbers that are not finite become None, as JSON has no word for them.
+    Numbers that are not finite become None, because JSON cannot express them.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def read(document: Mapping[str, Json]) -> Document:
     Raises
     ------
     PlanError
-        If a key that every explanation has is missing or of the wrong type.
+        If a required key is missing or of the wrong type.
     """
     try:
         return Document(

@@ -1,4 +1,4 @@
-"""The chosen scheme of a group as a picture: its units, what they store, and which rows go where."""
+"""The chosen scheme of a group as a picture: its units, the rows that they store, and where rows go."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _unit_boxes(group: Group, box: Box, name: str) -> str:
 
 
 def _port(x: float, y: float, rank: int, how: str) -> str:
-    """Return where rows enter units: ``1`` filled for rows that are stored in one unit, else a hollow mark."""
+    """Return the mark where rows enter units: a filled ``1`` for rows stored in one unit, else a hollow mark."""
     width = 20 if len(how) == 1 else 16 + 6.4 * len(how)
     box = Box(x - width / 2, y - 10, width, 20)
     state = "port stored" if how in ("1", "store") else "port"
@@ -83,7 +83,7 @@ def _port(x: float, y: float, rank: int, how: str) -> str:
 
 
 def _route(chip: Box, x: float, y: float, rank: int, *, stored: bool, start: float) -> str:
-    """Return a line from a stream to a port: it bends right behind the streams and then runs level."""
+    """Return a line from a stream to a port: it bends just after the streams and then runs horizontally."""
     middle = (start + start + _FLOW) / 2
     turn = start + _FLOW
     commands: list[object] = ["M", chip.right, chip.cy, "L", start, chip.cy]
@@ -114,7 +114,7 @@ def _legend(x: float, y: float, sent: str) -> list[str]:
 
 
 def _unit_groups(group: Group) -> str:
-    """`symmetric` and `biclique`: every stream has units of its own, and the others probe there."""
+    """`symmetric` and `biclique`: every stream has its own units, and the other streams probe there."""
     routing = str(group.option("routing") or "random")
     probe = {"hash": "1", "contrand": "some"}.get(routing, "all")
     how = {
@@ -148,7 +148,7 @@ def _unit_groups(group: Group) -> str:
 
 
 def _semi_symmetric(group: Group) -> str:
-    """The ends and the hub of a chain: first the units of one end, then those of the hub and of the other end."""
+    """The ends and the hub of a chain: first the units of one end, then the units of the hub and of the other end."""
     hub = group.hub
     ends = [alias for alias in group.relations if alias != hub]
     if hub is None or len(ends) != 2:
@@ -322,7 +322,7 @@ def _matrix(group: Group) -> str:
 
 
 def _shown_sizes(grid: Sequence[Dimension]) -> list[int]:
-    """Return how many cells of each dimension are drawn: few enough that the grid can be read."""
+    """Return how many cells of each dimension are drawn: few enough for a readable grid."""
     shown = [min(dimension.size, _SHOWN_CELLS) for dimension in grid]
     while math.prod(shown[1:]) > _SHOWN_COLUMNS:
         largest = max(range(1, len(shown)), key=shown.__getitem__)

@@ -1,4 +1,4 @@
-"""SQL for reading: tokens to colour, and the places where the predicates of the join groups stand.
+"""SQL for reading: tokens to colour, and the places of the predicates of the join groups.
 
 This is no parser. It knows Spark's lexical rules (strings, quoted identifiers, comments, numbers, operators) and finds
 a predicate as a run of tokens, whatever its spacing, letter case, identifier quotes and redundant spellings.
@@ -68,14 +68,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of SQL: tokens to colour, inside the predicate ``key`` or, if None, outside of all."""
+    """A piece of SQL: tokens to colour, inside the predicate ``key`` or, if None, outside of all predicates."""
 
     key: int | None
     tokens: tuple[Token, ...]
 
 
 def tokens(sql: str) -> list[Token]:
-    """Return all tokens of a text, white space among them; together they are the text."""
+    """Return all tokens of a text, including white space; together they are the text."""
     found: list[Token] = []
     for match in _TOKEN.finditer(sql):
         kind = match.lastgroup
@@ -94,7 +94,7 @@ def locate(sql: str, predicates: Sequence[str]) -> list[Span]:
     sql
         The text.
     predicates
-        Predicates, as SQL. A place is given away once, to the first predicate that it matches.
+        Predicates, as SQL. A place is used once, by the first predicate that it matches.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def is_hint(token: Token) -> bool:
 
 
 def _words(found: Sequence[Token]) -> list[tuple[str, Token]]:
-    """Return the tokens that mean something, each with its normal form."""
+    """Return the significant tokens, each with its normal form."""
     words: list[tuple[str, Token]] = []
     for token in found:
         match token.kind:
@@ -200,7 +200,7 @@ def _search(
 
 
 def _balanced(everything: Sequence[tuple[str, Token]], first: Token, last: Token, key: int) -> Span:
-    """Return the span from one token to another, widened by the parentheses that it opens or closes alone."""
+    """Return the span from one token to another, widened to balance its parentheses."""
     at = {token.start: i for i, (_, token) in enumerate(everything)}
     low, high = at[first.start], at[last.start]
     depth = lowest = 0

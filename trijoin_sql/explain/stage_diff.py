@@ -35,7 +35,7 @@ class StageChange:
 
     @property
     def lines_now(self) -> tuple[DiffLine, ...]:
-        """The plan as it stands, without what was removed and without marks."""
+        """The current plan, without removed lines and without marks."""
         return tuple(replace(line, state="same") for line in self.lines if line.state != "removed")
 
 

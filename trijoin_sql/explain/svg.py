@@ -1,4 +1,4 @@
-"""SVG in Python: elements, text that is measured roughly, and nothing that depends on the machine."""
+"""SVG in Python: elements, and roughly measured text; nothing depends on the machine."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def number(value: float) -> str:
 
 
 def text_width(text: str, size: float, font: Literal["mono", "sans"] = "mono") -> float:
-    """Return about how wide a text is, in pixels."""
+    """Return the approximate width of a text, in pixels."""
     return display_width(text) * size * (_MONO if font == "mono" else _SANS)
 
 
 def element(tag: str, *children: str, **attributes: object) -> str:
     """Return an element; attribute names take ``_`` for ``-`` and a trailing one for reserved words.
 
-    Children are markup. Values of attributes are escaped, those that are None left out, and floats rounded.
+    Children are markup. Values of attributes are escaped, None values are left out, and floats are rounded.
     """
     parts = [tag]
     for name, value in attributes.items():
@@ -125,7 +125,7 @@ def picture(view: Box, label: str, *children: str, css_class: str) -> str:
     view
         The part of the plane that it shows.
     label
-        What it shows, for people who do not see it.
+        A description for people who do not see the picture.
     children
         Markup.
     css_class

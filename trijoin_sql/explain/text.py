@@ -25,7 +25,7 @@ from .wording import (
     why_endless,
 )
 
-#: Terminal columns that no line exceeds.
+#: The most terminal columns of a line.
 WIDTH = 100
 _BAR = 24
 
@@ -184,7 +184,7 @@ def _live(live: Live, group: Group) -> _Branch:
 
 
 def _stages(stages: Sequence[Stage]) -> _Branch:
-    """Return the first plan and the last in full, and of the stages between what they changed."""
+    """Return the first and the last plan in full, and the changes of the stages between."""
     branch = _Branch(f"plan: {count(len(stages), 'stage')}")
     changes = stage_changes(stages)
     last = max((change.number for change in changes if change.state != "same"), default=1)

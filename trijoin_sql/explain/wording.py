@@ -22,7 +22,7 @@ KINDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 
-#: The kinds from the most selective, as a rule, to the least.
+#: The kinds, usually from the most selective to the least.
 KIND_ORDER = tuple(KINDS)
 
 SCHEMES: Mapping[str, str] = MappingProxyType(
@@ -165,7 +165,7 @@ def node_title(group: Group) -> str:
 
 
 def how_chosen(group: Group) -> str:
-    """Return what the costs of the alternatives are, and what chooses among them."""
+    """Return a sentence on the costs of the alternatives, and on what chooses among them."""
     other = next((one.scheme for one in group.alternatives if not one.chosen), None)
     if other is None or "the hint" in group.reason or _cheapest(group) or group.from_checkpoint:
         return "estimates for a second of stream time"
@@ -179,7 +179,7 @@ def _cheapest(group: Group) -> bool:
 
 
 def rate_sentence(group: Group) -> str:
-    """Return what rows the costs of a group are estimated for, and who says so; empty if that is not told."""
+    """Return the rows that the costs of a group are estimated for, and where they come from; empty if not known."""
     said: dict[str, list[str]] = {}
     for rate in group.rates:
         said.setdefault(rate.rows_from, []).append(f"{rate.alias} {rate.rows:,.4g}{'/s' if rate.streaming else ''}")
@@ -187,7 +187,7 @@ def rate_sentence(group: Group) -> str:
 
 
 def why_endless(stream: StreamState) -> str:
-    """Return why a stream's rows are kept for ever and what would bound them; that they are is said beside it."""
+    """Return why a stream's rows are kept for ever and what would bound them; that they are kept is said elsewhere."""
     return (stream.advice or "").removeprefix(f"{stream.alias} is kept for ever (UNBOUNDED): ")
 
 
@@ -211,12 +211,12 @@ def shape_sentence(group: Group) -> str:
 
 
 def refusal_title(refusal: Refusal) -> str:
-    """Return where a refused query is refused, in words that cannot be overlooked."""
+    """Return where a query is refused, in words that stand out."""
     return "REFUSED IN APPEND MODE" if refusal.append else "REFUSED ON STREAMS"
 
 
 def scaling_sentences(live: Live) -> list[str]:
-    """Return what is known of a running node's units: where rows are, what scaling may do, and what it said last."""
+    """Return what is known about a running node's units: where rows are, scaling's settings and last decision."""
     found = []
     if live.layout:
         units, slots = (int(_number(live.layout, name)) for name in ("units", "slots"))

@@ -24,12 +24,12 @@ from .statements import CreateSink, CreateStream, InsertInto, Job, Options, Spar
 
 
 def check_job(job: Job) -> list[str]:
-    """Check a job as far as that goes without Spark.
+    """Check a job as far as possible without Spark.
 
     Returns
     -------
     list of str
-        Warnings: what is declared and not used.
+        Warnings: unused declarations.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def check_job(job: Job) -> list[str]:
 
 
 def check_statements(job: Job) -> None:
-    """Check what stands in a job file alone: no file, folder or module is looked at.
+    """Check only the text of a job file: no other file, folder or module is read.
 
     Raises
     ------
@@ -74,13 +74,13 @@ def check_statements(job: Job) -> None:
 
 
 def _columns(job: Job, name: str) -> list[str] | None:
-    """Return the names of a stream's columns, as far as its declaration tells."""
+    """Return the names of a stream's columns, as far as its declaration gives them."""
     stream = next((one for one in job.streams if one.name.text.lower() == name.lower()), None)
     return None if stream is None else list(_declared(stream)) or None
 
 
 def _declared(stream: CreateStream) -> dict[str, str]:
-    """Return the types of a stream's columns by name, none if they stand in files alone."""
+    """Return the types of a stream's columns by name; none if only the files have them."""
     declared = tuple((column.name.text, column.type.text.lower()) for column in stream.columns)
     fixed = fixed_columns(stream.format.text, lambda key: (stream.options.text(key) or "").lower() == "true")
     return dict(declared or fixed)
@@ -126,7 +126,7 @@ def _takes_two(function: Callable[..., Any]) -> bool:
         signature(function).bind(None, 0)
     except TypeError:
         return False
-    except ValueError:  # a function of C's that does not say what it takes
+    except ValueError:  # a C function without a signature
         return True
     return True
 
@@ -247,7 +247,7 @@ def _check_sharing(job: Job) -> None:
 
 def _folder(location: str) -> str:
     path = local_path(location)
-    return location.rstrip("/") if path is None else os.path.realpath(path)  # by way of `..` or a link it is the same
+    return location.rstrip("/") if path is None else os.path.realpath(path)  # the same through `..` or a link
 
 
 def _format(

@@ -1,4 +1,4 @@
-"""Columns that a stream does not have, found in the text alone."""
+"""Finds columns that a stream does not have, from the text alone."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from ..errors import SqlSyntaxError
 from ..rewriter.sql.dialect import parse_statement, tokenize
 from .job_text import Script, did_you_mean
 
-#: Returns the names of a stream's columns, None where they are not known.
+#: Returns the names of a stream's columns, None if they are not known.
 Lookup = Callable[[str], Sequence[str] | None]
 
 
 def check_columns(script: Script, sql: str, start: int, lookup: Lookup) -> None:
-    """Check the qualified columns of a statement (``r.x``) whose qualifier is a stream of known columns.
+    """Check the qualified columns of a statement (``r.x``) whose qualifier is a stream with known columns.
 
-    What else a name may be – a field of a struct, an output of a subquery, a column of a view – is left to Spark.
+    Other names – a field of a struct, an output of a subquery, a column of a view – are left to Spark.
 
     Parameters
     ----------
     script
         The file.
     sql, start
-        The statement, and where in the file it begins. What does not parse is not looked at.
+        The statement, and where in the file it begins. A statement that does not parse is not checked.
     lookup
-        Of the columns of streams.
+        Looks up the columns of streams.
 
     Raises
     ------
@@ -43,9 +43,9 @@ def check_columns(script: Script, sql: str, start: int, lookup: Lookup) -> None:
     for column in tree.find_all(exp.Column):
         if not column.table or column.args.get("db") or isinstance(column.this, exp.Star):
             continue
-        if column.name.startswith("_"):  # of Spark's own, such as _metadata
+        if column.name.startswith("_"):  # Spark's own columns, such as _metadata
             continue
-        if column.find_ancestor(exp.Lambda) is not None:  # its variables may be called like a stream
+        if column.find_ancestor(exp.Lambda) is not None:  # its variables may have the name of a stream
             continue
         found = _missing(column, hidden, lookup)
         if found is not None:
@@ -56,13 +56,13 @@ def check_columns(script: Script, sql: str, start: int, lookup: Lookup) -> None:
 
 
 def _missing(column: exp.Column, hidden: set[str], lookup: Lookup) -> tuple[str, Sequence[str]] | None:
-    """Return the stream that a column should be of, and what it has, if the column is certainly not of it."""
+    """Return the stream that a column's qualifier names, and its columns, if it certainly lacks the column."""
     qualifier = column.table.lower()
     for select in _selects(column):
         sources = _sources(select)
         known = [_columns(source, hidden, lookup) for source in sources]
         if any(columns is None or qualifier in _lower(columns) for columns in known):
-            return None  # of what nobody knows, or a field of a struct
+            return None  # of an unknown relation, or a field of a struct
         named = [number for number, source in enumerate(sources) if source.alias_or_name.lower() == qualifier]
         if len(named) == 1:
             columns = known[named[0]] or ()
@@ -81,7 +81,7 @@ def _selects(column: exp.Expr) -> Iterator[exp.Select]:
 
 
 def _sources(select: exp.Select) -> list[exp.Expr]:
-    """Return what a SELECT reads: tables, and what else stands in FROM."""
+    """Return what a SELECT reads: tables, and other items of FROM."""
     first = select.args.get("from_")
     found = [] if first is None else [first.this]
     found += [join.this for join in select.args.get("joins") or ()]
@@ -89,7 +89,7 @@ def _sources(select: exp.Select) -> list[exp.Expr]:
 
 
 def _columns(source: exp.Expr, hidden: set[str], lookup: Lookup) -> Sequence[str] | None:
-    """Return the columns of a table, None if they are not those of a stream that is known."""
+    """Return the columns of a table, None if it is not a known stream."""
     plain = isinstance(source, exp.Table) and not source.args.get("db") and not source.args.get("pivots")
     alias = source.args.get("alias")
     if not plain or source.name.lower() in hidden or (alias is not None and alias.args.get("columns")):

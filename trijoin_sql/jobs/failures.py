@@ -11,7 +11,7 @@ from ..errors import NO_WORKER, TOO_BUSY
 if TYPE_CHECKING:
     from .statements import CreateStream
 
-#: Conditions of Spark's that only say that something below failed.
+#: Conditions of Spark that only say that something below failed.
 _WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
 
 
@@ -39,7 +39,7 @@ def reason(error: object) -> str:
 
 
 def with_socket(why: str, streams: Iterable[CreateStream]) -> str:
-    """Return why a query failed, with the address if it was that of a socket: Java says neither host nor port.
+    """Return why a query failed, with the address of the socket if one failed: Java names neither host nor port.
 
     Parameters
     ----------

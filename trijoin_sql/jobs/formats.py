@@ -78,7 +78,7 @@ _OF_FILES: dict[str, tuple[str, ...]] = {
 }
 _KAFKA = "kafka.bootstrap.servers"
 
-#: Options that hold a whole number, with its least value, or true and false.
+#: Options with a whole number, and its least value, or with true and false.
 COUNTS = {
     "rowsPerSecond": 1,
     "rowsPerBatch": 1,
@@ -116,17 +116,17 @@ class Format:
     options
         Known options.
     required
-        Options it cannot do without; of a tuple of names, one.
+        Required options; a tuple of names means one of them.
     open
-        Whether Spark takes options that are not listed, so that only an obvious slip is a mistake.
+        Whether Spark takes unlisted options, so that only an obvious typing mistake is an error.
     columns
-        For sources: columns that are always the same, with their types; None if they are declared or read from files.
+        For sources: fixed columns with their types; None if they are declared or read from files.
     declares
         For sources: whether columns must be declared.
     modes
         For sinks: the output modes.
     checkpoint
-        For sinks: whether it can be exact only with a checkpoint that outlives the run.
+        For sinks: whether results are exact only with a checkpoint that outlives the run.
     """
 
     options: tuple[str, ...]
@@ -237,10 +237,10 @@ def fixed_columns(name: str, declared: Callable[[str], bool]) -> tuple[tuple[str
 
 
 def columns_in_text(name: str, declaration: str) -> tuple[tuple[str, str], ...]:
-    """Return the same of a declaration that is known as text only."""
+    """Return the same for a declaration of which only the text is known."""
     return fixed_columns(name, lambda option: re.search(rf"(?i)\b{option}\W+true\b", declaration) is not None)
 
 
 def find_format(formats: dict[str, Format], name: str) -> str | None:
-    """Return a format's name as the table spells it, without regard to case; None if there is no such format."""
+    """Return a format's name as the table spells it, ignoring case; None if there is no such format."""
     return next((known for known in formats if known.lower() == name.lower()), None)

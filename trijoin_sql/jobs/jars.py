@@ -1,4 +1,4 @@
-"""Jars that a job needs beside Spark's own: what the user names, and Spark's Kafka connector."""
+"""Jars that a job needs in addition to Spark's own: the user's, and Spark's Kafka connector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONNECTOR = "spark-sql-kafka-0-10"
 
 
 def kafka_coordinates() -> str:
-    """Return the Maven coordinates of Spark's Kafka connector, in the version of the PySpark that is installed."""
+    """Return the Maven coordinates of Spark's Kafka connector, in the version of the installed PySpark."""
     import pyspark
 
     return f"org.apache.spark:{CONNECTOR}_2.13:{pyspark.__version__}"
@@ -33,7 +33,7 @@ def kafka_format(job: Job) -> Word | None:
 
 
 def jar_files(paths: Iterable[Path]) -> list[str]:
-    """Return jars by file; of a folder all that lie in it.
+    """Return jars as files; for a folder, all jars in it.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def jar_files(paths: Iterable[Path]) -> list[str]:
 
 
 def start_settings(job: Job) -> dict[str, str]:
-    """Return the settings of a job file that have to be known before Spark starts."""
+    """Return the settings of a job file that must be known before Spark starts."""
     return {
         statement.key.text: statement.value.text for statement in job.statements if isinstance(statement, StartSetting)
     }
@@ -59,7 +59,7 @@ def start_settings(job: Job) -> dict[str, str]:
 def with_connector(user: Mapping[str, str], job: Job) -> dict[str, str]:
     """Return the user's settings, and with them Spark's Kafka connector if the job needs it.
 
-    It is left out where Spark has it already, or where the user names it, be it in another version or as a file.
+    It is left out if Spark has it already, or if the user names it, in another version or as a file.
     """
     settings = dict(user)
     if kafka_format(job) is not None and not _names_connector(settings):
@@ -99,7 +99,7 @@ def check_connector(job: Job, spark: SparkSession) -> None:
 
 
 def how_to_give() -> str:
-    """Return what a user can do who lacks the connector."""
+    """Return what a user without the connector can do."""
     return (
         f"give --packages {kafka_coordinates()}, or where there is no network a folder with that jar "
         "and those that it needs: --jars FOLDER"

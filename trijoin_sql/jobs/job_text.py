@@ -24,7 +24,7 @@ class Word:
     Parameters
     ----------
     text
-        Its value: without quotes, where there are quotes in the file.
+        Its value, without the quotes that the file may have.
     start
         Offset of its first character in the file.
     """
@@ -127,14 +127,14 @@ class Script:
 
 
 def close(word: str, known: list[str] | tuple[str, ...], cutoff: float = 0.6) -> str | None:
-    """Return the known word that is most like a word, None if none is."""
+    """Return the known word that is most similar to a word, None if none is."""
     lowered = {name.lower(): name for name in reversed(known)}
     found = get_close_matches(word.lower(), lowered, 1, cutoff)
     return lowered[found[0]] if found else None
 
 
 def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
-    """Return a hint: the word that was probably meant, else all that there are."""
+    """Return a hint: the word that was probably meant, else all known words."""
     best = close(word, known)
     if best:
         return f"did you mean {best}?"

@@ -1,4 +1,4 @@
-"""The place in the job file of what Spark refuses."""
+"""Finds the place in the job file of what Spark refuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..errors import (
 from ..rewriter.sql.dialect import tokenize
 from .job_text import Script, Word, did_you_mean
 
-#: Message parameters of Spark's that hold a name from the statement, the most telling first.
+#: Message parameters of Spark that hold a name from the statement, the most useful first.
 _NAMES = (
     "objectName",
     "relationName",
@@ -46,7 +46,7 @@ def locate(error: Exception, script: Script, sql: Word, tables: Callable[[], lis
     sql
         The statement, as it was given to Spark.
     tables
-        Returns the names of the streams, views and tables that there are.
+        Returns the names of all streams, views and tables.
     """
     if isinstance(error, SqlSyntaxError):
         return script.syntax_error(error, sql.start)
@@ -72,7 +72,7 @@ def locate(error: Exception, script: Script, sql: Word, tables: Callable[[], lis
 
 
 def sentence(error: Exception) -> str:
-    """Return the sentence in an error of Spark's that a user can read, with the condition's name behind it."""
+    """Return the readable sentence in an error of Spark, followed by the condition's name."""
     text = str(error).partition("\n\nJVM stacktrace")[0].partition("\n\n== SQL ==")[0].partition(";\n")[0]
     text = re.sub(r"\s*SQLSTATE: \w{5}.*", "", text, flags=re.DOTALL).strip()
     condition = re.match(r"\[([\w.]+)\] ", text)
@@ -81,7 +81,7 @@ def sentence(error: Exception) -> str:
 
 
 def in_jvm(error: object) -> str:
-    r"""Return the most telling line of an exception of the JVM's that PySpark has no class for: that of its last cause.
+    r"""Return the most useful line of a JVM exception that PySpark has no class for: the line of its last cause.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def in_jvm(error: object) -> str:
 
 
 def _unknown_table(error: Any) -> str | None:
-    """Return the name of a table that Spark did not find; its own message is about catalogs and search paths."""
+    """Return the name of a table that Spark did not find; Spark's message is about catalogs and search paths."""
     if not str(error).startswith("[TABLE_OR_VIEW_NOT_FOUND]"):
         return None
     name = (error.getMessageParameters() or {}).get("relationName")
@@ -103,14 +103,14 @@ def _unknown_table(error: Any) -> str | None:
 
 
 def _set_at(text: str, error: InvalidSettingError) -> int | None:
-    """Return where the job file has last set what a setting's error is about, None if it has not."""
+    """Return where the job file last set the setting of an error, None if it did not."""
     name = re.escape(error.parameters["setting"])
     found = list(re.finditer(rf"\bSET\s+`?({name})`?\s*=", text, re.IGNORECASE))
     return found[-1].start(1) if found else None
 
 
 def _offset(error: Any, sql: str) -> int:
-    """Return where in a statement an error of Spark's is, 0 if that cannot be found out."""
+    """Return the place of a Spark error in a statement, 0 if it is not known."""
     placed = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
     if placed:
         return Script("", sql).offset(0, int(placed[1]), int(placed[2]) + 1)
@@ -137,14 +137,14 @@ def _contexts(error: Any) -> list[Any]:
 
 
 def _after(sql: str, word: str) -> int:
-    """Return where the token behind a word begins."""
+    """Return where the token after a word begins."""
     tokens = tokenize(sql)
     found = (after.start for token, after in pairwise(tokens) if token.text.upper() == word)
     return int(next(found, 0))
 
 
 def _find(sql: str, name: str) -> int | None:
-    """Return where a name, which Spark writes in back quotes or double quotes, stands in a statement."""
+    """Return the place in a statement of a name that Spark writes in back quotes or double quotes."""
     last = re.findall(r"[^`\".]+", name)[-1:] or [name]
     try:
         tokens = tokenize(sql)

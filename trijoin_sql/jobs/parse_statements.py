@@ -1,4 +1,4 @@
-"""Text to statements. The first mistake ends it, at its place in the file."""
+"""Text to statements. The first mistake stops it, with its place in the file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def parse_job(script: Script) -> Job:
 def parse_declarations(script: Script) -> Job:
     """Parse the streams, sinks and inserts of a file, if it is a job's: one that has a sink.
 
-    A file without one only shows queries over inputs that need not be there; nothing of it is parsed.
+    A file without a sink only shows queries over inputs that need not exist; nothing of it is parsed.
 
     Raises
     ------
@@ -365,7 +365,7 @@ class _Reader(TokenReader):
         return name
 
     def clauses(self, known: tuple[str, ...]) -> Iterator[str]:
-        """Yield the clauses that follow, each at most once; the caller reads what is in them."""
+        """Yield the clauses that follow, each at most once; the caller reads their contents."""
         seen: set[str] = set()
         while self.position < len(self.tokens):
             word = self.word()
@@ -390,7 +390,7 @@ class _Reader(TokenReader):
         return Word(self.script.text[read[0].start : read[-1].end + 1], read[0].start)
 
     def check_type(self, column: ColumnDefinition) -> None:
-        """Fail at what follows a column's type, which was read just now, and is no part of it."""
+        """Fail at text that follows a column's type, which was just read, and is not part of it."""
         first = next(at for at in range(self.position) if self.tokens[at].start == column.type.start)
         depth = 0
         for at in range(first, self.position):
@@ -407,7 +407,7 @@ class _Reader(TokenReader):
         return self.word() in ("CREATE", "INSERT", "SET")
 
     def rest(self) -> Word:
-        """Return what is left of the statement as it stands in the file, with its comments and hints."""
+        """Return the rest of the statement as it is in the file, with its comments and hints."""
         start = self.tokens[self.position].start
         return Word(self.script.text[start : self.tokens[-1].end + 1], start)
 

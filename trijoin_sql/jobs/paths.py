@@ -1,4 +1,4 @@
-"""Folders that a job names: whether they can be read and written, as far as this machine can tell."""
+"""Checks that the folders of a job can be read and written, as far as this machine can tell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 
 def local_path(location: str) -> Path | None:
-    """Return the path on this machine that a location means, None if it is elsewhere."""
+    """Return the local path of a location, None if it is elsewhere."""
     parts = urlsplit(location)
     if parts.scheme == "file":
         return Path(unquote(parts.path)).absolute()
@@ -17,7 +17,7 @@ def local_path(location: str) -> Path | None:
 
 
 def why_unreadable(location: str) -> str | None:
-    """Return why no stream can be read from a location, None if nothing speaks against it."""
+    """Return why no stream can be read from a location, None if there is no known reason."""
     path = local_path(location)
     if path is None or re.search(r"[*?\[{]", location):
         return None
@@ -25,13 +25,13 @@ def why_unreadable(location: str) -> str | None:
         return f"{location} does not exist"
     if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
         return f"{location} cannot be read: permission denied"
-    if not path.is_dir():  # a pattern would do
+    if not path.is_dir():  # a pattern is fine
         return f"{location} is a file, and a stream reads the files of a folder"
     return None
 
 
 def why_unwritable(location: str) -> str | None:
-    """Return why nothing can be written to a folder, which need not exist; None if nothing speaks against it."""
+    """Return why nothing can be written to a folder, which need not exist; None if there is no known reason."""
     path = local_path(location)
     if path is None:
         return None

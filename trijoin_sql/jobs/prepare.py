@@ -1,4 +1,4 @@
-"""Streams, views and queries of a job in a Spark session: everything that can be refused is, before anything runs."""
+"""Makes streams, views and queries of a job in a Spark session; all refusals come before anything runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..explain import Explanation
     from ..session import TriJoinSession
 
-#: Types that a CSV file has no form for.
+#: Types that a CSV file cannot express.
 _NOT_IN_CSV = ("array", "map", "struct", "binary", "variant", "interval")
 
 
@@ -45,8 +45,8 @@ class PreparedQuery:
     endless
         The inputs whose rows our joins keep for ever.
     kept
-        Of joins that store rows as their checkpoint does, although cost would choose otherwise by now, and of those
-        that scaling leaves alone: why.
+        The reasons of joins that store rows as their checkpoint does although cost would now choose otherwise, and
+        of joins that scaling leaves alone.
     """
 
     sink: CreateSink
@@ -73,10 +73,10 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
                 _create_stream(job, session, statement)
             case InsertInto():
                 sink = job.sink(statement.sink.text)
-                assert sink is not None  # check_job saw to it
+                assert sink is not None  # check_job has checked this
                 queries.append(_query(job, session, statement, sink, kept))
                 kept = ()
-            case SparkStatement():  # a view that joins may be read by any query
+            case SparkStatement():  # any query may read a view with a join
                 with ExitStack() as stack:
                     _resume(job, session, job.sinks, stack)
                     _sql(job, session, statement.sql)
@@ -141,7 +141,7 @@ def _schema(script: Script, stream: CreateStream) -> Any:
 
 
 def _found_schema(script: Script, session: TriJoinSession, stream: CreateStream, name: str) -> Any:
-    """Return the columns of the files that are there."""
+    """Return the columns of the existing files."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -150,21 +150,21 @@ def _found_schema(script: Script, session: TriJoinSession, stream: CreateStream,
         return session.spark.read.format(name).load(path).schema
     except PySparkException as error:
         why = sentence(error)
-    except Py4JError as error:  # a file that is none of this format
+    except Py4JError as error:  # a file of another format
         why = in_jvm(error)
     hint = f"write CREATE STREAM {stream.name} (a BIGINT, ts TIMESTAMP) USING {name}"
     raise script.error(stream.name.start, f"the columns of {stream.name} cannot be read from {path}: {why}", hint)
 
 
 def _sql(job: Job, session: TriJoinSession, sql: Word) -> DataFrame:
-    """Run a statement; what is refused is asked for again as Spark sees it, which knows the place."""
+    """Run a statement; a refused one is run again as plain Spark SQL, because Spark knows the place."""
     from py4j.protocol import Py4JError
     from pyspark.errors import ParseException, PySparkException
     from pyspark.sql import SparkSession
 
     try:
         return session.sql(sql.text)
-    except Py4JError as error:  # an exception of the JVM's that PySpark has no class for
+    except Py4JError as error:  # a JVM exception that PySpark has no class for
         raise _refused(error, job.script, sql, "Spark cannot run this statement") from None
     except (TriJoinError, PySparkException) as error:
         refused: Exception = error
@@ -198,7 +198,7 @@ def _query(
 
 
 def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stack: ExitStack) -> None:
-    """Plan for the checkpoints of sinks: a rate that is declared anew must not turn a restart into a refusal."""
+    """Plan for the checkpoints of sinks: a newly declared rate must not make a restart fail."""
     from py4j.protocol import Py4JError
 
     known = []
@@ -208,7 +208,7 @@ def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stac
             if checkpoint is not None:
                 with session.resuming(checkpoint):
                     known.append(checkpoint)
-        except (Py4JError, CheckpointDamagedError):  # an unknown file system, say: we hear of it when the query starts
+        except (Py4JError, CheckpointDamagedError):  # an unknown file system, say: the query's start reports it
             continue
         except TriJoinError as error:
             word = sink.options.find(CHECKPOINT) or sink.name
@@ -218,7 +218,7 @@ def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stac
 
 
 def _kept(explained: Explanation) -> tuple[str, ...]:
-    """Return what is said of joins that go on as they are, although cost would choose otherwise or scaling is on."""
+    """Return the notes on joins that stay as they are, although cost would choose otherwise or scaling is on."""
     groups: Any = explained.to_dict()["groups"]
     decisions = [group["decision"] for group in groups]
     said = [one["advice"] for one in decisions if one["from_checkpoint"]] + [one.get("unscaled") for one in decisions]

@@ -1,4 +1,4 @@
-"""What the queries of a job are doing: a live table on a terminal, a line now and then elsewhere."""
+"""Shows the progress of a job's queries: a live table on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 #: Name of the metric that `counted` observes.
 RESULTS = "trijoin_job_results"
-#: Seconds between two lines where nothing can be redrawn.
+#: Seconds between two lines if nothing can be redrawn.
 LINE = 5.0
-#: Columns of a terminal from which on all that is told of a query stands on one line.
+#: A terminal with this many columns shows a query on one line.
 WIDE = 105
-#: What Spark calls the operator of our joins: an entry in its store is a chunk of rows.
+#: Spark's name of the operator of our joins: an entry in its store is a chunk of rows.
 _OURS = "transformWithState"
-#: What Spark calls its aggregations that keep groups.
+#: Spark's names of its aggregations that keep groups.
 _GROUPS = ("stateStoreSave", "sessionWindowStateStoreSave")
 _HELD = " (the watermark waits for it)"
 
 
 def counted(frame: DataFrame) -> DataFrame:
-    """Return the frame with its rows counted, so that the query's progress says how many results there are."""
+    """Return the frame with its rows counted, so that the query's progress has the number of results."""
     from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
     return frame.observe(RESULTS, F.count(F.lit(1)).alias("rows"))
@@ -55,18 +55,18 @@ class Tally:
     batches, input_rows, results, late_rows
         Micro-batches with input, and rows over all of them.
     rate
-        Input rows a second that the last batch with input brought: since the one before it began, or, if that lasted
-        longer, while it was worked on.
+        Input rows a second of the last batch with input: since the start of the batch before, or, if that took
+        longer, during its own run.
     latency
-        Milliseconds that the last batch with input took.
+        Duration of the last batch with input, in milliseconds.
     state_rows, state_bytes
-        What is kept: rows (in a join's units each copy of a row, and what it found), and the size of the state stores.
+        Kept rows (in a join's units, each copy of a row and its stored matches), and the size of the state stores.
     watermark
-        As Spark writes it, empty as long as there is none.
+        As Spark writes it, empty if there is none.
     idle
-        Inputs that have brought nothing in the last micro-batches while others have.
+        Inputs without rows in the last micro-batches while others had some.
     open_groups
-        Groups of Spark's aggregations, windows among them, that are still kept.
+        Kept groups of Spark's aggregations, including windows.
     appends
         Whether the sink gets a group only when it closes.
     """
@@ -92,17 +92,17 @@ class Tally:
     _readings: dict[str, int] = field(default_factory=dict, repr=False)
 
     def look(self, query: StreamingQuery, names: dict[str, str]) -> None:
-        """Take in what a query reported since the last look; `names` are those of its inputs (see `input_names`)."""
+        """Read a query's reports since the last call; `names` are the names of its inputs (see `input_names`)."""
         last: Any = query.lastProgress
         if last is None or last.batchId <= self.batch:
             return
         self._readings = self._readings or readings(query)
-        # Fetching all reports takes a while, and is only needed where several came at once.
+        # Fetching all reports is slow, and needed only if several came at once.
         for progress in [last] if last.batchId == self.batch + 1 else query.recentProgress:
             self.add(progress, names)
 
     def add(self, progress: Any, names: dict[str, str]) -> None:
-        """Take in one of Spark's progress reports, unless it was taken before or tells of no micro-batch."""
+        """Add one of Spark's progress reports, unless it was added before or is not about a micro-batch."""
         if progress.batchId <= self.batch or "addBatch" not in (progress.durationMs or {}):
             return
         self.batch = progress.batchId
@@ -128,14 +128,14 @@ class Tally:
             self._look_at_inputs(progress, names)
 
     def _rows(self, progress: Any) -> int:
-        """Return the rows of a micro-batch. Spark counts a stream's once for each time that the query reads it."""
+        """Return the rows of a micro-batch. Spark counts a stream's rows for each time that the query reads it."""
         if not progress.sources:
             return int(progress.numInputRows)
         return sum(int(one.numInputRows) // self._readings.get(one.description, 1) for one in progress.sources)
 
     def _state_rows(self, progress: Any) -> int:
-        """Return the rows that joins keep, as their units last said, and the entries of Spark's own operators."""
-        for join, counters in enumerate(batch_counters(progress)):  # names of joins in views may be alike
+        """Return the rows that joins keep, by their units' last report, and the entries of Spark's own operators."""
+        for join, counters in enumerate(batch_counters(progress)):  # names of joins in views may be equal
             self._kept.update(((join, slot["slot"]), slot["state_rows"]) for slot in counters.slots)
         spark = (int(one.numRowsTotal) for one in progress.stateOperators if not one.operatorName.startswith(_OURS))
         return sum(self._kept.values()) + sum(spark)
@@ -156,7 +156,7 @@ class Tally:
 
     @property
     def still_open(self) -> str | None:
-        """What the sink does not have yet, and why; None if it has all that there is."""
+        """What the sink does not have yet, and why; None if it has everything."""
         if not self.appends or not self.open_groups:
             return None
         at = f"at {short_time(self.watermark)}" if self.watermark else "not there yet"
@@ -168,7 +168,7 @@ class Tally:
 
     @property
     def shown_rate(self) -> str:
-        """The rate for people: a trickle is not nothing."""
+        """The rate for people: a trickle is not shown as zero."""
         return f"{self.rate:.1f}" if 0 < self.rate < 10 else number(self.rate)
 
     def to_dict(self) -> dict[str, Any]:
@@ -204,14 +204,14 @@ class Tally:
 
 
 def readings(query: StreamingQuery) -> dict[str, int]:
-    """Return by a source's description how often a query reads it: a self join reads it for each of its aliases."""
+    """Return how often a query reads each source, by its description: a self join reads it for each alias."""
     from py4j.protocol import Py4JError
 
     try:
         leaves: Any = query._jsq.streamingQuery().logicalPlan().collectLeaves()
         streaming = [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
         return dict(Counter(str(_source(leaf).toString()) for leaf in streaming))
-    except Py4JError:  # another plan than the one we know
+    except Py4JError:  # not the plan that we know
         return {}
 
 
@@ -220,7 +220,7 @@ def _source(leaf: Any) -> Any:
 
 
 def input_names(streams: list[CreateStream]) -> dict[str, str]:
-    """Return by which part of Spark's description of a source each stream is known; what is not unique is left out."""
+    """Return the part of Spark's description of a source that identifies each stream; ambiguous ones are left out."""
     marks: dict[str, list[str]] = {}
     for stream in streams:
         options = stream.options
@@ -244,16 +244,16 @@ class Board:
     Parameters
     ----------
     console
-        Where to; a quiet console shows nothing.
+        Where to show them; a quiet console shows nothing.
     live
-        Whether to redraw a table; else there is a line for a query every few seconds in which it did something.
+        Whether to redraw a table; else each active query gets a line every few seconds.
     tallies
         What to show.
     """
 
     def __init__(self, console: Console, tallies: list[Tally], *, live: bool) -> None:
         self.console, self.tallies = console, tallies
-        #: Says what is going on, as a heading.
+        #: A heading that says what is going on.
         self.status: Callable[[], str] = lambda: "starting"
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4) if live else None
         self._told = time.monotonic()
@@ -282,7 +282,7 @@ class Board:
         self.console.print(text, markup=False)
 
     def _table(self) -> Group:
-        """Return the table; idle inputs, and what has no room in a narrow terminal, stand below it."""
+        """Return the table; idle inputs, and columns that do not fit a narrow terminal, are below it."""
         wide = self.console.width >= WIDE
         table = Table(box=None, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0))
         table.add_column("sink", overflow="ellipsis")
@@ -313,7 +313,7 @@ class Board:
 
 
 def number(count: float) -> str:
-    """Return a count for people: all digits below a million, as they are read one by one."""
+    """Return a count for people: with all digits below a million."""
     for power, letter in ((9, "G"), (6, "M")):
         if count >= 10**power:
             return f"{count / 10**power:,.2f} {letter}"

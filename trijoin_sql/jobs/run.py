@@ -23,12 +23,12 @@ from .statements import Job
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: Seconds between two looks at the queries.
+#: Seconds between two checks of the queries.
 POLL = 0.2
 
 
 class QueryFailedError(Exception):
-    """A query of a job failed; the message says which and why."""
+    """A query of a job failed; the message says which one and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def run_queries(
     lines: bool = False,
     live: bool = False,
 ) -> Outcome:
-    """Run queries until they end, one fails or somebody asks for the end.
+    """Run queries until they end, one fails or a stop is requested.
 
     Parameters
     ----------
@@ -74,11 +74,11 @@ def run_queries(
     console
         Where progress goes.
     request
-        Filled in by whoever asks for the end.
+        Set by code that requests a stop.
     once
-        Whether to take what is there and end.
+        Whether to read the available rows and end.
     lines
-        Whether console sinks write JSON, a line a row.
+        Whether console sinks write JSON, one line for each row.
     live
         Whether progress is redrawn in place.
 
@@ -99,7 +99,7 @@ def run_queries(
         try:
             for one in prepared:
                 start = partial(_start, job, one, request, once=once, lines=lines)
-                # Without a checkpoint of its own a query would begin again from its first row.
+                # Without its own checkpoint, a query would begin again from its first row.
                 resumes = one.sink.options.find(CHECKPOINT) is not None
                 running.append(ScaledQuery(spark, start, policy if resumes else None))
             board.status = lambda: _status(request)

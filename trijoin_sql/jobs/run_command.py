@@ -93,7 +93,7 @@ def run(
         )
     except JobError as error:
         _refuse(err, error.located)
-    except BrokenPipeError:  # whoever read our results has seen enough
+    except BrokenPipeError:  # the reader of our results has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     else:
         if outcome is not None:
@@ -148,7 +148,7 @@ def run_job(
 
     request = StopRequest()
     console_sinks = any(sink.format.text.lower() == "console" for sink in job.sinks)
-    # Spark's tables on the same terminal would tear a table that is redrawn.
+    # Spark's tables on the same terminal would break a redrawn table.
     live = err.is_terminal and not quiet and not (console_sinks and sys.stdout.isatty())
     board = Console(stderr=True, highlight=False, soft_wrap=not live, quiet=quiet)
     options = SessionOptions(master, settings, units, show if verbose else None)

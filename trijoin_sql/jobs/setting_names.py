@@ -1,4 +1,4 @@
-"""Our own settings by name, so that a slip in one is found before anything runs: Spark takes any name."""
+"""Our own settings by name, so that a misspelt one is found before anything runs: Spark takes any name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .job_text import did_you_mean
 
 _OURS = "spark.trijoin."
 
-#: All settings of ours but those of streams' rates, whose names go on with the stream's.
+#: All our settings except the rates of streams, whose names end with that of the stream.
 NAMES = (
     UNITS,
     AGGREGATE,
@@ -28,7 +28,7 @@ NAMES = (
 
 
 def hint_if_unknown(key: str) -> str | None:
-    """Return which setting may have been meant, None for a setting of ours or one that is none of ours to judge.
+    """Return which setting may have been meant, None for a setting of ours and for settings that we do not check.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Assignment:
     Parameters
     ----------
     key, value
-        The value as Spark takes it: all that follows, quotes included.
+        The value as Spark takes it: all the text that follows, including quotes.
     start
         Offset of the key in the statement.
     """

@@ -32,11 +32,11 @@ def writer(
     script
         The job file.
     request
-        Where functions of batches look whether the job is to stop.
+        Where functions of batches check whether the job should stop.
     once
-        Whether to take what is there and end, whatever the sink's trigger is.
+        Whether to read the available rows and end, whatever the sink's trigger is.
     lines
-        Whether a console sink writes one JSON object a row, instead of Spark's tables.
+        Whether a console sink writes one JSON object for each row, instead of Spark's tables.
     """
     name = find_format(SINKS, sink.format.text) or sink.format.text
     target = frame.writeStream.queryName(sink.name.text).outputMode(sink.output_mode)
@@ -53,21 +53,21 @@ def writer(
 
 
 def recover(spark: SparkSession, sink: CreateSink) -> None:
-    """Let a file sink go on where its checkpoint does, if the last run ended between the two."""
+    """Make a file sink continue where its checkpoint does, if the last run ended between the two."""
     path, checkpoint = sink.options.text("path"), checkpoint_of(spark, sink)
     if find_format(SINKS, sink.format.text) in FILES and path is not None and checkpoint is not None:
         recover_file_sink(spark, checkpoint, path)
 
 
 def checkpoint_of(spark: SparkSession, sink: CreateSink) -> str | None:
-    """Return where the checkpoint of the query into a sink is, None if it ends with the run."""
+    """Return the place of a sink's checkpoint, None if it is deleted with the run."""
     folder = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
     # Below that folder as Spark makes it from a query's name.
     return sink.options.text(CHECKPOINT) or (f"{folder}/{sink.name.text}" if folder else None)
 
 
 def memory_rows(spark: Any, sink: CreateSink) -> list[str]:
-    """Return the first rows of a memory sink's table as JSON objects; how many is the option ``numRows`` (20)."""
+    """Return the first rows of a memory sink's table as JSON objects; the option ``numRows`` sets how many (20)."""
     return [row[0] for row in _as_json(spark.table(f"`{sink.name.text}`")).take(_rows(sink) or 20)]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SparkStartError(Exception):
-    """Spark does not start, for a reason that is neither in the job file nor ours."""
+    """Spark does not start, and the reason is neither in the job file nor in our code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
     Raises
     ------
     JobError
-        The job reads or writes Kafka and Spark's connector cannot be had.
+        The job reads or writes Kafka, and Spark's connector is not available.
     InvalidSettingError
         Spark does not know the master.
     SparkStartError
@@ -98,7 +98,7 @@ def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
 
 
 def _defaults(user: Mapping[str, str], job: Job) -> dict[str, str]:
-    """Return what a command line wants of Spark where the user does not say otherwise."""
+    """Return the Spark settings for a command line, which a user's own settings override."""
     master = user.get("spark.master") or os.environ.get("MASTER") or "local[*,4]"
     settings = {
         "spark.master": master,

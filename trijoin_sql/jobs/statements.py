@@ -137,5 +137,5 @@ class Job:
         return [statement for statement in self.statements if isinstance(statement, InsertInto)]
 
     def sink(self, name: str) -> CreateSink | None:
-        """Return the sink of a name, without regard to case."""
+        """Return the sink of a name, ignoring case."""
         return next((sink for sink in self.sinks if sink.name.text.lower() == name.lower()), None)

@@ -1,6 +1,6 @@
-"""What TriJoin SQL keeps in a query's checkpoint beside Spark's own files: what the query is, and its units' layouts.
+"""TriJoin SQL's own file in a query's checkpoint: what identifies the query, and the layouts of its units.
 
-`listener` compares a query with it before its first micro-batch, and writes down the layouts that come.
+`listener` compares a query with it before its first micro-batch, and records new layouts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..operators.state.manifest import FORMAT
 from ..rewriter.options import Stored
 from ..rewriter.sql.dialect import quote
 
-#: The folder in the checkpoint's.
+#: The folder inside the checkpoint's.
 FOLDER = "trijoin"
 
 _FILE = re.compile(r"joins-(\d+)\.json")
@@ -30,18 +30,18 @@ _FILE = re.compile(r"joins-(\d+)\.json")
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What a checkpoint knows of one join.
+    """What a checkpoint knows about one join.
 
     Parameters
     ----------
     fingerprint
-        What a query must be to go on with its state, a line each.
+        What must not change when a query restarts on the state, in lines.
     history
         The layouts of its units.
     held_back
-        By how much, in microseconds, Spark's watermark is behind the units' one.
+        By how much Spark's watermark is behind that of the units, in microseconds.
     turn
-        If it was held back otherwise: Spark's watermark up to which it was (milliseconds), and by how much.
+        If this length changed: Spark's watermark up to which another one applied (milliseconds), and that length.
     """
 
     fingerprint: str
@@ -54,23 +54,23 @@ class Join:
         return {"fingerprint": self.fingerprint, **self.told()}
 
     def told(self) -> dict[str, Any]:
-        """Return what tasks are told."""
+        """Return the data for tasks."""
         turn = {} if self.turn is None else {"turn": list(self.turn)}
         held = {"held_back": self.held_back} if self.held_back else {}
         return {**self.history.to_dict(), **turn, **held}
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> Join:
-        """Return what is in plain data."""
+        """Return a join from plain data."""
         turn = body.get("turn")
         held = int(body.get("held_back", 0)), None if turn is None else (int(turn[0]), int(turn[1]))
         return cls(body["fingerprint"], History.from_dict(body), *held)
 
     def turned(self, held_back: int, watermark: int) -> Join:
-        """Return it with another length by which Spark's watermark is held back from now on.
+        """Return the join with a new length by which Spark's watermark is held back from now on.
 
-        The watermark that the checkpoint has, in milliseconds, was held back otherwise, and never goes back: until rows
-        have moved it on, it is as far ahead of the units' one as it was.
+        The checkpoint's watermark, in milliseconds, was held back by another length, and never goes back. Until rows
+        move it on, it stays as far from that of the units as it was.
         """
         if held_back == self.held_back:
             return self
@@ -86,13 +86,13 @@ def follow(
     Parameters
     ----------
     saved
-        What the checkpoint says of its joins; nothing if it is new.
+        What the checkpoint says about its joins; empty if it is new.
     specs, units
-        The query's joins, and the units that each is to have.
+        The query's joins, and the units that each should have.
     batch
         The first micro-batch that has not been planned. One that was planned and has not finished keeps its layout.
     watermark
-        The furthest one that the checkpoint has, in milliseconds.
+        The furthest watermark of the checkpoint, in milliseconds.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def follow(
 
 
 def _difference(join: Join, spec: JoinSpec) -> str:
-    """Say what differs between a checkpoint's join and a query's, and how to keep what cost may have chosen anew."""
+    """Return what differs between a checkpoint's join and a query's, and how to keep what cost may have changed."""
     text, hint = difference(join.fingerprint, spec.fingerprint), hint_to_keep(join.fingerprint, spec.fingerprint)
     if hint is None:
         return text
@@ -130,14 +130,14 @@ def _difference(join: Join, spec: JoinSpec) -> str:
 
 
 def stored_joins(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
-    """Return how a checkpoint stores the rows of its join groups, nothing if there is none yet.
+    """Return how a checkpoint stores the rows of its join groups, nothing if it does not exist yet.
 
     Raises
     ------
     CheckpointVersionError
         It was written by another version.
     CheckpointDamagedError
-        What it says of its joins cannot be read.
+        Its description of the joins cannot be read.
     """
     joins = CheckpointFile(spark, checkpoint).read()
     try:
@@ -147,10 +147,10 @@ def stored_joins(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
 
 
 def read_stored(joins: Sequence[Join]) -> tuple[Stored, ...]:
-    """Return how a checkpoint's joins store rows: each by itself, and those of an operator tree as one group besides.
+    """Return how a checkpoint's joins store rows: each join by itself, those of an operator tree also as a group.
 
     A node of a tree reads a stored result under the names of its members, joined by underscores. So does a query that
-    calls a common table expression that: which of the two it is, the query that goes on with the checkpoint knows.
+    gives that name to a common table expression. Only the query that restarts on the checkpoint knows which it is.
     """
     parts = [lines_of(join.fingerprint) for join in joins]
     relations = [tuple(part["order of streams"].split(", ")) for part in parts]
@@ -210,14 +210,14 @@ class CheckpointFile:
         return self._jvm.org.apache.hadoop.fs.Path(self._folder, f"joins-{version}.json")
 
     def read(self) -> list[Join]:
-        """Return what the file says, nothing if there is none.
+        """Return the contents of the file, nothing if there is none.
 
         Raises
         ------
         CheckpointVersionError
-            It was written by another version, in a form that this one does not know.
+            It was written by another version, in a format that this one does not know.
         CheckpointDamagedError
-            It is not what we write.
+            It is not in our format.
         """
         versions = self._versions()
         if not versions:
@@ -240,7 +240,7 @@ class CheckpointFile:
         return joins
 
     def write(self, joins: Sequence[Join]) -> None:
-        """Replace what the file says."""
+        """Replace the contents of the file."""
         self._manager.mkdirs(self._folder)
         versions = self._versions()
         stream = self._manager.createAtomic(self._path(versions[-1] + 1 if versions else 0), False)

@@ -1,9 +1,9 @@
-"""A file sink and the checkpoint of its query agree again after a crash between the two.
+"""Makes a file sink and the checkpoint of its query agree again after a crash between the two.
 
 At the end of a micro-batch Spark's file sink notes the batch in its log (``_spark_metadata``), and a moment later Spark
 notes it in the checkpoint (``commits``). A query that ends between the two runs the batch again, the sink skips it, and
 so no state is saved: with checkpoint format 2 Spark then fails with ``assertion failed: CheckpointInfo length: 0``, at
-every start. Format 1 would not, but it lets a task that is late replace newer state. So the sink's note is taken back,
+every start. Format 1 would not fail, but it lets a late task replace newer state. So the sink's log entry is removed,
 and the batch is written again, with the same rows.
 """
 
@@ -23,10 +23,10 @@ _ENTRY = re.compile(r"(\d+)(\.compact)?")
 
 
 def recover_file_sink(spark: SparkSession, checkpoint: str, path: str) -> int | None:
-    """Make a file sink forget a batch that its query's checkpoint does not know to be done.
+    """Make a file sink forget a batch that its query's checkpoint has not committed.
 
-    Call it before a query with a file sink is started again; it does nothing where nothing is to be done, and
-    ``trijoin-sql run`` does it by itself. The query must not be running.
+    Call it before you restart a query with a file sink. It does nothing if nothing has to be done, and
+    ``trijoin-sql run`` calls it automatically. The query must not be running.
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ def recover_file_sink(spark: SparkSession, checkpoint: str, path: str) -> int | 
     Returns
     -------
     int or None
-        The batch that the query is going to write again.
+        The batch that the query will write again.
 
     Raises
     ------
     InvalidSettingError
-        Sink and checkpoint do not belong together: Spark would leave out batches silently.
+        Sink and checkpoint do not belong together: Spark would silently leave out batches.
     """
     files = _Files(spark)
     log = {int(entry[1]): name for name in files.names(f"{path}/{_LOG}") if (entry := _ENTRY.fullmatch(name))}
@@ -57,7 +57,7 @@ def recover_file_sink(spark: SparkSession, checkpoint: str, path: str) -> int | 
         )
         raise InvalidSettingError("checkpointLocation", checkpoint, f"{reason}, so they are not of one query")
     if not files.names(f"{checkpoint}/state"):
-        return None  # a query without state goes on as it is
+        return None  # a query without state continues anyway
     entries = files.entries(f"{path}/{_LOG}/{log[written]}")
     if log[written].endswith(".compact"):  # it has the earlier batches too, whose own files are still there
         for number in range(written):
@@ -70,7 +70,7 @@ def recover_file_sink(spark: SparkSession, checkpoint: str, path: str) -> int | 
 
 
 class _Files:
-    """The few things that we need of Hadoop's file systems."""
+    """The few operations that we need from Hadoop's file systems."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.jvm: Any = getattr(spark, "_jvm", None)
@@ -90,7 +90,7 @@ class _Files:
         return [status.getPath().getName() for status in system.listStatus(place)] if system.exists(place) else []
 
     def numbers(self, folder: str) -> set[int]:
-        """Return the batches that a log of Spark's has."""
+        """Return the batches in a log of Spark."""
         return {int(name) for name in self.names(folder) if name.isdigit()}
 
     def entries(self, file: str) -> set[str]:
@@ -104,6 +104,6 @@ class _Files:
         return {json.loads(line)["path"] for line in lines[1:] if line}
 
     def delete(self, file: str, *, encoded: bool = False) -> None:
-        """Delete a file; the sink's log has its names in URIs' encoding."""
+        """Delete a file; the sink's log has URI-encoded names."""
         system, place = self._at(file, encoded=encoded)
         system.delete(place, False)

@@ -1,8 +1,8 @@
 """What happens when a query of ours starts, and while it runs.
 
-A listener hears of a query before its first micro-batch, in the query's own thread. There it compares the query with
-the checkpoint, writes down the layout that the micro-batches from now on have, and only then tells it to the tasks, in
-a local property that Spark hands on to every job of that thread. So a layout is durable before a micro-batch has it.
+A listener is called before a query's first micro-batch, in the query's own thread. There it compares the query with
+the checkpoint, records the layout of the micro-batches from now on, and only then tells it to the tasks, in
+a local property that Spark passes to every job of that thread. So a layout is durable before a micro-batch uses it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _numbers = itertools.count()
 _specs: dict[str, JoinSpec] = {}
 _listeners: dict[int, LayoutListener] = {}
 
-#: Keys of the joins whose units cost chose: a checkpoint's number goes before.
+#: Keys of the joins whose units cost chose: a checkpoint's number has precedence.
 _by_cost: set[str] = set()
 
-#: By a join's key: what is to be said of rows that it keeps for ever; and what has been said.
+#: By a join's key: the warning about rows that it keeps for ever; and the warnings already given.
 _endless: dict[str, str] = {}
 _said: set[tuple[str, str]] = set()
 
-#: Units that a query is to have from its next start on, by the query's id.
+#: Units that a query should have from its next start on, by the query's id.
 _wanted: dict[str, dict[str, int]] = {}
 
 
@@ -56,7 +56,7 @@ def register(
     by_cost: Set[str] = frozenset(),
     endless: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Make joins known to the listener of a session, and make sure that there is one. Spark Connect has none.
+    """Register joins with the listener of a session, and make sure that there is one. Spark Connect has none.
 
     Parameters
     ----------
@@ -67,12 +67,12 @@ def register(
     by_cost
         The keys of those whose units cost chose.
     endless
-        By key: what is to be said once, when a query starts, of rows that are kept for ever.
+        By key: the warning about rows that are kept for ever, to be given once when a query starts.
     """
     _specs.update(specs)
     _by_cost.update(by_cost)
     java: Any = getattr(spark, "_jsparkSession", None)
-    if java is None:  # nobody will hear of its start
+    if java is None:  # no listener will be called at its start
         for key, said in endless.items():
             _say_once(specs[key], said)
         return
@@ -88,7 +88,7 @@ def register(
 
 
 def observed_rates(spark: SparkSession) -> dict[str, float]:
-    """Return the rows a second that the queries of a session were seen to read, by relation. None on Spark Connect."""
+    """Return the observed rows a second of a session's queries, by relation. None on Spark Connect."""
     java: Any = getattr(spark, "_jsparkSession", None)
     listener = None if java is None else _listeners.get(java.hashCode())
     return {} if listener is None else listener.observed.rates()
@@ -106,7 +106,7 @@ def want_units(query: StreamingQuery, units: Mapping[str, int]) -> None:
 
 @dataclass(slots=True)
 class Running:
-    """A run of a query: its id, the file of the checkpoint, the joins by key, and what the tasks are told."""
+    """A run of a query: its id, the file of the checkpoint, the joins by key, and the data for tasks."""
 
     run_id: str
     file: CheckpointFile
@@ -114,20 +114,20 @@ class Running:
     properties: Any
 
     def tell(self) -> None:
-        """Tell the tasks of jobs from now on."""
+        """Tell the tasks of all jobs from now on."""
         told = {key: join.told() for key, join in self.joins.items()}
         self.properties.setProperty(LAYOUTS, json.dumps(told))
 
 
 def _say_once(spec: JoinSpec, said: str) -> None:
-    """Say something of a join once, however often a query with it starts again."""
+    """Log a warning about a join once, however often its query restarts."""
     if (spec.fingerprint, said) not in _said:
         _said.add((spec.fingerprint, said))
         _log.warning("%s", said)
 
 
 def held_back_in_all(specs: Sequence[JoinSpec]) -> list[JoinSpec]:
-    """Return the joins of a query, each held back for those above it that other statements have made, too."""
+    """Return the joins of a query, each held back also for joins above it from other statements."""
     return [
         replace(spec, held_back=spec.held_back + sum(one.held_back for one in specs if spec.key in one.above))
         for spec in specs
@@ -135,14 +135,14 @@ def held_back_in_all(specs: Sequence[JoinSpec]) -> list[JoinSpec]:
 
 
 def _look_at_failure(event: Any) -> None:
-    """Say what it means that a Python worker did not start; Spark's own words name no cause."""
+    """Log why a Python worker did not start; Spark's own message names no cause."""
     failed = getattr(event, "exception", None)
     if failed is not None and failed().isDefined() and NO_WORKER in str(failed().get()):
         _log.warning("a query failed: %s", TOO_BUSY)
 
 
 def _watermark(execution: Any) -> int:
-    """Return the watermark with which a query goes on from its checkpoint, in milliseconds; 0 if there is none."""
+    """Return the watermark with which a query restarts on its checkpoint, in milliseconds; 0 if there is none."""
     planned, finished = execution.offsetLog().getLatest(), execution.commitLog().getLatest()
     found = [0]
     if planned.isDefined() and planned.get()._2().metadataOpt().isDefined():
@@ -161,14 +161,14 @@ class LayoutListener:
         self.observed = ObservedRates()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
-        """Compare, write down, tell."""
+        """Compare, record, tell the tasks."""
         try:
             self._start(str(event.id().toString()))
         except Exception:  # a query must not fail for a feature that it may not need; its tasks see what is missing
             _log.warning("the layouts of a query could not be read or written", exc_info=True)
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Take in what was read, and leave out retired slots that are empty."""
+        """Record the rows read, and drop empty retired slots."""
         try:
             progress = json.loads(event.progress().json())
             self.observed.progressed(progress)
@@ -180,7 +180,7 @@ class LayoutListener:
         """Do nothing."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Forget the run. Spark says this late: the query may run again, which it says at once."""
+        """Forget the run. Spark calls this late, but a new start at once: the query may already run again."""
         query_id = str(event.id().toString())
         _look_at_failure(event)
         running = self.running.get(query_id)
@@ -223,7 +223,7 @@ class LayoutListener:
             self.running[query_id] = running
 
     def _refuse(self, query: StreamingQuery, why: str) -> None:
-        """End a query before its first micro-batch; Spark might fail on its changed sources for reasons of its own.
+        """End a query before its first micro-batch; Spark itself might fail later on its changed sources.
 
         Spark has no way for a listener to do so. Where its inside is not as we know it, or the session does not
         allow it, the tasks refuse to run.
@@ -245,12 +245,12 @@ class LayoutListener:
         no_further_batch(self.spark, query)
 
     def _units(self, query_id: str, specs: Sequence[JoinSpec], saved: Sequence[Join]) -> list[int]:
-        """Return the units that joins are to have: what was asked for, else the query's own, where it begins."""
+        """Return the units that joins should have: the requested ones, else those of the query when it begins."""
         wanted = _wanted.pop(query_id, {})
         units = [spec.units for spec in specs]
         if len(saved) == len(specs) and spark_flag(lambda name: self.spark.conf.get(name, None), SCALING_ENABLED):
             units = [join.history.entries[-1][1] for join in saved]
-        elif len(saved) == len(specs):  # what cost chose gives way
+        elif len(saved) == len(specs):  # the choice of cost gives way
             followed = [join.history.entries[-1][1] for join in saved]
             by_cost = [spec.key in _by_cost for spec in specs]
             units = [old if yields else own for old, yields, own in zip(followed, by_cost, units, strict=True)]

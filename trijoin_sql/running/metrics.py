@@ -1,4 +1,4 @@
-"""Counters of a running query: what each slot of each join node did in each micro-batch."""
+"""Counters of a running query for each slot of each join node in each micro-batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..operators.spec import PREFIX, RUN
 from ..operators.task.outputs import COUNTER_NAMES
 from ..operators.task.reports import reported
 
-#: Micro-batches without a row after which an input is called idle.
+#: An input is idle after this many micro-batches without a row.
 IDLE = 3
 
 
@@ -36,7 +36,7 @@ def join_keys(plan: str) -> list[str]:
 
 
 def slots_of(key: str, query: str, batch: int, observed: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the counters of a join's slots in a micro-batch; those without rows say nothing.
+    """Return the counters of a join's slots in a micro-batch; slots without rows report nothing.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def slots_of(key: str, query: str, batch: int, observed: Mapping[str, Any]) -> l
 
 
 def held_by_slot(progress: Mapping[str, Any]) -> dict[str, dict[int, bool]]:
-    """Return for each join, by its key, which of its slots hold anything; from a progress report as JSON has it.
+    """Return for each join, by its key, the slots that hold rows; from a progress report as JSON.
 
     A slot that got no rows in the micro-batch is left out.
     """
@@ -90,7 +90,7 @@ class BatchCounters:
 
 @dataclass(frozen=True, slots=True)
 class InputState:
-    """What an input of a join node has brought of late.
+    """What an input of a join node has recently brought.
 
     Parameters
     ----------
@@ -127,9 +127,9 @@ class Metrics:
     Parameters
     ----------
     batches
-        A node and a micro-batch each.
+        One entry for each node and micro-batch.
     input_rows
-        Rows that the query's sources gave.
+        Rows from the query's sources.
     seconds
         From the start of the first micro-batch to the end of the last.
     """
@@ -148,7 +148,7 @@ class Metrics:
         return summed
 
     def inputs(self, node: str) -> list[InputState]:
-        """Return what the inputs of a node have brought of late.
+        """Return what the inputs of a node have recently brought.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class Metrics:
                     quiet.setdefault(alias, 0)
                     if time is not None:
                         brought[alias] = max(time, brought.get(alias, 0))
-            if brought:  # else only the watermark has moved
+            if brought:  # otherwise only the watermark has moved
                 quiet = {alias: 0 if alias in brought else count + 1 for alias, count in quiet.items()}
             newest.update({alias: max(time, newest.get(alias, 0)) for alias, time in brought.items()})
         watermark = max((slot.get("watermark", 0) for batch in batches for slot in batch.slots), default=0)
@@ -200,7 +200,7 @@ def live_groups(
     decisions: Mapping[str, list[dict[str, Any]]],
     policy: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return a document's groups with what their nodes have done so far.
+    """Return a document's groups with the counters of their nodes so far.
 
     That is ``live``: counters, the load of the units, how many store new rows and how many slots rows reach, what was
     expected (``estimates``) and what came (``actual``), by node what scaling decided, and the settings it follows.
@@ -226,7 +226,7 @@ def live_groups(
                 "inputs": [asdict(one) for one in inputs],
                 "idle": [str(one) for one in inputs if one.idle],
             }
-            if said := decisions.get(str(group.get("name"))):  # nothing is decided on units that cannot change
+            if said := decisions.get(str(group.get("name"))):  # scaling decides nothing on units that cannot change
                 live |= {"policy": dict(policy or {}), "scaling": said}
             group = {**group, "live": live}
         groups.append(group)
@@ -234,7 +234,7 @@ def live_groups(
 
 
 def _actual(counters: dict[str, int], metrics: Metrics) -> dict[str, float]:
-    """Return what a node met, under the names of what `rewriter.cost` expects."""
+    """Return the actual numbers of a node, under the names of the estimates of `rewriter.choose.cost`."""
     kept: dict[str, float] = {"rows kept": counters["state_rows"]}
     if metrics.seconds <= 0:
         return kept

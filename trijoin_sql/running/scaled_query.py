@@ -18,10 +18,10 @@ from .metrics import slots_of
 from .scaling import Decision, Scaler, ScalingPolicy
 from .stopping import end_after_batch, failure
 
-#: Seconds between two looks at the query.
+#: Seconds between two checks of the query.
 POLL = 0.2
 
-#: Decisions that are kept, a join.
+#: Decisions kept for each join.
 _KEPT = 100
 
 
@@ -40,14 +40,14 @@ def scaling_policy(spark: SparkSession) -> ScalingPolicy | None:
 
 
 class ScaledQuery:
-    """A streaming query that starts again with more units, or fewer, when its policy says so.
+    """A streaming query that restarts with more units, or fewer, when its policy says so.
 
     Parameters
     ----------
     spark
         The session.
     start
-        Starts the query, each time anew on the same checkpoint.
+        Starts the query, each time on the same checkpoint.
     policy
         When to change the units; None for never.
 
@@ -56,7 +56,7 @@ class ScaledQuery:
     query
         The query that runs now; another object after a change.
     restarts
-        How often it started again.
+        The number of restarts.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class ScaledQuery:
         return {name: [asdict(one) for one in said] for name, said in self._decisions.items()}
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 (PySpark's name)
-        """Watch until the query ends, or for some time.
+        """Watch until the query ends, or for a limited time.
 
         Parameters
         ----------
@@ -135,12 +135,12 @@ class ScaledQuery:
         return True
 
     def stop(self) -> None:
-        """Stop the query, and start it no more."""
+        """Stop the query, and do not restart it."""
         self._ending = None
         self.query.stop()
 
     def look(self) -> bool:
-        """Take in the last micro-batch, and go on with a change that is under way.
+        """Read the last micro-batch, and continue a change that is under way.
 
         Returns
         -------
@@ -176,12 +176,12 @@ class ScaledQuery:
         try:
             self.query = self._start()
         finally:
-            want_units(before, {})  # where it did not start: whoever starts it later asks for units of their own
+            want_units(before, {})  # it did not start: a later start requests its own units
         self.restarts += 1
         return True
 
     def _decide(self, progress: Any) -> dict[str, int]:
-        """Return the units wanted, by join, where the policy has made up its mind."""
+        """Return the wanted units, by join, where the policy has decided."""
         assert self.policy is not None
         wanted = {}
         for key, row in (progress.observedMetrics or {}).items():

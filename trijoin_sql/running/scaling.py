@@ -1,8 +1,8 @@
-"""Scaling by load (003 section 5): how many units a join has follows how much they hold. Off by default.
+"""Scaling by load (003 section 5): the number of a join's units follows how much they hold. Off by default.
 
-The policy is the paper's two-phase protocol without its migration: from the load that the units report it says how many
-there should be, and acts only when it has said the same several times. A query then stops after its running micro-batch
-and starts again with a new layout (`operators.layout`), under which no row has to move.
+The policy is the paper's two-phase protocol without its migration. From the load that units report it derives how many
+there should be, and acts only after several equal decisions. A query then stops after its running micro-batch and
+restarts with a new layout (`operators.state.layout`), under which no row has to move.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class ScalingPolicy:
     Parameters
     ----------
     capacity
-        Bytes of state that a unit is meant to hold at most (the paper's C).
+        Bytes of state that a unit should hold at most (the paper's C).
     upper, lower
-        Shares of the capacity that are used over all units, above and below which there are too few units or too many.
+        Used shares of the capacity over all units: above `upper` there are too few units, below `lower` too many.
     target
-        The share to be used after a change.
+        The used share after a change.
     decisions
         How many micro-batches in a row must agree before anything happens.
     most
-        Never more units than this.
+        The most units.
     """
 
     capacity: int = 256 << 20
@@ -81,7 +81,7 @@ class ScalingPolicy:
         return cls(**values)
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that say the same, by their last names (``unitBytes``)."""
+        """Return the equivalent settings, by their last names (``unitBytes``)."""
         return {setting(known.name).removeprefix(SCALING): getattr(self, known.name) for known in fields(self)}
 
 
@@ -103,18 +103,18 @@ def _value(name: str, text: str) -> float | int:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the policy made of one micro-batch.
+    """The policy's decision after one micro-batch.
 
     Parameters
     ----------
     batch
         The micro-batch.
     units
-        The units that there were.
+        The number of units before.
     load
-        The share of their capacity that was used (the paper's tau).
+        The used share of their capacity (the paper's tau).
     wanted
-        The units that there should be.
+        The wanted number of units.
     streak
         How many micro-batches in a row wanted more, or fewer.
     confirmed
@@ -137,7 +137,7 @@ class Scaler:
     policy
         The policy.
     shrinks
-        Whether units may become fewer: not where their rows are kept for ever.
+        Whether the number of units may fall: not if their rows are kept for ever.
     """
 
     def __init__(self, policy: ScalingPolicy, *, shrinks: bool = True) -> None:
@@ -152,15 +152,15 @@ class Scaler:
         batch
             Its number.
         units
-            The units that there are.
+            The current number of units.
         loads
-            Bytes that each unit holds, retired ones included.
+            Bytes that each unit holds, including retired units.
         """
         policy, total = self.policy, sum(loads)
         load, wanted = total / (units * policy.capacity), units
         if load > policy.upper or (load < policy.lower and self.shrinks):
             wanted = min(max(math.ceil(total / (policy.target * policy.capacity)), 1), policy.most)
-            if (wanted > units) != (load > policy.upper):  # held by a limit, or rounded back to what there is
+            if (wanted > units) != (load > policy.upper):  # limited, or rounded back to the current number
                 wanted = units
         sign = (wanted > units) - (wanted < units)
         self._streak = self._streak + 1 if sign and sign == self._sign else abs(sign)

@@ -1,4 +1,4 @@
-"""``trijoin-sql state CHECKPOINT``: what a stopped query keeps, read from its checkpoint and changing nothing.
+"""``trijoin-sql state CHECKPOINT``: what a stopped query keeps, read from its checkpoint without changes.
 
 Every slot's durable manifest (``operators/state/manifest.py``) lists its chunks; Spark's state data source reads the
 manifests.
@@ -37,7 +37,7 @@ Exit codes: 0 done, 2 no checkpoint of ours at the place, or a damaged one.
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """What one store of one slot keeps.
+    """The contents of one store of one slot.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ class StoreState:
     store
         Its name: a stream, or ``r.hubs.s`` (hubs of s with their packs of r), ``s.lists.r`` (later r of each s).
     chunks, rows, size
-        Durable chunks, the rows in them, their bytes.
+        Durable chunks, their rows, their bytes.
     oldest, newest
-        Event times in ISO format, None where time does not bound the store.
+        Event times in ISO format, None if time does not bound the store.
     """
 
     operator: int
@@ -63,18 +63,18 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """What a checkpoint of ours holds.
+    """The contents of a checkpoint of ours.
 
     Parameters
     ----------
     batch, watermark
-        The last micro-batch that was committed, and the watermark that the next one has.
+        The last committed micro-batch, and the watermark of the next one.
     fingerprints
-        By operator: what its join must be to go on with it, a line each.
+        By operator: what must not change in its join at a restart, in lines.
     layouts
         By operator: ``(first micro-batch, units)`` of every layout of the units.
     stores
-        What is kept.
+        The stores.
     """
 
     batch: int
@@ -136,7 +136,7 @@ def _read(spark: SparkSession, checkpoint: Path) -> CheckpointState:
 
 
 def _last_commit(checkpoint: Path) -> tuple[int, int]:
-    """Return the number of the last micro-batch that was committed, and the watermark after it in milliseconds."""
+    """Return the number of the last committed micro-batch, and the watermark after it in milliseconds."""
     numbers = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*") if path.name.isdigit()]
     if not numbers:
         raise InvalidSettingError("CHECKPOINT", checkpoint, "its query has committed no micro-batch")
@@ -149,7 +149,7 @@ def _last_commit(checkpoint: Path) -> tuple[int, int]:
 
 
 def _sentence(error: Exception) -> str:
-    """Return what went wrong in one line: the last cause that Java names, or what Python says."""
+    """Return what went wrong in one line: the last cause that Java names, or Python's message."""
     lines = [line.strip() for line in str(error).splitlines()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     first = next((line for line in lines if line and not line.startswith("An error occurred")), "")
@@ -221,7 +221,7 @@ def state(
 
 
 def report(found: CheckpointState, console: Console) -> None:
-    """Print what a checkpoint holds; operators of one join are told together."""
+    """Print the contents of a checkpoint; operators of one join are printed together."""
     console.print(f"batch {found.batch}, watermark {found.watermark or 'none'}")
     joins: dict[tuple[str, ...], list[int]] = {}
     for operator, lines in sorted(found.fingerprints.items()):

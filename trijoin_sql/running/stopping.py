@@ -1,4 +1,4 @@
-"""The end of queries that do not end by themselves: after the running batch, or at once if that is asked for twice."""
+"""Stops queries that do not end by themselves: after the running batch, or at once after a second request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: Seconds between two looks at a batch that is to be the last.
+#: Seconds between two checks of the last batch.
 CLOSE_LOOK = 0.02
 
 _MARK = "trijoin-sql: not begun, since the job is to stop"
@@ -24,18 +24,18 @@ _MARK = "trijoin-sql: not begun, since the job is to stop"
 
 @dataclass(slots=True)
 class StopRequest:
-    """Whether somebody asked for the end: once to stop after the running batch, twice to stop at once."""
+    """A request to stop: once to stop after the running batch, twice to stop at once."""
 
     count: int = 0
     by: str = ""
 
     def ask(self, by: str) -> None:
-        """Ask for the end."""
+        """Request a stop."""
         self.count += 1
         self.by = self.by or by
 
     def guard(self, function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
-        """Return a function of a batch that begins no batch after the request: Spark would not commit it.
+        """Return a function of a batch that refuses batches after the request: Spark would not commit them.
 
         A batch that is refused here is the first one after a restart.
         """
@@ -45,7 +45,7 @@ class StopRequest:
                 raise InterruptedError(_MARK)
             try:
                 function(frame, batch)
-            except BrokenPipeError:  # whoever reads our stdout has seen enough
+            except BrokenPipeError:  # the reader of our stdout has seen enough
                 self.ask("closed stdout")
                 raise InterruptedError(_MARK) from None
 
@@ -53,14 +53,14 @@ class StopRequest:
 
 
 def failure(query: StreamingQuery) -> Exception | None:
-    """Return why a query failed, None if it did not, or only refused a batch since it was to stop."""
+    """Return why a query failed, None if it did not fail, or only refused a batch because of a stop."""
     error = query.exception()
     return None if error is None or _MARK in str(error) else error
 
 
 @contextlib.contextmanager
 def signals(request: StopRequest) -> Iterator[None]:
-    """Turn SIGINT and SIGTERM into requests to stop, for the time of a block in the main thread."""
+    """Turn SIGINT and SIGTERM into stop requests during a block in the main thread."""
 
     def ask(number: int, _frame: FrameType | None) -> None:
         request.ask(signal.Signals(number).name)
@@ -95,7 +95,7 @@ def end_after_batch(spark: SparkSession, query: StreamingQuery) -> Any:
 
 
 def no_further_batch(spark: SparkSession, query: StreamingQuery) -> Any:
-    """Let a query end after its running batch; return its thread, None if Spark's inside is not as we know it.
+    """Make a query end after its running batch; return its thread, None if Spark's internals are not as we know them.
 
     ``StreamingQuery.stop`` cancels the running batch, whose rows a sink may have taken already. Spark has no other way,
     but its loop asks before every batch whether the query is still active, so that is what we unset.

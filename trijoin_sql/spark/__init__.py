@@ -1,1 +1,1 @@
-"""What we ask of Spark, and do to it."""
+"""What we ask of Spark, and change in it."""

@@ -49,15 +49,15 @@ ARROW_SETTINGS: Mapping[str, str] = {
 
 #: Read when the Spark context starts, so a running session cannot take them.
 CONTEXT_SETTINGS: Mapping[str, str] = {
-    # Over TCP every Python task waits about 40 ms for a delayed acknowledgement.
+    # Over TCP, every Python task waits about 40 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
     # Spark gives this variable to workers that dispatch rows but not to those that join them, and keeps a pool of
     # workers for each environment. With it in both they are the same processes: half as many, half the memory.
     _TRACEBACK: "1",
 }
 
-#: For checkpoints on a local disk: the default manager opens files by another class of Hadoop's, which starts `chmod`
-#: for each of them; this one's go through `local_disk`. HDFS and object stores keep the default: atomic renames.
+#: For checkpoints on a local disk: the default manager opens files by another Hadoop class, which starts `chmod`
+#: for each of them; files of this one go through `local_disk`. HDFS and object stores keep the default: atomic renames.
 LOCAL_CHECKPOINT_SETTINGS: Mapping[str, str] = {
     _FILE_MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 }
@@ -79,11 +79,11 @@ def configure(builder: Builder) -> Builder:
     They allow us all liberties with Spark's processes (`liberties`), each of which has a setting of its own.
 
     A key that the user has set is left alone, be it on the builder (before or after this call), in
-    ``spark-defaults.conf``, through ``spark-submit --conf``, or in a session that is already running. What a running
-    context or a Spark Connect server cannot take is left out.
+    ``spark-defaults.conf``, through ``spark-submit --conf``, or in a session that is already running. Settings that a
+    running context or a Spark Connect server cannot take are left out.
 
     With a local master, Python workers run on the interpreter of this process, unless ``PYSPARK_PYTHON`` is set:
-    Spark's ``python3`` is another one wherever a virtual environment is used without being activated.
+    Spark's ``python3`` is another one if a virtual environment is used without activation.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def configure(builder: Builder) -> Builder:
 
 
 def _refuse_without_java() -> None:
-    """Raise where PySpark would end in JAVA_GATEWAY_EXITED. A JVM that runs already needs no other."""
+    """Raise if PySpark would fail with JAVA_GATEWAY_EXITED. A running JVM is enough."""
     from pyspark import SparkContext
 
     from .java import missing_java
@@ -131,10 +131,10 @@ def _refuse_without_java() -> None:
 
 
 def prepare_workers(context: Any, partitions: str) -> None:
-    """See that the workers of a context that `configure` did not make find our packages, as far as that can be told.
+    """Make the workers of a context that `configure` did not make find our packages, as far as that is known.
 
     With a local master the context gets this process's interpreter, if Spark's ``python3`` is another one and the user
-    chose none. What only a new context can take, and what is the user's to choose, is said in the log.
+    chose none. Settings that only a new context can take, and that the user has to choose, are named in the log.
 
     Parameters
     ----------
@@ -167,14 +167,14 @@ def prepare_workers(context: Any, partitions: str) -> None:
 def hush_false_alarm(context: Any) -> None:
     """Switch off a logger that reports an error, with a stack of a hundred lines, whenever a query of ours starts.
 
-    Over Unix domain sockets Spark 4.3 closes a server socket that it never opened; nothing is wrong with the query, and
+    Over Unix domain sockets, Spark 4.3 closes a server socket that it never opened. The query is fine, and
     the class logs nothing else that is not raised too.
     """
     name = f"{_STREAMING}.TransformWithStateInPySparkPythonPreInitRunner"
     try:
         log4j = context._jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
-    except (AttributeError, TypeError):  # another logging library behind Spark's: its user has chosen what it shows
+    except (AttributeError, TypeError):  # another logging library behind Spark's: the user has configured it
         return
 
 
@@ -186,7 +186,7 @@ def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str,
     user
         What the user set: ``spark.master``, ``spark.remote``, the default file system and so on are read from it.
     running
-        Whether the Spark context runs already, so that it is too late for its own settings.
+        Whether the Spark context is already running, so that it is too late for its own settings.
 
     Returns
     -------
@@ -196,11 +196,11 @@ def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str,
     settings = {**STATE_SETTINGS, **ARROW_SETTINGS, **LIBERTY_SETTINGS}
     master = _master(user)
     if master.startswith("sc:"):
-        return settings  # a server's cores, disks and context are not ours to know or to set
+        return settings  # we neither know nor set a server's cores, disks and context
     settings[_PARTITIONS] = str(_cores(master, user) or CLUSTER_PARTITIONS)
     if not running:
         settings.update(CONTEXT_SETTINGS)
-        if user.get(_SIMPLIFIED, "true").lower() == "false":  # then no worker of Spark's has it either
+        if user.get(_SIMPLIFIED, "true").lower() == "false":  # then no worker of Spark has it either
             settings.pop(_TRACEBACK)
     if master.startswith("local") and _on_local_disk(user):
         settings.update(LOCAL_CHECKPOINT_SETTINGS)
@@ -261,7 +261,7 @@ def _on_local_disk(user: Mapping[str, str]) -> bool:
 
 
 def _running_settings(options: Mapping[str, str]) -> dict[str, str] | None:
-    """Return what is set in the session that the builder would return, None if it would start one."""
+    """Return the settings of the session that the builder would return, None if it would start one."""
     if options.get("spark.remote", "").startswith("sc:"):
         return None  # asking would cost a call to the server; Spark Connect sessions are cheap and mostly new
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from ..errors import SqlSyntaxError, line_and_column
 #: inputs of its query by name.
 _VIEW = "__trijoin_arg_{}"
 
-#: Two statements may have frames of one name, and a session more than one thread.
+#: Two statements may have frames of the same name, and a session more than one thread.
 _one_at_a_time = threading.RLock()
 
 _QUERY = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(SELECT|WITH|FROM|EXPLAIN)\b", re.IGNORECASE | re.DOTALL)
@@ -26,7 +26,7 @@ _QUERY = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(SELECT|WITH|FROM|EXPLAIN)\b"
 def takes_frames(spark: SparkSession, text: str) -> bool:
     """Return whether a statement with frames may be ours: a query, in a classic session.
 
-    What a statement creates may outlive the names of its frames, so Spark's own are used there.
+    Objects that a statement creates may outlive the names of its frames, so such statements use Spark's own names.
     """
     return getattr(spark, "_sc", None) is not None and _QUERY.match(text) is not None
 
@@ -89,10 +89,10 @@ def temporary_views(frames: Mapping[str, DataFrame]) -> Iterator[None]:
 
 
 def _refuse_missing(text: str, values: Mapping[str, Any]) -> None:
-    """Raise for a ``{name}`` that has no value; PySpark would with the bare name."""
+    """Raise for a ``{name}`` without a value; PySpark would raise with only the name."""
     try:
         wanted = [re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(text) if name]
-    except ValueError:  # PySpark says what is wrong with the braces
+    except ValueError:  # PySpark reports what is wrong with the braces
         return
     for name in wanted:
         if name not in values:

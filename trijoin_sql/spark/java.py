@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-#: What Spark 4.3 is made for.
+#: The Java versions that Spark 4.3 supports.
 JAVA_VERSIONS = (17, 21)
 
 
@@ -19,19 +19,19 @@ def find_java() -> str | None:
 
 
 def missing_java() -> str | None:
-    """Return what to do where Spark's launch script will find no Java, None where it finds one."""
+    """Return what to do if Spark's launch script finds no Java, None if it finds one."""
     home = os.environ.get("JAVA_HOME")
     where = f"JAVA_HOME={home} has no bin/java" if home else "Java is not installed"
     return None if find_java() else f"{where}; Java {either_java()} is needed: {install_java()}"
 
 
 def either_java() -> str:
-    """Return the versions that are right, in words."""
+    """Return the supported versions, in words."""
     return " or ".join(map(str, JAVA_VERSIONS))
 
 
 def install_java() -> str:
-    """Return the commands that install a right Java, this system's first."""
+    """Return the commands that install a supported Java, this system's first."""
     try:
         system = platform.freedesktop_os_release()
     except OSError:

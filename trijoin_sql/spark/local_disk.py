@@ -1,9 +1,9 @@
-"""Files on a local disk, created without a process for each.
+"""Creates files on a local disk without a process for each.
 
 Hadoop sets the permissions of every file that it creates on a local disk. Without its native library, which PySpark
 does not bring, it starts ``chmod`` for that: some milliseconds a file, and a micro-batch of one stage creates two files
-and two more for each partition, each with a ``.crc`` file. Java has the system call, so we put a file system into
-Hadoop's that makes it.
+and two more for each partition, each with a ``.crc`` file. Java has the system call, so we give Hadoop a file
+system that uses it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _log = logging.getLogger("trijoin_sql")
 
 _CLASS = "TriJoinLocalFileSystem"
 
-#: Compiled by Janino, with which Spark compiles its own queries. All but the call is Hadoop's; the sticky bit, for
-#: which Java has no name, is left to it.
+#: Compiled by Janino, as Spark's own queries are. All but the call stays with Hadoop; so does the sticky bit, for
+#: which Java has no name.
 _SOURCE = f"""
 public class {_CLASS} extends org.apache.hadoop.fs.RawLocalFileSystem {{
   public void setPermission(
@@ -37,7 +37,7 @@ public class {_CLASS} extends org.apache.hadoop.fs.RawLocalFileSystem {{
 
 
 def set_permissions_without_processes(context: Any) -> bool:
-    """Have Hadoop set the permissions of local files by a system call, in this JVM, from now on.
+    """Make Hadoop set the permissions of local files by a system call, in this JVM, from now on.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ def set_permissions_without_processes(context: Any) -> bool:
     Returns
     -------
     bool
-        Whether Hadoop does so now. It does not where the master is not local (other machines write the files then),
-        where it has its native library, where local files are a class of the user's own, on Windows, and where the JVM
-        refuses any of it.
+        Whether Hadoop does so now. It does not if the master is not local (other machines write the files then),
+        if it has its native library, if the user has set another class for local files, on Windows, or if the JVM
+        refuses a step.
     """
     if not str(context.master).startswith("local"):
         return False
@@ -72,7 +72,7 @@ def set_permissions_without_processes(context: Any) -> bool:
         ours.initialize(now.getUri(), conf)
         ours.setWorkingDirectory(now.getWorkingDirectory())
         inner.set(local, ours)
-    except (Py4JError, TypeError, AttributeError) as error:  # the latter two are py4j's for a class that is not there
+    except (Py4JError, TypeError, AttributeError) as error:  # the latter two are py4j's for a missing class
         _log.info("Hadoop goes on starting chmod for each file on a local disk: %s", error)
         return False
     return True

@@ -1,8 +1,8 @@
-"""Joins of streams in Spark's own plan, for statements whose text the rewriter does not read.
+"""Replaces joins of streams in Spark's own plan, for statements whose text the rewriter cannot parse.
 
 Spark's grammar is larger than ours: pipes, IDENTIFIER, session variables, LATERAL, EXECUTE IMMEDIATE, and views that
-somebody made without us. Spark reads them, and what it comes to is a plan. A group of inner joins of streams that Spark
-cannot run, for lack of an equality, is written down again as a plain SELECT over its inputs; that is rewritten like any
+somebody made without us. Spark parses them into a plan. A group of inner joins of streams that Spark
+cannot run, for lack of an equality, is written as a plain SELECT over its inputs. That SELECT is rewritten like any
 other, and its result takes the place of the group. The rest of the plan stays as Spark made it.
 """
 
@@ -22,7 +22,7 @@ from ..operators.compile.watermarks import DELAY
 from ..rewriter.plan.nodes import Refusal
 from ..rewriter.predicates.classify import reads_only
 
-#: Expressions that mean something only where they stand.
+#: Expressions whose meaning depends on their place.
 _BOUND = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "OuterReference", "LateralSubquery"})
 _EQUALITIES = ("EqualTo", "EqualNullSafe")
 
@@ -31,23 +31,23 @@ Run = Callable[[str, dict[str, DataFrame]], DataFrame]
 
 
 def join_in_plan(frame: DataFrame, run: Run) -> tuple[DataFrame, tuple[Refusal, ...]]:
-    """Do the joins of a streaming DataFrame that Spark cannot run.
+    """Replace the joins of a streaming DataFrame that Spark cannot run.
 
     Parameters
     ----------
     frame
         As Spark analysed it, in a classic session.
     run
-        Runs what a group is written down as.
+        Runs the SELECT of a group.
 
     Returns
     -------
     tuple
-        The DataFrame, the same one if there is nothing to do, and what to say if Spark does not run it for want of an
-        event time.
+        The DataFrame, the same one if there is nothing to do, and the refusals to raise if Spark does not run it for
+        lack of an event time.
     """
     analyzed = plan_of(frame)
-    if "Join" not in analyzed.toString():  # one call, where a look at each node would be many
+    if "Join" not in analyzed.toString():  # one call instead of one for each node
         return frame, ()
     plan = _Plan(frame.sparkSession, run, analyzed)
     changed = plan.visit(analyzed)
@@ -56,7 +56,7 @@ def join_in_plan(frame: DataFrame, run: Run) -> tuple[DataFrame, tuple[Refusal, 
 
 @dataclass
 class _Group:
-    """Inner joins, their inputs, their conjuncts, and by which inputs each join has its sides."""
+    """Inner joins, their inputs, their conjuncts, and the inputs on each side of each join."""
 
     joins: list[Any] = field(default_factory=list)
     inputs: list[Any] = field(default_factory=list)
@@ -65,7 +65,7 @@ class _Group:
 
     @cached_property
     def owners(self) -> dict[int, tuple[int, int]]:
-        """By the id of an attribute: its input, and its place there."""
+        """By the id of an attribute: its input, and its position there."""
         return {
             attribute.exprId().id(): (number, place)
             for number, plan in enumerate(self.inputs)
@@ -74,7 +74,7 @@ class _Group:
 
     @cached_property
     def names(self) -> list[tuple[str, list[str]]]:
-        """By input: the name that it gets, and those of its columns, as in the user's text where these are unique."""
+        """By input: its name, and the names of its columns, as in the user's text if these are unique."""
         aliases = [plan.alias() if plan.nodeName() == "SubqueryAlias" else "i" for plan in self.inputs]
         columns = [_unique([one.name() for one in items(plan.output())], "c") for plan in self.inputs]
         return list(zip(_unique(aliases, "i"), columns, strict=True))
@@ -86,7 +86,7 @@ class _Group:
 
     @property
     def needs_us(self) -> bool:
-        """Whether a join of it has streams on both sides and no equality between them."""
+        """Whether one of its joins has streams on both sides and no equality between them."""
         equal = [
             tuple(self.read_by(side) for side in items(one.children()))
             for one in self.conjuncts
@@ -108,10 +108,10 @@ class _Plan:
         self.spark, self.run, self.root = spark, run, root
         self.changes = 0
         self.lost: list[Refusal] = []
-        self.definitions: list[Any] = []  # of the common table expressions around, which a part cannot do without
+        self.definitions: list[Any] = []  # of the common table expressions around, which parts of the plan need
 
     def visit(self, plan: Any, conjuncts: list[Any] | None = None) -> Any:
-        """Return a plan with its groups replaced; ``conjuncts`` are those of a filter right above it."""
+        """Return a plan with its groups replaced; ``conjuncts`` come from a filter directly above it."""
         if not plan.isStreaming():
             return plan
         if plan.nodeName() == "WithCTE":
@@ -120,7 +120,7 @@ class _Plan:
             return self.told_anew(plan, self.defined(plan))
         if plan.nodeName() == "Filter" and _is_inner(plan.child()):
             wanted = [one for one in _split(plan.condition()) if one.deterministic() and not _is_bound(one)]
-            return self.over(plan, [self.visit(plan.child(), wanted)])  # what the filter lets through passes it again
+            return self.over(plan, [self.visit(plan.child(), wanted)])  # rows that pass the filter pass it again
         if _is_inner(plan):
             group = self.flattened(plan)
             group.conjuncts += conjuncts or []
@@ -129,7 +129,7 @@ class _Plan:
         return self.over(plan, [self.visit(child) for child in items(plan.children())])
 
     def visit_definitions(self, plan: Any) -> Any:
-        """Return a plan with common table expressions, whose groups are replaced before those that read them."""
+        """Return a plan with common table expressions; their groups are replaced before groups that read them."""
         around = self.definitions
         for definition in items(plan.cteDefs()):
             self.definitions = [*self.definitions, self.visit(definition)]
@@ -140,7 +140,7 @@ class _Plan:
             self.definitions = around
 
     def defined(self, reference: Any) -> dict[int, Any]:
-        """Return the columns of a common table expression by the ids that one of its readers has for them."""
+        """Return the columns of a common table expression by the ids that one of its readers uses for them."""
         number = reference.cteId()
         definition = next((one for one in self.definitions if one.id() == number), None)
         mine, theirs = items(reference.output()), items(definition.child().output()) if definition else []
@@ -154,9 +154,9 @@ class _Plan:
         return self.told_anew(changed, {one.exprId().id(): one for child in children for one in items(child.output())})
 
     def told_anew(self, plan: Any, below: dict[int, Any]) -> Any:
-        """Return a node whose expressions say of a column what is below it: whether it is event time.
+        """Return a node whose expressions mark a column as event time if it is so below the node.
 
-        Spark has analysed them with the watermarks of the inputs. Where a join has none, rows would be lost above.
+        Spark has analysed them with the watermarks of the inputs. If a join loses one, rows would be lost above.
         """
         read = [one for expression in items(plan.expressions()) for one in items(expression.references().toSeq())]
         known = [(one, below[one.exprId().id()]) for one in read if one.exprId().id() in below]
@@ -171,7 +171,7 @@ class _Plan:
         return plan.mapExpressions(_Marks(self.spark, below))
 
     def flattened(self, plan: Any) -> _Group:
-        """Return the group that a join is the top of."""
+        """Return the group with a join at its top."""
         group = _Group()
 
         def take(node: Any) -> range:
@@ -241,7 +241,7 @@ class _Plan:
         return plan
 
     def outside(self, group: _Group) -> Iterator[Any]:
-        """Yield the nodes of the plan but for a group's inputs."""
+        """Yield the nodes of the plan except a group's inputs."""
         stack = [self.root]
         while stack:
             node = stack.pop()
@@ -250,7 +250,7 @@ class _Plan:
                 stack += items(node.children())
 
     def input(self, plan: Any, group: _Group) -> DataFrame:
-        """Return an input as a DataFrame whose columns have the names that the group has for them."""
+        """Return an input as a DataFrame whose columns have the group's names."""
         owned = (group.owners[one.exprId().id()] for one in items(plan.output()))
         names = [group.names[number][1][place] for number, place in owned]
         if self.definitions:
@@ -259,7 +259,7 @@ class _Plan:
         return frame_of(self.spark, plan).toDF(*names)
 
     def written(self, expression: Any, group: _Group) -> Any:
-        """Return an expression over the names that a group's inputs get."""
+        """Return an expression over the names of a group's inputs."""
         name = expression.nodeName()
         if name == "UnresolvedAttribute":
             return expression
@@ -268,9 +268,9 @@ class _Plan:
             unresolved = self.spark._jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
             alias, columns = group.names[number]
             return unresolved(sequence(self.spark, [alias, columns[place]]))
-        if name == "VariableReference":  # a session's variable has the value that it has now, as Spark has it
+        if name == "VariableReference":  # a session variable keeps its current value, as in Spark
             return expression.varDef().currentValue()
-        if name == "Between":  # each end compared by itself, with the value that both share
+        if name == "Between":  # compare each end separately with the shared value
             expression = expression.replacement()
         if expression.nodeName() == "With":
             shared = {str(one.id().toString()): self.written(one.child(), group) for one in items(expression.defs())}
@@ -293,13 +293,13 @@ class _Plan:
 
 
 def _unique(names: list[str], prefix: str) -> list[str]:
-    """Return names, those that are not unique replaced by a prefix and their places."""
+    """Return names; those that are not unique become a prefix and their position."""
     lower = [name.lower() for name in names]
     return [name if lower.count(name.lower()) == 1 else f"__{prefix}{n}" for n, name in enumerate(names)]
 
 
 def _of_lost(attributes: list[Any]) -> Refusal:
-    """Return what is to be said of event times that a join of ours loses, to what goes by one above it."""
+    """Return the refusal for event times that a join of ours loses and an operator above it needs."""
     names = ", ".join(".".join([*items(one.qualifier())[-1:], one.name()]) for one in attributes if _is_time(one))
     reason = (
         f"an aggregation, a join or a deduplication above a join of streams may go by {names}, and nothing says how "
@@ -309,13 +309,13 @@ def _of_lost(attributes: list[Any]) -> Refusal:
 
 
 class _Marks:
-    """A function of Scala's: tells the columns in an expression whether they are event time."""
+    """A Scala function that marks the columns in an expression as event time or not."""
 
     def __init__(self, spark: Any, below: dict[int, Any]) -> None:
         self.spark, self.below = spark, below
 
     def apply(self, expression: Any) -> Any:
-        """Return an expression with what the columns below say."""
+        """Return an expression with the marks of the columns below."""
         if expression.nodeName() == "AttributeReference":
             new = self.below.get(expression.exprId().id())
             if new is None or _is_time(new) == _is_time(expression):
@@ -326,7 +326,7 @@ class _Marks:
         return self.without_mark(changed) if changed is not expression and explicit and _is_time(changed) else changed
 
     def without_mark(self, alias: Any) -> Any:
-        """Return a window, which has a copy of what its time was marked with, without that."""
+        """Return a window without its copy of its time's mark."""
         jvm = self.spark._jvm
         metadata = jvm.org.apache.spark.sql.types.MetadataBuilder().withMetadata(alias.metadata()).remove(DELAY).build()
         parts = alias.name(), alias.exprId(), alias.qualifier()
@@ -352,7 +352,7 @@ def _bare(plan: Any) -> Any:
 
 
 def _is_inner(plan: Any) -> bool:
-    """Return whether a plan is an inner join, perhaps under names and filters."""
+    """Return whether a plan is an inner join, possibly below names and filters."""
     plan = _bare(plan)
     if plan.nodeName() == "Filter":
         return plan.condition().deterministic() and not _is_bound(plan.condition()) and _is_inner(plan.child())

@@ -1,8 +1,8 @@
-"""A terminal that shows our lines and no others, while a JVM and its Python workers run beside us.
+"""A terminal that shows only our lines, while a JVM and its Python workers run beside us.
 
 Spark writes to stderr before any setting of its log can apply (the JVM's own warnings, the hostname, Hadoop), and its
 Python workers write a few lines for every micro-batch. None of that passes through Python's logging. So the JVM gets a
-pipe for its stderr: what comes out is kept for the case that something fails, and shown only where that is asked for.
+pipe for its stderr. Its lines are kept in case something fails, and shown only on request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .liberties import JVM_PIPE, taken
 #: Loggers of py4j's and PySpark's. The latter write the whole stack of every error that names a place in SQL, as JSON.
 _NOISY = ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
-#: Lines of the JVM's stderr that are kept.
+#: The number of kept lines of the JVM's stderr.
 KEPT = 400
 
 
@@ -103,7 +103,7 @@ def quiet_jvm(show: Callable[[str], None] | None = None, settings: Mapping[str, 
 
 @contextlib.contextmanager
 def quiet_python() -> Iterator[None]:
-    """Leave out PySpark's warnings, its log of what it raises, and py4j's of connections that end, for a block."""
+    """For a block, silence PySpark's warnings, its log of raised errors, and py4j's log of ended connections."""
     levels = {name: logging.getLogger(name).level for name in _NOISY}
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)

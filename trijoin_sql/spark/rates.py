@@ -1,4 +1,4 @@
-"""How many rows a second streams bring: what a session's settings declare, and what its queries were seen to read."""
+"""How many rows a second streams bring: declared in a session's settings, or observed in its queries."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from ..errors import InvalidSettingError
 from ..rewriter.options import CostDefaults
 from ..rewriter.sql.catalog import RATE_SETTING, declared, positive
 
-#: What the settings begin with that say which share of the pairs of rows match, by kind of predicate.
+#: The prefix of the settings for the share of pairs of rows that match, by kind of predicate.
 SELECTIVITY = "spark.trijoin.selectivity."
 
 #: Returns a session's setting, None if it is not set.
 Setting = Callable[[str], "str | None"]
 
-#: Micro-batches of a query that count for what it was seen to read, and queries that are remembered.
+#: Micro-batches of a query that count for its observed rate, and the number of remembered queries.
 _SEEN, _QUERIES = 100, 50
 
-#: Nodes of Spark's plans that let the rows of their input through, or fewer.
+#: Nodes of Spark's plans that put out the rows of their input, or fewer.
 _THROUGH = ("Project", "Filter", "EventTimeWatermark", "SubqueryAlias", "View")
 _SOURCE = re.compile(r"Streaming\w*Relation\w*")
 _NAME = re.compile(r"(?:View \(|SubqueryAlias )`?([^`,\s]+(?:`?\.`?[^`,\s]+)*)`?")
 
 
 def declared_rate(get: Setting, name: tuple[str, ...]) -> float | None:
-    """Return what the setting ``spark.trijoin.rate.NAME`` says, None if there is none.
+    """Return the value of the setting ``spark.trijoin.rate.NAME``, None if it is not set.
 
     Parameters
     ----------
     get
         Returns a session's setting.
     name
-        The parts of the relation's name; the setting has it as it is, or in small letters.
+        The parts of the relation's name; the setting has the same spelling, or small letters.
 
     Raises
     ------
     InvalidSettingError
-        The value is no number above 0.
+        The value is not a number above 0.
     """
     key = RATE_SETTING + ".".join(name)
     for spelled in dict.fromkeys((key, key.lower())):
@@ -54,7 +54,7 @@ def declared_rate(get: Setting, name: tuple[str, ...]) -> float | None:
 
 
 def cost_defaults(get: Setting) -> CostDefaults:
-    """Return the assumptions of the cost model, with the selectivities that ``spark.trijoin.selectivity.KIND`` says.
+    """Return the assumptions of the cost model, with the selectivities of ``spark.trijoin.selectivity.KIND``.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def cost_defaults(get: Setting) -> CostDefaults:
     Raises
     ------
     InvalidSettingError
-        A value is no share.
+        A value is not a share.
     """
     known = dict(CostDefaults().selectivity)
     for kind in known:
@@ -78,7 +78,7 @@ def cost_defaults(get: Setting) -> CostDefaults:
     declared = tuple(known.items())
     if declared == CostDefaults().selectivity:
         return CostDefaults()
-    return CostDefaults(selectivity=declared, partners=inf)  # what is declared holds however long the history is
+    return CostDefaults(selectivity=declared, partners=inf)  # a declared value holds for any length of history
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class PlanSource:
     Parameters
     ----------
     names
-        The relations that bring its rows, in small letters, outermost first; none that joins or aggregates them.
+        The relations that bring its rows, in small letters, outermost first, without those that join or aggregate.
     reads
         How often the plan reads it.
     """
@@ -140,13 +140,13 @@ def _names(above: list[tuple[int, str]]) -> Iterator[str]:
         if not text.startswith(_THROUGH):
             break
         name = _NAME.match(text)
-        if name is not None and (text.startswith("View") or "." in name[1]):  # else it may be an alias in the query
+        if name is not None and (text.startswith("View") or "." in name[1]):  # it may be an alias in the query
             names.append(name[1].replace("`", "").lower())
     yield from reversed(names)
 
 
 def rate_of(rates: Mapping[str, float], name: tuple[str, ...]) -> float | None:
-    """Return the rate of a relation, whose name may lack the catalog and the schema that a known one has."""
+    """Return the rate of a relation; its name may lack the catalog and the schema of a known name."""
     text = ".".join(name).lower()
     if text in rates:
         return rates[text]
@@ -154,7 +154,7 @@ def rate_of(rates: Mapping[str, float], name: tuple[str, ...]) -> float | None:
 
 
 class ObservedRates:
-    """What the queries of a session were seen to read: rows a second of each relation that brings a source's rows."""
+    """Observed rates of a session's queries: rows a second of each relation that brings a source's rows."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -162,7 +162,7 @@ class ObservedRates:
         self._seen: dict[str, deque[tuple[float, list[float]]]] = {}
 
     def started(self, query_id: str, plan: str) -> None:
-        """Take in a query's logical plan."""
+        """Record a query's logical plan."""
         with self._lock:
             for known in (self._sources, self._seen):
                 known.pop(query_id, None)
@@ -172,21 +172,21 @@ class ObservedRates:
             self._seen[query_id] = deque(maxlen=_SEEN)
 
     def progressed(self, progress: Mapping[str, Any]) -> None:
-        """Take in a progress report of Spark's, as plain data."""
+        """Record a progress report of Spark, as plain data."""
         reported = progress.get("sources") or []
         with self._lock:
             sources = self._sources.get(progress["id"], [])
             if len(sources) != len(reported):
-                return  # none of our queries, or its plan is not as we read it
+                return  # not one of our queries, or its plan is not as we know it
             begun = datetime.fromisoformat(progress["timestamp"]).timestamp()
             rows = [float(one.get("numInputRows") or 0) / of.reads for of, one in zip(sources, reported, strict=True)]
             self._seen[progress["id"]].append((begun, rows))
 
     def rates(self) -> dict[str, float]:
-        """Return rows a second by relation; of a relation that several queries read, those of the last one.
+        """Return rows a second by relation; if several queries read a relation, those of the last one.
 
-        The first micro-batch of a query does not count: it takes what has piled up. What the others took came since the
-        first began.
+        The first micro-batch of a query does not count: it reads the backlog. Rows of the other ones came since the
+        first one began.
         """
         found: dict[str, float] = {}
         with self._lock:

@@ -1,9 +1,9 @@
 """What Spark refuses on streams, in one sentence and before anything starts.
 
-Spark checks a streaming plan when its query starts, and again when it plans the first micro-batch; its answer shows the
-plan. `StreamCheck` asks both before, for each output mode, and says what the answer means. What no mode runs is refused
-by ``sql()`` itself; what one mode does not run by ``start()``, where the DataFrame that ``sql()`` returned is the one
-that is written. What Spark refuses, and the words for it, is the table `_MEANINGS`.
+Spark checks a streaming plan when its query starts, and again when it plans the first micro-batch; its message shows
+the plan. `StreamCheck` runs both checks first, for each output mode, and says what the message means. ``sql()`` itself
+refuses a query that no mode runs. ``start()`` refuses a query that one mode does not run, if the DataFrame that
+``sql()`` returned is the one that is written. The table `_MEANINGS` has what Spark refuses, and the words for it.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from ..rewriter.sql.places import place_of, place_of_reason
 
 MODES = ("append", "update", "complete")
 
-#: Spark's switch for its check, and the name of its answer where it has none of its own.
+#: Spark's switch for its check, and the name of its answer if the answer has no name.
 _UNCHECKED, _NO_NAME = "spark.sql.streaming.unsupportedOperationCheck", "no condition"
 
 
 @dataclass(frozen=True)
 class _Meaning:
-    """What a message of Spark's with a pattern means.
+    """The meaning of a Spark message with a pattern.
 
     Parameters
     ----------
     pattern
-        It may have a group; what that finds goes to ``{0}``, joins by the name that SQL has for them.
+        It may have a group, whose match goes to ``{0}``, with joins by their SQL names.
     reason, hint
         What is refused, and the way out.
     words
-        Words of a statement where that stands, as ``A B|C``: the first of the phrases that is there.
+        Words at that place in a statement, as ``A B|C``: the first phrase that occurs.
     by_mode
         Whether another output mode may run it.
     """
@@ -203,7 +203,7 @@ _JOINS = {
     "LeftAnti": "LEFT ANTI JOIN",
 }
 
-#: What is found of Spark's answer when it plans: only what it says of streams. Anything else may be of this moment.
+#: The messages about streams in Spark's answer when it plans. Any other message may be temporary.
 _OF_PLANS = r"^Stream-stream join without equality|^Global aggregation with session window"
 
 
@@ -216,7 +216,7 @@ class Answer:
     because
         The reason and the way out.
     words
-        Words of the statement where that stands.
+        Words at that place in the statement.
     condition
         Spark's condition.
     by_mode
@@ -229,7 +229,7 @@ class Answer:
     by_mode: bool = False
 
     def error(self, text: str, told: Sequence[Refusal] = ()) -> UnsupportedQueryError:
-        """Return the error; ``told`` are refusals of the rewriter, which knows more of the query's event times."""
+        """Return the error; ``told`` are refusals of the rewriter, which knows more about the query's event times."""
         own = told[0] if told and "event time" in self.because.reason else self.because
         at = place_of_reason(text, own.reason) if own is not self.because else None
         at = place_of(text, self.words) if at is None else at
@@ -238,7 +238,7 @@ class Answer:
 
 @dataclass
 class StreamCheck:
-    """Spark's checks of a streaming DataFrame of a classic session, asked before it is started.
+    """Spark's checks of a streaming DataFrame of a classic session, run before its start.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ class StreamCheck:
         return self.unsupported(self._analyzed, mode) or self._unplannable(mode)
 
     def unsupported(self, plan: Any, mode: str) -> Answer | None:
-        """Return what Spark's check of operations says of a plan, unless it is switched off."""
+        """Return what Spark's check of operations says about a plan, unless it is switched off."""
         if self.frame.sparkSession.conf.get(_UNCHECKED) == "false":
             return None
         modes = self._sql.streaming.OutputMode
@@ -267,12 +267,12 @@ class StreamCheck:
 
     @cached_property
     def concerns_us(self) -> bool:
-        """Whether there is a join, Spark's or ours, or a set operation: other queries are Spark's alone."""
+        """Whether there is a join, Spark's or ours, or a set operation: other queries stay with Spark."""
         return _JOINING.search(self._text) is not None
 
     @cached_property
     def _text(self) -> str:
-        """The plan as text: one call, where a look at each node would be many."""
+        """The plan as text: one call instead of one for each node."""
         return str(self._analyzed.toString())
 
     @cached_property
@@ -285,12 +285,12 @@ class StreamCheck:
 
     @cached_property
     def _execution(self) -> Any:
-        """What EXPLAIN makes of a streaming query: a micro-batch in append mode, which is planned and not run."""
+        """The execution that EXPLAIN makes of a streaming query: a micro-batch in append mode, planned but not run."""
         return self.frame._jdf.alias("planned").queryExecution().queryExecutionForExplain()
 
     @cached_property
     def _planned(self) -> tuple[Answer | None, Answer | None]:
-        """What Spark says when it plans the query, and of event times where they clear state."""
+        """What Spark says when it plans the query, and about event times that clear state."""
         if not (_OF_SPARKS.search(self._text) or _STATEFUL.search(self._text)):
             return None, None
         try:
@@ -301,7 +301,7 @@ class StreamCheck:
         return None, self._of_event_times(plan)
 
     def _of_event_times(self, plan: Any) -> Answer | None:
-        """Return what Spark says of the event times below operators that clear their state by one."""
+        """Return what Spark says about the event times below operators that clear their state by one."""
         find = self._sql.execution.streaming.operators.stateful.WatermarkSupport.findEventTimeColumn
         try:
             for node in walk(plan):
@@ -321,17 +321,17 @@ class StreamCheck:
         return found if found is not None and found.by_mode else None
 
 
-#: Nodes of a plan as text: what joins, what of that is Spark's, and what else it may refuse when it plans.
+#: Nodes of a plan as text: joins, Spark's among them, and other nodes that Spark may refuse when it plans.
 _OF_SPARKS = re.compile(r"[-~ ](?:\w*Join|Intersect|Except)\b")
 _JOINING = re.compile(rf"{_OF_SPARKS.pattern}|MapInArrow Dispatcher\(")
 _STATEFUL = re.compile(r"[-~ ](?:Aggregate|Distinct|Deduplicate)\b")
 
-#: Operators of a plan that go by the one event time of each of their inputs.
+#: Operators of a plan that use the one event time of each of their inputs.
 _CLEARING = ("StateStoreSave", "SessionWindowStateStoreSave", "StreamingDeduplicate", "StreamingSymmetricHashJoin")
 
 
 def meaning(error: PySparkException) -> Answer:
-    """Return what an error of Spark's means in one sentence."""
+    """Return the meaning of a Spark error in one sentence."""
     told = first_sentence(error)
     condition = error.getCondition() or _NO_NAME
     for one in _MEANINGS:
@@ -352,16 +352,16 @@ def first_sentence(error: PySparkException) -> str:
 
 
 def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Refusal]]) -> DataFrame:
-    """Refuse a query that runs in no output mode; else return it so that it is checked when it is written.
+    """Refuse a query that no output mode runs; else return it with a check for the time when it is written.
 
     Parameters
     ----------
     frame
-        What is to be returned to the user. One of tables, or of streams without a join, is returned as it is.
+        The user's DataFrame. One over tables, or over streams without a join, is returned unchanged.
     text
         The statement.
     told
-        By mode: what the rewriter has to say.
+        By mode: the refusals of the rewriter.
 
     Raises
     ------
@@ -386,13 +386,13 @@ def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Ref
 
 
 def _runs_aggregated(frame: DataFrame) -> bool:
-    """Return whether a query runs in some mode after all, once an aggregation stands above it."""
+    """Return whether a query runs in some mode if an aggregation is put above it."""
     above = StreamCheck(frame.groupBy().count())
     return any(above.answer(mode) is None for mode in MODES)
 
 
 def _checked(check: StreamCheck, text: str, told: Mapping[str, Sequence[Refusal]]) -> DataFrame:
-    """Return a DataFrame that is like another one, but for the check when a query is started from it."""
+    """Return a copy of a DataFrame that runs the check when a query is started from it."""
     from pyspark.sql.classic.dataframe import DataFrame as Classic
 
     class Checked(Classic):
@@ -428,20 +428,20 @@ class _CheckedWriter(DataStreamWriter):
 
 
 def of_streams(error: AnalysisException, text: str) -> UnsupportedQueryError | None:
-    """Return our error for one of Spark's that a statement gets only because it reads streams."""
+    """Return our error for a Spark error that a statement gets only because it reads streams."""
     if (error.getCondition() or "") not in ("INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY", "_LEGACY_ERROR_TEMP_3063"):
         return None
     return meaning(error).error(text)
 
 
 def leave_out_plan(error: Any, text: str) -> None:
-    """Leave out the plan below Spark's message about a statement with a join; class, condition and context stay."""
+    """Remove the plan below Spark's message about a statement with a join; class, condition and context stay."""
     if getattr(error, "_desc", None) and _may_join(text):
         error._desc = error._desc.partition(";\n")[0]
 
 
 def _may_join(text: str) -> bool:
-    if re.search(r"\bJOIN\b", text, re.IGNORECASE):  # pipes, INSERT and EXECUTE IMMEDIATE are read by Spark alone
+    if re.search(r"\bJOIN\b", text, re.IGNORECASE):  # only Spark parses pipes, INSERT and EXECUTE IMMEDIATE
         return True
     try:
         return glance(text).joins != "none"

@@ -1,4 +1,4 @@
-"""What Spark knows of a table, told to the rewriter."""
+"""Tells the rewriter what Spark knows about a table."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .rates import declared_rate, rate_of, sources_in
 
 
 class SparkCatalog:
-    """Looks tables up in a Spark session; each name once for each statement.
+    """Looks up tables in a Spark session; each name once for each statement.
 
     Parameters
     ----------
     spark
         The session, classic or Connect.
     observed
-        Rows a second that its queries were seen to read, by relation.
+        Observed rows a second of its queries, by relation.
     """
 
     def __init__(self, spark: SparkSession, observed: Mapping[str, float] | None = None) -> None:
@@ -32,13 +32,13 @@ class SparkCatalog:
         self._known: dict[tuple[str, ...], TableInfo | None] = {}
 
     def table(self, name: tuple[str, ...]) -> TableInfo | None:
-        """Return what Spark knows of a table or a view, None if there is no such table."""
+        """Return what Spark knows about a table or a view, None if there is no such table."""
         if name not in self._known:
             self._known[name] = self._look_up(name)
         return self._known[name]
 
     def types_of(self, texts: Sequence[str], columns: Mapping[tuple[str, str], str]) -> Sequence[str]:
-        """Return Spark's types of expressions over some relations' columns; nothing where a column's is not known."""
+        """Return Spark's types of expressions over some relations' columns; nothing if a column's type is not known."""
         read: dict[str, list[str]] = {}
         for (alias, name), kind in columns.items():
             read.setdefault(alias, []).append(f"CAST(NULL AS {kind}) AS {quoted(name)}")
@@ -66,7 +66,7 @@ class SparkCatalog:
         return TableInfo(columns, frame.isStreaming, rows, delays, rows_from, stateful)
 
     def _rate(self, name: tuple[str, ...], frame: DataFrame) -> tuple[float | None, RowsFrom]:
-        """Return the rows a second of a stream and who says so: a view over one stream brings that stream's."""
+        """Return the rows a second of a stream and their origin: a view over one stream has the stream's rate."""
         names, plan = [name], getattr(frame, "_jdf", None)
         sources = sources_in(str(plan.queryExecution().analyzed().toString())) if plan is not None else []
         if len(sources) == 1 and rate_of(dict.fromkeys(sources[0].names, 1.0), name) is not None:
@@ -80,7 +80,7 @@ class SparkCatalog:
 
 
 def _rows(frame: DataFrame) -> tuple[float | None, RowsFrom]:
-    """Return Spark's estimate of a batch table's rows, where the session can tell (classic) and the source knows."""
+    """Return Spark's estimate of a batch table's rows, if the session has one (classic) and the source knows it."""
     plan: Any = getattr(frame, "_jdf", None)
     if plan is None:
         return None, "assumed"

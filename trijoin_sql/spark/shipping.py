@@ -1,4 +1,4 @@
-"""Our operators on the executors: a cluster needs what PySpark needs there, and nothing of ours.
+"""Sends our operators to the executors: a cluster needs only what PySpark needs there, and nothing of ours.
 
 The driver sends its workers the modules that they load, in its own version, as a file of the Spark context.
 """
@@ -18,10 +18,10 @@ from typing import Any
 
 _log = logging.getLogger("trijoin_sql")
 
-#: The file, one for each context. It has no version in it: a driver that runs from a zip file itself knows of none.
+#: The file, one for each context. Its name has no version: a driver that itself runs from a zip file knows none.
 NAME = "trijoin_sql-workers.zip"
 
-#: What workers load, by package; None for all its modules. They import PySpark, pyarrow, NumPy and pandas, no parser.
+#: The modules that workers load, by package; None for all. They import PySpark, pyarrow, NumPy and pandas, no parser.
 MODULES: Mapping[str, tuple[str, ...] | None] = {
     "trijoin_sql": ("__init__.py", "errors.py"),
     "trijoin_sql.operators": None,
@@ -33,7 +33,7 @@ MODULES: Mapping[str, tuple[str, ...] | None] = {
 
 
 def ship(context: Any) -> None:
-    """Send the executors of a cluster the package, once; where it is installed there too, this version goes first.
+    """Send the package to the executors of a cluster, once; if it is also installed there, this version has precedence.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def ship(context: Any) -> None:
     write_zip(path)
     context.addPyFile(str(path))
     # A query of transformWithState also starts a worker on the driver's machine, by the Python that executors have; it
-    # knows of no files, only of this variable. Executors pass over a path that they do not have.
+    # knows no files, only this variable. Executors ignore a path that they do not have.
     before = context.environment.get("PYTHONPATH")
     context.environment["PYTHONPATH"] = str(path) if before is None else f"{before}{os.pathsep}{path}"
     _log.info("sent to the executors: %s, %d KiB", NAME, path.stat().st_size >> 10)
@@ -58,7 +58,7 @@ def write_zip(path: Path) -> None:
     """Write `MODULES` into a zip file that Python imports from.
 
     Beside each module is its bytecode, so that a worker of this version of Python does not compile it at every start;
-    others pass over it.
+    other versions ignore it.
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, tempfile.TemporaryDirectory() as scratch:
         bytecode = Path(scratch, "module.pyc")

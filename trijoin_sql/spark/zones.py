@@ -13,7 +13,7 @@ _DAY = 86_400_000_000
 def largest_shift(zone: str) -> int:
     """Return the largest change of a zone's offset between two moments, in microseconds; a day if the zone is unknown.
 
-    Spark subtracts time stamps on the wall clock of the session's zone. Such a difference is as much from the elapsed
+    Spark subtracts time stamps on the wall clock of the session's zone. Such a difference is as far from the elapsed
     time as the offset changes in between; bounds on event time allow for it. Zones are looked at from 1970 to 2100.
 
     Examples

@@ -1,4 +1,4 @@
-"""What runs other engines, each executed by the Python of that engine's own environment.
+"""Runners of other engines, each executed by the Python of that engine's own environment.
 
 A runner is a script that imports nothing of ours. Its one argument is a JSON object: ``folder`` (the streams' Parquet
 files), ``scratch`` (a folder of its own), ``streams``, ``columns`` (names and SQL types), ``sql``, ``joins`` (the same

@@ -1,6 +1,6 @@
 """Flink SQL in streaming mode, on a mini cluster in one JVM, state on the heap.
 
-Results are counted behind the join, in mini-batches, so that counting costs next to nothing; nothing else is stored or
+Results are counted after the join, in mini-batches, so counting costs next to nothing; nothing else is stored or
 printed. A small run before the measured one loads classes and compiles code.
 """
 
@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 #: Rows of each stream in the run before the measured one.
 WARM_UP = 5_000
 
-#: As much heap as the Spark driver of a benchmark has.
+#: The same heap as the Spark driver of a benchmark.
 HEAP = "-Xmx4g"
 
 
 def write_csv(request: dict[str, Any]) -> None:
-    """Write the streams as CSV (the wheel has no Parquet), whole and the first rows of each."""
+    """Write the streams as CSV (the wheel has no Parquet): all rows, and the first rows of each."""
     options = csv.WriteOptions(include_header=False)
     for stream in request["streams"]:
         whole = pq.read_table(f"{request['folder']}/{stream}").combine_chunks()
@@ -58,7 +58,7 @@ def environment(parallelism: int) -> Any:
 
 
 def count(tables: Any, request: dict[str, Any], kind: str) -> int:
-    """Run the query over one kind of files; return how many results there are."""
+    """Run the query over one kind of files; return the number of results."""
     columns = ", ".join(f"`{name}` {type_}" for name, type_ in request["columns"])
     for stream in request["streams"]:
         path = Path(request["scratch"]) / kind / stream

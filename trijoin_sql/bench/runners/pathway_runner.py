@@ -1,7 +1,7 @@
 """Pathway: its incremental joins over the streams' files, read at once.
 
 It has no SQL, so it gets the query as steps, and no theta join: equalities become join conditions, the narrowest band
-of each step an interval join, everything else a filter behind it.
+of each step an interval join, everything else a filter after it.
 """
 
 from __future__ import annotations
