@@ -220,8 +220,7 @@ def _classify(predicate: Predicate, tree: exp.Expr, scope: Scope) -> list[Predic
     relations = scope.relations(tree)
     if len(relations) != 2 or predicate.sql in scope.left_to_spark:
         return [predicate]
-    if tree.find(exp.Collate):  # as a key of its own, a text would lose its explicit collation
-    ):  # as a separate key, a text would lose its explicit collation
+    if tree.find(exp.Collate):  # as a separate key, a text would lose its explicit collation
         return [predicate]
     if isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
         low = exp.GTE(this=tree.this.copy(), expression=tree.args["low"].copy())
