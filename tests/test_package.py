@@ -27,7 +27,9 @@ MODULES = {
 }
 
 #: What the operators take from the rewriter, all of it without anything but the standard library.
-FOR_OPERATORS = tuple(f"trijoin_sql.rewriter.plan.{name}" for name in ("nodes", "parts", "grid", "comparison", "trees"))
+FOR_OPERATORS = tuple(
+    f"trijoin_sql.rewriter.plan.{name}" for name in ("nodes", "parts", "grid", "comparison", "schemes", "trees")
+)
 
 
 def imports(module: str) -> Iterator[str]:

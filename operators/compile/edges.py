@@ -12,6 +12,7 @@ from ...errors import PlanError
 from ...rewriter.plan.comparison import Comparable, common_type
 from ...rewriter.plan.nodes import Edge, JoinNode, Predicate
 from ...rewriter.plan.parts import Bounds
+from ...rewriter.plan.schemes import RECORDS
 from ..spec import Band, Check, Compare, EdgeSpec, Op
 from .inputs import Input
 
@@ -43,8 +44,8 @@ def compile_edge(
     left, right = inputs[edge.left], inputs[edge.right]
     checks: list[Check] = []
     equal: list[_Equal] = []
-    # Under `semi_symmetric` the ends of a chain meet only at a row of the hub.
-    checked = node.graph.not_implied(edge) if node.decision.scheme == "semi_symmetric" else edge.predicates
+    implied = RECORDS[node.decision.scheme or "matrix"].ends_meet_at_hub
+    checked = node.graph.not_implied(edge) if implied else edge.predicates
     for predicate in edge.predicates:
         bounds = predicate.bounds
         check = _compare(predicate, left, right, equal) if bounds is None else _band(predicate, bounds, left, right)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from ...errors import InvalidHintError, PlanError
 from ...rewriter.plan.grid import goes_by_key, is_elastic
 from ...rewriter.plan.nodes import JoinNode, source_scan
+from ...rewriter.plan.schemes import RECORDS
 from ...rewriter.plan.trees import leaves
 from ..schemes import SCHEMES
 from ..spec import EdgeSpec, JoinSpec, Options, StreamSpec
@@ -200,9 +201,10 @@ def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> 
     decision = node.decision
     units = decision.units or default_units
     options = decision.options
-    name = {"iterative": "matrix"}.get(decision.scheme or "matrix", decision.scheme or "matrix")
-    if name not in SCHEMES:
-        raise PlanError(f"no scheme named {name}")
+    record = RECORDS.get(decision.scheme or "matrix")
+    if record is None or record.runs_as is None:
+        raise PlanError(f"no scheme named {decision.scheme}")
+    name = record.runs_as
     if name == "matrix":
         grid = lay_out(node, inputs, units)
         return _Layout(name, grid.cells, 1, grid)

@@ -18,6 +18,7 @@ from ..options import CostDefaults, Settings
 from ..plan.comparison import common_type, widest
 from ..plan.grid import KeyClass, lay_out
 from ..plan.nodes import Cost, JoinNode, Scan, source_scan
+from ..plan.schemes import EXHAUSTIVE
 from ..plan.trees import TreeOf, leaves
 from ..predicates.classify import Scope
 from ..sql.dialect import parse_expression
@@ -32,9 +33,6 @@ _EQUALITIES = ("equi", "null_safe")
 
 #: Another order is better only if it costs less than this share.
 NOTICED = 0.95
-
-#: All orders are tried up to this many relations, greedy ones beyond.
-EXHAUSTIVE = 7
 
 
 @dataclass(frozen=True, eq=False)  # sizes are cached by model: hashing its numbers costs more

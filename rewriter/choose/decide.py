@@ -28,10 +28,10 @@ from ..plan.grid import common_key, goes_by_key, is_elastic
 from ..plan.join_graph import is_connected
 from ..plan.nodes import Alternative, Cost, Decision, Hints, InputRate, JoinNode, NodeName, join_node_class, source_scan
 from ..plan.parts import SchemeOptions
+from ..plan.schemes import RECORDS
 from ..plan.trees import TreeOf, leaves, read_tree
 from ..sql.catalog import RATE_OPTION, RATE_SETTING
 from .cost import (
-    EXHAUSTIVE,
     NOTICED,
     Model,
     best_order,
@@ -48,9 +48,6 @@ from .cost import (
     total,
     tree,
 )
-
-_PACKING = ("symmetric", "semi_symmetric")
-_ROUTED = ("biclique", *_PACKING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +222,13 @@ def _costed(
             number = total(
                 dataclasses.replace(cost, cpu=max(cost.cpu - results, 0.0)),
                 settings.costs,
-                units=1 if scheme == "iterative" else model.units,
+                units=RECORDS[scheme].units or model.units,
                 parallel=settings.parallelism,
                 taken=sum(model.rates),
                 listed=results if from_packs and scheme != "semi_symmetric" else 0.0,
             )
             if scheme not in best or number < best[scheme].number:
-                best[scheme] = _Costed(cost, 1 if scheme == "iterative" else units, number, shape)
+                best[scheme] = _Costed(cost, RECORDS[scheme].units or units, number, shape)
     return best
 
 
@@ -270,9 +267,9 @@ def _cheapest(
 
 def _may_run(scheme: str, node: JoinNode, hints: Hints, settings: Settings) -> bool:
     """Return whether cost may choose a scheme."""
-    if scheme == "iterative":
+    if RECORDS[scheme].units == 1:
         return False  # one unit, however many rows come
-    if (hints.routing and scheme not in _ROUTED) or (hints.intermediates and scheme not in _PACKING):
+    if (hints.routing and not RECORDS[scheme].routed) or (hints.intermediates and not RECORDS[scheme].packs):
         return False
     return not settings.elastic or is_elastic(scheme, by_key=goes_by_key(scheme, None) and _has_common_key(node))
 
@@ -376,14 +373,8 @@ def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, s
 
 
 def _unfit(scheme: str, node: JoinNode) -> str:
-    needs = {
-        "symmetric": "it joins three relations",
-        "semi_symmetric": "it joins three relations in a chain",
-        "biclique": "it joins two relations",
-        "operator_tree": f"it joins four to {EXHAUSTIVE} relations that predicates connect",
-    }
     graph = node.graph
-    return f"{needs.get(scheme, 'it does not fit')}, and this group has {len(graph.relations)} ({graph.shape})"
+    return f"{RECORDS[scheme].joins}, and this group has {len(graph.relations)} ({graph.shape})"
 
 
 def _has_common_key(node: JoinNode) -> bool:
@@ -393,7 +384,7 @@ def _has_common_key(node: JoinNode) -> bool:
 
 def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> SchemeOptions:
     """Return what else the chosen scheme is told."""
-    if hints.intermediates and chosen not in _PACKING:
+    if hints.intermediates and not RECORDS[chosen].packs:
         raise InvalidHintError(f"INTERMEDIATES('{hints.intermediates}')", f"the scheme {chosen} stores no packs")
     pairs = hints.intermediates == "pair"
     if hints.routing:
@@ -410,7 +401,7 @@ def _routed(hints: Hints, node: JoinNode, scheme: str, units: int | None, *, pai
     """Return the options with a hinted routing (003 section 3.2), if the group can have it."""
     values = [f"'{hints.routing}'"] + ([str(hints.subgroups)] if hints.subgroups else [])
     hint = f"ROUTING({', '.join(values)})"
-    if scheme not in _ROUTED:
+    if not RECORDS[scheme].routed:
         raise InvalidHintError(hint, f"the scheme {scheme} has a routing of its own")
     if hints.routing == "random":
         return SchemeOptions(pairs, "random")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import comb, prod
 
 from .parts import JoinGraph
+from .schemes import RECORDS
 
 #: All ways to share out the cells are tried up to this number, which takes a third of a second.
 _TRIED = 50_000
@@ -95,12 +96,12 @@ def common_key(graph: JoinGraph, can_hash: Callable[[KeyClass], bool]) -> KeyCla
 
 def goes_by_key(scheme: str, routing: str | None) -> bool:
     """Tell whether a scheme sends a row only to the units that a key selects, if all relations share that key."""
-    return scheme in ("biclique", "symmetric", "semi_symmetric") and routing != "random"
+    return RECORDS[scheme].routed and routing != "random"
 
 
 def is_elastic(scheme: str, *, by_key: bool) -> bool:
     """Tell whether the units of a scheme may change at a restart: each row goes to all units of the other groups."""
-    return scheme in ("biclique", "symmetric", "semi_symmetric", "tree") and not by_key
+    return RECORDS[scheme].elastic and not by_key
 
 
 def _shares(cells: int, count: int, rows: list[frozenset[int]], pairs: list[frozenset[int]]) -> tuple[int, ...]:

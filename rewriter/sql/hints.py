@@ -12,6 +12,7 @@ from sqlglot import exp
 from ...errors import InvalidHintError
 from ..options import MOST_UNITS
 from ..plan.nodes import Hints
+from ..plan.schemes import RECORDS
 from .dialect import render
 
 _NUMBER = re.compile("[0-9]{1,9}")
@@ -98,7 +99,7 @@ def _name(item: exp.Expr) -> str:
 
 
 #: The schemes that SCHEME('...') knows.
-SCHEMES = ("symmetric", "semi_symmetric", "biclique", "tree", "matrix", "iterative", "operator_tree")
+SCHEMES = tuple(RECORDS)
 
 
 def without_our_clauses(tree: exp.Expr) -> exp.Expr:

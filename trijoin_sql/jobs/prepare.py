@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -190,7 +190,7 @@ def _query(
         hint = "declare an input with CREATE STREAM; a batch query belongs into spark-sql or a notebook"
         job.script.fail(insert.query.start, "the query reads no stream", hint)
     _check_columns(job.script, frame, insert, sink)
-    _check_mode(job.script, session, frame, insert, sink)
+    _check_mode(job.script, explained.to_dict(), frame, insert, sink)
     groups: Any = explained.to_dict()["groups"]
     streams = [one for group in groups if group["decision"]["node"] != "none" for one in group["state"]["streams"]]
     endless = tuple(str(one["alias"]) for one in streams if one["keep_for"] is None)
@@ -255,7 +255,7 @@ def _listed(types: dict[str, str]) -> str:
 
 
 def _check_mode(
-    script: Script, session: TriJoinSession, frame: DataFrame, insert: InsertInto, sink: CreateSink
+    script: Script, document: Mapping[str, Any], frame: DataFrame, insert: InsertInto, sink: CreateSink
 ) -> None:
     """Let Spark check the query against the output mode, as it does when a query starts."""
     from ..spark.refusals import StreamCheck
@@ -263,7 +263,6 @@ def _check_mode(
     answer = StreamCheck(frame).answer(sink.output_mode)
     if answer is None:
         return
-    document: Any = session.explain(insert.query.text).to_dict()
     told = document.get("append_refusals", ()) if sink.output_mode == "append" else ()
     error = answer.error(insert.query.text, [Refusal(one["reason"], one["hint"]) for one in told])
     if error.offset is None and sink.mode is not None and answer.by_mode:
