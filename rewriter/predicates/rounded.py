@@ -24,8 +24,8 @@ from .differences import Types, absolute, bare
 #: What rounding can add to a bound, as a share of the numbers that were added.
 _ROUNDING = 1e-6
 
-#: Digits of decimals, and of constants beside them, that Spark certainly keeps in every sum.
-_MOST_DIGITS = 30
+#: Digits of Spark's longest decimals.
+_MOST_DIGITS = 38
 
 Ranges = list[tuple[ComparisonOp, exp.Expr, exp.Expr]]
 
@@ -66,11 +66,12 @@ def rounded_difference(
     precision, scale = decimal_precision(common.type), decimal_scale(common.type)
     if precision is None or scale is None or any(_has_exponent(tree) for tree in (left, right)):
         return None
+    longest = max(len(re.sub(r"\D", "", one.name)) for tree in (left, right) for one in tree.find_all(exp.Literal))
+    if precision + longest + len(sides.shifts) + 1 > _MOST_DIGITS:  # Spark may drop digits behind the point
+        return None
     ends = [(op, bound - sum(sides.shifts))]
     if inner is not None:
         ends.append((FLIPPED[op], -bound - sum(sides.shifts)))
-    if precision + len(sides.shifts) > _MOST_DIGITS:  # Spark would drop digits behind the point
-        return None
     if not common.exact:
         return [(end, sides.left, _plus(sides.right, value)) for end, value in ends]
     first, *more = (bounds_of(end, value * 10**scale, common.type) for end, value in ends)

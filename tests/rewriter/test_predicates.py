@@ -205,6 +205,12 @@ def test_constants_beside_a_difference_of_floats_widen_the_band_and_spark_decide
     assert predicates("r.x - s.x - 0.5 > 0.25") == []
 
 
+def test_a_decimal_with_more_digits_than_spark_keeps_stays_with_spark() -> None:
+    """Spark compares ``decimal(11,2)`` and 33 digits behind the point as something rounded."""
+    assert predicates(f"r.m - s.m < 0.{'0' * 32}1") == []
+    assert [p.kind for p in predicates("r.m - s.m < 1.000001")] == ["band"]
+
+
 def test_a_text_is_compared_as_what_it_is_compared_with() -> None:
     """ANSI mode casts it to BIGINT beside whole numbers and to DOUBLE beside all other numbers, and so do the keys."""
     assert [(p.kind, p.left, p.right) for p in predicates("r.n = s.id")] == [
