@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import struct
 from fractions import Fraction
 
 from sqlglot import exp
@@ -23,6 +22,9 @@ from .differences import Types, absolute, bare
 
 #: What rounding can add to a bound, as a share of the numbers that were added.
 _ROUNDING = 1e-6
+
+#: Every whole number up to this one is a FLOAT.
+_EXACT_FLOAT = 1 << 24
 
 #: Digits of Spark's longest decimals.
 _MOST_DIGITS = 38
@@ -89,7 +91,7 @@ def _of_floats(
         upper, lower = float(bound - sum(shifts)) + margin, float(-bound - sum(shifts)) - margin
         return Bounds(kind, lower if is_absolute else None, upper, is_absolute, True)
     value, inclusive = float(bound), op in ("<=", ">=")
-    if kind == "float" and bound.denominator == 1 and struct.unpack("f", struct.pack("f", value))[0] != value:
+    if kind == "float" and bound.denominator == 1 and abs(bound) > _EXACT_FLOAT:
         return None  # a whole number may be rounded before it is compared with a FLOAT
     if is_absolute:
         return Bounds(kind, -value, value, inclusive, inclusive)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from typing import NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -10,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEREDOC_STRING, TokenType.IDENTIFIER)
 
 
-class TokenReader:
+class TokenReader(ABC):
     """Reads one statement, token by token; those who inherit say in their own words what is wrong.
 
     Parameters
@@ -27,13 +28,13 @@ class TokenReader:
     def __init__(self, tokens: list[Token], position: int = 0) -> None:
         self.tokens, self.position = tokens, position
 
+    @abstractmethod
     def ended(self, what: str) -> NoReturn:
         """Raise: the statement ends where something is expected."""
-        raise NotImplementedError
 
+    @abstractmethod
     def missing(self, word: str) -> NoReturn:
         """Raise: a word of WATERMARK is missing."""
-        raise NotImplementedError
 
     def word(self, ahead: int = 0) -> str:
         """Return the next word in capitals, empty at the end; what is quoted is no word."""

@@ -205,6 +205,14 @@ def test_constants_beside_a_difference_of_floats_widen_the_band_and_spark_decide
     assert predicates("r.x - s.x - 0.5 > 0.25") == []
 
 
+@pytest.mark.parametrize("bound", ["1e39", "16777217", "3" * 39])
+def test_a_bound_that_no_float_is_stays_with_spark(bound: str) -> None:
+    """Spark may round it to a FLOAT before it compares; and 1e39 is beyond what a FLOAT holds."""
+    sql = f"SELECT 1 AS o FROM wide r JOIN wide s ON ABS(CAST(r.a AS FLOAT) - CAST(s.a AS FLOAT)) < {bound}"
+    assert [p.kind for p in node(sql).graph.residuals] == ["residual"]
+    assert [p.kind for p in node(sql.replace(bound, "16777216")).graph.edges[0].predicates] == ["band"]
+
+
 def test_a_decimal_with_more_digits_than_spark_keeps_stays_with_spark() -> None:
     """Spark compares ``decimal(11,2)`` and 33 digits behind the point as something rounded."""
     assert predicates(f"r.m - s.m < 0.{'0' * 32}1") == []
