@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import PlanError
 from ...rewriter.plan.comparison import Comparable, common_type
+from ...rewriter.plan.conjuncts import Bounds
 from ...rewriter.plan.nodes import Edge, JoinNode, Predicate
-from ...rewriter.plan.parts import Bounds
 from ...rewriter.plan.schemes import RECORDS
 from ..spec import Band, Check, Compare, EdgeSpec, Op
 from .inputs import Input

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ...errors import PlanError
+from .conjuncts import FLIPPED, ComparisonOp, Predicate, PredicateKind
 from .parts import (
-    FLIPPED,
     Aggregation,
     Alternative,
     Column,
-    ComparisonOp,
     Cost,
     Decision,
     Edge,
@@ -28,8 +27,6 @@ from .parts import (
     NodeName,
     OutputColumn,
     PartialState,
-    Predicate,
-    PredicateKind,
     Refusal,
     Retention,
     RowsFrom,

@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ..plan.conjuncts import Bounds
 from ..plan.nodes import ComparisonOp, Predicate
-from ..plan.parts import Bounds
 
 #: A day in microseconds.
 DAY = 86_400_000_000

@@ -14,8 +14,8 @@ from fractions import Fraction
 from sqlglot import exp
 
 from ..plan.comparison import common_type, decimal_precision, decimal_scale
+from ..plan.conjuncts import Bounds
 from ..plan.nodes import FLIPPED, ComparisonOp, Predicate
-from ..plan.parts import Bounds
 from ..sql.dialect import parse_expression, render
 from .bands import Difference, bounds_of
 from .differences import Types, absolute, bare

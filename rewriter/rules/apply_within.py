@@ -11,8 +11,8 @@ import dataclasses
 from itertools import combinations
 
 from ...errors import UnsupportedQueryError
+from ..plan.conjuncts import Bounds, interval_text
 from ..plan.nodes import Block, Join, Node, Predicate, Scan, scans, walk
-from ..plan.parts import Bounds, interval_text
 from ..sql.dialect import quote
 from ..sql.spark_types import TIMES
 from .push_down_conditions import place

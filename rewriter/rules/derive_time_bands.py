@@ -11,8 +11,8 @@ import dataclasses
 from sqlglot import exp
 
 from ..options import DEFAULTS, Settings
+from ..plan.conjuncts import Bounds
 from ..plan.nodes import Block, Join, Node, Predicate
-from ..plan.parts import Bounds
 from ..predicates.classify import Scope
 from ..predicates.time_forms import At, implied_bounds
 from ..sql.dialect import parse_expression, quote

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trijoin_sql.rewriter.event_time.bounds import Constraint, close
 from trijoin_sql.rewriter.options import Settings
+from trijoin_sql.rewriter.plan.conjuncts import Bounds
 from trijoin_sql.rewriter.plan.nodes import source_scan
-from trijoin_sql.rewriter.plan.parts import Bounds
 
 from trijoin_sql.errors import UnsupportedQueryError
 

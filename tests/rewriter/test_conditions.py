@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.plan.conjuncts import Bounds
 from trijoin_sql.rewriter.plan.nodes import JoinNode, source_conditions, source_scan
-from trijoin_sql.rewriter.plan.parts import Bounds
 from trijoin_sql.rewriter.rules.simplify_conditions import simplify
 from trijoin_sql.rewriter.sql.dialect import parse_expression, render
 

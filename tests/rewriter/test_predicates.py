@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from trijoin_sql.rewriter.options import Settings
+from trijoin_sql.rewriter.plan.conjuncts import Bounds
 from trijoin_sql.rewriter.plan.nodes import Predicate
-from trijoin_sql.rewriter.plan.parts import Bounds
 
 from .tables import node
 
