@@ -47,10 +47,13 @@ def sort_keys(keys: Int64s) -> tuple[Int64s, Int64s]:
 
 def _radix(keys: Int64s) -> Int64s:
     """Return the stable order of keys by digits of 16 bits, the least first: such digits NumPy counts, not compares."""
-    lowest = keys.min()
-    passes = -(-(int(keys.max()) - int(lowest)).bit_length() // 16)
     with np.errstate(over="ignore"):  # differences of up to 64 bits wrap around to what they are as unsigned numbers
-        digits = (keys - lowest).view(np.uint64)
+        digits = (keys - keys.min()).view(np.uint64)
+    spread = int(np.bitwise_or.reduce(digits))
+    shift = max((spread & -spread).bit_length() - 1, 0)  # floats of few digits end in zeros
+    if shift:
+        digits >>= np.uint64(shift)
+    passes = -(-(spread >> shift).bit_length() // 16)
     order = np.argsort(digits.astype(np.uint16), kind="stable")
     for number in range(1, passes):
         digit = (digits >> np.uint64(16 * number)).astype(np.uint16)

@@ -195,12 +195,11 @@ class Probe:
         self.plan = plan
         self.rows = rows
         equal = None if plan.equal is None else order_key(rows.column(plan.equal))
-        upper = None if plan.upper is None else plan.upper.keys(rows, up=True)
-        lower = None if plan.lower is None else plan.lower.keys(rows, up=False)
-        self.order = self._order(equal, lower, upper)
+        upper, below_all = (None, None) if plan.upper is None else plan.upper.keys(rows, up=True)
+        lower, above_all = (None, None) if plan.lower is None else plan.lower.keys(rows, up=False)
+        self.order = self._order(equal, lower)
         out_of_keys = False
-        for bound, up in ((plan.upper, True), (plan.lower, False)):
-            nothing = None if bound is None else bound.impossible(rows, up=up)
+        for nothing in (below_all, above_all):
             if nothing is None:
                 continue
             if plan.limited is None:
@@ -232,17 +231,13 @@ class Probe:
             self._spans[column] = (int(np.min(keys)), int(np.max(keys))) if len(keys) else None
         return self._spans[column]
 
-    def _order(self, equal: Int64s | None, lower: Int64s | None, upper: Int64s | None) -> Int64s:
+    def _order(self, equal: Int64s | None, lower: Int64s | None) -> Int64s:
         """Return the rows in the order of the keys by which the index is searched first."""
         bound = self.plan.lower if lower is not None else self.plan.upper
         if equal is not None:
             return sort_column(self.rows.column(self.plan.equal))[0]
         if bound is None:
             return np.arange(self.rows.num_rows)
-        if bound.floating:  # the margin around a float's bound grows by steps: the bound's order is not the column's
-            lead = lower if lower is not None else upper
-            assert lead is not None
-            return sort_keys(lead)[0]
         return sort_column(self.rows.column(bound.column))[0]
 
     def is_narrow(self, zone: Zone | None) -> bool:

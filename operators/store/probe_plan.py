@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from math import isfinite
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..kernels.float_bounds import closed, last_within
 from ..kernels.order_keys import HIGHEST, LOWEST, Int64s, float_key, order_key, plus, values
 from ..spec import Band, Check, Compare, EdgeSpec
 
@@ -49,36 +51,35 @@ class Bound:
     """A probing row's bound on a stored column: the order key of ``column``, moved by ``shift``.
 
     ``strict`` excludes the bound itself. (A bound moved by one would do the same, but for the least and the greatest
-    key.) For floats ``shift`` is applied to the number itself and the result widened by a few units in the last place,
-    away from the range, so that no match of Spark's own arithmetic is missed.
+    key.) Where ``floats`` says that differences are rounded, ``shift`` is the outermost one that the band allows.
     """
 
     column: str
     shift: float | int = 0
     strict: bool = False
-    float32: bool = False
-    floating: bool = False
+    floats: Literal["float32", "float64"] | None = None
 
-    def keys(self, rows: pa.RecordBatch, *, up: bool) -> Int64s:
-        """Return the bound of each probing row, shape (m,); ``up`` widens upwards."""
+    def keys(self, rows: pa.RecordBatch, *, up: bool) -> tuple[Int64s, npt.NDArray[np.bool_] | None]:
+        """Return the bound of each probing row, and which rows have no partner (None for no such row).
+
+        Parameters
+        ----------
+        up
+            Whether it is a bound from above.
+
+        Returns
+        -------
+        Shape (m,) each.
+        """
         column = rows.column(self.column)
-        if not self.floating:
-            return plus(order_key(column), int(self.shift)) if self.shift else order_key(column)
-        dtype: Any = np.float32 if self.float32 else np.float64
-        numbers = values(column).astype(np.float64)
-        with np.errstate(invalid="ignore", over="ignore"):
-            scale = np.maximum(np.abs(numbers), abs(self.shift)).astype(dtype)
-            margin = 4 * np.spacing(np.minimum(scale, np.finfo(dtype).max / 8)).astype(np.float64)
-            moved = numbers + self.shift
-            return float_key(moved + margin if up else moved - margin)
-
-    def impossible(self, rows: pa.RecordBatch, *, up: bool) -> npt.NDArray[np.bool_] | None:
-        """Return which rows have no partner, because a bound from above (``up``) is below all keys, or conversely."""
-        if self.floating or (self.shift >= 0 if up else self.shift <= 0):
-            return None
-        keys, shift = order_key(rows.column(self.column)), int(self.shift)
-        found = keys < LOWEST - shift if up else keys > HIGHEST - shift
-        return found if found.any() else None
+        if self.floats is not None:
+            numbers, none = last_within(values(column), self.shift, single=self.floats == "float32", below=up)
+            return float_key(numbers), none if none.any() else None
+        keys, shift = order_key(column), int(self.shift)
+        if not shift:
+            return keys, None
+        none = keys < LOWEST - shift if up else keys > HIGHEST - shift
+        return plus(keys, shift), none if none.any() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +200,20 @@ def _bounds(check: Check) -> Iterator[tuple[Bound, str]]:
             case _:
                 pass
         return
-    floating = check.arithmetic != "int"
-    float32 = check.arithmetic == "float32"
     if check.nan:
         return  # any difference of NaN is within: no range of keys says so
-    if check.lower is not None:
-        yield Bound(check.left, -check.lower, False, float32, floating), "upper"
-    if check.upper is not None:
-        yield Bound(check.left, -check.upper, False, float32, floating), "lower"
+    for limit, strict, side in (
+        (check.lower, check.lower_strict, "upper"),
+        (check.upper, check.upper_strict, "lower"),
+    ):
+        if limit is None:
+            continue
+        if check.arithmetic == "int":
+            yield Bound(check.left, -limit), side
+            continue
+        outermost = closed(limit, strict=strict, single=check.arithmetic == "float32", below=side == "upper")
+        if isfinite(outermost):
+            yield Bound(check.left, outermost, floats=check.arithmetic), side
 
 
 def _is_decided(number: int, check: Check, upper: tuple[Bound, int] | None, lower: tuple[Bound, int] | None) -> bool:
@@ -222,11 +229,11 @@ def _is_decided(number: int, check: Check, upper: tuple[Bound, int] | None, lowe
     if isinstance(check, Compare):
         return check.exact
     above, below = (bound is not None and bound[1] == number for bound in (upper, lower))
-    return check.arithmetic == "int" and (check.lower is None or above) and (check.upper is None or below)
+    if check.arithmetic != "int":  # a bound alone lets NaN in, which is above every number
+        return above and below
+    return (check.lower is None or above) and (check.upper is None or below)
 
 
 def same_order(lower: Bound | None, upper: Bound | None) -> bool:
-    """Return whether rows in the order of one bound are in that of the other: both are shifts of one exact column."""
-    if lower is None or upper is None or lower.floating or upper.floating:
-        return False
-    return lower.column == upper.column
+    """Return whether rows in the order of one bound are in that of the other: both are shifts of one column."""
+    return lower is not None and upper is not None and lower.column == upper.column

@@ -151,7 +151,7 @@ def test_bands_at_the_borders(kind: str) -> None:
 @pytest.mark.parametrize("name", ["float", "double"])
 @pytest.mark.parametrize("strict", [False, True])
 def test_fractional_bands(name: str, strict: bool) -> None:
-    """The index is wider than the band by a few last digits: none may be lost, the values decide."""
+    """Constants that no float is, rounded differences: the index decides, to the last digit."""
     kind = "float32" if name == "float" else "float64"
     domain = [*DOMAINS[name][1], 0.1, 0.2, 0.3, 0.4, 1.1, 1e7, 1e7 + 1]
     domain = [pa.scalar(number, DOMAINS[name][0]).as_py() for number in domain]
@@ -353,7 +353,7 @@ def test_probing_nothing_and_nothing_stored() -> None:
         assert not probe_matches(edge, pa.int64(), [[{"id": 1, "a": 1, "b": 2}]], [], True), kind
 
 
-def test_margins_cover_rounding() -> None:
+def test_rounded_differences_are_found_to_the_last_digit() -> None:
     """x - y is rounded: y may lie outside the range that x and the bound span, and still match."""
     random = np.random.default_rng(3)
     rows = [{"id": at, "a": float(x), "b": float(x)} for at, x in enumerate(random.normal(0, 1e8, 400))]
