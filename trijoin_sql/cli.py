@@ -12,6 +12,7 @@ import sys
 from contextlib import ExitStack
 from enum import StrEnum
 from functools import partial
+from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,8 +24,7 @@ from rich.logging import RichHandler
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
-from .bench import bench_command as benchmarks
-from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnsupportedQueryError
+from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnavailableError, UnsupportedQueryError
 from .jobs import run_command as jobs
 from .jobs.failures import reason
 from .running.state_report import HELP as STATE_HELP
@@ -188,6 +188,27 @@ def _version(wanted: bool) -> None:
         raise typer.Exit(DONE)
 
 
+def _no_bench() -> None:
+    """Measure schemes, side by side in one run: in a checkout of the repository, where the benchmarks are."""
+    hint = "clone the repository, and run `make bench` there, or trijoin-sql bench after pip install -e ."
+    raise UnavailableError("trijoin-sql bench", "the benchmarks are in the repository, not in this package", hint=hint)
+
+
+def _add_bench() -> None:
+    """Add the command ``bench``, which is in the folder ``tests/bench`` of the checkout that this package runs from."""
+    root = Path(__file__).parents[1]
+    if not (root / "tests" / "bench" / "bench_command.py").exists():
+        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+        app.command(cls=Command, name="bench", context_settings=anything)(_no_bench)
+        return
+    sys.path.insert(0, str(root))
+    try:
+        benchmarks = import_module("tests.bench.bench_command")
+    finally:
+        sys.path.remove(str(root))
+    app.command(cls=Command, name="bench", help=benchmarks.HELP)(benchmarks.bench)
+
+
 @app.callback()
 def _options(
     version: Annotated[
@@ -198,7 +219,7 @@ def _options(
 
 
 app.command(cls=Command, name="run", help=jobs.HELP)(jobs.run)
-app.command(cls=Command, name="bench", help=benchmarks.HELP)(benchmarks.bench)
+_add_bench()
 app.command(cls=Command, name="state", help=STATE_HELP)(state)
 
 EXPLAIN_HELP = """Show the join graph, the plan after every stage, the chosen scheme and how long state is kept.
