@@ -275,7 +275,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
     from .jobs.check import check_statements
     from .jobs.columns import check_columns
-    from .jobs.formats import columns_in_text
+    from .jobs.formats import fixed_columns
     from .jobs.job_text import Script
     from .jobs.parse_statements import parse_declarations
     from .jobs.setting_names import assignment
@@ -288,7 +288,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
     script = Script.read(file)
     text, settings = script.text, dict[str, str]()
     check_statements(parse_declarations(script))
-    catalog, statements = read_with_places(text, columns_in_text)
+    catalog, statements = read_with_places(text, fixed_columns)
     documents: list[dict[str, Any]] = []
     views: list[dict[str, Any]] = []
     for begin, statement in statements:
@@ -325,8 +325,8 @@ def _declared(catalog: DdlCatalog, name: str) -> list[str] | None:
 
 def _refuse_slips(script: Script, sql: str, start: int) -> None:
     """Refuse a Spark statement that is probably a typing mistake: Spark would say so, but here it would be ignored."""
-    from .jobs.job_text import close
     from .jobs.setting_names import assignment, hint_if_unknown
+    from .rewriter.sql.clauses import close
     from .rewriter.sql.dialect import tokenize
 
     set_ = assignment(sql)

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from ..rewriter.sql.catalog import RATE_OPTION, positive
+from ..rewriter.sql.clauses import Options, Word, close
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.spark_types import TYPES
 from .columns import check_columns
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, Format, find_format, fixed_columns
-from .job_text import Script, Word, close, did_you_mean
+from .job_text import Script, did_you_mean
 from .paths import local_path, why_unreadable, why_unwritable
 from .setting_names import assignment, hint_if_unknown
-from .statements import CreateSink, CreateStream, InsertInto, Job, Options, SparkStatement
+from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
 
 
 def check_job(job: Job) -> list[str]:
@@ -82,7 +83,7 @@ def _columns(job: Job, name: str) -> list[str] | None:
 def _declared(stream: CreateStream) -> dict[str, str]:
     """Return the types of a stream's columns by name; none if only the files have them."""
     declared = tuple((column.name.text, column.type.text.lower()) for column in stream.columns)
-    fixed = fixed_columns(stream.format.text, lambda key: (stream.options.text(key) or "").lower() == "true")
+    fixed = fixed_columns(stream.format.text, stream.options)
     return dict(declared or fixed)
 
 

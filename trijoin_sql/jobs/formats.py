@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
+
+from ..rewriter.sql.clauses import Options
 
 #: Formats that are folders of files.
 FILES = ("parquet", "json", "csv", "orc", "text")
@@ -220,25 +220,20 @@ SINKS: dict[str, Format] = {
 _ON_DEMAND = {"socket": ("timestamp", "includeTimestamp"), "kafka": ("headers", "includeHeaders")}
 
 
-def fixed_columns(name: str, declared: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
+def fixed_columns(name: str, options: Options) -> tuple[tuple[str, str], ...]:
     """Return the columns that a source's streams always have, with their types; none if they are declared or read.
 
     Parameters
     ----------
     name
         The format.
-    declared
-        Whether an option is set to true.
+    options
+        Those of the stream.
     """
-    known = find_format(SOURCES, name)
+    known = find_format(SOURCES, name) or ""
     columns = (SOURCES[known].columns if known else None) or ()
-    column, option = _ON_DEMAND.get(known or "", ("", ""))
-    return columns if not column or declared(option) else tuple(c for c in columns if c[0] != column)
-
-
-def columns_in_text(name: str, declaration: str) -> tuple[tuple[str, str], ...]:
-    """Return the same for a declaration of which only the text is known."""
-    return fixed_columns(name, lambda option: re.search(rf"(?i)\b{option}\W+true\b", declaration) is not None)
+    column, option = _ON_DEMAND.get(known, ("", ""))
+    return columns if not column or options.is_true(option) else tuple(c for c in columns if c[0] != column)
 
 
 def find_format(formats: dict[str, Format], name: str) -> str | None:

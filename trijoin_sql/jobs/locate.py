@@ -17,8 +17,9 @@ from ..errors import (
     TriJoinError,
     UnsupportedQueryError,
 )
+from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
-from .job_text import Script, Word, did_you_mean
+from .job_text import Script, did_you_mean
 
 #: Message parameters of Spark that hold a name from the statement, the most useful first.
 _NAMES = (

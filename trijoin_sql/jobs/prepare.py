@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CheckpointDamagedError, TriJoinError, UnsupportedQueryError
 from ..rewriter.plan.nodes import Refusal
 from ..rewriter.sql.catalog import RATE_OPTION, RATE_SETTING
+from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import quote
 from .formats import CHECKPOINT, FILES, SINKS, SOURCES, find_format
 from .jars import check_connector
-from .job_text import Script, Word
+from .job_text import Script
 from .locate import in_jvm, locate, sentence
 from .progress import counted
 from .sinks import checkpoint_of
@@ -120,10 +121,10 @@ def _create_stream(job: Job, session: TriJoinSession, stream: CreateStream) -> N
 
 def _declare_rate(session: TriJoinSession, stream: CreateStream, source: str) -> None:
     """Let the session know a stream's rate, unless a setting says it."""
-    rate = stream.options.text(RATE_OPTION) or (stream.options.text("rowsPerSecond") if source == "rate" else None)
+    rate = stream.options.rate(source)
     setting = RATE_SETTING + stream.name.text
     if rate is not None and all(session.spark.conf.get(key, None) is None for key in (setting, setting.lower())):
-        session.spark.conf.set(setting.lower(), rate)
+        session.spark.conf.set(setting.lower(), rate.text)
 
 
 def _schema(script: Script, stream: CreateStream) -> Any:
