@@ -11,7 +11,6 @@ import logging
 import sys
 from contextlib import ExitStack
 from enum import StrEnum
-from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -32,7 +31,6 @@ from .running.state_report import state
 
 if TYPE_CHECKING:
     from .jobs.job_text import Script
-    from .rewriter.sql.catalog import DdlCatalog
 
 
 class Format(StrEnum):
@@ -294,7 +292,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
     for begin, statement in statements:
         head = query_start(statement)
         start, sql = begin + head, statement[head:]
-        check_columns(script, sql, start, partial(_declared, catalog))
+        check_columns(script, sql, start, catalog)
         try:
             rewritten = rewrite(sql, catalog, rewriter_settings(settings.get))
         except SqlSyntaxError as error:
@@ -315,12 +313,6 @@ def _documents(file: str) -> list[dict[str, Any]]:
             plain_view = rewritten.kind == "create_view" and not rewritten.groups
             (views if plain_view else documents).append(rewritten.to_dict())
     return documents or views
-
-
-def _declared(catalog: DdlCatalog, name: str) -> list[str] | None:
-    """Return the names of a declared relation's columns."""
-    info = catalog.table((name,))
-    return None if info is None else [column.name for column in info.columns] or None
 
 
 def _refuse_slips(script: Script, sql: str, start: int) -> None:
