@@ -25,9 +25,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnavailableError, UnsupportedQueryError
 from .jobs import run_command as jobs
-from .jobs.failures import reason
 from .running.state_report import HELP as STATE_HELP
 from .running.state_report import state
+from .spark.messages import reason
 
 if TYPE_CHECKING:
     from .jobs.job_text import Script
