@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import CheckpointDamagedError, InvalidSettingError, TriJoinError
-from ..spark.messages import sentence
+from ..spark.messages import last_cause
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,7 +105,7 @@ def read_state(spark: SparkSession, checkpoint: Path) -> CheckpointState:
     except (Py4JError, PySparkException, OSError, ValueError, LookupError) as error:
         if isinstance(error, TriJoinError):
             raise
-        raise CheckpointDamagedError(str(checkpoint), sentence(error) or type(error).__name__) from None
+        raise CheckpointDamagedError(str(checkpoint), last_cause(str(error)).rstrip(".") or type(error).__name__) from None
 
 
 def _read(spark: SparkSession, checkpoint: Path) -> CheckpointState:

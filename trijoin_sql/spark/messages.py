@@ -24,7 +24,7 @@ def sentence(error: Exception) -> str:
 
     text = str(error)
     if isinstance(error, Py4JError):
-        return in_jvm(text)
+        return re.sub(r"^(?:[\w$]+\.)+[\w$]+: ", "", last_cause(text))
     condition, plain = _parts(text.partition("\n\nJVM stacktrace")[0].partition("\n\n== SQL ==")[0].partition(";\n")[0])
     return f"{plain} [{condition}]" if condition else plain
 
@@ -34,17 +34,16 @@ def first_sentence(error: Exception) -> str:
     return _parts(str(error).partition("\n")[0])[1].rstrip(" ;.")
 
 
-def in_jvm(text: str) -> str:
-    r"""Return the most useful line of py4j's message about a JVM exception: the line of its last cause.
+def last_cause(text: str) -> str:
+    r"""Return the most useful line of a message about a JVM exception: that of its last cause, with its class.
 
     Examples
     --------
-    >>> in_jvm("An error occurred.\n: a.b.Outer: it failed\n\tat x\nCaused by: java.lang.Inner: no file\n\tat y")
-    'no file'
+    >>> last_cause("An error occurred.\n: a.b.Outer: it failed\n\tat x\nCaused by: java.lang.Inner: no file\n\tat y")
+    'java.lang.Inner: no file'
     """
     lines = [text.partition("\n: ")[2].partition("\n")[0], *re.findall(r"^Caused by: (.*)", text, re.MULTILINE)]
-    told = [line for line in lines if line] or [text.partition("\n")[0]]
-    return re.sub(r"^(?:[\w$]+\.)+[\w$]+: ", "", told[-1]).strip()
+    return next(filter(None, reversed(lines)), text.partition("\n")[0]).strip()
 
 
 def reason(error: object) -> str:
