@@ -35,10 +35,11 @@ lint: setup  ## ruff, its rules and its format
 
 # mypy cannot follow the package-dir mapping of pyproject.toml, so it reads a tree of links that has the installed shape.
 types: setup  ## mypy, strict
-	@rm -rf build/types && mkdir -p build/types/trijoin_sql
+	@rm -rf build/types && mkdir -p build/types/trijoin_sql build/types/tests
 	@for entry in trijoin_sql/*; do ln -s "$(CURDIR)/$$entry" build/types/$$entry; done
 	@ln -s "$(CURDIR)/rewriter" "$(CURDIR)/operators" build/types/trijoin_sql/
-	@cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p trijoin_sql
+	@ln -s "$(CURDIR)/tests/__init__.py" "$(CURDIR)/tests/bench" build/types/tests/
+	@cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p trijoin_sql -p tests.bench
 
 format: setup  ## format and mend what lint can mend
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
@@ -72,7 +73,7 @@ crash: java  ## kill, freeze and damage running queries: SEEDS=n scenarios, from
 	@$(BIN)/python -m tests.crash.scenarios --seeds $(SEEDS) --first $(FIRST)
 
 bench: java  ## the benchmarks
-	@$(BIN)/trijoin-sql bench
+	@$(BIN)/python -m tests.bench
 
 clean:  ## remove what setup and builds made
 	rm -rf build dist $(VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -11,7 +11,7 @@ import logging
 import sys
 from contextlib import ExitStack
 from enum import StrEnum
-from functools import partial
+from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,16 +23,14 @@ from rich.logging import RichHandler
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
-from .bench import bench_command as benchmarks
-from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnsupportedQueryError
+from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnavailableError, UnsupportedQueryError
 from .jobs import run_command as jobs
-from .jobs.failures import reason
 from .running.state_report import HELP as STATE_HELP
 from .running.state_report import state
+from .spark.messages import reason
 
 if TYPE_CHECKING:
     from .jobs.job_text import Script
-    from .rewriter.sql.catalog import DdlCatalog
 
 
 class Format(StrEnum):
@@ -188,6 +186,27 @@ def _version(wanted: bool) -> None:
         raise typer.Exit(DONE)
 
 
+def _no_bench() -> None:
+    """Measure schemes, side by side in one run: in a checkout of the repository, where the benchmarks are."""
+    hint = "clone the repository, and run `make bench` there, or trijoin-sql bench after pip install -e ."
+    raise UnavailableError("trijoin-sql bench", "the benchmarks are in the repository, not in this package", hint=hint)
+
+
+def _add_bench() -> None:
+    """Add the command ``bench``, which is in the folder ``tests/bench`` of the checkout that this package runs from."""
+    root = Path(__file__).parents[1]
+    if not (root / "tests" / "bench" / "bench_command.py").exists():
+        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+        app.command(cls=Command, name="bench", context_settings=anything)(_no_bench)
+        return
+    sys.path.insert(0, str(root))
+    try:
+        benchmarks = import_module("tests.bench.bench_command")
+    finally:
+        sys.path.remove(str(root))
+    app.command(cls=Command, name="bench", help=benchmarks.HELP)(benchmarks.bench)
+
+
 @app.callback()
 def _options(
     version: Annotated[
@@ -198,7 +217,7 @@ def _options(
 
 
 app.command(cls=Command, name="run", help=jobs.HELP)(jobs.run)
-app.command(cls=Command, name="bench", help=benchmarks.HELP)(benchmarks.bench)
+_add_bench()
 app.command(cls=Command, name="state", help=STATE_HELP)(state)
 
 EXPLAIN_HELP = """Show the join graph, the plan after every stage, the chosen scheme and how long state is kept.
@@ -254,7 +273,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
     from .jobs.check import check_statements
     from .jobs.columns import check_columns
-    from .jobs.formats import columns_in_text
+    from .jobs.formats import fixed_columns
     from .jobs.job_text import Script
     from .jobs.parse_statements import parse_declarations
     from .jobs.setting_names import assignment
@@ -267,13 +286,13 @@ def _documents(file: str) -> list[dict[str, Any]]:
     script = Script.read(file)
     text, settings = script.text, dict[str, str]()
     check_statements(parse_declarations(script))
-    catalog, statements = read_with_places(text, columns_in_text)
+    catalog, statements = read_with_places(text, fixed_columns)
     documents: list[dict[str, Any]] = []
     views: list[dict[str, Any]] = []
     for begin, statement in statements:
         head = query_start(statement)
         start, sql = begin + head, statement[head:]
-        check_columns(script, sql, start, partial(_declared, catalog))
+        check_columns(script, sql, start, catalog)
         try:
             rewritten = rewrite(sql, catalog, rewriter_settings(settings.get))
         except SqlSyntaxError as error:
@@ -296,16 +315,10 @@ def _documents(file: str) -> list[dict[str, Any]]:
     return documents or views
 
 
-def _declared(catalog: DdlCatalog, name: str) -> list[str] | None:
-    """Return the names of a declared relation's columns."""
-    info = catalog.table((name,))
-    return None if info is None else [column.name for column in info.columns] or None
-
-
 def _refuse_slips(script: Script, sql: str, start: int) -> None:
     """Refuse a Spark statement that is probably a typing mistake: Spark would say so, but here it would be ignored."""
-    from .jobs.job_text import close
     from .jobs.setting_names import assignment, hint_if_unknown
+    from .rewriter.sql.clauses import close
     from .rewriter.sql.dialect import tokenize
 
     set_ = assignment(sql)

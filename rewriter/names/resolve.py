@@ -45,7 +45,7 @@ def resolve(tree: exp.Expr, catalog: Catalog, settings: Settings = DEFAULTS) -> 
     """Resolve every name of a query. The tree is annotated in place; give a copy."""
     resolver = _Resolver(catalog, settings)
     output = resolver.query(tree, {}, [])
-    return Resolution(tree, resolver.blocks, output)
+    return Resolution(tree, resolver.blocks, output, resolver.missing)
 
 
 class _Resolver(Names):
@@ -54,6 +54,7 @@ class _Resolver(Names):
         self.catalog = catalog
         self.join_before_comma = settings.join_before_comma
         self.blocks: list[Block] = []
+        self.missing: list[tuple[exp.Column, Source]] = []
 
     # ------------------------------------------------------------------------------------------------------- queries
 
@@ -396,6 +397,7 @@ class _Resolver(Names):
                 attached, used = found
                 break
         else:
+            self.note_missing(column, frames)
             raise Unresolvable(f"the column {render(column)} cannot be resolved with the schemas that are known")
         if used == len(parts):
             column.meta["field"] = attached
@@ -406,6 +408,14 @@ class _Resolver(Names):
         for part in parts[used:]:
             base = exp.Dot(this=base, expression=part.copy())
         column.replace(base)
+
+    def note_missing(self, column: exp.Column, frames: list[Frame]) -> None:
+        """Note a column whose qualifier names a table; all relations in scope are known, and none has it."""
+        named = [[one for one in frame.sources if self.names_source(one, [column.table])] for frame in frames]
+        nearest = next(filter(None, named), [])
+        is_variable = column.find_ancestor(exp.Lambda) is not None
+        if len(column.parts) == 2 and len(nearest) == 1 and nearest[0].parts and not is_variable:
+            self.missing.append((column, nearest[0]))
 
 
 def _common_columns(left: list[Field], right: list[Field]) -> list[Field]:

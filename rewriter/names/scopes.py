@@ -153,11 +153,24 @@ class Cte:
 
 @dataclass
 class Resolution:
-    """The blocks of a statement in plan order: a block comes after those in its FROM."""
+    """What the names of a statement mean.
+
+    Parameters
+    ----------
+    tree
+        The statement.
+    blocks
+        In plan order: a block comes after those in its FROM.
+    output
+        What it puts out.
+    missing
+        The columns ``r.x`` that certainly do not exist, and the tables that their qualifiers name.
+    """
 
     tree: exp.Expr
     blocks: list[Block]
     output: Output
+    missing: list[tuple[exp.Column, Source]] = field(default_factory=list)
 
 
 def leaves(tree: Tree) -> Iterator[Source]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ...errors import InvalidSettingError
 from ..plan.nodes import Column, RowsFrom
+
+if TYPE_CHECKING:
+    from .clauses import Options
 
 #: The option that declares a stream's rows a second, and the prefix of the settings that declare them by name.
 RATE_OPTION = "trijoin.rowsPerSecond"
@@ -46,8 +49,8 @@ class TableInfo:
     stateful: bool = False
 
 
-#: From a format and the text behind USING to the columns that its streams always have: pairs of a name and a type.
-FixedColumns = Callable[[str, str], Iterable[tuple[str, str]]]
+#: From a format and its options to the columns that its streams always have: pairs of a name and a type.
+FixedColumns = Callable[[str, "Options"], Iterable[tuple[str, str]]]
 
 
 #: From expressions, and the types of the columns that they may read by ``(alias, name)``, to Spark's types of them, in

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +15,13 @@ from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.sql.declarations import read_script
 from typer.testing import CliRunner
 
-from trijoin_sql.bench.live import Latency, Live
-from trijoin_sql.bench.measure import Measured, turns
-from trijoin_sql.bench.outcome import Outcome, median
-from trijoin_sql.bench.report import as_document
-from trijoin_sql.bench.workloads import WORKLOADS, declarations, query, table, write_files
 from trijoin_sql.cli import app
+
+from .live import Latency, Live
+from .measure import Measured, turns
+from .outcome import Outcome, median
+from .report import as_document
+from .workloads import WORKLOADS, declarations, query, table, write_files
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -115,6 +118,18 @@ def test_what_cannot_be_done_is_refused_before_anything_is_measured(words: list[
     result = CliRunner().invoke(app, ["bench", *words])
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())
+
+
+def test_an_installed_package_says_where_the_benchmarks_are(tmp_path: Path) -> None:
+    home, root = tmp_path / "trijoin_sql", Path(__file__).parents[2]
+    home.mkdir()
+    for entry in (*(root / "trijoin_sql").iterdir(), root / "rewriter", root / "operators"):
+        (home / entry.name).symlink_to(entry)
+    command = [sys.executable, "-m", "trijoin_sql", "bench", "chain_band", "--rows", "5"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the benchmarks are in the repository" in done.stderr
+    assert "`make bench`" in done.stderr
 
 
 def test_routing_and_intermediates_are_part_of_what_is_compared() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from trijoin_sql.bench.outcome import Outcome
-from trijoin_sql.bench.outside import watch
-from trijoin_sql.bench.process_memory import Peak, below, memory
-from trijoin_sql.bench.report import as_table
+from .outcome import Outcome
+from .outside import watch
+from .process_memory import Peak, below, memory
+from .report import as_table
 
 MIB = 1 << 20
 

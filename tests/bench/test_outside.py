@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,12 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from trijoin_sql.bench import outside
-from trijoin_sql.bench.outcome import OTHERS, Outcome
-from trijoin_sql.bench.outside import PACKAGES, environment, indexed, run_outside, steps, watch
-from trijoin_sql.bench.report import as_table
-from trijoin_sql.bench.workloads import WORKLOADS, write_files
 from trijoin_sql.cli import app
+
+from . import outside
+from .outcome import OTHERS, Outcome
+from .outside import PACKAGES, environment, indexed, run_outside, steps, watch
+from .report import as_table
+from .workloads import WORKLOADS, write_files
 
 #: TRIJOIN_ENGINES=all takes minutes, most of them for Flink's start.
 NAMES = ("chain_band", "cyclic_band", "zipf_key") if os.environ.get("TRIJOIN_ENGINES") == "all" else ("cyclic_band",)
@@ -53,11 +55,11 @@ os.rename({str(told)!r}, {str(told) + ".ready"!r})
 time.sleep(60)"""
     bench = f"""\
 import signal
-from trijoin_sql.bench.bench_command import _terminated
-from trijoin_sql.bench.outside import watch
+from tests.bench.bench_command import _terminated
+from tests.bench.outside import watch
 signal.signal(signal.SIGTERM, _terminated)
 watch({script(engine)!r}, "duckdb", 1, 60)"""
-    process = subprocess.Popen(script(bench))
+    process = subprocess.Popen(script(bench), cwd=Path(__file__).parents[2])
     ready = tmp_path / "pid.ready"
     while not ready.exists():
         assert process.poll() is None
@@ -113,7 +115,7 @@ def test_the_limit_counts_from_the_measured_run(monkeypatch: pytest.MonkeyPatch)
         def cancel(self) -> None:
             said.append(("cancel", self.seconds))
 
-    monkeypatch.setattr(outside.threading, "Timer", Timer)
+    monkeypatch.setattr(threading, "Timer", Timer)
     text = READY + 'print(\'{"seconds": 0.1, "results": 1}\')'
     assert watch(script(text), "flink", 300, 7.0, start_limit=90.0).results == 1
     assert said == [("start", 90.0), ("cancel", 90.0), ("start", 7.0), ("cancel", 7.0)]

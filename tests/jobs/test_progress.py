@@ -12,10 +12,11 @@ from pyspark.sql import Row
 from rich.console import Console
 from trijoin_sql.operators.compile.node import OBSERVED
 
-from trijoin_sql.jobs.failures import reason, with_socket
 from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
 from trijoin_sql.jobs.progress import IDLE, RESULTS, Board, Tally, input_names, size
+from trijoin_sql.jobs.run import with_socket
+from trijoin_sql.spark.messages import reason
 
 FOLDER = "FileStreamSource[file:/data/r]"
 

@@ -85,12 +85,12 @@ def test_a_delay_is_read_as_a_job_reads_it(delay: str, microseconds: int) -> Non
 @pytest.mark.parametrize(
     ("sql", "line", "column"),
     [
-        ("CREATE STREAM r (a INT", 1, 20),
+        ("CREATE STREAM r (a INT", 1, 23),
         ("SELECT 1;\nCREATE STREAM r (a INT) WATERMARK ts DELAY OF 10 SECONDS", 2, 47),
         ("CREATE STREAM r (a INT) WATERMARK ts DELAY OF INTERVAL 10 MINUTS", 1, 56),
         ("CREATE TABLE t (a)", 1, 18),
-        ("CREATE STREAM r (a INT) USING json OPTIONS (path 'x',\n trijoin.rowsPerSecond 'many')", 2, 2),
-        ("CREATE STREAM r (a INT) USING rate OPTIONS (rowsPerSecond 0)", 1, 45),
+        ("CREATE STREAM r (a INT) USING json OPTIONS (path 'x',\n trijoin.rowsPerSecond 'many')", 2, 24),
+        ("CREATE STREAM r (a INT) USING rate OPTIONS (rowsPerSecond 0)", 1, 59),
         ("CREATE STREAM r (a INT) USING rate WATERMARK b DELAY OF INTERVAL 1 SECOND", 1, 46),
     ],
 )

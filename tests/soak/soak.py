@@ -38,9 +38,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import trijoin_sql
-from trijoin_sql.bench.process_memory import memory, python_workers
 from trijoin_sql.running.metrics import batch_counters
 
+from ..bench.process_memory import memory, python_workers
 from ..sessions import local_session
 
 MIB = 1 << 20

@@ -6,21 +6,22 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from ..rewriter.sql.catalog import RATE_OPTION, positive
+from ..rewriter.plan.nodes import Column
+from ..rewriter.sql.catalog import RATE_OPTION, DdlCatalog, TableInfo, positive
+from ..rewriter.sql.clauses import Options, Word, close
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.spark_types import TYPES
 from .columns import check_columns
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, Format, find_format, fixed_columns
-from .job_text import Script, Word, close, did_you_mean
+from .job_text import Script, did_you_mean
 from .paths import local_path, why_unreadable, why_unwritable
 from .setting_names import assignment, hint_if_unknown
-from .statements import CreateSink, CreateStream, InsertInto, Job, Options, SparkStatement
+from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
 
 
 def check_job(job: Job) -> list[str]:
@@ -69,21 +70,16 @@ def check_statements(job: Job) -> None:
             case SparkStatement():
                 _check_setting(job.script, statement.sql)
     _check_sharing(job)
+    tables = ((stream.name.text, TableInfo(tuple(_declared(stream)), True)) for stream in job.streams)
+    catalog = DdlCatalog(tuple(tables))
     for insert in job.inserts:
-        check_columns(job.script, insert.query.text, insert.query.start, partial(_columns, job))
+        check_columns(job.script, insert.query.text, insert.query.start, catalog)
 
 
-def _columns(job: Job, name: str) -> list[str] | None:
-    """Return the names of a stream's columns, as far as its declaration gives them."""
-    stream = next((one for one in job.streams if one.name.text.lower() == name.lower()), None)
-    return None if stream is None else list(_declared(stream)) or None
-
-
-def _declared(stream: CreateStream) -> dict[str, str]:
-    """Return the types of a stream's columns by name; none if only the files have them."""
-    declared = tuple((column.name.text, column.type.text.lower()) for column in stream.columns)
-    fixed = fixed_columns(stream.format.text, lambda key: (stream.options.text(key) or "").lower() == "true")
-    return dict(declared or fixed)
+def _declared(stream: CreateStream) -> list[Column]:
+    """Return a stream's columns; none if only the files have them."""
+    declared = [Column(column.name.text, column.kind) for column in stream.columns]
+    return declared or [Column(*column) for column in fixed_columns(stream.format.text, stream.options)]
 
 
 def load_function(script: Script, word: Word) -> Callable[[Any, int], None]:
@@ -171,13 +167,14 @@ def _check_watermark(script: Script, stream: CreateStream) -> None:
     if stream.watermark is None or not columns:
         return
     word = stream.watermark.column
-    found = {known.lower(): (known, type_name) for known, type_name in columns.items()}.get(word.text.lower())
+    found = next((column for column in columns if column.name.lower() == word.text.lower()), None)
     if found is None:
-        script.fail(word.start, f"{stream.name} has no column {word.text}", did_you_mean(word.text, list(columns)))
-    if not found[1].startswith(("timestamp", "struct")):
+        names = [column.name for column in columns]
+        script.fail(word.start, f"{stream.name} has no column {word.text}", did_you_mean(word.text, names))
+    if not found.type.startswith(("timestamp", "struct")):
         script.fail(
             word.start,
-            f"the watermark's column {found[0]} is of type {found[1].upper()}",
+            f"the watermark's column {found.name} is of type {found.type.upper()}",
             "event time is a TIMESTAMP column; convert it where the files are written, or in a view with WATERMARK",
         )
 

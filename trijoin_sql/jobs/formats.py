@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
+
+from ..rewriter.sql.clauses import Options
 
 #: Formats that are folders of files.
 FILES = ("parquet", "json", "csv", "orc", "text")
@@ -12,19 +12,16 @@ FILES = ("parquet", "json", "csv", "orc", "text")
 CHECKPOINT = "checkpointLocation"
 
 _FILE_SOURCE = (
-    "path",
-    "maxFilesPerTrigger",
-    "maxBytesPerTrigger",
-    "maxCachedFiles",
-    "latestFirst",
-    "maxFileAge",
-    "fileNameOnly",
-    "cleanSource",
-    "sourceArchiveDir",
-    "pathGlobFilter",
-    "recursiveFileLookup",
-    "modifiedBefore",
-    "modifiedAfter",
+    *(
+        "path",
+        "maxFilesPerTrigger",
+        "maxBytesPerTrigger",
+        "maxCachedFiles",
+        "latestFirst",
+        "maxFileAge",
+        "fileNameOnly",
+    ),
+    *("cleanSource", "sourceArchiveDir", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter"),
 )
 _FILE_SINK = ("path", CHECKPOINT, "compression", "retention")
 _TEXT_FILES = ("encoding", "charset", "lineSep", "locale", "timeZone", "compression")
@@ -37,73 +34,30 @@ _OF_FILES: dict[str, tuple[str, ...]] = {
     "json": (
         *_TEXT_FILES,
         *_RECORDS,
-        "primitivesAsString",
-        "prefersDecimal",
-        "allowComments",
-        "allowUnquotedFieldNames",
-        "allowSingleQuotes",
-        "allowNumericLeadingZeros",
-        "allowBackslashEscapingAnyCharacter",
-        "allowUnquotedControlChars",
-        "allowNonNumericNumbers",
-        "dropFieldIfAllNull",
-        "ignoreNullFields",
+        *("primitivesAsString", "prefersDecimal", "allowComments", "allowUnquotedFieldNames", "allowSingleQuotes"),
+        *("allowNumericLeadingZeros", "allowBackslashEscapingAnyCharacter", "allowUnquotedControlChars"),
+        *("allowNonNumericNumbers", "dropFieldIfAllNull", "ignoreNullFields"),
     ),
     "csv": (
         *_TEXT_FILES,
         *_RECORDS,
-        "sep",
-        "delimiter",
-        "header",
-        "quote",
-        "escape",
-        "quoteAll",
-        "escapeQuotes",
-        "comment",
-        "inferSchema",
-        "enforceSchema",
-        "preferDate",
-        "ignoreLeadingWhiteSpace",
-        "ignoreTrailingWhiteSpace",
-        "nullValue",
-        "emptyValue",
-        "nanValue",
-        "positiveInf",
-        "negativeInf",
-        "maxColumns",
-        "maxCharsPerColumn",
-        "unescapedQuoteHandling",
-        "charToEscapeQuoteEscaping",
+        *("sep", "delimiter", "header", "quote", "escape", "quoteAll", "escapeQuotes", "comment", "inferSchema"),
+        *("enforceSchema", "preferDate", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "nullValue"),
+        *("emptyValue", "nanValue", "positiveInf", "negativeInf", "maxColumns", "maxCharsPerColumn"),
+        *("unescapedQuoteHandling", "charToEscapeQuoteEscaping"),
     ),
 }
 _KAFKA = "kafka.bootstrap.servers"
 
 #: Options with a whole number, and its least value, or with true and false.
 COUNTS = {
-    "rowsPerSecond": 1,
-    "rowsPerBatch": 1,
-    "numPartitions": 1,
-    "rampUpTime": 0,
-    "advanceMillisPerBatch": 0,
-    "startTimestamp": 0,
-    "maxFilesPerTrigger": 1,
-    "maxOffsetsPerTrigger": 1,
-    "minOffsetsPerTrigger": 1,
-    "minPartitions": 1,
-    "numRows": 1,
-    "port": 1,
+    **dict.fromkeys(("rowsPerSecond", "rowsPerBatch", "numPartitions", "minPartitions", "numRows", "port"), 1),
+    **dict.fromkeys(("maxFilesPerTrigger", "maxOffsetsPerTrigger", "minOffsetsPerTrigger"), 1),
+    **dict.fromkeys(("rampUpTime", "advanceMillisPerBatch", "startTimestamp"), 0),
 }
 BOOLEANS = (
-    "includeTimestamp",
-    "latestFirst",
-    "fileNameOnly",
-    "recursiveFileLookup",
-    "includeHeaders",
-    "failOnDataLoss",
-    "truncate",
-    "header",
-    "multiLine",
-    "mergeSchema",
+    *("includeTimestamp", "latestFirst", "fileNameOnly", "recursiveFileLookup", "includeHeaders", "failOnDataLoss"),
+    *("truncate", "header", "multiLine", "mergeSchema"),
 )
 
 
@@ -164,24 +118,10 @@ SOURCES: dict[str, Format] = {
     ),
     "kafka": Format(
         (
-            _KAFKA,
-            "subscribe",
-            "subscribePattern",
-            "assign",
-            "startingOffsets",
-            "startingTimestamp",
-            "startingOffsetsByTimestamp",
-            "endingOffsets",
-            "failOnDataLoss",
-            "maxOffsetsPerTrigger",
-            "minOffsetsPerTrigger",
-            "maxTriggerDelay",
-            "minPartitions",
-            "groupIdPrefix",
-            "includeHeaders",
-            "kafkaConsumer.pollTimeoutMs",
-            "fetchOffset.numRetries",
-            "fetchOffset.retryIntervalMs",
+            *(_KAFKA, "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp"),
+            *("startingOffsetsByTimestamp", "endingOffsets", "failOnDataLoss", "maxOffsetsPerTrigger"),
+            *("minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "groupIdPrefix", "includeHeaders"),
+            *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
         ),
         ((_KAFKA,), ("subscribe", "subscribePattern", "assign")),
         open=True,
@@ -220,25 +160,20 @@ SINKS: dict[str, Format] = {
 _ON_DEMAND = {"socket": ("timestamp", "includeTimestamp"), "kafka": ("headers", "includeHeaders")}
 
 
-def fixed_columns(name: str, declared: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
+def fixed_columns(name: str, options: Options) -> tuple[tuple[str, str], ...]:
     """Return the columns that a source's streams always have, with their types; none if they are declared or read.
 
     Parameters
     ----------
     name
         The format.
-    declared
-        Whether an option is set to true.
+    options
+        Those of the stream.
     """
-    known = find_format(SOURCES, name)
+    known = find_format(SOURCES, name) or ""
     columns = (SOURCES[known].columns if known else None) or ()
-    column, option = _ON_DEMAND.get(known or "", ("", ""))
-    return columns if not column or declared(option) else tuple(c for c in columns if c[0] != column)
-
-
-def columns_in_text(name: str, declaration: str) -> tuple[tuple[str, str], ...]:
-    """Return the same for a declaration of which only the text is known."""
-    return fixed_columns(name, lambda option: re.search(rf"(?i)\b{option}\W+true\b", declaration) is not None)
+    column, option = _ON_DEMAND.get(known, ("", ""))
+    return columns if not column or options.is_true(option) else tuple(c for c in columns if c[0] != column)
 
 
 def find_format(formats: dict[str, Format], name: str) -> str | None:

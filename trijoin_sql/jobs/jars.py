@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .job_text import Word
+from ..rewriter.sql.clauses import Word
 from .statements import Job, StartSetting
 
 if TYPE_CHECKING:

@@ -6,34 +6,15 @@ import re
 import sys
 from codecs import BOM_UTF8
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
 from sqlglot.tokenizer_core import Token
 
 from ..errors import JobError, SqlSyntaxError, line_and_column
+from ..rewriter.sql.clauses import close
 from ..rewriter.sql.declarations import split
 from ..rewriter.sql.dialect import tokenize
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A piece of the file's text with its place.
-
-    Parameters
-    ----------
-    text
-        Its value, without the quotes that the file may have.
-    start
-        Offset of its first character in the file.
-    """
-
-    text: str
-    start: int
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +105,6 @@ class Script:
             return split(tokenize(self.text))
         except SqlSyntaxError as error:
             raise self.syntax_error(error) from None
-
-
-def close(word: str, known: list[str] | tuple[str, ...], cutoff: float = 0.6) -> str | None:
-    """Return the known word that is most similar to a word, None if none is."""
-    lowered = {name.lower(): name for name in reversed(known)}
-    found = get_close_matches(word.lower(), lowered, 1, cutoff)
-    return lowered[found[0]] if found else None
 
 
 def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:

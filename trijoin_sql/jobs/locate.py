@@ -17,8 +17,10 @@ from ..errors import (
     TriJoinError,
     UnsupportedQueryError,
 )
+from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
-from .job_text import Script, Word, did_you_mean
+from ..spark.messages import sentence
+from .job_text import Script, did_you_mean
 
 #: Message parameters of Spark that hold a name from the statement, the most useful first.
 _NAMES = (
@@ -69,29 +71,6 @@ def locate(error: Exception, script: Script, sql: Word, tables: Callable[[], lis
     elif "INVALID_TEMP_OBJ_REFERENCE" in str(error):
         hint = "streams last as long as the job, and so do views over them: write CREATE TEMPORARY VIEW"
     return script.error(sql.start + _offset(error, sql.text), sentence(error), hint)
-
-
-def sentence(error: Exception) -> str:
-    """Return the readable sentence in an error of Spark, followed by the condition's name."""
-    text = str(error).partition("\n\nJVM stacktrace")[0].partition("\n\n== SQL ==")[0].partition(";\n")[0]
-    text = re.sub(r"\s*SQLSTATE: \w{5}.*", "", text, flags=re.DOTALL).strip()
-    condition = re.match(r"\[([\w.]+)\] ", text)
-    plain = " ".join(text[condition.end() if condition else 0 :].split())
-    return f"{plain.rstrip('.')} [{condition[1]}]" if condition else plain
-
-
-def in_jvm(error: object) -> str:
-    r"""Return the most useful line of a JVM exception that PySpark has no class for: the line of its last cause.
-
-    Examples
-    --------
-    >>> in_jvm("An error occurred.\n: a.b.Outer: it failed\n\tat x\nCaused by: java.lang.Inner: no file\n\tat y")
-    'no file'
-    """
-    text = str(error)
-    lines = [text.partition("\n: ")[2].partition("\n")[0], *re.findall(r"^Caused by: (.*)", text, re.MULTILINE)]
-    told = [line for line in lines if line] or [text.partition("\n")[0]]
-    return re.sub(r"^(?:[\w$]+\.)+[\w$]+: ", "", told[-1]).strip()
 
 
 def _unknown_table(error: Any) -> str | None:

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NoReturn
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import Token
 
 from ..errors import SqlSyntaxError
+from ..rewriter.sql.clauses import NO_OPTIONS, QUOTED, STREAM_CLAUSES, ClauseReader, Word, close
 from ..rewriter.sql.dialect import parse_statement
-from ..rewriter.sql.intervals import lengths
-from ..rewriter.sql.spark_types import ONE_WORD
-from ..rewriter.sql.token_reader import QUOTED, TokenReader, nesting
-from .job_text import Script, Word, close, did_you_mean
+from .job_text import Script, did_you_mean
 from .statements import (
     MODES,
-    ColumnDefinition,
     CreateSink,
     CreateStream,
     InsertInto,
     Job,
     JobStatement,
-    Option,
-    Options,
     SparkStatement,
     StartSetting,
     Trigger,
-    WatermarkClause,
 )
 
-_TEXT = (TokenType.STRING, TokenType.RAW_STRING)
-
-STREAM_CLAUSES = ("USING", "OPTIONS", "WATERMARK")
-SINK_CLAUSES = ("USING", "OPTIONS", "MODE", "TRIGGER")
 _TRIGGER = "TRIGGER PROCESSING TIME '10 seconds', TRIGGER AVAILABLE NOW or TRIGGER ONCE"
-_WATERMARK = "WATERMARK column DELAY OF INTERVAL 10 SECONDS"
 
 
 def parse_job(script: Script) -> Job:
@@ -113,46 +101,25 @@ def _statement(script: Script, tokens: list[Token]) -> JobStatement:
 
 def _stream(reader: _Reader) -> CreateStream:
     name = reader.declared_name("STREAM")
-    columns = _columns(reader) if reader.word() == "(" else ()
-    source, options, watermark = None, Options(), None
-    for clause in reader.clauses(STREAM_CLAUSES):
-        match clause:
-            case "USING":
-                source = reader.name("a format such as parquet")
-            case "OPTIONS":
-                options = _options(reader)
-            case _:
-                watermark = _watermark(reader)
-    if source is None:
+    columns = reader.columns(strict=True)
+    found = reader.clauses(STREAM_CLAUSES)
+    if "USING" not in found:
         reader.fail_end("USING and a format are missing: where do the rows come from?")
-    return CreateStream(name, source, columns, options, watermark)
+    return CreateStream(name, found["USING"], columns, found.get("OPTIONS", NO_OPTIONS), found.get("WATERMARK"))
 
 
 def _sink(reader: _Reader) -> CreateSink:
     name = reader.declared_name("SINK")
     if reader.word() == "(":
         reader.fail("a sink declares no columns: those of the query that is inserted count")
-    target, options, mode, trigger = None, Options(), None, None
-    for clause in reader.clauses(SINK_CLAUSES):
-        match clause:
-            case "USING":
-                target = reader.name("a format such as parquet")
-            case "OPTIONS":
-                options = _options(reader)
-            case "MODE":
-                word = reader.name("append, update or complete")
-                mode = Word(word.text.lower(), word.start)
-                if mode.text not in MODES:
-                    reader.script.fail(mode.start, f"there is no mode {word.text}", did_you_mean(word.text, MODES))
-            case _:
-                trigger = _trigger(reader)
-    if target is None:
+    found = reader.clauses(SINK_CLAUSES)
+    if "USING" not in found:
         reader.fail_end("USING and a format are missing: where do the rows go to?")
-    return CreateSink(name, target, options, mode, trigger)
+    return CreateSink(name, found["USING"], found.get("OPTIONS", NO_OPTIONS), found.get("MODE"), found.get("TRIGGER"))
 
 
 def _insert(reader: _Reader) -> InsertInto:
-    reader.take()
+    reader.position = 1
     if reader.word() == "OVERWRITE":
         reader.fail("streams are inserted INTO a sink; nothing is overwritten", "use MODE complete on the sink")
     reader.expect("INTO", "INSERT INTO sink SELECT ...")
@@ -173,7 +140,7 @@ def _insert(reader: _Reader) -> InsertInto:
 
 
 def _start_setting(reader: _Reader) -> StartSetting:
-    reader.take()
+    reader.position = 1
     key = reader.rest()
     name, equals, value = key.text.partition("=")
     text = value.strip()
@@ -204,154 +171,58 @@ def _check_sql(script: Script, sql: Word) -> None:
         script.fail(sql.start + max(at, 0), f"a job has no parameters, and {text} is one", "write the value")
 
 
-def _columns(reader: _Reader) -> tuple[ColumnDefinition, ...]:
-    columns: list[ColumnDefinition] = []
-    reader.take()
-    while True:
-        name = reader.name("the name of a column")
-        if any(column.name.text.lower() == name.text.lower() for column in columns):
-            reader.script.fail(name.start, f"there are two columns named {name.text}")
-        if reader.word() in (",", ")"):
-            reader.fail(f"the column {name.text} has no type")
-        columns.append(ColumnDefinition(name, reader.until_comma("the list of columns")))
-        reader.check_type(columns[-1])
-        if reader.take().text == ")":
-            return tuple(columns)
+def _mode(reader: ClauseReader) -> Word:
+    word = reader.name("append, update or complete")
+    if word.text.lower() not in MODES:
+        reader.raises(word.start, f"there is no mode {word.text}", did_you_mean(word.text, MODES))
+    return Word(word.text.lower(), word.start)
 
 
-def _options(reader: _Reader) -> Options:
-    reader.expect("(", "OPTIONS (key 'value', ...)")
-    found: list[Option] = []
-    while reader.word() != ")" or found:
-        key = _key(reader)
-        if reader.word() in ("=>", ":", ":="):
-            reader.fail(f"the option {key.text} is followed by its value", "write OPTIONS (key 'value', ...)")
-        if reader.word() == "=":
-            reader.take()
-        value = _value(reader, key)
-        if any(option.key.text.lower() == key.text.lower() for option in found):
-            reader.script.fail(key.start, f"the option {key.text} is given twice")
-        found.append(Option(key, value))
-        if reader.word() == ")":
-            break
-        reader.expect(",", "a comma between options")
-    reader.take()
-    return Options(found)
-
-
-def _key(reader: _Reader) -> Word:
-    first = reader.take("the name of an option")
-    if first.token_type in QUOTED:
-        return Word(first.text, first.start)
-    text = first.text
-    while reader.word() == ".":
-        reader.take()
-        text += "." + reader.take("the rest of the option's name").text
-    if not re.fullmatch(r"[\w.-]+", text):
-        reader.script.fail(first.start, f"an option has a name and a value; {first.text} is no name")
-    return Word(text, first.start)
-
-
-def _value(reader: _Reader, key: Word) -> Word:
-    if reader.word() in (",", ")", ""):
-        reader.fail(f"the option {key.text} has no value")
-    token = reader.take()
-    sign, start = "", token.start
-    if token.text == "-" and token.token_type not in QUOTED:
-        sign, token = "-", reader.take("a number")
-    plain = token.token_type in (*_TEXT, TokenType.NUMBER) or token.text.lower() in ("true", "false")
-    if not plain:
-        curly = any(quote in token.text for quote in "‘’“”")
-        hint = "these are typographic quotes; write 'value'" if curly else "quote it if it is text: 'value'"
-        reader.script.fail(token.start, f"the value of {key.text} is a text in quotes, a number, true or false", hint)
-    return Word(sign + token.text, start)
-
-
-def _watermark(reader: _Reader) -> WatermarkClause:
-    column = reader.name(f"the column of {_WATERMARK}")
-    if reader.word() == ".":
-        reader.fail("WATERMARK takes a column of the stream, without a dot", f"write {_WATERMARK}")
-    first, length = reader.delay()
-    return WatermarkClause(column, Word(_duration(reader, length, first.start), first.start))
-
-
-def _trigger(reader: _Reader) -> Trigger:
-    start = reader.take("what triggers")
-    match start.text.upper(), reader.word():
+def _trigger(reader: ClauseReader) -> Trigger:
+    first, interval = reader.take("what triggers"), None
+    kind: Literal["processing", "available_now", "once"]
+    match first.text.upper(), reader.word():
         case "AVAILABLE", "NOW":
-            reader.take()
-            return Trigger("available_now")
+            kind = "available_now"
+            reader.position += 1
         case "ONCE", _:
-            return Trigger("once")
+            kind = "once"
         case "PROCESSING", "TIME":
-            reader.take()
-            if reader.at_text():
-                token = reader.take()
-                return Trigger("processing", _duration(reader, token.text, token.start))
-            if reader.word() == "INTERVAL":
-                reader.take()
-                first, length = reader.length()
-                return Trigger("processing", _duration(reader, length, first.start))
-            reader.fail("how often? A time such as '10 seconds' is missing", f"write {_TRIGGER}")
-        case "CONTINUOUS", _:
-            reader.script.fail(
-                start.start, "continuous processing cannot run joins, aggregations or foreachBatch", f"write {_TRIGGER}"
-            )
-    raise reader.script.error(start.start, f"{start.text} is no trigger", f"write {_TRIGGER}")
+            kind = "processing"
+            reader.position += 1
+            interval = _interval(reader)
+        case word, _:
+            continuous = "continuous processing cannot run joins, aggregations or foreachBatch"
+            detail = continuous if word == "CONTINUOUS" else f"{first.text} is no trigger"
+            reader.raises(first.start, detail, f"write {_TRIGGER}")
+    return Trigger(kind, interval)
 
 
-def _duration(reader: _Reader, text: str, start: int) -> str:
-    text = re.sub(r"^interval\s+", "", text.strip().lower())
-    parts = lengths(text)
-    if parts is None:
-        hint = "write a number and a unit such as 10 seconds"
-        raise reader.script.error(start, f"{text!r} is no length of time", hint)
-    return " ".join(f"{number} {unit.lower()}s" for number, unit in parts)
+def _interval(reader: ClauseReader) -> str:
+    if reader.word() == "INTERVAL":
+        reader.position += 1
+        return reader.length().text
+    if reader.word() != "'":
+        reader.fail("how often? A time such as '10 seconds' is missing", f"write {_TRIGGER}")
+    token = reader.take("a time")
+    return reader.duration(Word(token.text, token.start)).text
 
 
-class _Reader(TokenReader):
-    """Reads one statement; every mistake has its place in the file and, where there is one, a way out."""
+#: What reads the clauses of CREATE SINK, by their first words.
+SINK_CLAUSES: Mapping[str, Callable[[ClauseReader], Any]] = {
+    "USING": ClauseReader.format,
+    "OPTIONS": ClauseReader.options,
+    "MODE": _mode,
+    "TRIGGER": _trigger,
+}
 
-    ends = (*STREAM_CLAUSES, *SINK_CLAUSES, "CREATE", "INSERT", "SET")
+
+class _Reader(ClauseReader):
+    """Reads one statement of a job."""
 
     def __init__(self, script: Script, tokens: list[Token]) -> None:
-        super().__init__(tokens)
+        super().__init__(script.text, tokens, script.fail)
         self.script = script
-
-    def at_text(self) -> bool:
-        return self.position < len(self.tokens) and self.tokens[self.position].token_type in _TEXT
-
-    def ended(self, what: str) -> NoReturn:
-        self.fail_end(f"the statement ends where {what} is expected")
-
-    def missing(self, word: str) -> NoReturn:
-        if word == "INTERVAL":
-            self.fail("INTERVAL is missing", f"write {_WATERMARK}")
-        self.expect(word, _WATERMARK)
-        raise AssertionError(f"{word} is there")
-
-    def expect(self, word: str, form: str) -> None:
-        if self.position >= len(self.tokens):
-            self.fail_end(f"{word} is missing", f"write {form}")
-        if self.word() != word:
-            self.fail(f"{word} is missing before {self.tokens[self.position].text}", f"write {form}")
-        self.position += 1
-
-    def name(self, what: str) -> Word:
-        token = self.take(what)
-        quoted = token.token_type == TokenType.IDENTIFIER
-        if token.token_type in _TEXT or not (quoted or re.fullmatch(r"[^\W\d][\w-]*", token.text)):
-            hint = f"write {token.text} or `{token.text}`" if re.fullmatch(r"[^\W\d]\w*", token.text) else None
-            self.script.fail(token.start, f"{what} is expected here, not {self._shown(token)}", hint)
-        if not token.text:
-            self.script.fail(token.start, f"{what} is empty")
-        text, end = token.text, token.end
-        # Formats such as rate-micro-batch are several tokens in one word.
-        while not quoted and self.word() == "-" and self.tokens[self.position].start == end + 1:
-            text += "-" + self.tokens[self.position + 1].text if self.word(1) else "-"
-            end = self.tokens[min(self.position + 1, len(self.tokens) - 1)].end
-            self.position = min(self.position + 2, len(self.tokens))
-        return Word(text, token.start)
 
     def declared_name(self, kind: str) -> Word:
         self.position = 2
@@ -364,66 +235,7 @@ class _Reader(TokenReader):
             self.fail(f"a {kind.lower()} has a simple name, without a dot")
         return name
 
-    def clauses(self, known: tuple[str, ...]) -> Iterator[str]:
-        """Yield the clauses that follow, each at most once; the caller reads their contents."""
-        seen: set[str] = set()
-        while self.position < len(self.tokens):
-            word = self.word()
-            if word not in known:
-                token = self.tokens[self.position]
-                if self.starts_statement():
-                    self.fail(f"a semicolon is missing before {token.text}")
-                best = close(token.text, known)
-                hint = f"did you mean {best}?" if best else f"the clauses are {', '.join(known)}"
-                self.fail(f"{self._shown(token)} was not expected here", hint)
-            if word in seen:
-                self.fail(f"{word} is given twice")
-            seen.add(word)
-            self.position += 1
-            yield word
-
-    def until_comma(self, what: str) -> Word:
-        """Read up to a comma or a closing parenthesis at this depth, which stays."""
-        read = self.to_comma()
-        if not self.word():
-            self.fail_end(f"{what} has no end: a ) is missing")
-        return Word(self.script.text[read[0].start : read[-1].end + 1], read[0].start)
-
-    def check_type(self, column: ColumnDefinition) -> None:
-        """Fail at text that follows a column's type, which was just read, and is not part of it."""
-        first = next(at for at in range(self.position) if self.tokens[at].start == column.type.start)
-        depth = 0
-        for at in range(first, self.position):
-            text = self.word(at - self.position)
-            if at > first and not depth and text in ("NOT", "COMMENT", "COLLATE"):
-                return
-            if at > first and not depth and nesting(text) <= 0 and self.tokens[first].text.lower() in ONE_WORD:
-                shown = self._shown(self.tokens[at])
-                detail = f"a column has a name and a type, and perhaps NOT NULL or a COMMENT; {shown} was not expected"
-                self.fail_at(at, detail)
-            depth += nesting(text)
-
-    def starts_statement(self) -> bool:
-        return self.word() in ("CREATE", "INSERT", "SET")
-
-    def rest(self) -> Word:
-        """Return the rest of the statement as it is in the file, with its comments and hints."""
-        start = self.tokens[self.position].start
-        return Word(self.script.text[start : self.tokens[-1].end + 1], start)
-
-    def fail(self, detail: str, hint: str | None = None) -> NoReturn:
-        self.script.fail(self.tokens[min(self.position, len(self.tokens) - 1)].start, detail, hint)
-
-    def fail_at(self, position: int, detail: str, hint: str | None = None) -> NoReturn:
-        self.script.fail(self.tokens[position].start, detail, hint)
-
-    def fail_end(self, detail: str, hint: str | None = None) -> NoReturn:
-        self.script.fail(self.tokens[-1].end + 1, detail, hint)
-
     def fail_here(self, detail: str) -> NoReturn:
         if self.position < len(self.tokens):
             self.fail(detail)
         self.fail_end(detail)
-
-    def _shown(self, token: Token) -> str:
-        return self.script.text[token.start : token.end + 1]

@@ -8,21 +8,27 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
 from ..errors import CheckpointDamagedError, TriJoinError, UnsupportedQueryError
 from ..rewriter.plan.nodes import Refusal
 from ..rewriter.sql.catalog import RATE_OPTION, RATE_SETTING
+from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import quote
+from ..spark.messages import sentence
+from ..spark.refusals import StreamCheck
 from .formats import CHECKPOINT, FILES, SINKS, SOURCES, find_format
 from .jars import check_connector
-from .job_text import Script, Word
-from .locate import in_jvm, locate, sentence
+from .job_text import Script
+from .locate import locate
 from .progress import counted
 from .sinks import checkpoint_of
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from ..explain import Explanation
     from ..session import TriJoinSession
 
@@ -120,16 +126,13 @@ def _create_stream(job: Job, session: TriJoinSession, stream: CreateStream) -> N
 
 def _declare_rate(session: TriJoinSession, stream: CreateStream, source: str) -> None:
     """Let the session know a stream's rate, unless a setting says it."""
-    rate = stream.options.text(RATE_OPTION) or (stream.options.text("rowsPerSecond") if source == "rate" else None)
+    rate = stream.options.rate(source)
     setting = RATE_SETTING + stream.name.text
     if rate is not None and all(session.spark.conf.get(key, None) is None for key in (setting, setting.lower())):
-        session.spark.conf.set(setting.lower(), rate)
+        session.spark.conf.set(setting.lower(), rate.text)
 
 
 def _schema(script: Script, stream: CreateStream) -> Any:
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
-
     schema = StructType()
     for column in stream.columns:
         try:
@@ -142,26 +145,17 @@ def _schema(script: Script, stream: CreateStream) -> Any:
 
 def _found_schema(script: Script, session: TriJoinSession, stream: CreateStream, name: str) -> Any:
     """Return the columns of the existing files."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     path = stream.options.text("path")
     try:
         return session.spark.read.format(name).load(path).schema
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:  # the latter for a file of another format
         why = sentence(error)
-    except Py4JError as error:  # a file of another format
-        why = in_jvm(error)
     hint = f"write CREATE STREAM {stream.name} (a BIGINT, ts TIMESTAMP) USING {name}"
     raise script.error(stream.name.start, f"the columns of {stream.name} cannot be read from {path}: {why}", hint)
 
 
 def _sql(job: Job, session: TriJoinSession, sql: Word) -> DataFrame:
     """Run a statement; a refused one is run again as plain Spark SQL, because Spark knows the place."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import ParseException, PySparkException
-    from pyspark.sql import SparkSession
-
     try:
         return session.sql(sql.text)
     except Py4JError as error:  # a JVM exception that PySpark has no class for
@@ -199,8 +193,6 @@ def _query(
 
 def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stack: ExitStack) -> None:
     """Plan for the checkpoints of sinks: a newly declared rate must not make a restart fail."""
-    from py4j.protocol import Py4JError
-
     known = []
     for sink in sinks:
         checkpoint = checkpoint_of(session.spark, sink)
@@ -258,8 +250,6 @@ def _check_mode(
     script: Script, document: Mapping[str, Any], frame: DataFrame, insert: InsertInto, sink: CreateSink
 ) -> None:
     """Let Spark check the query against the output mode, as it does when a query starts."""
-    from ..spark.refusals import StreamCheck
-
     answer = StreamCheck(frame).answer(sink.output_mode)
     if answer is None:
         return
@@ -271,11 +261,5 @@ def _check_mode(
 
 
 def _refused(error: Exception, script: Script, at: Word, what: str) -> Exception:
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    if isinstance(error, PySparkException):
-        return script.error(at.start, f"{what}: {sentence(error)}")
-    if isinstance(error, Py4JError):
-        return script.error(at.start, f"{what}: {in_jvm(error)}")
-    return error
+    known = isinstance(error, PySparkException | Py4JError)
+    return script.error(at.start, f"{what}: {sentence(error)}") if known else error

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from rich.console import Console
 
 from ..errors import JobError
 from ..running.scaled_query import ScaledQuery, scaling_policy
 from ..running.stopping import StopRequest, failure, stop
-from .failures import reason, with_socket
+from ..spark.messages import reason, sentence
 from .formats import CHECKPOINT
-from .locate import in_jvm, sentence
 from .prepare import PreparedQuery
 from .progress import Board, Tally, input_names
 from .sinks import memory_rows, recover, writer
-from .statements import Job
+from .statements import CreateStream, Job
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -136,17 +139,12 @@ def _status(request: StopRequest) -> str:
 
 
 def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, lines: bool) -> StreamingQuery:
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     try:
         recover(query.frame.sparkSession, query.sink)
         return writer(query.frame, query.sink, job.script, request, once=once, lines=lines).start()
-    except PySparkException as error:
-        detail = sentence(error)
-    except Py4JError as error:
-        detail = in_jvm(error)
-    raise job.script.error(query.insert.sink.start, f"Spark does not start this query: {detail}")
+    except (PySparkException, Py4JError) as error:
+        detail = f"Spark does not start this query: {sentence(error)}"
+    raise job.script.error(query.insert.sink.start, detail)
 
 
 def _look(running: list[ScaledQuery], tallies: list[Tally], names: dict[str, str], board: Board) -> None:
@@ -172,3 +170,17 @@ def _mismatch(job: Job, query: PreparedQuery, why: str) -> JobError:
     another = "[TRIJOIN_CHECKPOINT_VERSION]" in why
     hint = f"use a new checkpoint location, or {'that version' if another else 'the query as it was'}"
     return job.script.error(word.start, why.partition("] ")[2], hint)
+
+
+def with_socket(why: str, streams: Iterable[CreateStream]) -> str:
+    """Return why a query failed, with the address of the socket if one failed: Java names neither host nor port."""
+    places = [
+        (stream.options.text("host") or "", stream.options.text("port"))
+        for stream in streams
+        if stream.format.text.lower() == "socket"
+    ]
+    if any(why == host for host, _ in places):
+        return f"there is no host named {why}"
+    if places and re.match(r"Connection (?:refused|timed out|reset)|No route to host|Network is unreachable", why):
+        return f"{why}: {', '.join(sorted({f'{host}:{port}' for host, port in places}))} (a server must listen first)"
+    return why

@@ -6,15 +6,19 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from ..errors import JobError
+from ..settings import UNITS
 
-DONE, FAILED, REFUSED = 0, 1, 2
+if TYPE_CHECKING:
+    from .run import Outcome
+
+FAILED, REFUSED = 1, 2
 
 HELP = """Run an SQL job: streams, sinks, and queries from streams into sinks.
 
@@ -79,41 +83,36 @@ def run(
     """Run a job; see `HELP`."""
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     settings = [*(conf or []), *_jar_settings(packages or [], jars or [])]
+    settings += [f"{key}={value}" for key, value in (("spark.master", master), (UNITS, units)) if value is not None]
     try:
-        outcome = run_job(
-            job,
-            err,
-            once=once,
-            master=master,
-            conf=settings,
-            units=units,
-            output=output,
-            quiet=quiet,
-            verbose=verbose,
-        )
+        why = run_job(str(job), err, settings, once=once, lines=output == "json", quiet=quiet, verbose=verbose)
     except JobError as error:
-        _refuse(err, error.located)
+        place, _, rest = error.located.partition("\n")
+        err.print(Text.assemble((place, "bold red"), "\n" + rest if rest else ""))
+        raise typer.Exit(REFUSED) from None
     except BrokenPipeError:  # the reader of our results has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     else:
-        if outcome is not None:
-            err.print(Text(outcome, style="red"))
+        if why is not None:
+            err.print(Text(why, style="red"))
             raise typer.Exit(FAILED)
 
 
 def run_job(
-    path: Path,
-    err: Console,
-    *,
-    once: bool,
-    master: str | None,
-    conf: list[str],
-    units: int | None,
-    output: Literal["text", "json"],
-    quiet: bool,
-    verbose: bool,
+    path: str, err: Console, settings: list[str], *, once: bool, lines: bool, quiet: bool, verbose: bool
 ) -> str | None:
     """Run a job file from beginning to end.
+
+    Parameters
+    ----------
+    path
+        The file, ``-`` for stdin.
+    err
+        A console on stderr.
+    settings
+        Those of the command line, ``KEY=VALUE``; the last one of a key counts.
+    once, lines, quiet, verbose
+        As in `run`; ``lines`` is for JSON.
 
     Returns
     -------
@@ -131,17 +130,17 @@ def run_job(
     from .job_text import Script
     from .parse_statements import parse_job
 
-    script = Script.read(str(path))
+    notes = Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
+    script = Script.read(path)
     job = parse_job(script)
     for warning in check_job(job):
-        if not quiet:
-            err.print(Text(f"{warning} (warning)", style="yellow"))
-    settings = dict(_setting(text) for text in conf)
+        notes.print(Text(f"{warning} (warning)", style="yellow"))
+    given = dict(map(_setting, settings))
 
     from ..running.stopping import StopRequest, signals
     from .prepare import prepare
     from .run import QueryFailedError, run_queries
-    from .start_spark import SessionOptions, SparkStartError, job_session
+    from .start_spark import SparkStartError, job_session
 
     def show(line: str) -> None:
         err.print(line, markup=False, highlight=False)
@@ -151,37 +150,31 @@ def run_job(
     # Spark's tables on the same terminal would break a redrawn table.
     live = err.is_terminal and not quiet and not (console_sinks and sys.stdout.isatty())
     board = Console(stderr=True, highlight=False, soft_wrap=not live, quiet=quiet)
-    options = SessionOptions(master, settings, units, show if verbose else None)
-    if not quiet:
-        err.print(Text("starting Spark", style="dim"))
+    notes.print(Text("starting Spark", style="dim"))
     try:
         # Twice: Spark sets a handler for SIGINT of its own when it starts.
-        with signals(request), job_session(job, options) as session, signals(request):
+        with signals(request), job_session(job, given, show if verbose else None) as session, signals(request):
             prepared = () if request.count else prepare(job, session)
             if request.count:
                 return None
-            for query in prepared if not quiet else ():
-                _warn_of_endless_state(err, job, query)
-                line, _ = job.script.place(query.insert.query.start)
+            for query in prepared:
+                line, column = script.place(query.insert.query.start)
+                if query.endless:
+                    rows = f"rows of {', '.join(query.endless)} are kept for ever"
+                    how = f"trijoin-sql explain {script.path} says how to bound them"
+                    warning = f"{script.path}:{line}:{column}: UNBOUNDED: {rows}; {how} (warning)"
+                    notes.print(Text(warning, style="yellow"))
                 for kept in query.kept:
-                    err.print(Text(f"{job.script.path}:{line}: {kept}", style="dim"))
-            outcome = run_queries(job, prepared, board, request, once=once, lines=output == "json", live=live)
+                    notes.print(Text(f"{script.path}:{line}: {kept}", style="dim"))
+            outcome = run_queries(job, prepared, board, request, once=once, lines=lines, live=live)
     except QueryFailedError as failure:
         return str(failure)
     except SparkStartError as error:
         err.print(Text(f"{error}\nHint: trijoin-sql doctor says what this machine lacks", style="red"))
         raise typer.Exit(REFUSED) from None
-    if output == "json" or not quiet:
-        _summary(outcome, script.path, output)
+    if lines or not quiet:
+        _summary(outcome, script.path, lines)
     return None
-
-
-def _warn_of_endless_state(err: Console, job: Any, query: Any) -> None:
-    if query.endless:
-        line, column = job.script.place(query.insert.query.start)
-        rows = f"rows of {', '.join(query.endless)} are kept for ever"
-        how = f"trijoin-sql explain {job.script.path} says how to bound them"
-        err.print(Text(f"{job.script.path}:{line}:{column}: UNBOUNDED: {rows}; {how} (warning)", style="yellow"))
 
 
 def _jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
@@ -206,13 +199,12 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _summary(outcome: Any, job: str, output: str) -> None:
-    if output == "json":
-        queries = [
-            {**tally.to_dict(), **({"rows": list(map(json.loads, outcome.rows[tally.sink]))} if memory else {})}
-            for tally in outcome.tallies
-            for memory in [tally.sink in outcome.rows]
-        ]
+def _summary(outcome: Outcome, job: str, lines: bool) -> None:
+    if lines:
+        queries = [tally.to_dict() for tally in outcome.tallies]
+        for query in queries:
+            if query["sink"] in outcome.rows:
+                query["rows"] = [json.loads(row) for row in outcome.rows[query["sink"]]]
         summary = {"job": job, "ended": outcome.ended, "seconds": round(outcome.seconds, 3), "queries": queries}
         print(json.dumps(summary), flush=True)
         return
@@ -222,13 +214,5 @@ def _summary(outcome: Any, job: str, output: str) -> None:
         print(tally)
         if tally.still_open:
             print(f"  {tally.still_open}")
-    print(
-        f"{outcome.ended if outcome.ended == 'done' else f'stopped by {outcome.ended}'} after {outcome.seconds:.1f} s",
-        flush=True,
-    )
-
-
-def _refuse(err: Console, message: str) -> None:
-    place, _, rest = message.partition("\n")
-    err.print(Text.assemble((place, "bold red"), "\n" + rest if rest else ""))
-    raise typer.Exit(REFUSED)
+    ended = "done" if outcome.ended == "done" else f"stopped by {outcome.ended}"
+    print(f"{ended} after {outcome.seconds:.1f} s", flush=True)

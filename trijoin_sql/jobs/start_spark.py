@@ -6,12 +6,15 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from ..doctor import check_java
 from ..errors import InvalidSettingError, UnavailableError
+from ..session import TriJoinSession
 from ..spark.config import configure, submitted_settings
 from ..spark.quiet import JvmLog, quiet_jvm, quiet_python
 from .formats import CHECKPOINT
@@ -19,39 +22,25 @@ from .jars import CONNECTOR, PACKAGES, how_to_give, kafka_format, start_settings
 from .paths import local_path
 from .statements import Job
 
-if TYPE_CHECKING:
-    from ..session import TriJoinSession
-
 
 class SparkStartError(Exception):
     """Spark does not start, and the reason is neither in the job file nor in our code."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOptions:
-    """What the command line says about the session.
+@contextmanager
+def job_session(
+    job: Job, settings: Mapping[str, str], show: Callable[[str], None] | None = None
+) -> Iterator[TriJoinSession]:
+    """Start Spark for a job, and stop it after the block.
 
     Parameters
     ----------
-    master
-        Spark's master; None leaves it to Spark's own configuration, and then to ``local[*,4]``.
+    job
+        The job.
     settings
-        Spark settings.
-    units
-        Units of a stream's group.
+        Those of the command line.
     show
         Takes the lines of Spark's log; None leaves them out.
-    """
-
-    master: str | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    units: int | None = None
-    show: Callable[[str], None] | None = None
-
-
-@contextmanager
-def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
-    """Start Spark for a job, and stop it after the block.
 
     Raises
     ------
@@ -62,26 +51,14 @@ def job_session(job: Job, options: SessionOptions) -> Iterator[TriJoinSession]:
     SparkStartError
         Spark does not start: no Java, a setting that it refuses.
     """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
-
-    from ..session import TriJoinSession
-    from ..settings import UNITS
-
-    user = {**submitted_settings(), **start_settings(job), **options.settings}
-    if options.master is not None:
-        user["spark.master"] = options.master
-    if options.units is not None:
-        user[UNITS] = str(options.units)
-    user = with_connector(user, job)
+    user = with_connector({**submitted_settings(), **start_settings(job), **settings}, job)
     builder = SparkSession.builder
     for key, value in {**_defaults(user, job), **user}.items():
         builder.config(key, value)
     with ExitStack() as stack:
-        if options.show is None:
+        if show is None:
             stack.enter_context(quiet_python())
-        with quiet_jvm(options.show, user) as log:
+        with quiet_jvm(show, user) as log:
             try:
                 spark = configure(builder).getOrCreate()
                 session = TriJoinSession.create(spark)

@@ -5,52 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .job_text import Script, Word
+from ..rewriter.sql.clauses import NO_OPTIONS, ColumnDefinition, Options, WatermarkClause, Word
+from .job_text import Script
 
 #: How results are put out, as Spark names it.
 MODES = ("append", "update", "complete")
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One entry of ``OPTIONS (...)``."""
-
-    key: Word
-    value: Word
-
-
-class Options(tuple[Option, ...]):
-    """The entries of ``OPTIONS (...)``; keys are not case-sensitive, as in Spark."""
-
-    __slots__ = ()
-
-    def find(self, key: str) -> Word | None:
-        """Return the value of a key, None if it is not given."""
-        return next((option.value for option in self if option.key.text.lower() == key.lower()), None)
-
-    def text(self, key: str) -> str | None:
-        """Return the value of a key as text, None if it is not given."""
-        found = self.find(key)
-        return None if found is None else found.text
-
-
-NO_OPTIONS = Options()
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnDefinition:
-    """A declared column."""
-
-    name: Word
-    type: Word
-
-
-@dataclass(frozen=True, slots=True)
-class WatermarkClause:
-    """``WATERMARK column DELAY OF INTERVAL ...``; the delay's text is one that Spark's ``withWatermark`` takes."""
-
-    column: Word
-    delay: Word
 
 
 @dataclass(frozen=True, slots=True)

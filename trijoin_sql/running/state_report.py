@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import CheckpointDamagedError, InvalidSettingError, TriJoinError
+from ..spark.messages import last_cause
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +105,7 @@ def read_state(spark: SparkSession, checkpoint: Path) -> CheckpointState:
     except (Py4JError, PySparkException, OSError, ValueError, LookupError) as error:
         if isinstance(error, TriJoinError):
             raise
-        raise CheckpointDamagedError(str(checkpoint), _sentence(error)) from None
+        raise CheckpointDamagedError(str(checkpoint), last_cause(str(error)).rstrip(".") or type(error).__name__) from None
 
 
 def _read(spark: SparkSession, checkpoint: Path) -> CheckpointState:
@@ -146,15 +147,6 @@ def _last_commit(checkpoint: Path) -> tuple[int, int]:
         return max(numbers), int(json.loads(body)["nextBatchWatermarkMs"])
     except (ValueError, LookupError, TypeError) as error:
         raise ValueError(f"commits/{path.name} is not readable: {error}") from None
-
-
-def _sentence(error: Exception) -> str:
-    """Return what went wrong in one line: the last cause that Java names, or Python's message."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    first = next((line for line in lines if line and not line.startswith("An error occurred")), "")
-    told = (causes[-1] if causes else first).removeprefix(": ")
-    return told.rstrip(".") or type(error).__name__
 
 
 def _operators(spark: SparkSession, checkpoint: Path) -> list[int]:

@@ -24,6 +24,7 @@ from ..operators.compile.logical_plans import items, walk
 from ..rewriter.glance import glance
 from ..rewriter.plan.nodes import Refusal
 from ..rewriter.sql.places import place_of, place_of_reason
+from .messages import first_sentence
 
 MODES = ("append", "update", "complete")
 
@@ -342,13 +343,6 @@ def meaning(error: PySparkException) -> Answer:
             return Answer(Refusal(one.reason.format(name), one.hint), words, condition, one.by_mode)
     hint = "change that part of the query, or run it on batch tables"
     return Answer(Refusal(told[:1].lower() + told[1:], hint), "", condition)
-
-
-def first_sentence(error: PySparkException) -> str:
-    """Return Spark's message without its condition, its SQLSTATE and the plan below it."""
-    line = str(error).split("\n", 1)[0]
-    line = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", line)
-    return re.sub(r"\s*SQLSTATE: \w+.*$", "", line).rstrip(" ;.")
 
 
 def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Refusal]]) -> DataFrame:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from trijoin_sql.rewriter.sql.hints import SCHEMES
 
-from ..errors import InvalidSettingError
-from ..rewriter.sql.hints import SCHEMES
+from trijoin_sql.errors import InvalidSettingError
+
 from . import overhead
 from .engines import run_stream
 from .idle import EVERY, TRIGGERS, WARM_UP, run_idle
@@ -207,7 +208,7 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
     found = Measured({engine: [] for engine in engines})
     folder = Path(tempfile.mkdtemp(prefix="trijoin-bench-"))
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    from ..spark.quiet import quiet_jvm, quiet_python
+    from trijoin_sql.spark.quiet import quiet_jvm, quiet_python
 
     try:
         with quiet_python(), quiet_jvm(), Progress(*columns, console=err, disable=not err.is_terminal) as progress:
@@ -327,7 +328,7 @@ def turns(engines: Sequence[str], rounds: int) -> list[list[str]]:
 
 
 def _overhead(options: Options, out: Console, *, show: bool) -> dict[str, Any]:
-    from ..spark.quiet import quiet_jvm, quiet_python
+    from trijoin_sql.spark.quiet import quiet_jvm, quiet_python
 
     with quiet_python(), quiet_jvm():
         spark = _session(overhead.NAME, options.units)
@@ -341,8 +342,8 @@ def _overhead(options: Options, out: Console, *, show: bool) -> dict[str, Any]:
 def _session(name: str, units: int) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    from ..settings import UNITS
-    from ..spark.config import configure
+    from trijoin_sql.settings import UNITS
+    from trijoin_sql.spark.config import configure
 
     builder = SparkSession.builder.appName(f"trijoin-sql bench {name}").master(f"local[{units},4]")
     for key, value in {

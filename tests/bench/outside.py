@@ -15,10 +15,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import InvalidSettingError
-from ..rewriter.pipeline import rewrite
-from ..rewriter.plan.nodes import JoinNode, Predicate
-from ..rewriter.sql.declarations import read_script
+from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.plan.nodes import JoinNode, Predicate
+from trijoin_sql.rewriter.sql.declarations import read_script
+
+from trijoin_sql.errors import InvalidSettingError
+
 from .outcome import Outcome
 from .process_memory import Peak, below
 from .workloads import SCHEMA, Workload, declarations, query

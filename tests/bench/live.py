@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from ..errors import TriJoinError
+from trijoin_sql.errors import TriJoinError
+
 from .engines import frame_of
 from .workloads import SCHEMA, Workload, table, with_event_time
 

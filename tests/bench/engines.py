@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import TriJoinError
+from trijoin_sql.errors import TriJoinError
+
 from .outcome import Outcome
 from .process_memory import Peak, python_workers
 from .workloads import SCHEMA, Workload, query, with_event_time
@@ -28,7 +29,7 @@ def frame_of(spark: SparkSession, workload: Workload, engine: str) -> tuple[Any,
     -------
     The frame, and a function that reads the counters of its running query (Spark has none).
     """
-    from ..session import TriJoinSession
+    from trijoin_sql.session import TriJoinSession
 
     if engine == "spark":
         return type(spark).sql(spark, query(workload)), None

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.sql.declarations import read_script
 
-from ..errors import InvalidHintError, InvalidSettingError
-from ..rewriter.pipeline import rewrite
-from ..rewriter.sql.declarations import read_script
+from trijoin_sql.errors import InvalidHintError, InvalidSettingError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -71,7 +71,7 @@ def measure_overhead(spark: SparkSession) -> list[Overhead]:
     spark
         A session, which gets the views ``a``, ``b`` and ``c``.
     """
-    from ..extension import disable, enable
+    from trijoin_sql.extension import disable, enable
 
     for name in "abc":
         spark.sql("SELECT id AS x, id * 2 AS y, CAST(id AS STRING) AS z FROM range(9)").createOrReplaceTempView(name)
