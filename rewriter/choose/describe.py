@@ -34,6 +34,7 @@ def _graph(graph: JoinGraph) -> Graph:
     for predicate in graph.residuals:
         if len(predicate.relations) == 2:
             pairs.setdefault(predicate.relations, []).append(predicate)
+    whole = [predicate for predicate in graph.residuals if len(predicate.relations) != 2]
     rank = {name: index for index, name in enumerate(graph.relations)}
     edges = sorted(pairs.items(), key=lambda item: tuple(rank[alias] for alias in item[0]))
     return Graph(
@@ -45,11 +46,12 @@ def _graph(graph: JoinGraph) -> Graph:
                 left,
                 right,
                 all(p.derived for p in predicates),
-                tuple(Conjunct(p.sql, p.kind, p.derived) for p in predicates),
+                tuple(Conjunct(p.sql, p.kind, p.derived, p.places) for p in predicates),
             )
             for (left, right), predicates in edges
         ),
-        tuple(p.sql for p in graph.residuals if len(p.relations) != 2),
+        tuple(p.sql for p in whole),
+        tuple(p.places for p in whole),
     )
 
 

@@ -21,6 +21,10 @@ class Stage:
     skipped: str | None = None
 
 
+#: Where the first character of a text stands, and where the one behind its last.
+Place = tuple[int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Conjunct:
     """A conjunct of a join condition.
@@ -31,6 +35,9 @@ class Conjunct:
         Its text, and the kind of predicate that it is.
     derived
         Whether it follows from others.
+    places
+        Where it stands in the statement, as ``(start, end)`` in characters; several if several conditions make it,
+        none if it is derived (but WITHIN points to its clause), or if an older version wrote the document.
     number
         Its number in its group, from 1: over the edges and then the residuals.
     """
@@ -38,6 +45,7 @@ class Conjunct:
     sql: str
     kind: str
     derived: bool = False
+    places: tuple[Place, ...] = ()
     number: int = field(default=0, metadata=HIDDEN)
 
 
@@ -53,13 +61,24 @@ class GraphEdge:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The join graph of a group: ``residuals`` are conjuncts over three or more relations, numbered in ``whole``."""
+    """The join graph of a group.
+
+    Parameters
+    ----------
+    shape, hub, relations, edges
+        As in `JoinGraph`.
+    residuals, residual_places
+        The conjuncts over three or more relations, and the places of each.
+    whole
+        The same with their numbers.
+    """
 
     shape: Shape
     hub: str | None
     relations: tuple[str, ...]
     edges: tuple[GraphEdge, ...]
     residuals: tuple[str, ...] = field(default=(), metadata=ALWAYS)
+    residual_places: tuple[tuple[Place, ...], ...] = ()
     whole: tuple[Conjunct, ...] = field(default=(), metadata=HIDDEN)
 
     @property

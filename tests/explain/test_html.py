@@ -262,7 +262,8 @@ def test_one_condition_may_be_several_conjuncts() -> None:
     document = copy.deepcopy(CYCLIC)
     edge = document["groups"][0]["graph"]["edges"][1]
     sql = "abs(t.amount - r.amount) < 10.5"
-    edge["predicates"] = [{"sql": sql, "kind": kind} for kind in ("residual", "range", "range")]
+    places = edge["predicates"][0]["places"]
+    edge["predicates"] = [{"sql": sql, "kind": kind, "places": places} for kind in ("residual", "range", "range")]
     elements = page(document).elements
     (mark,) = [a for tag, a in elements if (a.get("data-preds") or "") == "g1p3 g1p4" and tag == "span"]
     assert mark["class"] == "pred k-range"

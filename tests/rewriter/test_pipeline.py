@@ -35,15 +35,16 @@ def test_the_json_object_is_the_contract() -> None:
     assert json.loads(json.dumps(found)) == found
     assert {"version", "sql", "stages", "groups", "advice"} <= found.keys()
     (group,) = found["groups"]
-    assert group["graph"].keys() == {"shape", "hub", "relations", "edges", "residuals"}
+    assert group["graph"].keys() == {"shape", "hub", "relations", "edges", "residuals", "residual_places"}
     assert (group["graph"]["shape"], group["graph"]["hub"]) == ("chain", "s")
+    at, within = CHAIN.index("r.a < s.a"), CHAIN.index("WITHIN")
     assert group["graph"]["edges"][0] == {
         "left": "r",
         "right": "s",
         "derived": False,
         "predicates": [
-            {"sql": "r.a < s.a", "kind": "range"},
-            {"sql": "WITHIN '5' MINUTE", "kind": "band", "derived": True},
+            {"sql": "r.a < s.a", "kind": "range", "places": [[at, at + 9]]},
+            {"sql": "WITHIN '5' MINUTE", "kind": "band", "derived": True, "places": [[within, len(CHAIN)]]},
         ],
     }
     assert group["graph"]["residuals"] == ["r.x + s.x > t.x"]
@@ -59,7 +60,7 @@ def test_the_json_object_is_the_contract() -> None:
 
 def test_a_residual_over_two_relations_is_shown_on_their_edge() -> None:
     found = rewritten("SELECT 1 AS o FROM r JOIN s ON r.n LIKE s.n").to_dict()["groups"][0]["graph"]
-    assert found["edges"][0]["predicates"] == [{"sql": "r.n LIKE s.n", "kind": "residual"}]
+    assert found["edges"][0]["predicates"] == [{"sql": "r.n LIKE s.n", "kind": "residual", "places": [[31, 43]]}]
     assert found["residuals"] == []
 
 
@@ -67,7 +68,7 @@ def test_a_group_left_alone_is_listed_with_its_reason() -> None:
     (group,) = rewritten("SELECT /*+ NO_TRIJOIN */ 1 AS o FROM r JOIN s ON r.a < s.a").to_dict()["groups"]
     assert group["decision"]["node"] == "none"
     assert "NO_TRIJOIN" in group["decision"]["reason"]
-    assert group["graph"]["edges"][0]["predicates"] == [{"sql": "r.a < s.a", "kind": "range"}]
+    assert group["graph"]["edges"][0]["predicates"] == [{"sql": "r.a < s.a", "kind": "range", "places": [[49, 58]]}]
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from ..rewriter.plan.document import Conjunct, Document, Group, Live
+from ..rewriter.plan.document import Conjunct, Document, Group, Live, Place
 from .graph_svg import graph_svg
 from .scheme_svg import scheme_svg
-from .sql_text import Piece, is_hint, locate, pieces
+from .sql_text import Token, is_hint, tokens
 from .stage_diff import stage_changes
 from .wording import (
     KINDS,
@@ -86,7 +86,7 @@ def render_html(document: Document) -> str:
         headline=headline(document),
         title=_title(document),
         sql=marked,
-        anchors={key: mark.keys[0] for _, mark in marked if mark for key in mark.keys},
+        anchors={key: mark.anchor for _, mark in reversed(marked) if mark and mark.anchor for key in mark.keys},
         lines=document.sql.count("\n") + 1,
         kinds_used=_kinds_used(document),
         pictures=[(graph_svg(group) if group.graph.relations else "", scheme_svg(group)) for group in document.groups],
@@ -127,26 +127,41 @@ def _and(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in the SQL and the conjuncts from it; ``keys`` such as ``g1p2`` name them in the page."""
+    """A place in the SQL and the conjuncts from it.
+
+    Parameters
+    ----------
+    kind
+        The most selective of their kinds.
+    keys
+        Their names in the page, such as ``g1p2``.
+    anchor
+        The one by which links find the place; None if all of them have a place before this one.
+    """
 
     kind: str
     keys: tuple[str, ...]
+    anchor: str | None
 
 
-def _marked_sql(document: Document) -> list[tuple[Piece, Mark | None]]:
-    """Return the pieces of the SQL, each with its conjuncts."""
-    conjuncts: dict[tuple[int, str], list[Conjunct]] = {}
+def _marked_sql(document: Document) -> list[tuple[list[Token], Mark | None]]:
+    """Return the SQL in pieces of tokens, each with the conjuncts that stand there."""
+    found: dict[Place, list[tuple[str, Conjunct]]] = {}
     for group in document.groups:
-        for predicate in group.graph.predicates:  # one condition may have become several conjuncts
-            conjuncts.setdefault((group.index, predicate.sql), []).append(predicate)
-    # The user's conjuncts come first; a derived conjunct may have the same text.
-    wanted = sorted(conjuncts, key=lambda key: all(p.derived for p in conjuncts[key]))
-    marks = [
-        Mark(strongest(tuple(p.kind for p in conjuncts[key])), tuple(f"g{key[0]}p{p.number}" for p in conjuncts[key]))
-        for key in wanted
-    ]
-    spans = locate(document.sql, [sql for _, sql in wanted])
-    return [(piece, None if piece.key is None else marks[piece.key]) for piece in pieces(document.sql, spans)]
+        for one in group.graph.predicates:
+            for place in one.places:
+                found.setdefault(place, []).append((f"g{group.index}p{one.number}", one))
+    pieces: list[tuple[list[Token], Mark | None]] = []
+    done, linked = 0, set[str]()
+    for (start, end), conjuncts in sorted(found.items()):
+        if done <= start < end:
+            keys = tuple(dict.fromkeys(key for key, _ in conjuncts))
+            anchor = next((key for key in keys if key not in linked), None)
+            linked.update(keys)
+            mark = Mark(strongest(tuple(one.kind for _, one in conjuncts)), keys, anchor)
+            pieces += [(tokens(document.sql[done:start]), None), (tokens(document.sql[start:end]), mark)]
+            done = end
+    return [*pieces, (tokens(document.sql[done:]), None)]
 
 
 def _kinds_used(document: Document) -> list[tuple[str, str, str]]:

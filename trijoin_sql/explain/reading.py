@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import count
+from itertools import count, zip_longest
 
 from ..rewriter.plan.document import Conjunct, Document, Group
 from ..rewriter.plan.json_codec import Json, decode
@@ -36,5 +36,6 @@ def _numbered(index: int, group: Group) -> Group:
         shown = [one for one in edge.predicates if unlike[one.sql, one.kind] is one]
         predicates = (replace(one, number=next(numbers), derived=edge.derived or one.derived) for one in shown)
         edges.append(replace(edge, predicates=tuple(predicates)))
-    whole = tuple(Conjunct(sql, "residual", number=next(numbers)) for sql in group.graph.residuals)
+    residuals = zip_longest(group.graph.residuals, group.graph.residual_places[: len(group.graph.residuals)])
+    whole = tuple(Conjunct(sql, "residual", False, places or (), next(numbers)) for sql, places in residuals)
     return replace(group, index=index, graph=replace(group.graph, edges=tuple(edges), whole=whole))
