@@ -28,7 +28,7 @@ from .names.scopes import (
 from .plan.nodes import Aggregation, Column, Join, Node, Predicate, Project, Query, Scan, Where
 from .plan.nodes import Block as PlanBlock
 from .sql.catalog import TableInfo
-from .sql.dialect import identifier, render
+from .sql.dialect import identifier, places_of, render
 from .sql.functions import AGGREGATES, GENERATORS, VOLATILE, called
 from .sql.hints import read_hints
 from .sql.intervals import interval_microseconds
@@ -127,6 +127,7 @@ class _Builder:
             self.problem,
             aggregation,
             not_aggregated,
+            places_of(within) if within else (),
         )
         return plan, Binding(self.block, tuple(self.stuck), tuple(self.floating))
 
@@ -232,7 +233,7 @@ class _Builder:
         used = self.relations(conjunct)
         if used is None or (len(used) > 1 and conjunct.find(exp.Placeholder)):
             return None
-        return Predicate(render(conjunct), "residual", used, rendered=self.text(conjunct))
+        return Predicate(render(conjunct), "residual", used, rendered=self.text(conjunct), places=places_of(conjunct))
 
     def relations(self, tree: exp.Expr) -> tuple[str, ...] | None:
         found = set()

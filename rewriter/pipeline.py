@@ -12,12 +12,14 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ..errors import PlanError, TriJoinError, UnsupportedQueryError
-from .choose.describe import group_dict
+from .choose.describe import describe
 from .event_time.event_times import append_refusals, carry_event_times, join_refusals
 from .names.resolve import resolve
 from .options import DEFAULTS, Settings
 from .parse import build_plan, computed_anew
 from .plan.display import plan_text
+from .plan.document import Document, Stage
+from .plan.json_codec import as_object
 from .plan.nodes import (
     Block,
     Join,
@@ -55,15 +57,6 @@ from .sql.dialect import Statement, View, parse_statement, positional_name, rend
 from .sql.hints import without_our_clauses
 
 Kind = Literal["select", "create_view", "explain", "other"]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """The plan after one stage, as text; for a rule that found nothing to do, its reason."""
-
-    name: str
-    plan_text: str
-    skipped: str | None = None
 
 
 @dataclass(frozen=True)
@@ -117,22 +110,24 @@ class Rewrite:
         """True if at least one group is a join node of ours."""
         return self.plan is not None
 
+    @property
+    def document(self) -> Document:
+        """What EXPLAIN draws."""
+        return Document(
+            1,
+            self.sql,
+            self.kind,
+            self.converted,
+            self.stages,
+            tuple(describe(group) for group in self.groups),
+            self.advice,
+            self.refusals,
+            self.append_refusals,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``explain --format json`` prints."""
-        return {
-            "version": 1,
-            "sql": self.sql,
-            "kind": self.kind,
-            "converted": self.converted,
-            "stages": [
-                {"name": s.name, "plan": s.plan_text, **({"skipped": s.skipped} if s.skipped else {})}
-                for s in self.stages
-            ],
-            "groups": [group_dict(group) for group in self.groups],
-            "advice": list(self.advice),
-            "refusals": [dataclasses.asdict(refusal) for refusal in self.refusals],
-            "append_refusals": [dataclasses.asdict(refusal) for refusal in self.append_refusals],
-        }
+        return as_object(self.document)
 
 
 StageFunction = Callable[[Node, Settings], Node | NotApplicable]
@@ -228,7 +223,7 @@ def _rewrite(
     for name, stage in STAGES:
         changed = stage(plan, settings)
         if isinstance(changed, NotApplicable):
-            stages.append(Stage(name, stages[-1].plan_text, changed.reason))
+            stages.append(Stage(name, stages[-1].plan, changed.reason))
             continue
         check_schema(name, plan, changed)
         plan = changed

@@ -9,9 +9,10 @@ from math import prod
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...rewriter.plan.comparison import widest
-from ...rewriter.plan.grid import Dimension, KeyClass, common_key
+from ...rewriter.plan.grid import KeyClass, common_key, dimension
 from ...rewriter.plan.grid import lay_out as lay_out_graph
 from ...rewriter.plan.nodes import JoinNode
+from ...rewriter.plan.parts import Dimension
 from .edges import hashable
 from .inputs import Input
 
@@ -54,24 +55,25 @@ def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int) -> Grid:
 def lay_out_by_key(node: JoinNode, inputs: Mapping[str, Input], units: int) -> Grid | None:
     """Lay out the units along the key that all streams share, and pack its hash; None if they share none."""
     key = common_key(node.graph, _can_hash(inputs))
-    return None if key is None else _packed(node, inputs, (Dimension(node.graph.relations, key, units),))
+    return None if key is None else _packed(node, inputs, (dimension(node.graph.relations, key, units),))
 
 
 def _packed(node: JoinNode, inputs: Mapping[str, Input], dimensions: tuple[Dimension, ...]) -> Grid:
     coordinates: dict[str, list[tuple[int, str | None]]] = {alias: [] for alias in node.graph.relations}
-    for number, dimension in enumerate(dimensions):
-        if dimension.key is None:
-            (alias,) = dimension.relations
+    for number, axis in enumerate(dimensions):
+        if axis.key is None:
+            (alias,) = axis.relations
             coordinates[alias].append((number, None))
             continue
-        kind = _hash_type(dimension.key, inputs)
+        members = tuple(zip(axis.relations, axis.key, strict=True))
+        kind = _hash_type(members, inputs)
         assert kind is not None
-        for alias, text in dimension.key:
+        for alias, text in members:
             side = inputs[alias]
             hashed = F.xxhash64(hashable(side.cast("key", text, kind), kind))
             coordinates[alias].append((number, side.pack(hashed, f"coordinate {number}")))
     return Grid(
-        tuple(dimension.shares for dimension in dimensions),
+        tuple(axis.shares for axis in dimensions),
         {alias: tuple(axes) for alias, axes in coordinates.items()},
     )
 

@@ -1,117 +1,83 @@
-"""A join group as the plain data that EXPLAIN draws: the ``groups`` of `Rewrite.to_dict`."""
+"""A join group as part of the document that EXPLAIN draws."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from ..plan.display import duration_text
+from ..plan.document import Conjunct, EventTime, Graph, GraphEdge, Group, State, StreamState, UnitAggregation
 from ..plan.grid import lay_out
-from ..plan.nodes import JoinNode, LeftAlone, Predicate
+from ..plan.nodes import JoinGraph, JoinNode, LeftAlone, Predicate
+from ..plan.parts import Decision
 from .cost import DEFAULT_UNITS, can_hash
 
 
-def group_dict(group: JoinNode | LeftAlone) -> dict[str, Any]:
-    """Return one join group as plain data."""
-    graph, decision = group.graph, group.decision
+def describe(group: JoinNode | LeftAlone) -> Group:
+    """Return what EXPLAIN shows of one join group."""
+    keep_for = {kept.alias: kept.keep_for for kept in group.retention}
+    lengths = {alias: None if length is None else duration_text(length) for alias, length in keep_for.items()}
+    advice = {kept.alias: kept.advice for kept in group.retention}
+    streams = tuple(StreamState(alias, length, advice[alias]) for alias, length in lengths.items())
+    return Group(
+        name=group.name if isinstance(group, JoinNode) else None,
+        graph=_graph(group.graph),
+        decision=_decision(group),
+        aggregation=_aggregation(group) if isinstance(group, JoinNode) else None,
+        event_time=_event_time(group) if isinstance(group, JoinNode) and group.event_times else None,
+        state=State(None not in lengths.values(), streams),
+    )
+
+
+def _graph(graph: JoinGraph) -> Graph:
+    """Return a join graph whose edges have the residuals over two relations too."""
     pairs: dict[tuple[str, ...], list[Predicate]] = {(e.left, e.right): list(e.predicates) for e in graph.edges}
     for predicate in graph.residuals:
         if len(predicate.relations) == 2:
             pairs.setdefault(predicate.relations, []).append(predicate)
+    whole = [predicate for predicate in graph.residuals if len(predicate.relations) != 2]
     rank = {name: index for index, name in enumerate(graph.relations)}
-    keep = {r.alias: r for r in group.retention}
-    return {
-        **({"name": group.name} if isinstance(group, JoinNode) else {}),
-        "graph": {
-            "shape": graph.shape,
-            "hub": graph.hub,
-            "relations": list(graph.relations),
-            "edges": [
-                {
-                    "left": pair[0],
-                    "right": pair[1],
-                    "derived": all(p.derived for p in predicates),
-                    "predicates": [
-                        {"sql": p.sql, "kind": p.kind, **({"derived": True} if p.derived else {})} for p in predicates
-                    ],
-                }
-                for pair, predicates in sorted(pairs.items(), key=lambda item: tuple(rank[a] for a in item[0]))
-            ],
-            "residuals": [p.sql for p in graph.residuals if len(p.relations) != 2],
-        },
-        "decision": {
-            "node": decision.node,
-            "scheme": decision.scheme,
-            "units": decision.units,
-            "options": decision.options.shown(graph.relations),
-            "expected": dict(decision.expected),
-            "reason": decision.reason,
-            "units_reason": decision.units_reason,
-            "from_checkpoint": decision.from_checkpoint,
-            "rates": [dataclasses.asdict(rate) for rate in decision.rates],
-            "advice": decision.advice,
-            "alternatives": [
-                {"scheme": a.scheme, "cost": dataclasses.asdict(a.cost), "chosen": a.chosen}
-                for a in decision.alternatives
-            ],
-            **({"unscaled": decision.unscaled} if decision.unscaled else {}),
-            **({"grid": _grid(group)} if isinstance(group, JoinNode) and decision.scheme == "matrix" else {}),
-        },
-        **_aggregation(group),
-        **_event_times(group),
-        "state": {
-            "bounded": all(kept.keep_for is not None for kept in keep.values()),
-            "streams": [
-                {
-                    "alias": alias,
-                    "keep_for": None if kept.keep_for is None else duration_text(kept.keep_for),
-                    **({"advice": kept.advice} if kept.advice else {}),
-                }
-                for alias, kept in keep.items()
-            ],
-        },
-    }
+    edges = sorted(pairs.items(), key=lambda item: tuple(rank[alias] for alias in item[0]))
+    return Graph(
+        graph.shape,
+        graph.hub,
+        graph.relations,
+        tuple(
+            GraphEdge(
+                left,
+                right,
+                all(p.derived for p in predicates),
+                tuple(Conjunct(p.sql, p.kind, p.derived, p.places) for p in predicates),
+            )
+            for (left, right), predicates in edges
+        ),
+        tuple(p.sql for p in whole),
+        tuple(p.places for p in whole),
+    )
 
 
-def _grid(node: JoinNode) -> list[dict[str, Any]]:
-    """Return the dimensions of a matrix; where units are not known, those that costs are estimated for."""
-    grid = lay_out(node.graph, node.decision.units or DEFAULT_UNITS, can_hash(node))
-    return [
-        {
-            "relations": list(dimension.relations),
-            "key": None if dimension.key is None else [text for _, text in dimension.key],
-            "shares": dimension.shares,
-        }
-        for dimension in grid
-    ]
+def _decision(group: JoinNode | LeftAlone) -> Decision:
+    """Return a decision with the names of its options, and the grid of a matrix.
+
+    Where units are not known, the grid has those that costs are estimated for.
+    """
+    decision = group.decision
+    shown = tuple(decision.options.shown(group.graph.relations).items())
+    if not isinstance(group, JoinNode) or decision.scheme != "matrix":
+        return dataclasses.replace(decision, shown=shown)
+    grid = lay_out(group.graph, decision.units or DEFAULT_UNITS, can_hash(group))
+    return dataclasses.replace(decision, shown=shown, grid=grid)
 
 
-def _event_times(group: JoinNode | LeftAlone) -> dict[str, Any]:
-    """Return which columns of a group's results are event time for operators above it; nothing if none is."""
-    if not isinstance(group, JoinNode) or not group.event_times:
-        return {}
-    held_back = duration_text(group.held_back) if group.held_back else None
+def _event_time(group: JoinNode) -> EventTime:
     origin = {column.name: f"{column.relation}.{column.column}" for column in group.output}
-    columns = [origin.get(name, "the latest of all event times") for name in group.event_times]
-    return {"event_time": {"columns": columns, "held_back": held_back}}
+    columns = (origin.get(name, "the latest of all event times") for name in group.event_times)
+    return EventTime(tuple(columns), duration_text(group.held_back) if group.held_back else None)
 
 
-def _aggregation(group: JoinNode | LeftAlone) -> dict[str, Any]:
-    """Return what happens to the aggregation above a group; nothing if there is none."""
-    if not isinstance(group, JoinNode):
-        return {}
+def _aggregation(group: JoinNode) -> UnitAggregation | None:
+    """Return what happens to the aggregation above a group; None if there is none."""
     if group.aggregation is not None:
         found = group.aggregation
-        keys = [key.sql for key in found.keys]
-        return {
-            "aggregation": {
-                "in_units": True,
-                "aggregates": list(found.shown),
-                "keys": keys,
-                "from_packs": found.from_packs,
-                "listed": list(found.listed),
-            }
-        }
-    if group.not_aggregated is not None:
-        return {"aggregation": {"in_units": False, "reason": group.not_aggregated}}
-    return {}
+        keys = tuple(key.sql for key in found.keys)
+        return UnitAggregation(True, found.shown, keys, found.from_packs, found.listed)
+    return None if group.not_aggregated is None else UnitAggregation(False, reason=group.not_aggregated)

@@ -5,7 +5,7 @@ It imports only the standard library, as `nodes` does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...errors import PlanError
@@ -166,6 +166,9 @@ class Predicate:
         conjunct with columns qualified by their aliases.
     derived
         True if it follows from others (transitive equality, WITHIN) and was not written by the user.
+    places
+        Where it stands in the user's text, as ``(start, end)`` in characters; a band may come from several conjuncts.
+        Empty for what follows from others.
     """
 
     sql: str
@@ -178,6 +181,7 @@ class Predicate:
     guards: tuple[tuple[str, str], ...] = ()
     rendered: str | None = None
     derived: bool = False
+    places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.kind == "residual":

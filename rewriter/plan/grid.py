@@ -10,10 +10,9 @@ Standard library only, as `plan`: the operators import it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from math import comb, prod
 
-from .parts import JoinGraph
+from .parts import Dimension, JoinGraph
 from .schemes import RECORDS
 
 #: All ways to share out the cells are tried up to this number, which takes a third of a second.
@@ -21,25 +20,6 @@ _TRIED = 50_000
 
 #: A class of equal expressions: ``(alias, expression)`` for each relation with such an expression, in plan order.
 KeyClass = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Dimension:
-    """A dimension of a grid of cells.
-
-    Parameters
-    ----------
-    relations
-        The aliases whose rows have a place along it, in plan order; all other rows are copied along it.
-    key
-        The expressions that rows are hashed by; None if the rows of one relation are spread evenly.
-    shares
-        Cells along it.
-    """
-
-    relations: tuple[str, ...]
-    key: KeyClass | None
-    shares: int
 
 
 def lay_out(graph: JoinGraph, cells: int, can_hash: Callable[[KeyClass], bool]) -> tuple[Dimension, ...]:
@@ -69,7 +49,12 @@ def lay_out(graph: JoinGraph, cells: int, can_hash: Callable[[KeyClass], bool]) 
     }
     pairs = [places[edge.left] | places[edge.right] for edge in graph.edges]
     shares = _shares(cells, len(axes), [*places.values()], pairs)
-    return tuple(Dimension(*axis, share) for axis, share in zip(axes, shares, strict=True))
+    return tuple(dimension(*axis, share) for axis, share in zip(axes, shares, strict=True))
+
+
+def dimension(relations: tuple[str, ...], key: KeyClass | None, shares: int) -> Dimension:
+    """Return a dimension; the class that rows are hashed by is over its relations, in their order."""
+    return Dimension(relations, None if key is None else tuple(text for _, text in key), shares)
 
 
 def key_classes(graph: JoinGraph) -> list[KeyClass]:

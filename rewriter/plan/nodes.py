@@ -370,8 +370,8 @@ class Block(OverOne):
         The number of the SELECT, in plan order.
     required
         The columns, as ``(alias, name)``, that the rest of the SELECT reads.
-    within
-        The length of WITHIN in microseconds.
+    within, within_places
+        The length of WITHIN in microseconds, and where the clause stands in the text.
     problem
         Why nothing in it can be converted.
     aggregation
@@ -387,6 +387,7 @@ class Block(OverOne):
     problem: str | None = None
     aggregation: Aggregation | None = None
     not_aggregated: str | None = None
+    within_places: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

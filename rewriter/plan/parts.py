@@ -6,11 +6,12 @@ It imports only the standard library, as `nodes` does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ...errors import PlanError
 from .conjuncts import Predicate
+from .json_codec import ALWAYS, HIDDEN, Json
 from .trees import TreeOf, leaves, order_text, tree_text
 
 Shape = Literal["pair", "chain", "cyclic", "star", "clique", "general", "disconnected"]
@@ -186,7 +187,7 @@ class Alternative:
 
     scheme: str
     cost: Cost
-    chosen: bool = False
+    chosen: bool = field(default=False, metadata=ALWAYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,25 @@ class InputRate:
     rows: float
     streaming: bool
     rows_from: RowsFrom
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A dimension of a grid of cells.
+
+    Parameters
+    ----------
+    relations
+        The aliases whose rows have a place along it, in plan order; all other rows are copied along it.
+    key
+        The expression of each of them that its rows are hashed by; None if the rows of one relation are spread evenly.
+    shares
+        Cells along it.
+    """
+
+    relations: tuple[str, ...]
+    key: tuple[str, ...] | None
+    shares: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +266,7 @@ class SchemeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How a group will run, and why.
+    """How a group will run, and why: in the plan, and in the document that EXPLAIN draws.
 
     Parameters
     ----------
@@ -274,21 +294,34 @@ class Decision:
         Whether cost chose the units: then a checkpoint's number has precedence.
     unscaled
         Where scaling is on: why it leaves these units alone, and what it would scale.
+    shown, grid
+        In the document only: the options by name, and the grid of a ``matrix``.
     """
 
     node: NodeName
     scheme: str | None
     units: int | None
     reason: str
-    alternatives: tuple[Alternative, ...] = ()
-    options: SchemeOptions = SchemeOptions()
-    expected: tuple[tuple[str, float], ...] = ()
-    units_reason: str | None = None
-    rates: tuple[InputRate, ...] = ()
-    advice: str | None = None
-    from_checkpoint: bool = False
-    units_by_cost: bool = False
+    alternatives: tuple[Alternative, ...] = field(default=(), metadata=ALWAYS)
+    options: SchemeOptions = field(default=SchemeOptions(), metadata=HIDDEN)
+    expected: tuple[tuple[str, float], ...] = field(default=(), metadata=ALWAYS)
+    units_reason: str | None = field(default=None, metadata=ALWAYS)
+    rates: tuple[InputRate, ...] = field(default=(), metadata=ALWAYS)
+    advice: str | None = field(default=None, metadata=ALWAYS)
+    from_checkpoint: bool = field(default=False, metadata=ALWAYS)
+    units_by_cost: bool = field(default=False, metadata=HIDDEN)
     unscaled: str | None = None
+    shown: tuple[tuple[str, Json], ...] = field(default=(), metadata={**ALWAYS, "key": "options"})
+    grid: tuple[Dimension, ...] = ()
+
+    @property
+    def left_to_spark(self) -> bool:
+        """Whether Spark, and not a node of ours, runs the group."""
+        return self.node == "none"
+
+    def option(self, name: str) -> Json:
+        """Return a shown option of the scheme, None if it is not set."""
+        return dict(self.shown).get(name)
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,10 @@ class Difference:
         texts = zip(*((one.sql, one.rendered or one.sql) for one in self.predicates), strict=True)
         sql, rendered = (" AND ".join(dict.fromkeys(each)) for each in texts)
         bounds = self.bounds
+        places = tuple(dict.fromkeys(place for one in self.predicates for place in one.places if not self.derived))
+        sides = self.left, self.right
         made = Predicate(
-            sql, "band", self.relations, "band", self.left, self.right, bounds, self.guards, rendered, self.derived
+            sql, "band", self.relations, "band", *sides, bounds, self.guards, rendered, self.derived, places
         )
         one_sided = bounds.lower is None or bounds.upper is None
         if bounds.rounded or not one_sided or (bounds.lower or bounds.upper) or bounds.limits is not None:

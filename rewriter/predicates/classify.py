@@ -270,6 +270,7 @@ def _plain(predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Ex
         render(bare(right)),
         rendered=predicate.rendered,
         derived=predicate.derived,
+        places=predicate.places,
     )
 
 

@@ -40,7 +40,7 @@ def apply_within(plan: Node) -> Node | NotApplicable:
             covered.extend(scan.alias for scan in below if not outer)
             streams = [scan for scan in below if scan.streaming is not False]
             for left, right in combinations(streams or below, 2):
-                placed = place(region, _band(left, right, length))
+                placed = place(region, dataclasses.replace(_band(left, right, length), places=block.within_places))
                 region = placed or region
             return region
 

@@ -116,7 +116,8 @@ def _between_inputs(predicate: Predicate, owner: dict[str, str], order: list[str
         return moved if order.index(owners[0]) < order.index(owners[1]) else flipped(moved)
     text = predicate.rendered or predicate.sql
     relations = tuple(sorted(owners, key=order.index))
-    return Predicate(predicate.sql, "residual", relations, rendered=text, derived=predicate.derived)
+    derived, places = predicate.derived, predicate.places
+    return Predicate(predicate.sql, "residual", relations, rendered=text, derived=derived, places=places)
 
 
 def why_left_alone(relations: list[str], block: Block | None) -> str | None:

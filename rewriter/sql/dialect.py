@@ -111,12 +111,27 @@ class TriJoinSql(Databricks):
             TokenType.PLACEHOLDER: lambda self: self._parse_positional(),
         }
 
+        def _parse_disjunction(self) -> exp.Expr | None:
+            start = self._curr.start
+            return self._placed(super()._parse_disjunction(), start)
+
+        def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
+            start = self._curr.start
+            return self._placed(super()._parse_equality(parse_is), start)
+
+        def _placed(self, tree: exp.Expr | None, start: int) -> exp.Expr | None:
+            """Note where a condition stands in the text: what it is compared to and combined with comes later."""
+            if tree is not None and not isinstance(tree, exp.Column | exp.Literal | exp.Star):
+                tree.meta["place"] = start, self._prev.end + 1
+            return tree
+
         def _parse_positional(self) -> exp.Expr:
             marker = exp.Placeholder()
             marker.meta["start"] = self._prev.start
             return marker
 
         def _parse_within(self) -> Any:
+            start = self._curr.start
             self._advance()
             at = self._curr
             if self._curr.token_type == TokenType.INTERVAL:
@@ -131,7 +146,7 @@ class TriJoinSql(Databricks):
             micros = interval_microseconds(length)
             if micros is None or micros < 0:
                 self.raise_error(_WITHIN_TAKES, at)
-            return length
+            return self._placed(length, start)
 
         def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
             clause = None
@@ -256,6 +271,12 @@ class Statement:
     view: View | None = None
     explain_format: str | None = None
     positional: int = 0
+
+
+def places_of(tree: exp.Expr) -> tuple[tuple[int, int], ...]:
+    """Return where a condition of a statement stands: from the start of its first token to the end of its last one."""
+    place: tuple[int, int] | None = tree.meta.get("place")
+    return () if place is None else (place,)
 
 
 def tokenize(sql: str) -> list[Token]:

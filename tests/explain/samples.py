@@ -349,6 +349,27 @@ def _odd() -> dict[str, Any]:
 
 ODD: dict[str, Any] = _odd()
 
+
+def _place(document: dict[str, Any], *texts: str) -> None:
+    """Add to each predicate where it stands: in the order of the predicates, what they are in the SQL."""
+    (group,) = document["groups"]
+    ends = [(document["sql"].index(text), document["sql"].index(text) + len(text)) for text in texts]
+    written = [p for edge in group["graph"]["edges"] if not edge["derived"] for p in edge["predicates"]]
+    for predicate, (start, end) in zip(written, ends, strict=False):
+        predicate["places"] = [[start, end]]
+    group["graph"]["residual_places"] = [[[start, end]] for start, end in ends[len(written) :]]
+
+
+_place(
+    CYCLIC,
+    "r.account = s.source", "s.ts BETWEEN r.ts AND r.ts + INTERVAL 5 MINUTES", "abs(t.amount - r.amount) < 10.5",
+    "r.city <> t.city", "s.amount < t.amount", "t.ts BETWEEN s.ts AND s.ts + INTERVAL 5 MINUTES",
+    "r.note LIKE concat('%', s.note, t.note)",
+)  # fmt: skip
+_place(CHAIN_UNBOUNDED, "c.user = v.user", "v.price >= o.price - 5", "v.price <= o.price + 5")
+_place(MULTI, "a.k = b.k", "a.v != e.v", "b.k = c.k", "c.k <=> d.k", "d.v < e.v")
+_place(BI, "bids.price >= asks.price")
+
 #: All of them by name.
 SAMPLES: dict[str, dict[str, Any]] = {
     "cyclic": CYCLIC,

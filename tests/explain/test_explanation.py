@@ -6,6 +6,7 @@ import builtins
 import copy
 import json
 import pickle
+import re
 import subprocess
 import sys
 from typing import Any
@@ -54,7 +55,7 @@ def test_text_does_not_depend_on_the_hash_seed() -> None:
     assert len(outputs) == 1
 
 
-def test_imports_neither_spark_nor_the_rewriter() -> None:
+def test_imports_neither_spark_nor_sqlglot() -> None:
     script = (
         "import sys, trijoin_sql.explain as e; e.Explanation({'version': 1, 'sql': '', 'stages': [], 'groups': [], "
         "'advice': []}).to_html(); print(sorted({'pyspark', 'sqlglot', 'networkx', 'pandas'} & set(sys.modules)))"
@@ -116,6 +117,33 @@ def test_wrong_type_is_named(path: tuple[str | int, ...], value: object) -> None
     place[path[-1]] = value
     with pytest.raises(PlanError, match="not well formed: expected"):
         Explanation(document)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("groups", 0, "decision", "node"), None, "expected text at groups[0].decision.node, found NoneType"),
+        (("groups", 0, "decision", "units"), "two", "expected a whole number at groups[0].decision.units, found str"),
+        (("stages", 0), "parse", "expected an object at stages[0], found str"),
+    ],
+)
+def test_the_place_of_a_mistake_is_named(path: tuple[str | int, ...], value: object, words: str) -> None:
+    document: Any = copy.deepcopy(BI)
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(PlanError, match=re.escape(words)):
+        Explanation(document)
+
+
+def test_a_document_of_another_version_is_read() -> None:
+    """An older one lacks keys, or has null for them; a newer one has further keys, and words for kinds."""
+    document: Any = copy.deepcopy(BI)
+    (group,) = document["groups"]
+    group["decision"] |= {"options": None, "rates": None, "alternatives": None, "colour": "green"}
+    group["graph"]["edges"][0]["predicates"][0]["kind"] = "near"
+    assert "•  near" in str(Explanation(document))
 
 
 def test_value_without_a_json_form() -> None:

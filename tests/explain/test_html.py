@@ -18,6 +18,7 @@ from trijoin_sql.explain.graph_svg import graph_svg
 from trijoin_sql.explain.reading import read
 from trijoin_sql.explain.scheme_svg import scheme_svg
 from trijoin_sql.explain.stage_diff import stage_changes
+from trijoin_sql.explain.wording import dimension_name
 
 from .samples import BI, CHAIN_UNBOUNDED, CYCLIC, MULTI, NOTHING, SAMPLES, SEVERAL, SPARK
 
@@ -238,14 +239,14 @@ def test_labels_of_the_join_graph_do_not_cover_one_another(shape: str, size: int
 
 
 def test_a_dimension_is_called_by_what_rows_are_hashed_by() -> None:
-    (grid,) = (group.grid for group in read(MULTI).groups)
-    assert [(d.name, d.size, d.streams, d.hashed) for d in grid] == [
+    (grid,) = (group.decision.grid for group in read(MULTI).groups)
+    assert [(dimension_name(d), d.shares, d.relations, d.key is not None) for d in grid] == [
         ("k", 4, ("a", "b", "c"), True), ("d", 1, ("d",), False), ("e", 2, ("e",), False)
     ]  # fmt: skip
     document = copy.deepcopy(MULTI)
     keys = ["lower(a.k)", "`b`.`K` + 1", "bb.k + c.c"]
     document["groups"][0]["decision"]["grid"][0]["key"] = keys
-    assert read(document).groups[0].grid[0].name == "K + 1 = bb.k + c = lower(k)"
+    assert dimension_name(read(document).groups[0].decision.grid[0]) == "K + 1 = bb.k + c = lower(k)"
 
 
 def test_an_explanation_without_a_grid_is_drawn_without_cells() -> None:
@@ -261,7 +262,8 @@ def test_one_condition_may_be_several_conjuncts() -> None:
     document = copy.deepcopy(CYCLIC)
     edge = document["groups"][0]["graph"]["edges"][1]
     sql = "abs(t.amount - r.amount) < 10.5"
-    edge["predicates"] = [{"sql": sql, "kind": kind} for kind in ("residual", "range", "range")]
+    places = edge["predicates"][0]["places"]
+    edge["predicates"] = [{"sql": sql, "kind": kind, "places": places} for kind in ("residual", "range", "range")]
     elements = page(document).elements
     (mark,) = [a for tag, a in elements if (a.get("data-preds") or "") == "g1p3 g1p4" and tag == "span"]
     assert mark["class"] == "pred k-range"

@@ -61,15 +61,15 @@ def golden(query: Path) -> str:
 def _lines(result: Rewrite) -> Iterator[str]:
     first, last = result.stages[0], result.stages[-1]
     yield f"== {first.name}"
-    yield folded(first.plan_text)
+    yield folded(first.plan)
     for before, stage in pairwise(result.stages):
         if stage.skipped:
             yield f"== {stage.name}: not applicable, {stage.skipped}"
         else:
             yield f"== {stage.name}"
-            yield from _difference(before.plan_text.splitlines(), stage.plan_text.splitlines())
+            yield from _difference(before.plan.splitlines(), stage.plan.splitlines())
     yield "== final plan"
-    yield folded(last.plan_text)
+    yield folded(last.plan)
     for number, group in enumerate(result.groups, 1):
         decision = group.decision
         yield f"== group {number}: {', '.join(group.graph.relations)}"
@@ -111,7 +111,7 @@ def _summary(result: Rewrite) -> Iterator[str]:
     last = result.stages[-1]
     yield f"== {last.name}" if result.converted else "not converted"
     if result.converted:
-        yield folded(last.plan_text)
+        yield folded(last.plan)
     for number, group in enumerate(result.groups, 1):
         graph, decision = group.graph, group.decision
         hub = f", hub {graph.hub}" if graph.hub else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import random
 import sys
@@ -12,7 +13,10 @@ from pathlib import Path
 import pytest
 from trijoin_sql.rewriter.pipeline import STAGES, check_schema, rewrite
 from trijoin_sql.rewriter.plan.display import folded
+from trijoin_sql.rewriter.plan.document import Document
+from trijoin_sql.rewriter.plan.json_codec import decode
 from trijoin_sql.rewriter.plan.nodes import Block, Query, Scan
+from trijoin_sql.rewriter.plan.parts import SchemeOptions
 from trijoin_sql.rewriter.sql.declarations import read_script
 from trijoin_sql.rewriter.sql.dialect import View
 
@@ -31,15 +35,16 @@ def test_the_json_object_is_the_contract() -> None:
     assert json.loads(json.dumps(found)) == found
     assert {"version", "sql", "stages", "groups", "advice"} <= found.keys()
     (group,) = found["groups"]
-    assert group["graph"].keys() == {"shape", "hub", "relations", "edges", "residuals"}
+    assert group["graph"].keys() == {"shape", "hub", "relations", "edges", "residuals", "residual_places"}
     assert (group["graph"]["shape"], group["graph"]["hub"]) == ("chain", "s")
+    at, within = CHAIN.index("r.a < s.a"), CHAIN.index("WITHIN")
     assert group["graph"]["edges"][0] == {
         "left": "r",
         "right": "s",
         "derived": False,
         "predicates": [
-            {"sql": "r.a < s.a", "kind": "range"},
-            {"sql": "WITHIN '5' MINUTE", "kind": "band", "derived": True},
+            {"sql": "r.a < s.a", "kind": "range", "places": [[at, at + 9]]},
+            {"sql": "WITHIN '5' MINUTE", "kind": "band", "derived": True, "places": [[within, len(CHAIN)]]},
         ],
     }
     assert group["graph"]["residuals"] == ["r.x + s.x > t.x"]
@@ -55,7 +60,7 @@ def test_the_json_object_is_the_contract() -> None:
 
 def test_a_residual_over_two_relations_is_shown_on_their_edge() -> None:
     found = rewritten("SELECT 1 AS o FROM r JOIN s ON r.n LIKE s.n").to_dict()["groups"][0]["graph"]
-    assert found["edges"][0]["predicates"] == [{"sql": "r.n LIKE s.n", "kind": "residual"}]
+    assert found["edges"][0]["predicates"] == [{"sql": "r.n LIKE s.n", "kind": "residual", "places": [[31, 43]]}]
     assert found["residuals"] == []
 
 
@@ -63,7 +68,7 @@ def test_a_group_left_alone_is_listed_with_its_reason() -> None:
     (group,) = rewritten("SELECT /*+ NO_TRIJOIN */ 1 AS o FROM r JOIN s ON r.a < s.a").to_dict()["groups"]
     assert group["decision"]["node"] == "none"
     assert "NO_TRIJOIN" in group["decision"]["reason"]
-    assert group["graph"]["edges"][0]["predicates"] == [{"sql": "r.a < s.a", "kind": "range"}]
+    assert group["graph"]["edges"][0]["predicates"] == [{"sql": "r.a < s.a", "kind": "range", "places": [[49, 58]]}]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +138,7 @@ def test_refusals_name_joins_that_spark_cannot_run_either() -> None:
 def test_every_stage_is_named_once_and_shown() -> None:
     names = [stage.name for stage in rewritten(CHAIN).stages]
     assert names == ["parse", *(name for name, _ in STAGES), "render"]
-    assert all(len(line) <= 100 for stage in rewritten(CHAIN).stages for line in folded(stage.plan_text).splitlines())
+    assert all(len(line) <= 100 for stage in rewritten(CHAIN).stages for line in folded(stage.plan).splitlines())
 
 
 def test_a_stage_that_loses_a_column_is_caught() -> None:
@@ -159,19 +164,9 @@ def test_the_rewriter_imports_no_pyspark_and_its_nodes_import_nothing() -> None:
     files = sorted((ROOT / "rewriter").glob("**/*.py"))
     assert len(files) > 20
     assert [path.name for path in files if "pyspark" in imported(path)] == []
-    assert imported(ROOT / "rewriter" / "plan" / "parts.py") <= {
-        *sys.stdlib_module_names,
-        "...errors",
-        ".conjuncts",
-        ".trees",
-    }
-    assert imported(ROOT / "rewriter" / "plan" / "nodes.py") <= {
-        *sys.stdlib_module_names,
-        "...errors",
-        ".conjuncts",
-        ".parts",
-    }
-    assert imported(ROOT / "rewriter" / "plan" / "conjuncts.py") <= {*sys.stdlib_module_names, "...errors"}
+    for name in ("parts", "nodes", "conjuncts", "document", "json_codec"):
+        beside = {".conjuncts", ".parts", ".trees", ".json_codec"}
+        assert imported(ROOT / "rewriter" / "plan" / f"{name}.py") <= {*sys.stdlib_module_names, "...errors", *beside}
 
 
 def calls(relations: int) -> int:
@@ -256,3 +251,21 @@ def test_damaged_queries_bring_nothing_but_our_errors(start: int) -> None:
 def test_what_can_be_read_but_is_no_sql_is_a_syntax_error(damaged: str) -> None:
     with pytest.raises(SqlSyntaxError):
         rewritten(damaged)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        CHAIN,
+        "SELECT /*+ NO_TRIJOIN */ 1 AS o FROM r JOIN s ON r.a < s.a",
+        "SELECT /*+ SCHEME('tree(t, s, r)') */ r.id FROM r JOIN s ON r.a = s.a JOIN t ON s.a = t.a",
+        "SELECT /*+ UNITS(6) */ r.a, count(*) FROM r JOIN s ON r.a = s.a JOIN t ON s.a = t.a GROUP BY r.a",
+    ],
+)
+def test_the_document_comes_back_from_json(sql: str) -> None:
+    """But for what is only in the plan: typed options, and whether cost chose the units."""
+    document = rewritten(sql).document
+    plain = [dataclasses.replace(g.decision, options=SchemeOptions(), units_by_cost=False) for g in document.groups]
+    groups = [dataclasses.replace(g, decision=d) for g, d in zip(document.groups, plain, strict=True)]
+    written = json.loads(json.dumps(rewritten(sql).to_dict()))
+    assert decode(Document, written) == dataclasses.replace(document, groups=tuple(groups))

@@ -1,6 +1,6 @@
 """Explanations of queries: text, JSON, Mermaid, DOT and one self-contained HTML page.
 
-Everything here renders one JSON document; nothing here imports Spark or the rewriter.
+Everything here renders one JSON document; nothing here imports Spark or sqlglot.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .document import Document, Group
+from ..rewriter.plan.document import Document, Group
 from .wording import kind_sign, node_title, shape_sentence, shorten
 
 _LABEL = 72
@@ -48,19 +48,17 @@ def clusters(document: Document) -> list[Cluster]:
 
 def _join_graph(group: Group, groups: int) -> Cluster:
     prefix = f"g{group.index}"
-    ids = {alias: f"{prefix}r{i}" for i, alias in enumerate(group.relations)}
-    nodes = [
-        DiagramNode(ids[alias], (alias,), "hub" if alias == group.hub else "relation") for alias in group.relations
-    ]
+    ids = {alias: f"{prefix}r{i}" for i, alias in enumerate(group.graph.relations)}
+    nodes = [DiagramNode(at, (alias,), "hub" if alias == group.graph.hub else "relation") for alias, at in ids.items()]
     edges = []
-    for edge in group.edges:
+    for edge in group.graph.edges:
         if edge.left not in ids or edge.right not in ids:
             continue
         lines = [f"{kind_sign(p.kind)} {p.kind}: {shorten(p.sql, _LABEL)}" for p in edge.predicates]
         if edge.derived:
             lines.append("(derived)")
         edges.append(DiagramEdge(ids[edge.left], ids[edge.right], tuple(lines), directed=False, derived=edge.derived))
-    for i, residual in enumerate(group.residuals):
+    for i, residual in enumerate(group.graph.whole):
         text = f"{kind_sign('residual')} residual: {shorten(residual.sql, _LABEL)}"
         nodes.append(DiagramNode(f"{prefix}x{i}", (text,), "residual"))
     number = f"group {group.index}: " if groups > 1 else ""
@@ -74,20 +72,20 @@ def _flow(document: Document) -> Cluster:
     read: set[str] = set()
     for group in document.groups:
         here = f"p{group.index}"
-        kept = {stream.alias: stream.keep_for for stream in group.streams}
-        for i, alias in enumerate(group.relations):
+        kept = {stream.alias: stream.keep_for for stream in group.state.streams}
+        for i, alias in enumerate(group.graph.relations):
             if alias in names and names[alias] != here:
                 edges.append(DiagramEdge(names[alias], here, (), directed=True))
                 read.add(names[alias])
                 continue
             lines = [alias]
-            if alias in kept and not group.left_to_spark:
+            if alias in kept and not group.decision.left_to_spark:
                 keep_for = kept[alias]
                 lines.append("UNBOUNDED: kept for ever" if keep_for is None else f"kept {keep_for}")
             nodes.append(DiagramNode(f"{here}s{i}", tuple(lines), "relation"))
             edges.append(DiagramEdge(f"{here}s{i}", here, (), directed=True))
         title = node_title(group)
-        nodes.append(DiagramNode(here, (title,), "spark" if group.left_to_spark else "join"))
+        nodes.append(DiagramNode(here, (title,), "spark" if group.decision.left_to_spark else "join"))
     nodes.append(DiagramNode("out", ("the rest of the query, in Spark",), "spark"))
     edges += [
         DiagramEdge(f"p{group.index}", "out", (), directed=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ..rewriter.plan.document import Document
 from .diagram import Cluster, DiagramEdge, DiagramNode, clusters
-from .document import Document
 
 _SHAPES = {
     "relation": 'shape=box style="rounded"',

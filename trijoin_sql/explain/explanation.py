@@ -9,10 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..errors import InvalidSettingError
-from .document import Document, Json
+from ..rewriter.plan.document import Document
+from ..rewriter.plan.json_codec import Json, encode
 from .dot import render_dot
 from .mermaid import render_mermaid
-from .reading import plain, read
+from .reading import read
 from .text import render_text
 
 
@@ -45,7 +46,7 @@ class Explanation:
     _json: str
 
     def __init__(self, document: Mapping[str, object]) -> None:
-        copy = plain(document)
+        copy = encode(document)
         object.__setattr__(self, "_document", read(copy if isinstance(copy, dict) else {}))
         object.__setattr__(self, "_json", json.dumps(copy, ensure_ascii=False, indent=2))
 
@@ -68,7 +69,7 @@ class Explanation:
         return render_text(self._document)
 
     def __repr__(self) -> str:
-        groups = ", ".join(group.node for group in self._document.groups)
+        groups = ", ".join(group.decision.node for group in self._document.groups)
         return f"<Explanation: {groups or 'no join groups'}>"
 
     def to_dict(self) -> dict[str, Json]:

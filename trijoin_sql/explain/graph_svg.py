@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from .document import Edge, Group
+from ..rewriter.plan.document import GraphEdge as Edge
+from ..rewriter.plan.document import Group
 from .svg import Box, around, element, path, picture, rect, text, text_width, title
 from .wording import kind_sign, shape_sentence, shorten, strongest
 
@@ -22,18 +23,18 @@ _SCALES = (1, 1.25, 1.6, 2, 2.6)
 
 def graph_svg(group: Group) -> str:
     """Return the join graph as SVG: relations as nodes, predicates as labels of the edges."""
-    detailed = len(group.edges) <= _DETAILED_EDGES and len(group.relations) <= 4
-    labels = [_label_lines(edge, detailed) for edge in group.edges]
+    detailed = len(group.graph.edges) <= _DETAILED_EDGES and len(group.graph.relations) <= 4
+    labels = [_label_lines(edge, detailed) for edge in group.graph.edges]
     sizes = [_label_size(lines) for lines in labels]
     line = _path_order(group)
     for scale in _SCALES:
         boxes = _in_line(group, line, sizes) if line else _in_circle(group, sizes, scale)
-        curves = [_curve(edge, boxes, line, size) for edge, size in zip(group.edges, sizes, strict=True)]
+        curves = [_curve(edge, boxes, line, size) for edge, size in zip(group.graph.edges, sizes, strict=True)]
         places, hits = _place_all(curves, sizes, list(boxes.values()))
         if line or not hits:
             break
     edges, texts = [], []
-    for edge, lines, curve, place in zip(group.edges, labels, curves, places, strict=True):
+    for edge, lines, curve, place in zip(group.graph.edges, labels, curves, places, strict=True):
         if curve is None or place is None:
             continue
         kind = strongest(tuple(predicate.kind for predicate in edge.predicates))
@@ -41,13 +42,14 @@ def graph_svg(group: Group) -> str:
         css_class = f"k-{kind}" + (" derived" if edge.derived else "")
         edges.append(curve.draw(f"edge {css_class}", numbers))
         texts.append(_label(edge, lines, place, numbers, css_class))
-    nodes = [_node(alias, boxes[alias], i, hub=alias == group.hub) for i, alias in enumerate(group.relations)]
+    aliases = enumerate(group.graph.relations)
+    nodes = [_node(alias, boxes[alias], i, hub=alias == group.graph.hub) for i, alias in aliases]
     covered = [*boxes.values(), *(place for place in places if place)]
     view = around(covered, 18)
     described = "; ".join(
         f"{edge.left} to {edge.right}{' (derived)' if edge.derived else ''}: "
         + ", ".join(f"{p.kind} {shorten(p.sql, 80)}" for p in edge.predicates)
-        for edge in group.edges
+        for edge in group.graph.edges
     )
     label_text = f"Join graph, {shape_sentence(group)}. {described}"
     return picture(view, label_text, *edges, *nodes, *texts, css_class="graph")
@@ -55,21 +57,21 @@ def graph_svg(group: Group) -> str:
 
 def _path_order(group: Group) -> list[str] | None:
     """Return the relations in a line, if the user's edges form a path over all of them, or there are no edges."""
-    if not group.edges and len(group.relations) <= 4:
-        return list(group.relations)
-    near: dict[str, list[str]] = {alias: [] for alias in group.relations}
-    for edge in group.edges:
+    if not group.graph.edges and len(group.graph.relations) <= 4:
+        return list(group.graph.relations)
+    near: dict[str, list[str]] = {alias: [] for alias in group.graph.relations}
+    for edge in group.graph.edges:
         if not edge.derived and edge.left in near and edge.right in near:
             near[edge.left].append(edge.right)
             near[edge.right].append(edge.left)
-    ends = [alias for alias in group.relations if len(near[alias]) == 1]
+    ends = [alias for alias in group.graph.relations if len(near[alias]) == 1]
     if len(ends) != 2 or any(len(others) > 2 for others in near.values()):
         return None
     order = [ends[0]]
     while True:
         following = [alias for alias in near[order[-1]] if alias not in order]
         if not following:
-            return order if len(order) == len(group.relations) else None
+            return order if len(order) == len(group.graph.relations) else None
         order.append(following[0])
 
 
@@ -78,7 +80,7 @@ def _node_width(alias: str) -> float:
 
 
 def _in_line(group: Group, order: list[str], sizes: list[tuple[float, float]]) -> dict[str, Box]:
-    between = {frozenset((edge.left, edge.right)): size[0] for edge, size in zip(group.edges, sizes, strict=True)}
+    between = {frozenset((edge.left, edge.right)): size[0] for edge, size in zip(group.graph.edges, sizes, strict=True)}
     boxes: dict[str, Box] = {}
     x = 0.0
     for i, alias in enumerate(order):
@@ -91,7 +93,7 @@ def _in_line(group: Group, order: list[str], sizes: list[tuple[float, float]]) -
 
 def _in_circle(group: Group, sizes: list[tuple[float, float]], scale: float) -> dict[str, Box]:
     widest = max((width for width, _ in sizes), default=0)
-    outer = [alias for alias in group.relations if not (group.shape == "star" and alias == group.hub)]
+    outer = [alias for alias in group.graph.relations if not (group.graph.shape == "star" and alias == group.graph.hub)]
     count = len(outer)
     rx = max(150, widest * 1.05 + 40, count * 34) * scale
     ry = max((112 if count == 3 else 130) * scale**0.5, rx * (0.42 if count <= 4 else 0.55))
@@ -100,8 +102,8 @@ def _in_circle(group: Group, sizes: list[tuple[float, float]], scale: float) -> 
     for i, alias in enumerate(outer):
         angle = start + 2 * math.pi * i / max(count, 1)
         boxes[alias] = _centred(alias, rx * math.cos(angle), ry * math.sin(angle))
-    if group.shape == "star" and group.hub is not None:
-        boxes[group.hub] = _centred(group.hub, 0, 0)
+    if group.graph.shape == "star" and group.graph.hub is not None:
+        boxes[group.graph.hub] = _centred(group.graph.hub, 0, 0)
     return boxes
 
 

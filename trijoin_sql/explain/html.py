@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,28 +16,34 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from .document import Document, Group, Live, Predicate
+from ..rewriter.plan.document import Conjunct, Document, Group, Live, Place
 from .graph_svg import graph_svg
 from .scheme_svg import scheme_svg
-from .sql_text import Piece, is_hint, locate, pieces
+from .sql_text import Token, is_hint, tokens
 from .stage_diff import stage_changes
 from .wording import (
     KINDS,
     SCHEMES,
+    aggregation_sentence,
+    aggregation_title,
     byte_size,
     compact,
+    comparisons,
     count,
+    event_time_sentence,
     how_chosen,
+    is_skewed,
     kind_sign,
     measure,
     node_title,
     rate_sentence,
-    ratio,
-    refusal_title,
     scaling_sentences,
     seconds,
     shape_sentence,
+    skew,
+    skew_advice,
     strongest,
+    titled_refusals,
     why_endless,
 )
 
@@ -79,10 +86,10 @@ def render_html(document: Document) -> str:
         headline=headline(document),
         title=_title(document),
         sql=marked,
-        anchors={key: mark.keys[0] for _, mark in marked if mark for key in mark.keys},
+        anchors={key: mark.anchor for _, mark in reversed(marked) if mark and mark.anchor for key in mark.keys},
         lines=document.sql.count("\n") + 1,
         kinds_used=_kinds_used(document),
-        pictures=[(graph_svg(group) if group.relations else "", scheme_svg(group)) for group in document.groups],
+        pictures=[(graph_svg(group) if group.graph.relations else "", scheme_svg(group)) for group in document.groups],
         stages=stage_changes(document.stages),
         unbounded=[group for group in document.groups if group.state_is_unbounded],
     )
@@ -91,18 +98,20 @@ def render_html(document: Document) -> str:
 
 def headline(document: Document) -> str:
     """Return in one sentence how the query will run."""
-    if document.refused:
+    if document.refusals:
         return "This query cannot run on streams."
     if not document.groups:
         return "There is no join for TriJoin SQL here: the query goes to Spark unchanged."
     if len(document.groups) == 1:
         (group,) = document.groups
-        names = _and(group.relations) if len(group.relations) <= 6 else count(len(group.relations), "relation")
-        if group.left_to_spark:
+        relations = group.graph.relations
+        names = _and(relations) if len(relations) <= 6 else count(len(relations), "relation")
+        if group.decision.left_to_spark:
             return f"The join of {names} is left to Spark."
-        scheme = f" under the {group.scheme} scheme" if group.scheme else ""
-        return f"{names} run as one {group.node}{scheme}."
-    kinds = Counter("left to Spark" if group.left_to_spark else group.node for group in document.groups)
+        scheme = f" under the {group.decision.scheme} scheme" if group.decision.scheme else ""
+        return f"{names} run as one {group.decision.node}{scheme}."
+    decisions = [group.decision for group in document.groups]
+    kinds = Counter("left to Spark" if one.left_to_spark else one.node for one in decisions)
     parts = [f"{_NUMBERS.get(number, str(number))} {kind}" for kind, number in kinds.items()]
     return f"{_NUMBERS.get(len(document.groups), str(len(document.groups))).capitalize()} join groups: {_and(parts)}."
 
@@ -118,30 +127,45 @@ def _and(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in the SQL and the conjuncts from it; ``keys`` such as ``g1p2`` name them in the page."""
+    """A place in the SQL and the conjuncts from it.
+
+    Parameters
+    ----------
+    kind
+        The most selective of their kinds.
+    keys
+        Their names in the page, such as ``g1p2``.
+    anchor
+        The one by which links find the place; None if all of them have a place before this one.
+    """
 
     kind: str
     keys: tuple[str, ...]
+    anchor: str | None
 
 
-def _marked_sql(document: Document) -> list[tuple[Piece, Mark | None]]:
-    """Return the pieces of the SQL, each with its conjuncts."""
-    conjuncts: dict[tuple[int, str], list[Predicate]] = {}
+def _marked_sql(document: Document) -> list[tuple[list[Token], Mark | None]]:
+    """Return the SQL in pieces of tokens, each with the conjuncts that stand there."""
+    found: dict[Place, list[tuple[str, Conjunct]]] = {}
     for group in document.groups:
-        for predicate in group.predicates:  # one condition may have become several conjuncts
-            conjuncts.setdefault((group.index, predicate.sql), []).append(predicate)
-    # The user's conjuncts come first; a derived conjunct may have the same text.
-    wanted = sorted(conjuncts, key=lambda key: all(p.derived for p in conjuncts[key]))
-    marks = [
-        Mark(strongest(tuple(p.kind for p in conjuncts[key])), tuple(f"g{key[0]}p{p.number}" for p in conjuncts[key]))
-        for key in wanted
-    ]
-    spans = locate(document.sql, [sql for _, sql in wanted])
-    return [(piece, None if piece.key is None else marks[piece.key]) for piece in pieces(document.sql, spans)]
+        for one in group.graph.predicates:
+            for place in one.places:
+                found.setdefault(place, []).append((f"g{group.index}p{one.number}", one))
+    pieces: list[tuple[list[Token], Mark | None]] = []
+    done, linked = 0, set[str]()
+    for (start, end), conjuncts in sorted(found.items()):
+        if done <= start < end:
+            keys = tuple(dict.fromkeys(key for key, _ in conjuncts))
+            anchor = next((key for key in keys if key not in linked), None)
+            linked.update(keys)
+            mark = Mark(strongest(tuple(one.kind for _, one in conjuncts)), keys, anchor)
+            pieces += [(tokens(document.sql[done:start]), None), (tokens(document.sql[start:end]), mark)]
+            done = end
+    return [*pieces, (tokens(document.sql[done:]), None)]
 
 
 def _kinds_used(document: Document) -> list[tuple[str, str, str]]:
-    used = {predicate.kind for group in document.groups for predicate in group.predicates}
+    used = {predicate.kind for group in document.groups for predicate in group.graph.predicates}
     return [(kind, sign, meaning) for kind, (sign, meaning) in KINDS.items() if kind in used]
 
 
@@ -158,26 +182,27 @@ def _times(ratio: float) -> str:
 
 
 def _cost_rows(group: Group) -> list[dict[str, Any]]:
-    columns = {name: [getattr(item, name) for item in group.alternatives] for name in ("network", "memory", "cpu")}
+    alternatives = group.decision.alternatives
+    columns = {name: [getattr(item.cost, name) for item in alternatives] for name in ("network", "memory", "cpu")}
     shares = {name: _shares(values) for name, values in columns.items()}
-    chosen = next((item for item in group.alternatives if item.chosen), None)
+    chosen = next((item for item in alternatives if item.chosen), None)
     rows = []
-    for i, item in enumerate(group.alternatives):
+    for i, item in enumerate(alternatives):
         cells = []
         for name in columns:
-            value, base = getattr(item, name), getattr(chosen, name) if chosen else None
-            against = "" if item.chosen or not base or value is None else _times(value / base)
+            value, base = getattr(item.cost, name), getattr(chosen.cost, name) if chosen else None
+            against = "" if item.chosen or not base or math.isnan(value + base) else _times(value / base)
             cells.append({"value": compact(value), "share": shares[name][i], "against": against})
         rows.append({"item": item, "cells": cells})
     return rows
 
 
 def _state_rows(group: Group) -> list[dict[str, Any]]:
-    lengths = [seconds(stream.keep_for) if stream.keep_for else None for stream in group.streams]
-    ranks = {alias: i for i, alias in enumerate(group.relations)}
+    lengths = [seconds(stream.keep_for) if stream.keep_for else None for stream in group.state.streams]
+    ranks = {alias: i for i, alias in enumerate(group.graph.relations)}
     return [
         {"stream": stream, "share": max(share, 1.0) if length else 0, "rank": ranks.get(stream.alias, 0) % 8}
-        for stream, share, length in zip(group.streams, _shares(lengths), lengths, strict=True)
+        for stream, share, length in zip(group.state.streams, _shares(lengths), lengths, strict=True)
     ]
 
 
@@ -193,15 +218,6 @@ def _unit_rows(live: Live) -> list[dict[str, Any]]:
         }
         for i, unit in enumerate(live.units)
     ]
-
-
-def _comparisons(live: Live) -> list[tuple[str, str, str, str]]:
-    names = list(dict.fromkeys([*live.estimates, *live.actual]))
-    return [
-        (name, measure(name, live.estimates.get(name)), measure(name, live.actual.get(name)),
-         ratio(live.estimates.get(name), live.actual.get(name)))
-        for name in names
-    ]  # fmt: skip
 
 
 def _environment() -> Environment:
@@ -222,7 +238,13 @@ def _environment() -> Environment:
         "count": count,
         "how_chosen": how_chosen,
         "rate_sentence": rate_sentence,
-        "refusal_title": refusal_title,
+        "titled_refusals": titled_refusals,
+        "aggregation_title": aggregation_title,
+        "aggregation_sentence": aggregation_sentence,
+        "event_time_sentence": event_time_sentence,
+        "skew": skew,
+        "is_skewed": is_skewed,
+        "skew_advice": skew_advice,
         "scaling_sentences": scaling_sentences,
         "is_hint": is_hint,
         "kind_sign": kind_sign,
@@ -234,7 +256,7 @@ def _environment() -> Environment:
         "state_rows": _state_rows,
         "why_endless": why_endless,
         "unit_rows": _unit_rows,
-        "comparisons": _comparisons,
+        "comparisons": comparisons,
     }
     environment.globals.update(functions)
     return environment

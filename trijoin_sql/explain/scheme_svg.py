@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from .document import Dimension, Group
+from ..rewriter.plan.document import Group
+from ..rewriter.plan.parts import Dimension
 from .svg import Box, around, arrow, element, path, picture, rect, text, text_width, title
-from .wording import count, node_title, shorten
+from .wording import count, dimension_name, node_title, shorten
 
 _FONT = 14
 _CHIP = 36
@@ -24,9 +25,9 @@ _UNKNOWN_UNITS = 2
 
 def scheme_svg(group: Group) -> str:
     """Return the scheme of a group as SVG, an empty text if the group is left to Spark."""
-    if group.left_to_spark or not group.relations:
+    if group.decision.left_to_spark or not group.graph.relations:
         return ""
-    return _DRAWINGS.get(group.scheme or "", _plain_node)(group)
+    return _DRAWINGS.get(group.decision.scheme or "", _plain_node)(group)
 
 
 def _chip(alias: str, x: float, y: float, rank: int, *, suffix: str = "") -> tuple[str, Box]:
@@ -56,15 +57,15 @@ def _panel(box: Box, heading: str, caption: str, rank: int | None = None) -> str
 
 
 def _unit_boxes(group: Group, box: Box, name: str) -> str:
-    units = group.units or _UNKNOWN_UNITS
+    units = group.decision.units or _UNKNOWN_UNITS
     shown = min(units, _SHOWN_UNITS)
     parts = []
     for i in range(shown):
         unit = Box(box.x + 34 + i * 50, box.bottom - 44, 42, 28)
         parts.append(rect(unit, radius=6, class_="unit"))
         parts.append(text(unit.cx, unit.cy + 4, str(i + 1), text_anchor="middle", class_="small"))
-    if units > shown or group.units is None:
-        rest = f"… {units}" if group.units else "…"
+    if units > shown or group.decision.units is None:
+        rest = f"… {units}" if group.decision.units else "…"
         parts.append(text(box.x + 38 + shown * 50, box.bottom - 26, rest, class_="small"))
     return element("g", title(f"units of {name}"), *parts)
 
@@ -115,19 +116,19 @@ def _legend(x: float, y: float, sent: str) -> list[str]:
 
 def _unit_groups(group: Group) -> str:
     """`symmetric` and `biclique`: every stream has its own units, and the other streams probe there."""
-    routing = str(group.option("routing") or "random")
+    routing = str(group.decision.option("routing") or "random")
     probe = {"hash": "1", "contrand": "some"}.get(routing, "all")
     how = {
         "1": "sent to the one unit of its key, to probe",
         "some": "sent to every unit of its key's subgroup, to probe",
     }
-    rows = [(i, alias) for i, alias in enumerate(group.relations)]
+    rows = [(i, alias) for i, alias in enumerate(group.graph.relations)]
     chips, boxes = _chips(rows)
     start = max(box.right for box in boxes) + 14
     panels = [Box(start + _FLOW, i * (_PANEL + _GAP), _panel_width(group), _PANEL) for i, _ in rows]
     routes, ports, bodies = [], [], []
     for i, alias in rows:
-        others = [other for other in group.relations if other != alias]
+        others = [other for other in group.graph.relations if other != alias]
         bodies.append(
             _panel(
                 panels[i],
@@ -149,12 +150,12 @@ def _unit_groups(group: Group) -> str:
 
 def _semi_symmetric(group: Group) -> str:
     """The ends and the hub of a chain: first the units of one end, then the units of the hub and of the other end."""
-    hub = group.hub
-    ends = [alias for alias in group.relations if alias != hub]
+    hub = group.graph.hub
+    ends = [alias for alias in group.graph.relations if alias != hub]
     if hub is None or len(ends) != 2:
         return _unit_groups(group)
     order = [ends[0], hub, ends[1]]
-    rows = [(group.relations.index(alias), alias) for alias in order]
+    rows = [(group.graph.relations.index(alias), alias) for alias in order]
     chips, boxes = _chips(rows)
     start = max(box.right for box in boxes) + 14
     width = _panel_width(group)
@@ -199,15 +200,15 @@ def _chips(rows: Sequence[tuple[int, str]]) -> tuple[list[str], list[Box]]:
 
 
 def _panel_width(group: Group) -> float:
-    return 54 + max(3, min(group.units or _UNKNOWN_UNITS, _SHOWN_UNITS)) * 50 + 44
+    return 54 + max(3, min(group.decision.units or _UNKNOWN_UNITS, _SHOWN_UNITS)) * 50 + 44
 
 
 def _tree(group: Group) -> str:
     """A chain of two-way joins, each a stage with units for both of its sides."""
-    option = group.option("order")
+    option = group.decision.option("order")
     written = re.findall(r"`((?:[^`]|``)+)`|([^\s,`]+)", option) if isinstance(option, str) else []
-    order = [quoted.replace("``", "`") or plain for quoted, plain in written] or list(group.relations)
-    ranks = {alias: i for i, alias in enumerate(group.relations)}
+    order = [quoted.replace("``", "`") or plain for quoted, plain in written] or list(group.graph.relations)
+    ranks = {alias: i for i, alias in enumerate(group.graph.relations)}
     first, chip = _chip(order[0], 0, 30, ranks[order[0]])
     parts, x, panels = [first], chip.right + 60, []
     left, left_right = order[0], chip.right
@@ -243,10 +244,10 @@ def _tree(group: Group) -> str:
 
 def _iterative(group: Group) -> str:
     """One unit with all streams: for each stream, the order in which its new rows probe the others."""
-    ranks = {alias: i for i, alias in enumerate(group.relations)}
+    ranks = {alias: i for i, alias in enumerate(group.graph.relations)}
     parts: list[str] = []
     right = 0.0
-    for i, alias in enumerate(group.relations):
+    for i, alias in enumerate(group.graph.relations):
         y = 56 + i * 52.0
         parts.append(text(22, y + 23, "new", class_="caption"))
         markup, box = _chip(alias, 58, y, i)
@@ -258,9 +259,13 @@ def _iterative(group: Group) -> str:
             markup, box = _chip(other, x, y, ranks[other], suffix="*" if ranks[other] < i else "")
             parts.append(markup)
         right = max(right, box.right)
-    height = 56 + len(group.relations) * 52.0 + 8
+    height = 56 + len(group.graph.relations) * 52.0 + 8
     panel = Box(0, 0, max(right + 24, 280), height)
-    units = f"each of {count(group.units, 'unit')}" if group.units and group.units > 1 else "one unit"
+    units = (
+        f"each of {count(group.decision.units, 'unit')}"
+        if group.decision.units and group.decision.units > 1
+        else "one unit"
+    )
     heading = [rect(panel, radius=12, class_="panel"), text(22, 30, f"{units}: stores every stream", class_="heading")]
     note = "A probe stops when nothing is left. * with the rows of this micro-batch"
     caption = text(0, height + 28, note, class_="caption")
@@ -269,14 +274,14 @@ def _iterative(group: Group) -> str:
 
 def _probe_order(group: Group, first: str) -> list[str]:
     """Return the other streams, connected ones first."""
-    near: dict[str, set[str]] = {alias: set() for alias in group.relations}
-    for edge in group.edges:
+    near: dict[str, set[str]] = {alias: set() for alias in group.graph.relations}
+    for edge in group.graph.edges:
         if edge.left in near and edge.right in near:
             near[edge.left].add(edge.right)
             near[edge.right].add(edge.left)
     seen, order = {first}, []
-    while len(seen) < len(group.relations):
-        waiting = [alias for alias in group.relations if alias not in seen]
+    while len(seen) < len(group.graph.relations):
+        waiting = [alias for alias in group.graph.relations if alias not in seen]
         following = next((alias for alias in waiting if near[alias] & seen), waiting[0])
         seen.add(following)
         order.append(following)
@@ -285,17 +290,17 @@ def _probe_order(group: Group, first: str) -> list[str]:
 
 def _matrix(group: Group) -> str:
     """The grid of cells, once for each stream, with the cells that one of its rows goes to."""
-    grid = group.grid
+    grid = group.decision.grid
     if not grid:
         return _plain_node(group)
     shown = _shown_sizes(grid)
     rows, columns = shown[0], math.prod(shown[1:])
     cell = 36 if columns <= 4 else 26 if columns <= 8 else 18 if columns <= 16 else 10
     width = max(columns * (cell + 4), 190)
-    across = max(1, min(len(group.relations), 900 // int(width + 50)))
+    across = max(1, min(len(group.graph.relations), 900 // int(width + 50)))
     height = 52 + rows * (cell + 4) + 46
     parts, boxes = [], []
-    for i, alias in enumerate(group.relations):
+    for i, alias in enumerate(group.graph.relations):
         x, y = (i % across) * (width + 46), (i // across) * (height + 22)
         markup, _ = _chip(alias, x, y, i)
         parts.append(markup)
@@ -309,21 +314,21 @@ def _matrix(group: Group) -> str:
     bottom = max(box.bottom for box in boxes) + 24
     note = "Filled: the cells one row goes to. Ringed: the one cell where these rows meet."
     parts.append(text(0, bottom, note, class_="caption"))
-    if group.units is None:
+    if group.decision.units is None:
         bottom += 18
-        cells = count(math.prod(dimension.size for dimension in grid), "cell")
+        cells = count(math.prod(dimension.shares for dimension in grid), "cell")
         note = f"Drawn with {cells}; there will be as many as Spark runs tasks side by side."
         parts.append(text(0, bottom, note, class_="caption"))
-    if any(dimension.size > size for dimension, size in zip(grid, shown, strict=True)):
+    if any(dimension.shares > size for dimension, size in zip(grid, shown, strict=True)):
         bottom += 18
-        full = ", ".join(f"{dimension.name}: {dimension.size}" for dimension in grid)
+        full = ", ".join(f"{dimension_name(dimension)}: {dimension.shares}" for dimension in grid)
         parts.append(text(0, bottom, f"Drawn in part, the dimensions have {full} cells.", class_="caption"))
     return _finish(group, parts, bottom, boxes)
 
 
 def _shown_sizes(grid: Sequence[Dimension]) -> list[int]:
     """Return how many cells of each dimension are drawn: few enough for a readable grid."""
-    shown = [min(dimension.size, _SHOWN_CELLS) for dimension in grid]
+    shown = [min(dimension.shares, _SHOWN_CELLS) for dimension in grid]
     while math.prod(shown[1:]) > _SHOWN_COLUMNS:
         largest = max(range(1, len(shown)), key=shown.__getitem__)
         shown[largest] -= 1
@@ -331,9 +336,9 @@ def _shown_sizes(grid: Sequence[Dimension]) -> list[int]:
 
 
 def _placing(alias: str, grid: Sequence[Dimension]) -> tuple[str, str]:
-    has = [dimension for dimension in grid if alias in dimension.streams]
-    copies = math.prod(dimension.size for dimension in grid if alias not in dimension.streams)
-    hashed, spread = [d.name for d in has if d.hashed], [d.name for d in has if not d.hashed]
+    has = [dimension for dimension in grid if alias in dimension.relations]
+    copies = math.prod(dimension.shares for dimension in grid if alias not in dimension.relations)
+    hashed, spread = [dimension_name(d) for d in has if d.key], [d for d in has if not d.key]
     how = [f"hashed by {_list(hashed)}"] if hashed else []
     how += ["spread evenly"] if spread else []
     return ", ".join(how) or "to every cell", "stored once" if copies == 1 else f"copied to {count(copies, 'cell')}"
@@ -341,7 +346,7 @@ def _placing(alias: str, grid: Sequence[Dimension]) -> tuple[str, str]:
 
 def _grid(alias: str, grid: Sequence[Dimension], shown: Sequence[int], first: Box) -> list[str]:
     pick = [min(1, size - 1) for size in shown]
-    fixed = [alias in dimension.streams for dimension in grid]
+    fixed = [alias in dimension.relations for dimension in grid]
     columns = math.prod(shown[1:])
     step = first.width + 4
     cells = []
@@ -362,7 +367,7 @@ def _grid(alias: str, grid: Sequence[Dimension], shown: Sequence[int], first: Bo
 
 def _plain_node(group: Group) -> str:
     """A scheme without a drawing of its own: streams, the node, results."""
-    rows = list(enumerate(group.relations))
+    rows = list(enumerate(group.graph.relations))
     drawn = [_chip(alias, 0, i * 48, i) for i, alias in rows]
     right = max(box.right for _, box in drawn)
     heading = node_title(group)
@@ -396,10 +401,12 @@ def _plain_node(group: Group) -> str:
 
 
 def _finish(group: Group, parts: Sequence[str], bottom: float, boxes: Sequence[Box]) -> str:
-    top = min(0, *(box.y for box in boxes)) - (48 if group.scheme == "semi_symmetric" and group.hub else 4)
-    right = max(box.right for box in boxes) + (20 if group.scheme == "matrix" else 140)
+    top = min(0, *(box.y for box in boxes)) - (
+        48 if group.decision.scheme == "semi_symmetric" and group.graph.hub else 4
+    )
+    right = max(box.right for box in boxes) + (20 if group.decision.scheme == "matrix" else 140)
     view = around([Box(0, top, max(right, 540), bottom - top + 8)], 14)
-    label = f"{node_title(group)}: streams {_list(list(group.relations))}, their units and what is sent where"
+    label = f"{node_title(group)}: streams {_list(list(group.graph.relations))}, their units and what is sent where"
     return picture(view, label, *parts, css_class="scheme")
 
 

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .document import Stage
+from ..rewriter.plan.document import Stage
 
 _TREE = " │├└─┌┬┐┤┴┼+-:|*"
 

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .document import Alternative, Document, Group, Live, Stage
+from ..rewriter.plan.document import Document, Group, Live, Stage
+from ..rewriter.plan.parts import Alternative
 from .stage_diff import DiffLine, stage_changes
 from .wording import (
+    aggregation_sentence,
+    aggregation_title,
     byte_size,
     compact,
+    comparisons,
     count,
     display_width,
+    event_time_sentence,
     how_chosen,
     kind_sign,
     measure,
     node_title,
     rate_sentence,
-    ratio,
-    refusal_title,
     scaling_sentences,
     seconds,
     shape_sentence,
+    skew,
+    skew_advice,
+    titled_refusals,
     why_endless,
 )
 
@@ -54,9 +60,9 @@ def render_text(document: Document) -> str:
     """
     root = _Branch("Explanation")
     root.title = "TriJoin SQL: " + _headline(document)
-    for refusal in document.refusals:
+    for title, refusal in titled_refusals(document):
         hint = [_Hanging(f"what to do: {refusal.hint}", 2)] if refusal.hint else []
-        root.below.append(_Branch(f"!! {refusal_title(refusal)} !!", [_Hanging(refusal.reason, 2), *hint]))
+        root.below.append(_Branch(f"!! {title} !!", [_Hanging(refusal.reason, 2), *hint]))
     root.below.append(_Branch("SQL", _text_lines(document.sql)))
     root.below.extend(_group(group, len(document.groups)) for group in document.groups)
     if document.stages:
@@ -71,33 +77,36 @@ def render_text(document: Document) -> str:
 def _headline(document: Document) -> str:
     if not document.groups:
         none = "no join of ours, "
-        return none + ("and Spark REFUSES it on streams" if document.refused else "the query goes to Spark unchanged")
-    ours = [group for group in document.groups if not group.left_to_spark]
+        return none + ("and Spark REFUSES it on streams" if document.refusals else "the query goes to Spark unchanged")
+    ours = [group for group in document.groups if not group.decision.left_to_spark]
     parts = [count(len(document.groups), "join group")]
     parts.append(", ".join(node_title(group) for group in ours) if ours else "all left to Spark")
-    parts += ["REFUSED on streams"] if document.refused else []
+    parts += ["REFUSED on streams"] if document.refusals else []
     if any(group.state_is_unbounded for group in document.groups):
         parts.append("STATE UNBOUNDED")
     return "; ".join(parts)
 
 
 def _group(group: Group, groups: int) -> _Branch:
+    decision = group.decision
     title = f"group {group.index} of {groups}: {node_title(group)}"
     branch = _Branch(title + (f" ({group.name})" if group.name else ""))
     branch.below.append(_graph(group))
-    branch.below.append(_Branch("why", [_Hanging(group.reason, 0)]))
-    if group.units_reason:
-        branch.below.append(_Branch("units", [_Hanging(group.units_reason, 0)]))
-    if group.rates:
+    branch.below.append(_Branch("why", [_Hanging(decision.reason, 0)]))
+    if decision.units_reason:
+        branch.below.append(_Branch("units", [_Hanging(decision.units_reason, 0)]))
+    if decision.rates:
         branch.below.append(_Branch("rows that costs are estimated for", [_Hanging(rate_sentence(group), 0)]))
-    if group.options:
-        branch.below.append(_Branch("options", [f"{name} = {measure(name, value)}" for name, value in group.options]))
+    if decision.shown:
+        branch.below.append(_Branch("options", [f"{name} = {measure(name, value)}" for name, value in decision.shown]))
     if group.aggregation:
-        branch.below.append(_Branch(group.aggregation.title, [_Hanging(group.aggregation.sentence, 0)]))
+        branch.below.append(
+            _Branch(aggregation_title(group.aggregation), [_Hanging(aggregation_sentence(group.aggregation), 0)])
+        )
     if group.event_time:
-        branch.below.append(_Branch("event time of results", [_Hanging(group.event_time.sentence, 0)]))
-    if group.alternatives:
-        branch.below.append(_Branch(f"alternatives: {how_chosen(group)}", _alternatives(group.alternatives)))
+        branch.below.append(_Branch("event time of results", [_Hanging(event_time_sentence(group.event_time), 0)]))
+    if decision.alternatives:
+        branch.below.append(_Branch(f"alternatives: {how_chosen(group)}", _alternatives(decision.alternatives)))
     branch.below.append(_state(group))
     if group.live:
         branch.below.append(_live(group.live, group))
@@ -106,16 +115,16 @@ def _group(group: Group, groups: int) -> _Branch:
 
 def _graph(group: Group) -> _Branch:
     rows = []
-    for edge in group.edges:
+    for edge in group.graph.edges:
         ends = f"{edge.left} {'┄┄' if edge.derived else '──'} {edge.right}"
         for predicate in edge.predicates:
             mark = "derived" if predicate.derived else ""
             rows.append((ends, kind_sign(predicate.kind), predicate.kind, mark, predicate.sql))
             ends = ""
-    rows += [("", kind_sign("residual"), "residual", "", predicate.sql) for predicate in group.residuals]
+    rows += [("", kind_sign("residual"), "residual", "", predicate.sql) for predicate in group.graph.whole]
     shown = rows if any(row[3] for row in rows) else [(*row[:3], row[4]) for row in rows]
     lines = _aligned(shown) if shown else ["no predicate joins them"]
-    return _Branch(f"join graph: {shape_sentence(group)} ({', '.join(group.relations)})", lines)
+    return _Branch(f"join graph: {shape_sentence(group)} ({', '.join(group.graph.relations)})", lines)
 
 
 def _alternatives(alternatives: Sequence[Alternative]) -> list[str]:
@@ -124,23 +133,23 @@ def _alternatives(alternatives: Sequence[Alternative]) -> list[str]:
         ("", "", "rows sent", "rows kept", "comparisons", ""),
     ]
     for item in alternatives:
-        costs = (compact(item.network), compact(item.memory), compact(item.cpu), compact(item.stages))
+        costs = (compact(item.cost.network), compact(item.cost.memory), compact(item.cost.cpu), str(item.cost.stages))
         rows.append(("▸" if item.chosen else "", item.scheme, *costs))
     return _aligned(rows, right={2, 3, 4, 5})
 
 
 def _state(group: Group) -> _Branch:
-    if group.left_to_spark:
+    if group.decision.left_to_spark:
         return _Branch("state: Spark's own")
     branch = _Branch(
         "state: !! UNBOUNDED !! it grows for as long as the query runs" if group.state_is_unbounded else "state"
     )
-    if not group.streams:
+    if not group.state.streams:
         branch.title += "" if group.state_is_unbounded else ": none, no input is a stream"
         return branch
-    longest = max((seconds(stream.keep_for) or 0 for stream in group.streams if stream.keep_for), default=0)
+    longest = max((seconds(stream.keep_for) or 0 for stream in group.state.streams if stream.keep_for), default=0)
     rows = []
-    for stream in group.streams:
+    for stream in group.state.streams:
         if stream.keep_for is None:
             advice = f": {why_endless(stream)}" if stream.advice else ""
             rows.append((stream.alias, "!! UNBOUNDED", "rows are kept for ever" + advice))
@@ -160,24 +169,21 @@ def _live(live: Live, group: Group) -> _Branch:
         )
     if live.idle:
         branch.below.append(_Branch("idle inputs", [_Hanging(sentence, 3) for sentence in live.idle]))
-    names = sorted({*live.estimates, *live.actual})
-    if names:
-        rows = [("", "estimate", "actual", "ratio")]
-        for name in names:
-            estimate, actual = live.estimates.get(name), live.actual.get(name)
-            rows.append((name, measure(name, estimate), measure(name, actual), ratio(estimate, actual)))
+    compared = sorted(comparisons(live))
+    if compared:
+        rows = [("", "estimate", "actual", "ratio"), *compared]
         branch.below.append(_Branch("estimate against actual", _aligned(rows, right={1, 2, 3})))
     branch.lines += [_Hanging(sentence, 2) for sentence in scaling_sentences(live)]
     if live.units:
-        skew = live.skew()
+        most_to_mean = skew(live)
         most = max(unit.rows for unit in live.units) or 1
-        title = "units" + (f": the fullest holds {skew:.2f} times the mean" if skew is not None else ": empty")
+        fullest = "empty" if most_to_mean is None else f"the fullest holds {most_to_mean:.2f} times the mean"
         loads = [
             (unit.unit, f"{compact(unit.rows)} rows", byte_size(unit.bytes), "█" * round(_BAR * unit.rows / most))
             for unit in live.units
         ]
-        below = _Branch(title, _aligned(loads, right={1, 2}))
-        if advice := live.skew_advice(group):
+        below = _Branch(f"units: {fullest}", _aligned(loads, right={1, 2}))
+        if advice := skew_advice(live, group):
             below.lines.append(_Hanging(advice, 2))
         branch.below.append(below)
     return branch

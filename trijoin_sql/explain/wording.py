@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from .document import Group, Json, Live, Refusal, StreamState
-from .reading import sentences
+from ..rewriter.plan.document import Document, EventTime, Group, Live, StreamState, UnitAggregation
+from ..rewriter.plan.json_codec import Json
+from ..rewriter.plan.parts import Dimension, Refusal
 
 #: For each kind of predicate: a sign that stands for it without colour, and what it means.
 KINDS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -49,6 +51,8 @@ _UNITS: Mapping[str, float] = MappingProxyType(
         "week": 604800, "month": 2629800, "year": 31557600,
     }
 )  # fmt: skip
+#: A unit with this many times the mean of all units has too much to do.
+_SKEWED = 1.5
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*['\"]?\s*([a-zµ]+)", re.IGNORECASE)
 _CLOCK = re.compile(r"(?:(\d+)\s+)?(\d+):(\d{2})(?::(\d{2}(?:\.\d+)?))?")
 
@@ -71,7 +75,7 @@ def count(number: int, noun: str) -> str:
 
 def compact(number: float | None) -> str:
     """Return a number in at most five characters of digits: ``950``, ``1.2k``, ``3.40M``."""
-    if number is None:
+    if number is None or math.isnan(number):
         return "-"
     if abs(number) >= 1e15:
         return f"{number:.1e}"
@@ -100,7 +104,21 @@ def measure(name: str, value: Json) -> str:
             return byte_size(value) if "bytes" in name.lower() else compact(value)
         case str():
             return value
-    return "; ".join(sentences(value))
+    return "; ".join(_sentences(value))
+
+
+def _sentences(value: Json) -> list[str]:
+    """Return a value of unknown form as a list of sentences."""
+    match value:
+        case None | "" | False:
+            return []
+        case list():
+            return [sentence for item in value for sentence in _sentences(item)]
+        case dict():
+            return [f"{key}: {', '.join(_sentences(item)) or '-'}" for key, item in value.items()]
+        case float() if value.is_integer() and abs(value) < 1e15:
+            return [str(int(value))]
+    return ["yes" if value is True else str(value)]
 
 
 def ratio(estimate: Json, actual: Json) -> str:
@@ -152,22 +170,20 @@ def shorten(text: str, width: int) -> str:
 
 def node_title(group: Group) -> str:
     """Return the node, the scheme and the units of a group on one line."""
-    if group.left_to_spark:
+    decision = group.decision
+    if decision.left_to_spark:
         return "left to Spark"
-    parts = [group.node]
-    if group.scheme:
-        parts.append(group.scheme)
-    if group.units:
-        parts.append(
-            count(group.units, "cell") if group.scheme == "matrix" else f"{count(group.units, 'unit')} a group"
-        )
+    parts = [decision.node, *([decision.scheme] if decision.scheme else [])]
+    if decision.units:
+        cells = decision.scheme == "matrix"
+        parts.append(count(decision.units, "cell") if cells else f"{count(decision.units, 'unit')} a group")
     return " · ".join(parts)
 
 
 def how_chosen(group: Group) -> str:
     """Return a sentence on the costs of the alternatives, and on what chooses among them."""
-    other = next((one.scheme for one in group.alternatives if not one.chosen), None)
-    if other is None or "the hint" in group.reason or _cheapest(group) or group.from_checkpoint:
+    other = next((one.scheme for one in group.decision.alternatives if not one.chosen), None)
+    if other is None or "the hint" in group.decision.reason or _cheapest(group) or group.decision.from_checkpoint:
         return "estimates for a second of stream time"
     return (
         "estimates for a second of stream time; the shape of the join graph chooses, unless a hint says SCHEME('...')"
@@ -175,13 +191,13 @@ def how_chosen(group: Group) -> str:
 
 
 def _cheapest(group: Group) -> bool:
-    return "costs least" in group.reason or "noticeably less" in group.reason
+    return "costs least" in group.decision.reason or "noticeably less" in group.decision.reason
 
 
 def rate_sentence(group: Group) -> str:
     """Return the rows that the costs of a group are estimated for, and where they come from; empty if not known."""
     said: dict[str, list[str]] = {}
-    for rate in group.rates:
+    for rate in group.decision.rates:
         said.setdefault(rate.rows_from, []).append(f"{rate.alias} {rate.rows:,.4g}{'/s' if rate.streaming else ''}")
     return "; ".join(f"{who}: {', '.join(rows)}" for who, rows in said.items())
 
@@ -193,45 +209,116 @@ def why_endless(stream: StreamState) -> str:
 
 def shape_sentence(group: Group) -> str:
     """Return the shape of a group's join graph in words."""
-    number = len(group.relations)
-    match group.shape:
+    number = len(group.graph.relations)
+    match group.graph.shape:
         case "pair":
             return "two relations"
         case "cyclic":
             return "cyclic: every pair of the three is joined"
         case "chain":
-            return f"chain of {number}" + (f", {group.hub} in the middle" if group.hub else "")
+            return f"chain of {number}" + (f", {group.graph.hub} in the middle" if group.graph.hub else "")
         case "star":
-            return f"star of {number}" + (f", {group.hub} in the centre" if group.hub else "")
+            return f"star of {number}" + (f", {group.graph.hub} in the centre" if group.graph.hub else "")
         case "clique":
             return f"clique: every pair of the {number} is joined"
         case "disconnected":
             return f"{count(number, 'relation')}, not all connected by predicates"
-    return f"{count(number, 'relation')}, {count(sum(not e.derived for e in group.edges), 'edge')}"
+    return f"{count(number, 'relation')}, {count(sum(not e.derived for e in group.graph.edges), 'edge')}"
 
 
-def refusal_title(refusal: Refusal) -> str:
-    """Return where a query is refused, in words that stand out."""
-    return "REFUSED IN APPEND MODE" if refusal.append else "REFUSED ON STREAMS"
+def titled_refusals(document: Document) -> list[tuple[str, Refusal]]:
+    """Return why a query is refused, each with words that stand out and say where."""
+    return [("REFUSED ON STREAMS", one) for one in document.refusals] + [
+        ("REFUSED IN APPEND MODE", one) for one in document.append_refusals
+    ]
+
+
+def aggregation_title(aggregation: UnitAggregation) -> str:
+    """Return where results are aggregated."""
+    return "aggregated inside the units" if aggregation.in_units else "not aggregated inside the units"
+
+
+def aggregation_sentence(aggregation: UnitAggregation) -> str:
+    """Return what is aggregated there and how, or why nothing is."""
+    if not aggregation.in_units:
+        return aggregation.reason or "it stays with Spark"
+    keys = f" by ({', '.join(aggregation.keys)})" if aggregation.keys else ""
+    listed = aggregation.listed
+    but = f", those of {' and '.join(listed)} listed" if listed else ", without listing the results"
+    how = f"; from packs{but}" if aggregation.from_packs else ""
+    return f"{', '.join(aggregation.aggregates)}{keys}{how}".strip()
+
+
+def event_time_sentence(event_time: EventTime) -> str:
+    """Return which columns are event time, and what holds watermarks back."""
+    lag = f"; the inputs' watermarks are held back by {event_time.held_back}, by which results may lag behind"
+    return ", ".join(event_time.columns) + (lag if event_time.held_back else "")
+
+
+def dimension_name(dimension: Dimension) -> str:
+    """Return what a dimension is called: what its rows are hashed by, without aliases, or its relations."""
+    named = zip(dimension.key or (), dimension.relations, strict=False)
+    bare = {re.sub(rf"(?<![\w`])`?{re.escape(alias)}`?\.", "", text).replace("`", "") for text, alias in named}
+    return " = ".join(sorted(bare) or dimension.relations)
+
+
+def comparisons(live: Live) -> list[tuple[str, str, str, str]]:
+    """Return each number that was estimated or came: its name, both of them, and their ratio."""
+    estimates, actual = dict(live.estimates), dict(live.actual)
+    return [
+        (name, measure(name, estimates.get(name)), measure(name, actual.get(name)),
+         ratio(estimates.get(name), actual.get(name)))
+        for name in dict.fromkeys([*estimates, *actual])
+    ]  # fmt: skip
+
+
+def skew(live: Live) -> float | None:
+    """Return the rows of the fullest unit divided by the mean of all units, None without rows."""
+    total = sum(unit.rows for unit in live.units)
+    return max(unit.rows for unit in live.units) * len(live.units) / total if total else None
+
+
+def is_skewed(live: Live) -> bool:
+    """Tell whether a unit holds far more than the others."""
+    return (skew(live) or 0) >= _SKEWED
+
+
+def skew_advice(live: Live, group: Group) -> str | None:
+    """Return what helps against units that hold far more than others, None if no remedy is known."""
+    units = len(live.units)
+    if not is_skewed(live) or not _goes_by_one_key(group):
+        return None
+    fewer = int(str(group.decision.option("subgroups") or units))
+    subgroups = max((n for n in range(1, units) if units % n == 0 and n < fewer), default=None)
+    if subgroups is None:
+        return None
+    return f"a heavy key is spread over more units by the hint ROUTING('contrand', {subgroups})"
+
+
+def _goes_by_one_key(group: Group) -> bool:
+    """Tell whether rows go to their units by a key that all relations share, and another routing could spread it."""
+    count = len(group.graph.relations)
+    if group.decision.scheme != "matrix":
+        return group.decision.option("routing") in ("hash", "contrand")
+    return count < 4 and any(len(axis.relations) == count for axis in group.decision.grid)
 
 
 def scaling_sentences(live: Live) -> list[str]:
     """Return what is known about a running node's units: where rows are, scaling's settings and last decision."""
     found = []
-    if live.layout:
-        units, slots = (int(_number(live.layout, name)) for name in ("units", "slots"))
+    if layout := dict(live.layout):
+        units, slots = (int(_number(layout, name)) for name in ("units", "slots"))
         text = f"new rows are stored in {count(units, 'unit')}"
         older = f"; {slots - units} more hold older rows and are reached until they are empty"
         found.append(text + (older if slots > units else ""))
-    if live.policy:
-        upper, lower = (f"{_number(live.policy, name):.0%}" for name in ("upper", "lower"))
-        size, most, times = (_number(live.policy, name) for name in ("unitBytes", "maxUnits", "decisions"))
+    if policy := dict(live.policy):
+        upper, lower = (f"{_number(policy, name):.0%}" for name in ("upper", "lower"))
+        size, most, times = (_number(policy, name) for name in ("unitBytes", "maxUnits", "decisions"))
         found.append(
             f"scaling is on: another number of units, {most:.0f} at most, when more than {upper} or less than {lower} "
             f"of {byte_size(size)} a unit are used, {count(int(times), 'micro-batch')} in a row"
         )
-    if live.decisions:
-        said = live.decisions[-1]
+    if live.scaling and isinstance(said := live.scaling[-1], dict):
         text = f"scaling, micro-batch {said['batch']}: {_number(said, 'load'):.0%} of the units' capacity is used"
         if said["wanted"] == said["units"]:
             found.append(f"{text}, {said['units']} units are right")
