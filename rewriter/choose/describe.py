@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from ..plan.conjuncts import Predicate
 from ..plan.display import duration_text
 from ..plan.grid import lay_out
-from ..plan.nodes import JoinNode, LeftAlone, Predicate
+from ..plan.nodes import JoinNode, LeftAlone
 from .cost import DEFAULT_UNITS, can_hash
 
 
@@ -102,7 +103,7 @@ def _aggregation(group: JoinNode | LeftAlone) -> dict[str, Any]:
         return {}
     if group.aggregation is not None:
         found = group.aggregation
-        keys = [key.sql for key in found.keys]
+        keys = [key.term.sql for key in found.keys]
         return {
             "aggregation": {
                 "in_units": True,

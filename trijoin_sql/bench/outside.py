@@ -17,7 +17,8 @@ from typing import Any
 
 from ..errors import InvalidSettingError
 from ..rewriter.pipeline import rewrite
-from ..rewriter.plan.nodes import JoinNode, Predicate
+from ..rewriter.plan.conjuncts import Band, KernelPredicate
+from ..rewriter.plan.nodes import JoinNode
 from ..rewriter.sql.declarations import read_script
 from .outcome import Outcome
 from .process_memory import Peak, below
@@ -197,12 +198,12 @@ def _indexed(condition: dict[str, Any]) -> str:
     return f"{left} BETWEEN {right} + {condition['lower']} AND {right} + {condition['upper']}"
 
 
-def _condition(predicate: Predicate) -> dict[str, Any]:
-    left, right = (str(side).replace(".", "_") for side in (predicate.left, predicate.right))
-    if predicate.op == "=":
+def _condition(predicate: KernelPredicate) -> dict[str, Any]:
+    left, right = (side.sql.replace(".", "_") for side in (predicate.left, predicate.right))
+    if predicate.kind == "equi":
         return {"op": "=", "left": left, "right": right}
+    assert isinstance(predicate, Band), predicate.sql
     bounds = predicate.bounds
-    assert bounds is not None, predicate.sql
     step = 0 if bounds.rounded else 1
     lower = (bounds.lower or 0) + step * (not bounds.lower_inclusive)
     upper = (bounds.upper or 0) - step * (not bounds.upper_inclusive)
