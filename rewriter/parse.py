@@ -25,8 +25,10 @@ from .names.scopes import (
     origin_of,
     own_nodes,
 )
-from .plan.nodes import Aggregation, Column, Join, Node, Predicate, Project, Query, Scan, Where
+from .plan.conjuncts import Residual, Term
+from .plan.nodes import Aggregation, Column, Join, Node, Project, Query, Scan, Where
 from .plan.nodes import Block as PlanBlock
+from .predicates.terms import Scope
 from .sql.catalog import TableInfo
 from .sql.dialect import identifier, places_of, render
 from .sql.functions import AGGREGATES, GENERATORS, VOLATILE, called
@@ -109,7 +111,7 @@ class _Builder:
         for source in self.sources:
             self.problem = self.problem or source.problem or computed_anew(source)
         tree = self.node(self.block.tree, True)
-        conjuncts: list[Predicate] = []
+        conjuncts: list[Residual] = []
         where = self.block.select.args.get("where")
         if where is not None and not self.problem:
             conjuncts += self.conjuncts(where.this, self.stuck)
@@ -173,12 +175,12 @@ class _Builder:
         where = tree.inner.select.args.get("where")
         if where is not None and not self.problem:
             below = Where(below, tuple(self.conjuncts(where.this, self.floating)))
-        items = tuple((field.name, self.text(field.tree)) for field in tree.fields or [] if field.tree is not None)
+        items = tuple((field.name, plan_text(field.tree)) for field in tree.fields or [] if field.tree is not None)
         return Project(below, items)
 
     def scan(self, source: Source) -> Scan:
         info = source.info or TableInfo(())
-        fields = source.fields if source.fields is not None else list(source.guessed.values())
+        fields = _fields_of(source)
         spelled = {field.name.lower(): field.name for field in fields}
         event_time, delay = self.event_time(source, info)
         spelled_time = spelled.get(event_time.lower(), event_time) if event_time else None
@@ -209,7 +211,7 @@ class _Builder:
 
     # ---------------------------------------------------------------------------------------------------- conditions
 
-    def conjuncts(self, tree: exp.Expr, stuck: list[exp.Expr]) -> list[Predicate]:
+    def conjuncts(self, tree: exp.Expr, stuck: list[exp.Expr]) -> list[Residual]:
         found = []
         for conjunct in split_and(tree):
             predicate = self.predicate(conjunct)
@@ -219,7 +221,7 @@ class _Builder:
                 stuck.append(conjunct)
         return found
 
-    def predicate(self, conjunct: exp.Expr) -> Predicate | None:
+    def predicate(self, conjunct: exp.Expr) -> Residual | None:
         """Return a conjunct as a raw predicate, None if it must stay in place."""
         for node in own_nodes(conjunct):
             if isinstance(node, exp.Query | exp.Window | exp.Star | exp.Alias):
@@ -228,12 +230,14 @@ class _Builder:
                 return None
             if isinstance(node, exp.CurrentTimestamp):
                 return None
+            if isinstance(node, exp.Interval) and node.args.get("unit") is None and isinstance(node.this, exp.Column):
+                raise ValueError("an INTERVAL has no unit")
             if isinstance(node, exp.Column) and field_of(node) is None:
                 return None
         used = self.relations(conjunct)
         if used is None or (len(used) > 1 and conjunct.find(exp.Placeholder)):
             return None
-        return Predicate(render(conjunct), "residual", used, rendered=self.text(conjunct), places=places_of(conjunct))
+        return Residual(render(conjunct), self.term(conjunct), places=places_of(conjunct))
 
     def relations(self, tree: exp.Expr) -> tuple[str, ...] | None:
         found = set()
@@ -243,13 +247,18 @@ class _Builder:
             found.add(field.source.plan_alias)
         return tuple(source.plan_alias for source in self.sources if source.plan_alias in found)
 
-    def equality(self, one: Field, other: Field) -> Predicate:
-        tree = exp.EQ(this=_field_tree(one), expression=_field_tree(other))
-        return Predicate(self.text(tree), "residual", self.relations(tree) or (), rendered=self.text(tree))
+    def equality(self, one: Field, other: Field) -> Residual:
+        term = self.term(exp.EQ(this=_field_tree(one), expression=_field_tree(other)))
+        return Residual(term.sql, term)
 
-    def text(self, tree: exp.Expr | None) -> str:
-        assert tree is not None
-        return plan_text(tree)
+    def term(self, tree: exp.Expr) -> Term:
+        return self.scope.term(plan_tree(tree))
+
+    @cached_property
+    def scope(self) -> Scope:
+        fields = ((source, field) for source in self.sources for field in _fields_of(source))
+        types = {(source.plan_alias, field.name): field.type for source, field in fields}
+        return Scope(tuple(source.plan_alias for source in self.sources), types)
 
     # -------------------------------------------------------------------------------------------------- the rest of it
 
@@ -260,7 +269,9 @@ class _Builder:
         if self.stuck or self.floating:
             return None, f"Spark has to filter by {render([*self.stuck, *self.floating][0])} first"
         try:
-            reader = AggregationReader(self.block.select, plan_text, self.relations, self.sources[0].plan_alias)
+            reader = AggregationReader(
+                self.block.select, plan_text, self.term, self.relations, self.sources[0].plan_alias
+            )
             return reader.read(), None
         except NotInUnits as reason:
             return None, str(reason)
@@ -299,7 +310,16 @@ class _Builder:
 
 def plan_text(tree: exp.Expr) -> str:
     """Render a resolved expression with columns qualified by the aliases of the plan."""
-    return render(expand(tree, lambda field: exp.column(identifier(field.name), _alias_of(field))))
+    return render(plan_tree(tree))
+
+
+def plan_tree(tree: exp.Expr) -> exp.Expr:
+    """Return a copy of a resolved expression with columns qualified by the aliases of the plan."""
+    return expand(tree, lambda field: exp.column(identifier(field.name), _alias_of(field)))
+
+
+def _fields_of(source: Source) -> list[Field]:
+    return source.fields if source.fields is not None else list(source.guessed.values())
 
 
 def _alias_of(field: Field) -> exp.Identifier:

@@ -32,7 +32,7 @@ from .plan.nodes import (
     scans,
     walk,
 )
-from .predicates.classify import columns_of, is_equality
+from .predicates.terms import is_equality
 from .render.delays import held_back_in_text
 from .render.select import render_query
 from .rules.apply_within import apply_within
@@ -332,8 +332,8 @@ def _schemas(plan: Node) -> dict[int, Block]:
 
 def _available(node: Node) -> set[tuple[str, str]]:
     if isinstance(node, JoinNode):
-        texts = node.aggregation.texts if node.aggregation is not None else ()
-        inside = {column for text in texts for column in columns_of(text)}
+        terms = node.aggregation.terms if node.aggregation is not None else ()
+        inside = {column for term in terms for column in term.columns}
         return inside | {(column.relation, column.column) for column in node.output}
     if isinstance(node, Scan):
         return {(node.alias, column.name) for column in node.columns}
@@ -354,7 +354,7 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             or not all(any(scan.streaming for scan in scans(side)) for side in (node.left, node.right))
         ):
             continue
-        if any(is_equality(p.rendered or p.sql) or p.kind in ("equi", "null_safe") for p in node.predicates):
+        if any(is_equality(p.condition) or p.kind in ("equi", "null_safe") for p in node.predicates):
             continue
         kind = _OUTER.get(node.kind)
         if kind is None:

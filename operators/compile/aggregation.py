@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import PlanError
 from ...rewriter.plan.comparison import decimal_precision, decimal_scale
+from ...rewriter.plan.conjuncts import Term
 from ...rewriter.plan.nodes import Aggregation, JoinNode, PartialState
 from ..spec import AggregateSpec, KeySpec, StateSpec, StreamSpec
 from .inputs import Input, quoted
@@ -33,18 +34,20 @@ def output_types(node: JoinNode, inputs: Mapping[str, Input]) -> dict[str, str]:
     """
     aggregation = node.aggregation
     assert aggregation is not None
-    types = {key.name: argument_type(key.sql, key.relations, inputs) for key in aggregation.keys}
+    types = {key.name: argument_type(key.term, inputs) for key in aggregation.keys}
     for state in aggregation.states:
-        kind = argument_type(state.sql, state.relations, inputs) if state.sql is not None else "bigint"
+        kind = argument_type(state.term, inputs) if state.term is not None else "bigint"
         if state.function == "sum" and _sum_type(kind) != state.type:
-            raise SumTypeError(f"{state.sql} is {kind} to Spark, and its sum was taken for {state.type}")
+            raise SumTypeError(
+                f"{state.term and state.term.sql} is {kind} to Spark, and its sum was taken for {state.type}"
+            )
         types[state.name] = {"count": "bigint", "sum": state.type}.get(state.function, kind)
     return types
 
 
-def argument_type(sql: str, relations: Sequence[str], inputs: Mapping[str, Input]) -> str:
+def argument_type(term: Term, inputs: Mapping[str, Input]) -> str:
     """Return the type of a key or an argument as Spark sees it."""
-    return inputs[relations[0]].type_of("argument", sql)
+    return inputs[term.relations[0]].type_of("argument", term.sql)
 
 
 def _sum_type(kind: str) -> str:
@@ -64,9 +67,9 @@ def can_reduce(aggregation: Aggregation, types: Mapping[str, str]) -> bool:
 def payload(alias: str, aggregation: Aggregation, side: Input) -> list[tuple[str, str]]:
     """Return a stream's columns that the aggregation needs, as ``(packed column, output name)``."""
     return [
-        (side.pack_read("argument", one.sql), one.name)
+        (side.pack_read("argument", one.term.sql), one.name)
         for one in aggregation.columns
-        if one.sql is not None and alias in one.relations
+        if one.term is not None and alias in one.term.relations
     ]
 
 
@@ -79,7 +82,9 @@ def aggregate_spec(aggregation: Aggregation, streams: Sequence[StreamSpec], type
         rank, column = place.get(state.name, (None, None))
         precision = decimal_precision(types[state.name]) if state.function == "sum" else None
         scale = decimal_scale(types[state.name]) or 0
-        states.append(StateSpec(state.function, state.name, rank, column, precision, scale, state.sql or ""))
+        states.append(
+            StateSpec(state.function, state.name, rank, column, precision, scale, state.term.sql if state.term else "")
+        )
     return AggregateSpec(keys, tuple(states))
 
 
@@ -92,5 +97,5 @@ def states_of_rows(frame: DataFrame, aggregation: Aggregation) -> DataFrame:
 def _state_of_row(state: PartialState) -> Column:
     if state.function == "count":
         one = F.lit(1).cast("bigint")
-        return one if state.sql is None else F.when(F.col(state.name).isNotNull(), one).otherwise(F.lit(0))
+        return one if state.term is None else F.when(F.col(state.name).isNotNull(), one).otherwise(F.lit(0))
     return F.col(state.name).cast(state.type) if state.function == "sum" else F.col(state.name)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, cast
+from typing import Literal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import PlanError
 from ...rewriter.plan.comparison import Comparable, common_type
-from ...rewriter.plan.conjuncts import Bounds
-from ...rewriter.plan.nodes import Edge, JoinNode, Predicate
+from ...rewriter.plan.conjuncts import Band, Compare, KernelPredicate, NotEqual
+from ...rewriter.plan.nodes import Edge, JoinNode
 from ...rewriter.plan.schemes import RECORDS
-from ..spec import Band, Check, Compare, EdgeSpec, Op
+from .. import spec
 from .inputs import Input
 
 _Equal = tuple[Column, Column, bool]
@@ -39,46 +39,41 @@ def compile_edge(
     node: JoinNode,
     edge: Edge,
     inputs: Mapping[str, Input],
-) -> EdgeSpec:
+) -> spec.EdgeSpec:
     """Return an edge's checks."""
     left, right = inputs[edge.left], inputs[edge.right]
-    checks: list[Check] = []
+    checks: list[spec.Check] = []
     equal: list[_Equal] = []
     implied = RECORDS[node.decision.scheme or "matrix"].ends_meet_at_hub
     checked = node.graph.not_implied(edge) if implied else edge.predicates
     for predicate in edge.predicates:
-        bounds = predicate.bounds
-        check = _compare(predicate, left, right, equal) if bounds is None else _band(predicate, bounds, left, right)
+        if isinstance(predicate, Band):
+            check: spec.Check = _band(predicate, left, right)
+        else:
+            check = _compare(predicate, left, right, equal)
         checks += [check] if predicate in checked else []
     ranks = node.graph.relations.index(edge.left), node.graph.relations.index(edge.right)
     if not equal or (len(equal) == 1 and equal[0][2]):
-        return EdgeSpec(*ranks, tuple(checks))
+        return spec.EdgeSpec(*ranks, tuple(checks))
     identity = f"hash of {edge.left} and {edge.right}"
     hash_left = left.pack(F.xxhash64(*[columns[0] for columns in equal]), identity)
     hash_right = right.pack(F.xxhash64(*[columns[1] for columns in equal]), identity)
-    return EdgeSpec(*ranks, tuple(checks), hash_left, hash_right)
+    return spec.EdgeSpec(*ranks, tuple(checks), hash_left, hash_right)
 
 
-def _texts(predicate: Predicate) -> tuple[str, str]:
-    if predicate.left is None or predicate.right is None:
-        raise PlanError(f"not a comparison: {predicate.sql}")
-    return predicate.left, predicate.right
-
-
-def _common(predicate: Predicate, left: Input, right: Input) -> Comparable:
+def _common(predicate: KernelPredicate, left: Input, right: Input) -> Comparable:
     """Return the type in which Spark compares a predicate's sides; the rewriter has asked the same of `common_type`."""
-    one, other = _texts(predicate)
-    kinds = left.type_of("key", one), right.type_of("key", other)
+    kinds = left.type_of("key", predicate.left.sql), right.type_of("key", predicate.right.sql)
     common = common_type(*kinds)
     if common is None:
         raise UnlikeTypesError(predicate.sql, *kinds)
     return common
 
 
-def _compare(predicate: Predicate, left: Input, right: Input, equal: list[_Equal]) -> Compare:
-    one, other = _texts(predicate)
+def _compare(predicate: Compare | NotEqual, left: Input, right: Input, equal: list[_Equal]) -> spec.Compare:
+    one, other = predicate.left.sql, predicate.right.sql
     common = _common(predicate, left, right)
-    op = cast(Op, predicate.op)
+    op = predicate.op
     packed = left.pack_read("key", one, common.type), right.pack_read("key", other, common.type)
     if op in ("=", "<=>"):
         columns = left.cast("key", one, common.type), right.cast("key", other, common.type)
@@ -87,7 +82,7 @@ def _compare(predicate: Predicate, left: Input, right: Input, equal: list[_Equal
     if op != "<=>":
         left.required.append(packed[0])
         right.required.append(packed[1])
-    return Compare(op, *packed, common.exact)
+    return spec.Compare(op, *packed, common.exact)
 
 
 def hashable(column: Column, type_name: str) -> Column:
@@ -98,8 +93,8 @@ def hashable(column: Column, type_name: str) -> Column:
     return column
 
 
-def _band(predicate: Predicate, bounds: Bounds, left: Input, right: Input) -> Band:
-    one, other = _texts(predicate)
+def _band(predicate: Band, left: Input, right: Input) -> spec.Band:
+    one, other, bounds = predicate.left.sql, predicate.right.sql, predicate.bounds
     common = _common(predicate, left, right).type
     packed = left.pack_read("key", one, common), right.pack_read("key", other, common)
     left.required.append(packed[0])
@@ -107,8 +102,8 @@ def _band(predicate: Predicate, bounds: Bounds, left: Input, right: Input) -> Ba
     strict = not bounds.lower_inclusive, not bounds.upper_inclusive
     if bounds.rounded:
         arithmetic: Literal["float32", "float64"] = "float32" if common == "float" else "float64"
-        return Band(*packed, bounds.lower, bounds.upper, *strict, arithmetic, nan=bounds.nan, sql=predicate.sql)
-    return Band(
+        return spec.Band(*packed, bounds.lower, bounds.upper, *strict, arithmetic, nan=bounds.nan, sql=predicate.sql)
+    return spec.Band(
         *packed,
         None if bounds.lower is None else int(bounds.lower) + strict[0],
         None if bounds.upper is None else int(bounds.upper) - strict[1],

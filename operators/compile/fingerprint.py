@@ -58,8 +58,8 @@ def fingerprint(
         columns = ", ".join(f"{name} {types[name]}" for _, name in stream.payload)
         lines.append(f"stream {stream.alias}: {columns}")
     lines.append("order of streams: " + ", ".join(node.graph.relations))
-    if spec.aggregate is not None:
-        lines.append(f"aggregated inside the units: {', '.join(node.aggregation.texts if node.aggregation else ())}")
+    if spec.aggregate is not None and node.aggregation is not None:
+        lines.append(f"aggregated inside the units: {', '.join(term.sql for term in node.aggregation.terms)}")
     for source in node.sources:
         lines += _of_source(source_scan(source), source_conditions(source), inputs)
     for edge in node.graph.edges:

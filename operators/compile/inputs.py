@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import UnsupportedQueryError
-from ...rewriter.plan.nodes import JoinNode, Predicate, Scan, source_conditions
+from ...rewriter.plan.nodes import JoinNode, Scan, source_conditions
 from ..spec import RUN
 from .travel_types import to_wire, travels, type_names
 from .watermarks import DELAY, held_back
@@ -104,15 +104,13 @@ def read_input(
     for column, _ in outputs:
         items["column", column] = f"{alias}.{quoted(column)}"
     for predicate in predicates:
-        for text in _sides(predicate, scan.alias):
-            items["key", text] = text
-        for owner, text in predicate.guards:
-            if owner == scan.alias:
-                items["guard", text] = text
+        what = {"key": (predicate.left, predicate.right), "guard": predicate.guards}
+        items |= {
+            (name, one.sql): one.sql for name, some in what.items() for one in some if scan.alias in one.relations
+        }
     if node.aggregation is not None:
-        for one in node.aggregation.columns:
-            if one.sql is not None and scan.alias in one.relations:
-                items["argument", one.sql] = one.sql
+        terms = node.aggregation.terms
+        items |= {("argument", one.sql): one.sql for one in terms if scan.alias in one.relations}
     if scan.event_time is not None:
         items["time", scan.event_time] = f"{alias}.{quoted(scan.event_time)}"
     # What is wanted for two reasons (as a key, and in the output) is read, sent and stored once. Named in the text: a
@@ -169,12 +167,6 @@ def _held_back(frame: DataFrame, micros: int, scan: Scan, key: str) -> tuple[Dat
     if not micros or not frame.isStreaming or scan.event_time is None or scan.stateful or not hasattr(frame, "_jdf"):
         return frame, ()  # on Spark Connect the text of the input holds it back
     return held_back(frame, micros, key.partition(RUN)[2])
-
-
-def _sides(predicate: Predicate, alias: str) -> list[str]:
-    """Return the key expressions of a predicate over one relation."""
-    pairs = zip(predicate.relations, (predicate.left, predicate.right), strict=True)
-    return [text for owner, text in pairs if owner == alias and text is not None]
 
 
 def run_sql(

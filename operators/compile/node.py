@@ -223,8 +223,8 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], layout: _Layout)
     payload = []
     if node.aggregation is not None:
         payload = aggregation_.payload(side.alias, node.aggregation, side)
-        read = {one.name: one.sql for one in node.aggregation.columns}
-        types.update({name: side.type_of("argument", str(read[name])) for _, name in payload})
+        read = {one.name: one.term.sql for one in node.aggregation.columns if one.term is not None}
+        types.update({name: side.type_of("argument", read[name]) for _, name in payload})
     for column, name in side.outputs:
         payload.append((side.pack_read("column", column), name))
         types[name] = side.type_of("column", column)
@@ -334,7 +334,7 @@ def _reports(spark: SparkSession, key: str) -> Accumulator[Reports] | None:
 def _finish(node: JoinNode, frame: DataFrame, *, in_units: bool) -> DataFrame:
     """Apply what Spark has to decide, and leave the node's own columns in the node's order."""
     for residual in node.graph.residuals:
-        frame = frame.where(F.expr(residual.rendered or residual.sql))
+        frame = frame.where(F.expr(residual.condition.sql))
     if node.aggregation is not None:
         return frame if in_units else aggregation_.states_of_rows(frame, node.aggregation)
     names = [column.name for column in node.output] + ([node.result_time] if node.result_time else [])

@@ -7,11 +7,13 @@ below the join is computed for rows that may not join, so an expression moves th
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
 from sqlglot import exp
 
 from ..names.scopes import expression_type, field_of
+from ..plan.conjuncts import Term
 from ..plan.parts import Aggregation, GroupKey, PartialState
 from ..sql.dialect import parse_expression, render
 from ..sql.functions import AGGREGATES, ALIKE, PARTS_OF_DATES, PURE, SCALARS, called
@@ -65,8 +67,8 @@ class AggregationReader:
     ----------
     select
         The SELECT, resolved.
-    text
-        Renders an expression with columns qualified by the aliases of the plan.
+    text, term
+        Return an expression with columns qualified by the aliases of the plan.
     relations
         The aliases that an expression mentions, None if it mentions something else.
     first
@@ -77,12 +79,13 @@ class AggregationReader:
         self,
         select: exp.Select,
         text: Callable[[exp.Expr], str],
+        term: Callable[[exp.Expr], Term],
         relations: Callable[[exp.Expr], tuple[str, ...] | None],
         first: str,
     ) -> None:
-        self.select, self.text, self.relations, self.first = select, text, relations, first
+        self.select, self.text, self.term, self.relations, self.first = select, text, term, relations, first
         self.keys: dict[str, GroupKey | None] = {}
-        self.states: dict[tuple[str, str | None], PartialState] = {}
+        self.states: dict[tuple[str, Term | None], PartialState] = {}
         self.merges: dict[str, str] = {}
         self.shown: list[str] = []
 
@@ -150,7 +153,7 @@ class AggregationReader:
             return
         relations = self.moved(tree, "the GROUP BY expression")
         if relations:
-            self.keys[text] = GroupKey(f"__key_{len(self.keys) + 1}", self.text(tree), relations, text)
+            self.keys[text] = GroupKey(f"__key_{len(self.keys) + 1}", self.term(tree), text)
         else:
             self.keys[text] = None  # a constant stays where it is
 
@@ -250,16 +253,15 @@ class AggregationReader:
 
     def state(self, function: str, argument: exp.Expr | None, kind: str, *, cast: bool = False) -> str:
         """Return the name of a state; ``cast`` casts the argument to the state's type first."""
-        relations: tuple[str, ...] = ()
-        text = None
+        term = None
         if argument is not None:
             relations = self.moved(argument, f"the argument of {function.upper()}") or (self.first,)
-            text = f"CAST({self.text(argument)} AS {kind})" if cast else self.text(argument)
-        if (function, text) not in self.states:
+            term = dataclasses.replace(self.term(argument), relations=relations)
+            term = dataclasses.replace(term, sql=f"CAST({term.sql} AS {kind})", type=kind) if cast else term
+        if (function, term) not in self.states:
             name = f"__{function}_{len(self.states) + 1}"
-            made = PartialState(name, function, text, relations, kind)  # type: ignore[arg-type]
-            self.states[function, text] = made
-        return self.states[function, text].name
+            self.states[function, term] = PartialState(name, function, term, kind)  # type: ignore[arg-type]
+        return self.states[function, term].name
 
 
 def _stars(item: exp.Expr) -> bool:

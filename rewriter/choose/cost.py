@@ -20,8 +20,6 @@ from ..plan.grid import KeyClass, lay_out
 from ..plan.nodes import Cost, JoinNode, Scan, source_scan
 from ..plan.schemes import EXHAUSTIVE
 from ..plan.trees import TreeOf, leaves
-from ..predicates.classify import Scope
-from ..sql.dialect import parse_expression
 
 #: Units of a stream's group, and cells of a matrix, where nothing sets them.
 DEFAULT_UNITS = 2
@@ -207,11 +205,10 @@ def matrix(model: Model, node: JoinNode) -> Cost:
 
 def can_hash(node: JoinNode) -> Callable[[KeyClass], bool]:
     """Return a test whether rows can be hashed by a class of equal expressions, as far as types are known."""
-    scope = Scope.of(node)
+    types = {term.sql: term.type for edge in node.graph.edges for one in edge.predicates for term in one.terms}
 
     def has_common_type(members: KeyClass) -> bool:
-        types = [scope.type_of(parse_expression(text)) for _, text in members]
-        known = [name for name in types if common_type(name, name) is not None]
+        known = [name for _, text in members if common_type(name := types[text], name) is not None]
         return not known or widest(known) is not None
 
     return has_common_type

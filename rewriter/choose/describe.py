@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+from ..plan.conjuncts import Predicate
 from ..plan.display import duration_text
 from ..plan.document import Conjunct, EventTime, Graph, GraphEdge, Group, State, StreamState, UnitAggregation
 from ..plan.grid import lay_out
-from ..plan.nodes import JoinGraph, JoinNode, LeftAlone, Predicate
+from ..plan.nodes import JoinGraph, JoinNode, LeftAlone
 from ..plan.parts import Decision
 from .cost import DEFAULT_UNITS, can_hash
 
@@ -78,6 +79,6 @@ def _aggregation(group: JoinNode) -> UnitAggregation | None:
     """Return what happens to the aggregation above a group; None if there is none."""
     if group.aggregation is not None:
         found = group.aggregation
-        keys = tuple(key.sql for key in found.keys)
+        keys = tuple(key.term.sql for key in found.keys)
         return UnitAggregation(True, found.shown, keys, found.from_packs, found.listed)
     return None if group.not_aggregated is None else UnitAggregation(False, reason=group.not_aggregated)

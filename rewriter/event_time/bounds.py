@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 
-from ..plan.nodes import Join, JoinNode, Node, Predicate, Retention, Scan, scans, walk
+from ..plan.conjuncts import Band, Compare, KernelPredicate
+from ..plan.nodes import Join, JoinNode, Node, Retention, Scan, scans, walk
+from ..predicates.terms import tree_of
 from ..predicates.time_forms import implied_bounds
 from ..sql.dialect import parse_expression
 from ..sql.spark_types import TIMES, UNKNOWN
@@ -81,7 +83,7 @@ def lag_of(node: JoinNode, alias: str) -> int | None:
 
 
 def constraints(
-    predicates: Iterable[Predicate], below: Iterable[Scan], zone_shift: int, *, ansi: bool = True
+    predicates: Iterable[KernelPredicate], below: Iterable[Scan], zone_shift: int, *, ansi: bool = True
 ) -> list[Constraint]:
     """Read the difference constraints off the kernel predicates that compare event times."""
     times = {
@@ -97,24 +99,25 @@ def constraints(
 
     found = []
     for predicate in predicates:
+        if not all(any(map(event_time, side.columns)) for side in (predicate.left, predicate.right)):
+            continue
         for tree in _comparisons(predicate):
             for bound in implied_bounds(tree, event_time, zone_shift, ansi=ansi):
                 found.append(Constraint(bound.earlier[0], bound.later[0], bound.most))
     return found
 
 
-def _comparisons(predicate: Predicate) -> Iterator[exp.Expr]:
+def _comparisons(predicate: KernelPredicate) -> Iterator[exp.Expr]:
     """Yield a kernel predicate as comparisons of its two sides, for a band with its bounds."""
-    if predicate.left is None or predicate.right is None or predicate.op not in (*_COMPARISONS, "band"):
-        return
-    left, right = (exp.Paren(this=parse_expression(side).copy()) for side in (predicate.left, predicate.right))
-    bounds = predicate.bounds
-    if bounds is not None and bounds.rounded:  # times as numbers of seconds: the text says it
-        text = parse_expression(predicate.rendered or predicate.sql)
-        yield from text.flatten() if isinstance(text, exp.And) else (text,)
-        return
-    if bounds is None:
+    left, right = (exp.Paren(this=tree_of(side).copy()) for side in (predicate.left, predicate.right))
+    if isinstance(predicate, Compare) and predicate.op in _COMPARISONS:
         yield _COMPARISONS[predicate.op](this=left, expression=right)
+    if not isinstance(predicate, Band):
+        return
+    bounds = predicate.bounds
+    if bounds.rounded:  # times as numbers of seconds: the text says it
+        text = tree_of(predicate.condition)
+        yield from text.flatten() if isinstance(text, exp.And) else (text,)
         return
     for kind, bound in ((exp.GTE, bounds.lower), (exp.LTE, bounds.upper)):
         if bound is not None:  # computed exactly, so the bound may move to the other side

@@ -24,7 +24,6 @@ from ..names.scopes import WINDOWS, Field, field_of, origin_of, own_nodes
 from ..options import Settings
 from ..parse import Binding, Parsed
 from ..plan.nodes import Block, Join, JoinNode, Node, Refusal, Scan, own_tree, scans, source_scan, transform, walk
-from ..predicates.classify import columns_of
 from ..sql.functions import called
 from .bounds import input_scan, is_of_streams, joins_streams, lag_of, loses_time
 
@@ -82,7 +81,7 @@ def _can_hold_back(node: JoinNode, settings: Settings) -> bool:
 
 
 def _read_by(join: Join) -> set[At]:
-    return {(a, name.lower()) for p in join.predicates for a, name in columns_of(p.rendered or p.sql)}
+    return {(a, name.lower()) for p in join.predicates for a, name in p.condition.columns}
 
 
 @dataclasses.dataclass(frozen=True)

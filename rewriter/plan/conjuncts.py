@@ -1,21 +1,22 @@
-"""The conjuncts of join conditions: what sort of predicate each is, and the bounds of bands.
+"""The conjuncts of join conditions: their terms, what sort of predicate each is, and the bounds of bands.
 
 It imports only the standard library, as `nodes` does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal, Self, cast
 
 from ...errors import PlanError
 
 PredicateKind = Literal["equi", "null_safe", "band", "range", "not_equal", "residual"]
-ComparisonOp = Literal["=", "<=>", "<", "<=", ">", ">=", "<>", "band"]
+CompareOp = Literal["=", "<=>", "<", "<=", ">", ">="]
+ComparisonOp = CompareOp | Literal["<>"]
 
 #: The comparison with its operands exchanged: ``a < b`` is ``b > a``.
-FLIPPED: dict[str, ComparisonOp] = {
-    "band": "band",
+FLIPPED: dict[ComparisonOp, ComparisonOp] = {
     "=": "=",
     "<=>": "<=>",
     "<>": "<>",
@@ -24,6 +25,36 @@ FLIPPED: dict[str, ComparisonOp] = {
     ">": "<",
     ">=": "<=",
 }
+
+#: A column of a relation, as ``(alias, name)``.
+At = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An expression that Spark evaluates, and what was known when it was made. Terms of one text are equal.
+
+    Parameters
+    ----------
+    sql
+        Spark SQL, with columns qualified by the aliases of their relations.
+    columns
+        The columns that it reads.
+    relations
+        The relations that it reads, in plan order; under a join node, those of the node's inputs that have them.
+    type
+        Spark's DDL name of its type, ``"unknown"`` where the schemas do not tell.
+    op, sides
+        Of an equality: ``=`` or ``<=>``, and its two sides.
+    """
+
+    sql: str
+    columns: tuple[At, ...] = field(default=(), compare=False)
+    relations: tuple[str, ...] = field(default=(), compare=False)
+    type: str = field(default="unknown", compare=False)
+    op: ComparisonOp | None = field(default=None, compare=False)
+    sides: tuple[Term, ...] = field(default=(), compare=False)
+
 
 #: Units of time in which the bounds of bands are written, in microseconds.
 _LENGTHS = (("DAY", 86_400_000_000), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000))
@@ -140,30 +171,16 @@ def interval_text(micros: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Predicate:
-    """One conjunct of a join condition.
+class _Conjunct:
+    """What all predicates have.
 
     Parameters
     ----------
     sql
         The conjunct as the user wrote it (for people to read).
-    kind
-        The kind of conjunct; only ``"residual"`` stays with Spark, the kernel evaluates all others.
-    relations
-        The aliases it mentions, in plan order. Kernel predicates mention exactly two: `left` is over the first and
-        `right` over the second.
-    op
-        The comparison ``left op right``; ``"band"`` if `bounds` limit their difference.
-    left, right
-        Spark SQL expressions over one relation each, with columns qualified by its alias.
-    bounds
-        For ``"band"``, else None.
-    guards
-        Spark SQL expressions over one relation each, as ``(alias, sql)``, that Spark must evaluate although the kernel
-        does not need their value, so that an ANSI error that the original text would raise is still raised.
-    rendered
-        For residuals of a join node: the same conjunct over the node's output names, ready for Spark. Otherwise the
-        conjunct with columns qualified by their aliases.
+    condition
+        The conjunct as Spark runs it where it stays with Spark; for the residuals of a join node, over the node's
+        output names.
     derived
         True if it follows from others (transitive equality, WITHIN) and was not written by the user.
     places
@@ -172,23 +189,121 @@ class Predicate:
     """
 
     sql: str
-    kind: PredicateKind
-    relations: tuple[str, ...]
-    op: ComparisonOp | None = None
-    left: str | None = None
-    right: str | None = None
-    bounds: Bounds | None = None
-    guards: tuple[tuple[str, str], ...] = ()
-    rendered: str | None = None
-    derived: bool = False
-    places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    condition: Term
+    derived: bool = field(default=False, kw_only=True)
+    places: tuple[tuple[int, int], ...] = field(default=(), compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Residual(_Conjunct):
+    """A conjunct that stays with Spark, or that is not classified yet."""
+
+    kind: ClassVar[PredicateKind] = "residual"
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The relations that it reads, in plan order."""
+        return self.condition.relations
+
+    @property
+    def shown(self) -> str:
+        """How it is evaluated."""
+        return self.condition.sql
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared(_Conjunct):
+    """A conjunct that the kernel evaluates.
+
+    Parameters
+    ----------
+    left, right
+        What it compares: each is over one relation, `left` over the first in plan order.
+    guards
+        Terms over one relation each that Spark must evaluate although the kernel does not need their value, so that an
+        ANSI error that the original text would raise is still raised.
+    """
+
+    left: Term
+    right: Term
+    guards: tuple[Term, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.kind == "residual":
-            if self.op is not None:
-                raise PlanError(f"a residual has no kernel comparison: {self.sql}")
-            return
-        if len(self.relations) != 2 or self.op is None or self.left is None or self.right is None:
+        if any(len(term.relations) != 1 for term in self.terms):
             raise PlanError(f"a kernel predicate compares two relations: {self.sql}")
-        if (self.op == "band") != (self.bounds is not None):
-            raise PlanError(f"a band, and nothing else, has bounds: {self.sql}")
+
+    @property
+    def relations(self) -> tuple[str, str]:
+        """The two relations that it compares."""
+        return self.left.relations[0], self.right.relations[0]
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """All that Spark computes for it."""
+        return (self.left, self.right, *self.guards)
+
+    def with_terms(self, change: Callable[[Term], Term]) -> Self:
+        """Return the same predicate over changed terms."""
+        return replace(self, left=change(self.left), right=change(self.right), guards=tuple(map(change, self.guards)))
+
+    def mirrored(self) -> Self:
+        """Return the same predicate with its sides exchanged."""
+        return replace(self, left=self.right, right=self.left)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(_Compared):
+    """``left op right``."""
+
+    op: CompareOp
+
+    @property
+    def kind(self) -> PredicateKind:
+        """Its kind, as EXPLAIN names it."""
+        return "equi" if self.op == "=" else "null_safe" if self.op == "<=>" else "range"
+
+    @property
+    def shown(self) -> str:
+        """How it is evaluated."""
+        return f"{self.left.sql} {self.op} {self.right.sql}"
+
+    def mirrored(self) -> Compare:
+        """Return the same predicate with its sides exchanged."""
+        return replace(self, left=self.right, right=self.left, op=cast(CompareOp, FLIPPED[self.op]))
+
+
+@dataclass(frozen=True, slots=True)
+class NotEqual(_Compared):
+    """``left <> right``."""
+
+    kind: ClassVar[PredicateKind] = "not_equal"
+    op: ClassVar[Literal["<>"]] = "<>"
+
+    @property
+    def shown(self) -> str:
+        """How it is evaluated."""
+        return f"{self.left.sql} <> {self.right.sql}"
+
+
+@dataclass(frozen=True, slots=True)
+class Band(_Compared):
+    """``left - right`` between bounds."""
+
+    bounds: Bounds
+
+    kind: ClassVar[PredicateKind] = "band"
+
+    @property
+    def shown(self) -> str:
+        """How it is evaluated."""
+        return self.bounds.around(f"{self.left.sql} - {self.right.sql}")
+
+    def mirrored(self) -> Band:
+        """Return the same predicate with its sides exchanged."""
+        return replace(self, left=self.right, right=self.left, bounds=self.bounds.negated())
+
+
+#: A conjunct that the kernel evaluates.
+KernelPredicate = Compare | Band | NotEqual
+#: One conjunct of a join condition.
+Predicate = KernelPredicate | Residual

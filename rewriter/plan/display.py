@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from .conjuncts import Predicate
 from .nodes import (
     Aggregation,
     Block,
@@ -14,7 +15,6 @@ from .nodes import (
     JoinNode,
     LeftAlone,
     Node,
-    Predicate,
     Project,
     Query,
     Scan,
@@ -73,7 +73,7 @@ def _describe(node: Node) -> tuple[str, list[str]]:
             reason = f": left alone, {node.problem}" if node.problem else ""
             return f"Select {node.number + 1}{reason}", []
         case Where():
-            return "Where", [p.rendered or p.sql for p in node.predicates]
+            return "Where", [p.condition.sql for p in node.predicates]
         case Join():
             owner = " (Spark's)" if node.by_spark else ""
             return f"Join {node.kind}{owner}", [predicate_text(p) for p in node.predicates]
@@ -86,11 +86,11 @@ def _describe(node: Node) -> tuple[str, list[str]]:
         case Exchange():
             return f"Exchange hash({', '.join(node.keys)})" if node.keys else "Exchange broadcast", []
         case Filter():
-            return "Filter", list(node.conditions)
+            return "Filter", [condition.sql for condition in node.conditions]
         case Project():
             return f"Project {', '.join(f'{sql} AS {name}' for name, sql in node.items)}", []
         case StaticJoin():
-            return "StaticJoin", [p.rendered or p.sql for p in node.predicates]
+            return "StaticJoin", [p.condition.sql for p in node.predicates]
         case Scan():
             return _scan(node)
     return type(node).__name__, []
@@ -124,7 +124,7 @@ def _join_node(node: JoinNode) -> tuple[str, list[str]]:
 
 def aggregation_text(aggregation: Aggregation) -> str:
     """Return an aggregation for people: ``COUNT(*), SUM(r.x) by (s.k); from packs``."""
-    keys = f" by ({', '.join(key.sql for key in aggregation.keys)})" if aggregation.keys else ""
+    keys = f" by ({', '.join(key.term.sql for key in aggregation.keys)})" if aggregation.keys else ""
     packs = "; from packs" if aggregation.from_packs else ""
     listed = f", those of {' and '.join(aggregation.listed)} listed" if aggregation.listed else ""
     return f"{', '.join(aggregation.shown)}{keys}{packs}{listed}".strip()
@@ -136,12 +136,7 @@ def _bound(micros: int | None) -> str:
 
 def predicate_text(predicate: Predicate) -> str:
     """Return a predicate for people: its kind and how it is evaluated."""
-    derived = " (derived)" if predicate.derived else ""
-    if predicate.kind == "residual":
-        return f"residual{derived}: {predicate.rendered or predicate.sql}"
-    if predicate.bounds is None:
-        return f"{predicate.kind}{derived}: {predicate.left} {predicate.op} {predicate.right}"
-    return f"band{derived}: {predicate.bounds.around(f'{predicate.left} - {predicate.right}')}"
+    return f"{predicate.kind}{' (derived)' if predicate.derived else ''}: {predicate.shown}"
 
 
 def _scan(node: Scan) -> tuple[str, list[str]]:

@@ -62,8 +62,8 @@ def key_classes(graph: JoinGraph) -> list[KeyClass]:
     classes: list[set[tuple[str, str]]] = []
     for edge in graph.edges:
         for predicate in edge.predicates:
-            if predicate.op == "=" and predicate.left is not None and predicate.right is not None:
-                equal = {(edge.left, predicate.left), (edge.right, predicate.right)}
+            if predicate.kind == "equi":
+                equal = {(edge.left, predicate.left.sql), (edge.right, predicate.right.sql)}
                 touching = [known for known in classes if known & equal]
                 classes = [known for known in classes if not known & equal] + [equal.union(*touching)]
     found = []

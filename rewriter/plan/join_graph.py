@@ -6,21 +6,22 @@ from collections.abc import Iterable, Sequence
 
 import networkx as nx
 
-from .nodes import Edge, JoinGraph, Predicate, Shape
+from .conjuncts import KernelPredicate, Predicate, Residual
+from .nodes import Edge, JoinGraph, Shape
 
 
 def build_graph(relations: Sequence[str], predicates: Iterable[Predicate]) -> JoinGraph:
     """Build the graph of a group from its classified predicates and name its shape."""
-    edges: dict[tuple[str, str], list[Predicate]] = {}
+    edges: dict[tuple[str, str], list[KernelPredicate]] = {}
     residuals = []
     for predicate in predicates:
-        if predicate.kind == "residual":
+        if isinstance(predicate, Residual):
             residuals.append(predicate)
         else:
-            edges.setdefault((predicate.relations[0], predicate.relations[1]), []).append(predicate)
+            edges.setdefault(predicate.relations, []).append(predicate)
     rank = {name: index for index, name in enumerate(relations)}
     ordered = sorted(edges, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
-    made = tuple(Edge(left, right, tuple(edges[left, right])) for left, right in ordered)
+    made = tuple(Edge(*pair, tuple(edges[pair])) for pair in ordered)
     shape, hub = shape_of(relations, [(edge.left, edge.right) for edge in made if not edge.derived])
     return JoinGraph(tuple(relations), made, tuple(residuals), shape, hub)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ...errors import PlanError
-from .conjuncts import FLIPPED, ComparisonOp, Predicate, PredicateKind
+from .conjuncts import Predicate, Term
 from .parts import (
     Aggregation,
     Alternative,
@@ -35,13 +35,11 @@ from .parts import (
 )
 
 __all__ = [
-    "FLIPPED",
     "Aggregation",
     "Alternative",
     "BiJoin",
     "Block",
     "Column",
-    "ComparisonOp",
     "Cost",
     "Decision",
     "Edge",
@@ -61,8 +59,6 @@ __all__ = [
     "NodeName",
     "OutputColumn",
     "PartialState",
-    "Predicate",
-    "PredicateKind",
     "Project",
     "Query",
     "Refusal",
@@ -174,9 +170,9 @@ class Scan(Node):
 
 @dataclass(frozen=True)
 class Filter(OverOne):
-    """Keeps the rows for which every condition is true. Conditions are Spark SQL over qualified columns."""
+    """Keeps the rows for which every condition is true."""
 
-    conditions: tuple[str, ...]
+    conditions: tuple[Term, ...]
 
 
 @dataclass(frozen=True)
@@ -423,12 +419,12 @@ def source_scan(source: Node) -> Scan:
 
 
 def source_conditions(source: Node) -> tuple[str, ...]:
-    """Return the conditions of all filters above the `Scan` of one input of a `JoinNode`."""
+    """Return the conditions of all filters above the `Scan` of one input of a `JoinNode`, as text."""
     conditions: tuple[str, ...] = ()
     node = source
     while not isinstance(node, Scan):
         if isinstance(node, Filter):
-            conditions = node.conditions + conditions
+            conditions = (*(condition.sql for condition in node.conditions), *conditions)
         node = node.inputs[0]
     return conditions
 

@@ -5,12 +5,12 @@ It imports only the standard library, as `nodes` does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...errors import PlanError
-from .conjuncts import Predicate
+from .conjuncts import KernelPredicate, Residual, Term
 from .json_codec import ALWAYS, HIDDEN, Json
 from .trees import TreeOf, leaves, order_text, tree_text
 
@@ -70,7 +70,7 @@ class Edge:
 
     left: str
     right: str
-    predicates: tuple[Predicate, ...]
+    predicates: tuple[KernelPredicate, ...]
 
     def __post_init__(self) -> None:
         for predicate in self.predicates:
@@ -118,7 +118,7 @@ class JoinGraph:
 
     relations: tuple[str, ...]
     edges: tuple[Edge, ...]
-    residuals: tuple[Predicate, ...] = ()
+    residuals: tuple[Residual, ...] = ()
     shape: Shape = "general"
     hub: str | None = None
     time_bounds: tuple[TimeBound, ...] = ()
@@ -147,7 +147,7 @@ class JoinGraph:
                 return None if bound.lower is None else -bound.lower
         return None
 
-    def not_implied(self, edge: Edge) -> tuple[Predicate, ...]:
+    def not_implied(self, edge: Edge) -> tuple[KernelPredicate, ...]:
         """Return an edge's predicates, except those that rows joined with a row of the hub always fulfil.
 
         These are the derived equalities of both its relations with one expression of the hub.
@@ -157,18 +157,18 @@ class JoinGraph:
         return tuple(
             predicate
             for predicate in edge.predicates
-            if not (predicate.derived and predicate.op == "=")
+            if not (predicate.derived and predicate.kind == "equi")
             or not self._equal_at_hub(edge.left, predicate.left) & self._equal_at_hub(edge.right, predicate.right)
         )
 
-    def _equal_at_hub(self, relation: str, text: str | None) -> set[str | None]:
+    def _equal_at_hub(self, relation: str, term: Term) -> set[Term]:
         """Return the hub's expressions in equalities with an expression of a relation."""
         edge = self.edge(relation, self.hub or "")
         if edge is None:
             return set()
-        equal = [(found.left, found.right) for found in edge.predicates if found.op == "="]
+        equal = [(found.left, found.right) for found in edge.predicates if found.kind == "equi"]
         sides = equal if edge.left == relation else [(mine, other) for other, mine in equal]
-        return {other for mine, other in sides if mine == text}
+        return {other for mine, other in sides if mine == term}
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,17 +349,14 @@ class GroupKey:
     ----------
     name
         Its column in the node's output.
-    sql
-        Spark SQL with qualified columns.
-    relations
-        The aliases that it mentions.
+    term
+        The expression.
     text
         The text that identifies it in the SELECT.
     """
 
     name: str
-    sql: str
-    relations: tuple[str, ...]
+    term: Term
     text: str
 
 
@@ -372,19 +369,16 @@ class PartialState:
     name
         Its column in the node's output.
     function
-        ``count`` counts the values of `sql` that are not NULL, all rows if there is no `sql`.
-    sql
-        The argument, Spark SQL over the relations of one input, computed before the join.
-    relations
-        The aliases that it mentions.
+        ``count`` counts the values of `term` that are not NULL, all rows if there is no `term`.
+    term
+        The argument over the relations of one input, computed before the join.
     type
         Spark's type of the state; ``"unknown"`` for ``min`` and ``max``, whose type is the argument's.
     """
 
     name: str
     function: StateFunction
-    sql: str | None = None
-    relations: tuple[str, ...] = ()
+    term: Term | None = None
     type: str = "bigint"
 
 
@@ -419,6 +413,12 @@ class Aggregation:
         return (*self.keys, *self.states)
 
     @property
-    def texts(self) -> tuple[str, ...]:
+    def terms(self) -> tuple[Term, ...]:
         """The expressions that are computed before the join."""
-        return tuple(one.sql for one in self.columns if one.sql is not None)
+        return tuple(one.term for one in self.columns if one.term is not None)
+
+    def with_terms(self, change: Callable[[Term], Term]) -> Aggregation:
+        """Return the same aggregation over changed terms."""
+        keys = tuple(replace(key, term=change(key.term)) for key in self.keys)
+        states = tuple(replace(one, term=one.term and change(one.term)) for one in self.states)
+        return replace(self, keys=keys, states=states)

@@ -7,8 +7,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..plan.conjuncts import Bounds
-from ..plan.nodes import ComparisonOp, Predicate
+from ..plan.conjuncts import Band, Bounds, Compare, CompareOp, ComparisonOp, Residual, Term
 
 #: A day in microseconds.
 DAY = 86_400_000_000
@@ -16,14 +15,13 @@ DAY = 86_400_000_000
 
 @dataclass(frozen=True)
 class Difference:
-    """``left - right`` between bounds, before it becomes a `Predicate`; it may come from several conjuncts."""
+    """``left - right`` between bounds, before it becomes a `Band`; it may come from several conjuncts."""
 
-    relations: tuple[str, str]
-    left: str
-    right: str
+    left: Term
+    right: Term
     bounds: Bounds
-    guards: tuple[tuple[str, str], ...]
-    predicates: tuple[Predicate, ...]
+    guards: tuple[Term, ...]
+    predicates: tuple[Residual, ...]
     derived: bool = False
 
     @property
@@ -33,7 +31,7 @@ class Difference:
         Spark does not compute the difference of ``x < y + 5 AND x - y > 1`` where the first conjunct is false; as one
         band it would raise there, as two it does not.
         """
-        return self.relations, self.left, self.right, self.bounds.unit, self.bounds.limits, self.derived
+        return self.left, self.right, self.bounds.unit, self.bounds.limits, self.derived
 
     def within(self, other: Difference) -> Difference:
         """Return the band within both bands."""
@@ -44,22 +42,21 @@ class Difference:
             predicates=tuple(dict.fromkeys((*self.predicates, *other.predicates))),
         )
 
-    def predicate(self) -> Predicate:
+    def predicate(self) -> Band | Compare:
         """Return the band as a predicate; a comparison with 0 becomes one of its sides."""
-        texts = zip(*((one.sql, one.rendered or one.sql) for one in self.predicates), strict=True)
-        sql, rendered = (" AND ".join(dict.fromkeys(each)) for each in texts)
-        bounds = self.bounds
+        sql = " AND ".join(dict.fromkeys(one.sql for one in self.predicates))
+        terms = dict.fromkeys(one.condition for one in self.predicates)
+        columns = dict.fromkeys(at for term in terms for at in term.columns)
+        relations = (*self.left.relations, *self.right.relations)
+        condition = Term(" AND ".join(term.sql for term in terms), tuple(columns), relations, "boolean")
         places = tuple(dict.fromkeys(place for one in self.predicates for place in one.places if not self.derived))
-        sides = self.left, self.right
-        made = Predicate(
-            sql, "band", self.relations, "band", *sides, bounds, self.guards, rendered, self.derived, places
-        )
+        sides, bounds = (self.left, self.right), self.bounds
         one_sided = bounds.lower is None or bounds.upper is None
         if bounds.rounded or not one_sided or (bounds.lower or bounds.upper) or bounds.limits is not None:
-            return made
-        sign = ">" if bounds.upper is None else "<"
-        op: ComparisonOp = f"{sign}=" if bounds.lower_inclusive or bounds.upper_inclusive else sign  # type: ignore[assignment]
-        return dataclasses.replace(made, kind="range", op=op, bounds=None)
+            return Band(sql, condition, *sides, bounds, guards=self.guards, derived=self.derived, places=places)
+        inclusive = bounds.lower_inclusive or bounds.upper_inclusive
+        op: CompareOp = (">=" if inclusive else ">") if bounds.upper is None else "<=" if inclusive else "<"
+        return Compare(sql, condition, *sides, op, guards=self.guards, derived=self.derived, places=places)
 
 
 def bounds_of(op: ComparisonOp, bound: Fraction, unit: str) -> Bounds:

@@ -11,16 +11,17 @@ import dataclasses
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, Protocol
+from typing import Literal
 
 from sqlglot import exp
 
-from ..plan.nodes import FLIPPED, ComparisonOp, Predicate
-from ..sql.dialect import parse_expression, render
+from ..plan.conjuncts import FLIPPED, ComparisonOp, Residual, Term
+from ..sql.dialect import render
 from ..sql.functions import called
 from ..sql.intervals import interval_microseconds
 from ..sql.spark_types import INTEGERS, TIMES, integer_limits, is_decimal
 from .bands import DAY, Difference, bounds_of
+from .terms import Scope, bare
 
 _DATE_DIFFERENCES = ("datediff", "date_diff")
 
@@ -28,31 +29,18 @@ _DATE_DIFFERENCES = ("datediff", "date_diff")
 _DAYS = 10**9
 
 
-class Types(Protocol):
-    """What must be known about the columns: see `classify.Scope`."""
-
-    @property
-    def order(self) -> tuple[str, ...]: ...
-
-    @property
-    def ansi(self) -> bool: ...
-
-    def relations(self, tree: exp.Expr) -> tuple[str, ...]:
-        """Return the relations that an expression reads, in plan order."""
-
-    def type_of(self, tree: exp.Expr) -> str:
-        """Return the type of an expression."""
-
-
 @dataclass(frozen=True)
-class _Term:
+class _Part:
     """A part over one relation: ``sign * base``; ``guard`` is what Spark computes there, if that is not the base."""
 
     sign: int
-    relation: str
-    base: str
-    kind: str
-    guard: str | None = None
+    base: Term
+    guard: Term | None = None
+
+    @property
+    def relation(self) -> str:
+        """The relation that it reads."""
+        return self.base.relations[0]
 
 
 @dataclass(frozen=True)
@@ -72,7 +60,7 @@ class _Form:
     A number, a point in time, or a duration. ``kind`` is a number's type, with ``decimal`` for every decimal.
     """
 
-    terms: tuple[_Term, ...]
+    terms: tuple[_Part, ...]
     constant: Fraction
     measure: Literal["number", "point", "duration"]
     unit: str | None = None
@@ -84,15 +72,8 @@ class _Form:
         return dataclasses.replace(self, terms=terms, constant=-self.constant)
 
 
-def bare(tree: exp.Expr) -> exp.Expr:
-    """Return an expression without the parentheses around it."""
-    while isinstance(tree, exp.Paren):
-        tree = tree.this
-    return tree
-
-
 def exact_difference(
-    predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Expr, scope: Types
+    predicate: Residual, op: ComparisonOp, left: exp.Expr, right: exp.Expr, scope: Scope
 ) -> Difference | None:
     """Return a comparison as a band, None if it is not one."""
     if op not in ("<", "<=", ">", ">=", "="):
@@ -127,7 +108,7 @@ def exact_difference(
     return low.within(high) if low is not None and high is not None and _is_whole(total) else None
 
 
-def may_wrap(tree: exp.Expr, scope: Types) -> bool:
+def may_wrap(tree: exp.Expr, scope: Scope) -> bool:
     """Return whether integers may wrap around in an expression, because ``spark.sql.ansi.enabled`` is off.
 
     Then nothing moves across a comparison: each side stays what Spark computes.
@@ -135,7 +116,7 @@ def may_wrap(tree: exp.Expr, scope: Types) -> bool:
     return scope.type_of(tree) in INTEGERS and _range(tree, scope) is None
 
 
-def _range(tree: exp.Expr, scope: Types) -> tuple[int, int] | None:
+def _range(tree: exp.Expr, scope: Scope) -> tuple[int, int] | None:
     """Return the range of an integer expression, None if it may wrap around."""
     tree = bare(tree)
     limits = integer_limits(scope.type_of(tree))
@@ -179,7 +160,7 @@ def absolute(tree: exp.Expr) -> exp.Expr | None:
     return None
 
 
-def _band(predicate: Predicate, op: ComparisonOp, form: _Form | None, scope: Types) -> Difference | None:
+def _band(predicate: Residual, op: ComparisonOp, form: _Form | None, scope: Scope) -> Difference | None:
     """Return ``form <op> 0`` as a band of the two terms' difference."""
     if form is None or len(form.terms) != 2:
         return None
@@ -188,17 +169,16 @@ def _band(predicate: Predicate, op: ComparisonOp, form: _Form | None, scope: Typ
         form, op = form.negated(), FLIPPED[op]
     base = second.base
     if first.sign == second.sign:  # a sum: the difference from the negated second term, which a wider type always holds
-        if form.unit != "integer" or second.kind == "bigint" or first.kind == "bigint":
+        if form.unit != "integer" or "bigint" in (base.type, first.base.type):
             return None
-        base = f"-CAST({base} AS BIGINT)"
-    guards = tuple((term.relation, term.guard) for term in (first, second) if term.guard is not None)
+        base = dataclasses.replace(base, sql=f"-CAST({base.sql} AS BIGINT)", type="bigint")
+    guards = tuple(term.guard for term in (first, second) if term.guard is not None)
     limits, computed_as = _limits(form.steps)
-    relations = (predicate.relations[0], predicate.relations[1])
     assert form.unit is not None
     bounds = dataclasses.replace(
         bounds_of(op, -form.constant, form.unit), limits=None if predicate.derived else limits, computed_as=computed_as
     )
-    return Difference(relations, first.base, base, bounds, guards, (predicate,), predicate.derived)
+    return Difference(first.base, base, bounds, guards, (predicate,), predicate.derived)
 
 
 def _limits(steps: tuple[_Step, ...]) -> tuple[tuple[int, int] | None, str | None]:
@@ -220,7 +200,7 @@ def _limits(steps: tuple[_Step, ...]) -> tuple[tuple[int, int] | None, str | Non
 # ------------------------------------------------------------------------------------------------------- linear forms
 
 
-def _form(tree: exp.Expr, scope: Types) -> _Form | None:
+def _form(tree: exp.Expr, scope: Scope) -> _Form | None:
     """Return an expression as a linear form, None if it is not one."""
     tree = bare(tree)
     match len(scope.relations(tree)):
@@ -256,7 +236,7 @@ def _on_the_wall_clock(form: _Form, side: exp.Expr) -> _Form:
         return form
     (term,) = form.terms
     text = f"CAST({render(bare(side))} AS TIMESTAMP_NTZ)"
-    term = dataclasses.replace(term, base=text, guard=None)
+    term = dataclasses.replace(term, base=dataclasses.replace(term.base, sql=text, type="timestamp_ntz"), guard=None)
     return dataclasses.replace(form, terms=(term,), constant=Fraction(0), unit="timestamp_ntz")
 
 
@@ -294,7 +274,7 @@ def _in_unit(constant: _Form, form: _Form) -> _Form:
     return constant
 
 
-def _stepped(form: _Form | None, scope: Types) -> _Form | None:
+def _stepped(form: _Form | None, scope: Scope) -> _Form | None:
     """Return a form of both relations with the note that Spark computes it."""
     if form is None or form.kind not in INTEGERS or len(form.terms) != 2:
         return form
@@ -302,7 +282,7 @@ def _stepped(form: _Form | None, scope: Types) -> _Form | None:
     return dataclasses.replace(form, steps=(*form.steps, _Step(first.sign, form.constant, form.kind)))
 
 
-def _constant_form(tree: exp.Expr, scope: Types) -> _Form | None:
+def _constant_form(tree: exp.Expr, scope: Scope) -> _Form | None:
     micros = interval_microseconds(tree)
     if micros is not None:
         return _Form((), Fraction(micros), "duration") if abs(micros) < 1 << 60 else None
@@ -339,7 +319,7 @@ def _value(tree: exp.Expr) -> Fraction | None:
     return None
 
 
-def _leaf(tree: exp.Expr, scope: Types) -> _Form | None:
+def _leaf(tree: exp.Expr, scope: Scope) -> _Form | None:
     kind = scope.type_of(tree)
     inside, constant = _turned(tree) if kind in INTEGERS else (None, Fraction(0))
     if inside is not None:
@@ -347,18 +327,17 @@ def _leaf(tree: exp.Expr, scope: Types) -> _Form | None:
         if form is None:
             return None
         (term,) = form.terms
-        term = dataclasses.replace(term, sign=-term.sign, guard=render(tree))
+        term = dataclasses.replace(term, sign=-term.sign, guard=scope.term(tree))
         return dataclasses.replace(form, terms=(term,), constant=constant - form.constant, kind=kind)
     found = _offset(tree, scope)
     if found is None:
         unit = _unit(kind)
         if unit is None:
             return None
-        found = render(tree), 0, unit
-    base, shift, unit = found
-    text, is_number = render(tree), unit == "integer"
-    base_kind = scope.type_of(parse_expression(base)) if is_number else ""
-    term = _Term(1, scope.relations(tree)[0], base, base_kind, None if text == base else text)
+        found = tree, 0, unit
+    base, whole, is_number = scope.term(found[0]), scope.term(tree), found[2] == "integer"
+    term = _Part(1, base, None if whole == base else whole)
+    _, shift, unit = found
     return _Form((term,), Fraction(shift), "number" if is_number else "point", unit, kind if is_number else "")
 
 
@@ -374,8 +353,8 @@ def _turned(tree: exp.Expr) -> tuple[exp.Expr | None, Fraction]:
     return tree.right, constant
 
 
-def _offset(tree: exp.Expr, scope: Types) -> tuple[str, int, str] | None:
-    """Split ``base + constant`` into the base's text, the constant and its unit, if that is exact."""
+def _offset(tree: exp.Expr, scope: Scope) -> tuple[exp.Expr, int, str] | None:
+    """Split ``base + constant`` into the base, the constant and its unit, if that is exact."""
     shift, base = 0, bare(tree)
     kind = scope.type_of(tree)
     longest = 0
@@ -396,7 +375,7 @@ def _offset(tree: exp.Expr, scope: Types) -> tuple[str, int, str] | None:
         return None
     if unit == "timestamp" and longest >= DAY:
         return None  # a day is not always 24 hours: Spark adds it on the calendar of the session's zone
-    return render(base), shift, unit
+    return base, shift, unit
 
 
 def _unit(kind: str) -> str | None:

@@ -14,11 +14,11 @@ from fractions import Fraction
 from sqlglot import exp
 
 from ..plan.comparison import common_type, decimal_precision, decimal_scale
-from ..plan.conjuncts import Bounds
-from ..plan.nodes import FLIPPED, ComparisonOp, Predicate
+from ..plan.conjuncts import FLIPPED, Bounds, ComparisonOp, Residual
 from ..sql.dialect import parse_expression, render
 from .bands import Difference, bounds_of
-from .differences import Types, absolute, bare
+from .differences import absolute
+from .terms import Scope, bare
 
 #: What rounding can add to a bound, as a share of the numbers that were added.
 _ROUNDING = 1e-6
@@ -42,7 +42,7 @@ class _Sides:
 
 
 def rounded_difference(
-    predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Expr, scope: Types
+    predicate: Residual, op: ComparisonOp, left: exp.Expr, right: exp.Expr, scope: Scope
 ) -> Difference | Ranges | None:
     """Return a band for a comparison of a difference of fractions with a constant, None if it is something else.
 
@@ -101,18 +101,15 @@ def _of_floats(
 
 
 def _difference(
-    predicate: Predicate, sides: _Sides, bounds: Bounds, scope: Types, *, derived: bool = False
+    predicate: Residual, sides: _Sides, bounds: Bounds, scope: Scope, *, derived: bool = False
 ) -> Difference:
-    left, right = sides.left, sides.right
-    relations = scope.relations(left)[0], scope.relations(right)[0]
-    if scope.order.index(relations[0]) > scope.order.index(relations[1]):
-        left, right, relations, bounds = right, left, relations[::-1], bounds.negated()
-    return Difference(
-        relations, render(bare(left)), render(bare(right)), bounds, (), (predicate,), derived or predicate.derived
-    )
+    left, right = scope.term(bare(sides.left)), scope.term(bare(sides.right))
+    if scope.order.index(left.relations[0]) > scope.order.index(right.relations[0]):
+        left, right, bounds = right, left, bounds.negated()
+    return Difference(left, right, bounds, (), (predicate,), derived or predicate.derived)
 
 
-def _sides(tree: exp.Expr, scope: Types) -> _Sides | None:
+def _sides(tree: exp.Expr, scope: Scope) -> _Sides | None:
     """Return ``x``, ``y`` and the constants of ``x - y + c``; ``x`` and ``y`` read one relation each."""
     shifts: list[Fraction] = []
     while isinstance(tree, exp.Add | exp.Sub):

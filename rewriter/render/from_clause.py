@@ -18,21 +18,21 @@ from ..names.derived_tables import MergedTree
 from ..names.lookup import unused
 from ..names.scopes import Cte, JoinTree, Source, Tree, cte_of
 from ..parse import relation_of, tables_of
+from ..plan.conjuncts import Predicate, Term
 from ..plan.nodes import (
     Column,
     Filter,
     Join,
     JoinNode,
     Node,
-    Predicate,
     Scan,
     StaticJoin,
     Where,
     scans,
 )
-from ..predicates.classify import MovedColumns
+from ..predicates.terms import MovedColumns, column_term, tree_of
 from ..rules.prune_columns import read_by_node
-from ..sql.dialect import identifier, parse_expression, quote, render
+from ..sql.dialect import identifier, quote, render
 from ..sql.hints import without_our_clauses
 from .delays import lasting
 
@@ -65,9 +65,9 @@ class FromClause:
         #: By column of a relation, as ``(alias, name)``: the join node and its column that hold the values.
         self.columns = MovedColumns()
 
-    def remap(self, text: str) -> str:
-        """Return a condition over the columns of relations, or of the join nodes that replaced them."""
-        return self.columns.text(text)
+    def tree(self, term: Term) -> exp.Expr:
+        """Return a term's tree over the columns of relations, or of the join nodes that replaced them."""
+        return self.columns.tree(term)
 
     # ---------------------------------------------------------------------------------------------------- join nodes
 
@@ -79,16 +79,12 @@ class FromClause:
             for source in node.sources
         )
         edges = tuple(
-            dataclasses.replace(edge, predicates=tuple(map(moved.predicate, edge.predicates)))
+            dataclasses.replace(edge, predicates=tuple(one.with_terms(moved.term) for one in edge.predicates))
             for edge in node.graph.edges
         )
         aggregation = node.aggregation
         if aggregation is not None:
-            keys, states = (
-                tuple(map(moved.computed, aggregation.keys)),
-                tuple(map(moved.computed, aggregation.states)),
-            )
-            aggregation = dataclasses.replace(aggregation, keys=keys, states=states)
+            aggregation = aggregation.with_terms(moved.term)
         final = dataclasses.replace(
             node,
             sources=sources,
@@ -119,7 +115,7 @@ class FromClause:
             unique = name if alias == first.alias else unused(f"{alias}__{name}", taken)
             taken.add(unique.lower())
             moved[alias, name] = (first.alias, unique)
-            value = parse_expression(self.remap(f"{quote(alias)}.{quote(name)}")).copy()
+            value = self.tree(column_term((alias, name)))
             items.append(exp.alias_(value, identifier(unique), copy=False))
             columns.append(Column(unique, types.get((alias, name), "unknown")))
         select = exp.Select(expressions=items or [exp.Literal.number(1)])
@@ -179,7 +175,7 @@ class FromClause:
             case Filter():
                 select = exp.Select(expressions=[exp.Star()])
                 self.put(node.input, select)
-                conditions = (exp.Paren(this=parse_expression(text).copy()) for text in node.conditions)
+                conditions = (exp.Paren(this=tree_of(one).copy()) for one in node.conditions)
                 select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
                 return exp.Subquery(this=select, alias=exp.TableAlias(this=identifier(_scan(node).alias))), []
             case Join():
@@ -203,7 +199,7 @@ class FromClause:
         return exp.Subquery(this=first)
 
     def _conjunction(self, predicates: Iterable[Predicate]) -> exp.Expr:
-        trees = (parse_expression(self.remap(predicate.rendered or predicate.sql)).copy() for predicate in predicates)
+        trees = (self.tree(predicate.condition) for predicate in predicates)
         conjuncts = (exp.Paren(this=tree) if isinstance(tree, exp.Or) else tree for tree in trees)
         return reduce(lambda one, other: exp.And(this=one, expression=other), conjuncts)
 

@@ -13,7 +13,7 @@ from ..names.lookup import given_name, star_fields
 from ..names.scopes import Field, field_of
 from ..parse import Binding, Parsed, base_fields, expand, plan_text
 from ..plan.nodes import Block, JoinNode, Node, Query, Where, own_tree, walk
-from ..sql.dialect import identifier, parse_expression, quote, render
+from ..sql.dialect import identifier, quote, render
 from ..sql.hints import without_our_clauses
 from .from_clause import FromClause, drop_unused_ctes, mentioned
 
@@ -69,12 +69,12 @@ class _BlockRenderer:
                 select.set(key, self.rewrite(value))
         self.order_by_outputs(select)
         tree = self.block.input
-        left_over: list[str] = []
+        left_over: list[exp.Expr] = []
         if isinstance(tree, Where):
-            left_over = [self.from_.remap(p.rendered or p.sql) for p in tree.predicates]
+            left_over = [self.from_.tree(p.condition) for p in tree.predicates]
             tree = tree.input
         stuck = [self.rewrite(conjunct) for conjunct in (*self.binding.stuck, *self.binding.floating)]
-        conditions = [*(parse_expression(text).copy() for text in left_over), *stuck]
+        conditions = [*left_over, *stuck]
         select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)) if conditions else None)
         self.from_.put(tree, select)
 

@@ -11,10 +11,10 @@ import dataclasses
 from itertools import combinations
 
 from ...errors import UnsupportedQueryError
-from ..plan.conjuncts import Bounds, interval_text
-from ..plan.nodes import Block, Join, Node, Predicate, Scan, scans, walk
-from ..sql.dialect import quote
-from ..sql.spark_types import TIMES
+from ..plan.conjuncts import Band, Bounds, Term, interval_text
+from ..plan.nodes import Block, Join, Node, Scan, scans, walk
+from ..predicates.terms import column_term
+from ..sql.spark_types import TIMES, UNKNOWN
 from .push_down_conditions import place
 from .rule import NotApplicable, each_block, regions
 
@@ -63,9 +63,8 @@ def event_time(scan: Scan) -> str | None:
     return times[0] if len(times) == 1 else None
 
 
-def _band(left: Scan, right: Scan, length: int) -> Predicate:
-    columns = []
-    kinds = []
+def _band(left: Scan, right: Scan, length: int) -> Band:
+    times = []
     for scan in (left, right):
         name = event_time(scan)
         if name is None:
@@ -75,22 +74,20 @@ def _band(left: Scan, right: Scan, length: int) -> Predicate:
             )
         known = {column.name.lower(): column for column in scan.columns}
         column = known.get(name.lower())
-        columns.append(f"{quote(scan.alias)}.{quote(column.name if column else name)}")
-        kinds.append(column.type if column else "unknown")
-    if kinds[0] != kinds[1] and "unknown" not in kinds:
+        times.append(column_term((scan.alias, column.name if column else name), column.type if column else UNKNOWN))
+    one, other = times
+    if one.type != other.type and UNKNOWN not in (one.type, other.type):
         raise UnsupportedQueryError(
-            f"WITHIN compares {left.alias}'s event time, a {kinds[0]}, with {right.alias}'s, a {kinds[1]}",
+            f"WITHIN compares {left.alias}'s event time, a {one.type}, with {right.alias}'s, a {other.type}",
             "cast one of them in a derived table",
         )
-    difference = " - ".join(f"unix_micros(CAST({column} AS TIMESTAMP))" for column in columns)
-    return Predicate(
+    difference = " - ".join(f"unix_micros(CAST({time.sql} AS TIMESTAMP))" for time in times)
+    text = f"{difference} BETWEEN {-length} AND {length}"
+    return Band(
         f"WITHIN {interval_text(length).removeprefix('INTERVAL ')}",
-        "band",
-        (left.alias, right.alias),
-        "band",
-        columns[0],
-        columns[1],
+        Term(text, one.columns + other.columns, one.relations + other.relations, "boolean"),
+        one,
+        other,
         Bounds("timestamp", -length, length, lower_inclusive=True, upper_inclusive=True),
-        rendered=f"{difference} BETWEEN {-length} AND {length}",
         derived=True,
     )

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from ..event_time.bounds import close, constraints, input_scan, retentions
 from ..options import DEFAULTS, Settings
-from ..plan.nodes import Edge, JoinNode, Node, Predicate, Retention, Scan, TimeBound, transform
+from ..plan.conjuncts import Band
+from ..plan.nodes import Edge, JoinNode, Node, Retention, Scan, TimeBound, transform
 from .rule import NotApplicable
 
 #: A band of event times is wide unless rows are kept for more than this many times its width.
@@ -49,7 +50,7 @@ def _with_wide_bands(edge: Edge, below: Iterable[Scan], kept: Iterable[Retention
     """Mark the bands of an edge that most kept rows are within."""
     lengths = [one.keep_for for one in kept if one.alias in (edge.left, edge.right)]
 
-    def is_wide(predicate: Predicate) -> bool:
+    def is_wide(predicate: Band) -> bool:
         found = constraints((predicate,), below, 0)
         known = [length for length in lengths if length is not None]
         if not found or len(known) < 2:  # rows that are kept for ever are spread over all times
@@ -58,7 +59,7 @@ def _with_wide_bands(edge: Edge, below: Iterable[Scan], kept: Iterable[Retention
 
     predicates = (
         dataclasses.replace(one, bounds=dataclasses.replace(one.bounds, wide=True))
-        if one.bounds is not None and is_wide(one)
+        if isinstance(one, Band) and is_wide(one)
         else one
         for one in edge.predicates
     )

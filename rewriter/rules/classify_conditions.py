@@ -10,7 +10,8 @@ import dataclasses
 
 from ..options import DEFAULTS, Settings
 from ..plan.nodes import Block, Node
-from ..predicates.classify import Scope, classify
+from ..predicates.classify import classify
+from ..predicates.terms import Scope
 from .rule import NotApplicable, each_block, inner_joins
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..names.lookup import unused
+from ..plan.conjuncts import Predicate, Residual, Term
 from ..plan.join_graph import build_graph
 from ..plan.nodes import (
     Block,
@@ -21,7 +22,6 @@ from ..plan.nodes import (
     LeftAlone,
     Node,
     OutputColumn,
-    Predicate,
     Project,
     Query,
     Scan,
@@ -29,7 +29,7 @@ from ..plan.nodes import (
     scans,
     source_scan,
 )
-from ..predicates.classify import columns_of, flipped, over_output
+from ..predicates.terms import over_output
 from .create_multi_join_groups import can_be_member
 from .rule import NotApplicable
 
@@ -99,7 +99,7 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
     mapping = {(column.relation, column.column): column.name for column in output}
     owner = {scan.alias: source_scan(source).alias for source in sources for scan in scans(source)}
     own = [_between_inputs(predicate, owner, relations) for predicate in predicates]
-    graph = build_graph(relations, [over_output(predicate, mapping) for predicate in own])
+    graph = build_graph(relations, [over_output(one, mapping) if isinstance(one, Residual) else one for one in own])
     reason = why_left_alone(relations, block)
     if reason:
         return LeftAlone(group.input, graph, Decision("none", None, None, reason))
@@ -108,16 +108,18 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
 
 def _between_inputs(predicate: Predicate, owner: dict[str, str], order: list[str]) -> Predicate:
     """Return a predicate over the node's inputs; a predicate within one input (an outer join) is a residual."""
-    owners = tuple(dict.fromkeys(owner[alias] for alias in predicate.relations))
-    if owners == predicate.relations:
-        return predicate
-    if predicate.kind != "residual" and len(owners) == 2:
-        moved = dataclasses.replace(predicate, relations=owners)
-        return moved if order.index(owners[0]) < order.index(owners[1]) else flipped(moved)
-    text = predicate.rendered or predicate.sql
-    relations = tuple(sorted(owners, key=order.index))
-    derived, places = predicate.derived, predicate.places
-    return Predicate(predicate.sql, "residual", relations, rendered=text, derived=derived, places=places)
+
+    def owned(term: Term) -> Term:
+        owners = {owner[alias] for alias in term.relations}
+        return dataclasses.replace(term, relations=tuple(sorted(owners, key=order.index)))
+
+    if not isinstance(predicate, Residual):
+        moved = predicate.with_terms(owned)
+        one, other = map(order.index, moved.relations)
+        if one != other:
+            return moved if one < other else moved.mirrored()
+    condition = owned(predicate.condition)
+    return Residual(predicate.sql, condition, derived=predicate.derived, places=predicate.places)
 
 
 def why_left_alone(relations: list[str], block: Block | None) -> str | None:
@@ -143,7 +145,7 @@ def output_columns(
     aliases = {scan.alias for scan in below}
     needed = [*(block.required if block else ())]
     for predicate in predicates:
-        needed += columns_of(predicate.rendered) if predicate.rendered else ()
+        needed += predicate.condition.columns
     for alias, name in needed:
         if alias in aliases:
             wanted.setdefault((alias, name), "unknown")

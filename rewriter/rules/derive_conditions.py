@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from functools import lru_cache
 
 import networkx as nx
 from sqlglot import exp
 
-from ..plan.nodes import Block, Filter, Join, Node, Predicate, Scan
-from ..predicates.classify import Scope, columns_of, raw, remap
-from ..sql.dialect import identifier, parse_expression, render
+from ..plan.conjuncts import At, Predicate, Residual, Term
+from ..plan.nodes import Block, Filter, Join, Node, Scan
+from ..predicates.terms import Scope, column_term, remap, tree_of
+from ..sql.dialect import identifier
 from ..sql.spark_types import UNKNOWN
 from .push_down_conditions import place
 from .rule import NotApplicable, each_block, regions
@@ -60,9 +60,9 @@ def derive_conditions(plan: Node) -> Node | NotApplicable:
 
 def _derived(region: Node) -> Node:
     scope = Scope.of(region)
-    joins = [p for p in _predicates(region) if p.rendered]
+    joins = list(_predicates(region))
     filters = list(_filters(region))
-    equal = _equalities(joins, scope)
+    equal = _equalities(joins)
     found = [*_transitive(equal, joins, scope), *_copied_filters(equal, filters, scope)]
     for predicate in joins:
         found += _from_or(predicate, scope)
@@ -81,7 +81,7 @@ def _predicates(node: Node) -> Iterator[Predicate]:
             yield from _predicates(below)
 
 
-def _filters(node: Node) -> Iterator[str]:
+def _filters(node: Node) -> Iterator[Term]:
     if isinstance(node, Filter):
         yield from node.conditions
     elif not isinstance(node, Scan) and not (isinstance(node, Join) and node.kind not in ("inner", "cross")):
@@ -89,66 +89,61 @@ def _filters(node: Node) -> Iterator[str]:
             yield from _filters(below)
 
 
-Column = tuple[str, str]
-
-
-def _equalities(predicates: list[Predicate], scope: Scope) -> nx.Graph[Column]:
+def _equalities(predicates: list[Predicate]) -> nx.Graph[At]:
     """Return the graph of columns, connected by equalities between columns of one known type."""
-    graph: nx.Graph[Column] = nx.Graph()
+    graph: nx.Graph[At] = nx.Graph()
     for predicate in predicates:
-        tree = parse_expression(predicate.rendered or predicate.sql)
-        if not isinstance(tree, exp.EQ):
+        if predicate.condition.op != "=":
             continue
-        left, right = tree.this, tree.expression
-        if not isinstance(left, exp.Column) or not isinstance(right, exp.Column):
-            continue
-        kinds = {scope.type_of(left), scope.type_of(right)}
-        if len(kinds) == 1 and UNKNOWN not in kinds:
-            graph.add_edge((left.table, left.name), (right.table, right.name))
+        sides = predicate.condition.sides
+        if sides[0].type == sides[1].type != UNKNOWN and all(map(_is_column, sides)):
+            graph.add_edge(*(side.columns[0] for side in sides))
     return graph
 
 
-def _classes(graph: nx.Graph[Column], scope: Scope) -> list[list[Column]]:
+def _is_column(term: Term) -> bool:
+    return len(term.columns) == 1 and column_term(term.columns[0]) == term
+
+
+def _classes(graph: nx.Graph[At], scope: Scope) -> list[list[At]]:
     rank = {column: (scope.order.index(column[0]), column[1]) for column in graph.nodes}
     return sorted((sorted(c, key=rank.__getitem__) for c in nx.connected_components(graph)), key=lambda c: rank[c[0]])
 
 
-def _transitive(graph: nx.Graph[Column], joins: list[Predicate], scope: Scope) -> list[Predicate]:
+def _transitive(graph: nx.Graph[At], joins: list[Predicate], scope: Scope) -> list[Residual]:
     found = []
     for columns in _classes(graph, scope):
         for index, one in enumerate(columns):
             for other in columns[index + 1 :]:
                 if one[0] != other[0] and not graph.has_edge(one, other):
-                    found.append(raw(f"{_text(one)} = {_text(other)}", scope, derived=True))
-    written = {p.rendered for p in joins}
-    return [p for p in found if p.rendered not in written]
+                    found.append(_equality(one, other))
+    written = {p.condition for p in joins}
+    return [p for p in found if p.condition not in written]
 
 
-def _copied_filters(graph: nx.Graph[Column], filters: list[str], scope: Scope) -> list[Predicate]:
+def _copied_filters(graph: nx.Graph[At], filters: list[Term], scope: Scope) -> list[Residual]:
     found = []
     for condition in filters:
-        columns = columns_of(condition)
-        tree = parse_expression(condition)
-        if len(columns) != 1 or columns[0] not in graph or not _is_safe(tree):
+        columns = condition.columns
+        if len(columns) != 1 or columns[0] not in graph or not _is_safe(tree_of(condition)):
             continue
         for column in sorted(nx.node_connected_component(graph, columns[0])):
             if column != columns[0]:
-                text = remap(condition, lambda _alias, _name, to=column: _column(to))  # type: ignore[misc]
-                found.append(raw(text, scope, derived=True))
+                copied = remap(condition, lambda _, to=column: _column(to))  # type: ignore[misc]
+                found.append(_follows(scope.term(copied)))
     return found
 
 
-def _from_or(predicate: Predicate, scope: Scope) -> list[Predicate]:
-    tree = parse_expression(predicate.rendered or predicate.sql)
-    branches = [simplify(branch) for branch in disjuncts(tree)]
-    found: list[Predicate] = []
+def _from_or(predicate: Predicate, scope: Scope) -> list[Residual]:
+    branches = [simplify(branch) for branch in disjuncts(tree_of(predicate.condition))]
+    found: list[Residual] = []
     if len(branches) < 2:
         return found
     for alias in predicate.relations:
         parts = [[c for c in branch if scope.relations(c) == (alias,) and _is_safe(c)] for branch in branches]
         if all(parts):
             implied = exp.or_(*(exp.and_(*part) for part in parts))
-            found.append(raw(render(implied), scope, derived=True))
+            found.append(_follows(scope.term(implied)))
     return found
 
 
@@ -164,10 +159,14 @@ def _is_safe(tree: exp.Expr) -> bool:
     return True
 
 
-def _column(column: Column) -> exp.Column:
-    return exp.column(identifier(column[1]), identifier(column[0]))
+def _follows(term: Term) -> Residual:
+    return Residual(term.sql, term, derived=True)
 
 
-@lru_cache(maxsize=4096)
-def _text(column: Column) -> str:
-    return render(_column(column))
+def _equality(one: At, other: At) -> Residual:
+    left, right = sides = column_term(one), column_term(other)
+    return _follows(Term(f"{left.sql} = {right.sql}", (one, other), (one[0], other[0]), "boolean", "=", sides))
+
+
+def _column(at: At) -> exp.Column:
+    return exp.column(identifier(at[1]), identifier(at[0]))

@@ -11,11 +11,10 @@ import dataclasses
 from sqlglot import exp
 
 from ..options import DEFAULTS, Settings
-from ..plan.conjuncts import Bounds
-from ..plan.nodes import Block, Join, Node, Predicate
-from ..predicates.classify import Scope
-from ..predicates.time_forms import At, implied_bounds
-from ..sql.dialect import parse_expression, quote
+from ..plan.conjuncts import At, Band, Bounds, Predicate, Residual
+from ..plan.nodes import Block, Join, Node
+from ..predicates.terms import Scope, column_term, tree_of
+from ..predicates.time_forms import implied_bounds
 from ..sql.spark_types import TIMES
 from .rule import NotApplicable, each_block, inner_joins
 
@@ -35,33 +34,25 @@ def derive_time_bands(plan: Node, settings: Settings = DEFAULTS) -> Node | NotAp
     return each_block(plan, change, "no condition that stays with Spark bounds times")
 
 
-def _bands(predicate: Predicate, scope: Scope, settings: Settings) -> list[Predicate]:
+def _bands(predicate: Predicate, scope: Scope, settings: Settings) -> list[Band]:
     """Return the bands that a residual implies, one for each pair of columns."""
-    if predicate.kind != "residual" or len(predicate.relations) != 2:
+    if not isinstance(predicate, Residual) or len(predicate.relations) != 2:
         return []
 
     def time(at: At) -> str | None:
         kind = scope.type_of(exp.column(at[1], at[0]))
         return kind if kind in TIMES else None
 
-    tree = parse_expression(predicate.rendered or predicate.sql)
     most: dict[tuple[At, At], int] = {}
-    for bound in implied_bounds(tree, time, settings.zone_shift, ansi=settings.ansi):
+    for bound in implied_bounds(tree_of(predicate.condition), time, settings.zone_shift, ansi=settings.ansi):
         pair = (bound.earlier, bound.later)
         most[pair] = min(bound.most, most.get(pair, bound.most))
     found = []
     first = predicate.relations[0]
     for left, right in dict.fromkeys(tuple(sorted(pair, key=lambda at: at[0] != first)) for pair in most):
         lower, upper = most.get((left, right)), most.get((right, left))  # of right - left, and of left - right
-        if time(left) == time(right):
-            found.append(_band(predicate, left, right, None if lower is None else -lower, upper))
+        if (kind := time(left)) is not None and kind == time(right):
+            sides = column_term(left, kind), column_term(right, kind)
+            bounds = Bounds("timestamp", None if lower is None else -lower, upper, True, True)
+            found.append(Band(predicate.sql, predicate.condition, *sides, bounds, derived=True))
     return found
-
-
-def _band(predicate: Predicate, left: At, right: At, lower: int | None, upper: int | None) -> Predicate:
-    one, other = (f"{quote(alias)}.{quote(name)}" for alias, name in (left, right))
-    bounds = Bounds("timestamp", lower, upper, lower_inclusive=True, upper_inclusive=True)
-    rendered = predicate.rendered
-    return Predicate(
-        predicate.sql, "band", predicate.relations, "band", one, other, bounds, rendered=rendered, derived=True
-    )

@@ -19,6 +19,7 @@ from ..choose.decide import decide
 from ..event_time.event_times import RESULT_TIME, event_times
 from ..names.lookup import unused
 from ..options import CostDefaults, Settings
+from ..plan.conjuncts import KernelPredicate
 from ..plan.join_graph import build_graph
 from ..plan.nodes import (
     Column,
@@ -26,7 +27,6 @@ from ..plan.nodes import (
     JoinNode,
     Node,
     OutputColumn,
-    Predicate,
     Retention,
     Scan,
     TimeBound,
@@ -35,7 +35,7 @@ from ..plan.nodes import (
     transform,
 )
 from ..plan.trees import TreeOf, leaves
-from ..predicates.classify import MovedColumns, columns_of, flipped
+from ..predicates.terms import MovedColumns
 from .rule import NotApplicable
 
 Tree: TypeAlias = "TreeOf[str]"
@@ -81,10 +81,10 @@ def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
     rank = {name: index for index, name in enumerate(relations)}
     order = [alias if one == members[0] else one for one in relations if one == members[0] or one not in members]
     root_predicates = []
-    for predicate in map(moved.predicate, across):
-        pair = tuple(alias if one in members else one for one in predicate.relations)
-        changed = dataclasses.replace(predicate, relations=pair)
-        root_predicates.append(changed if order.index(pair[0]) < order.index(pair[1]) else flipped(changed))
+    for predicate in across:
+        changed = predicate.with_terms(moved.term)
+        one, other = map(order.index, changed.relations)
+        root_predicates.append(changed if one < other else changed.mirrored())
     output = tuple(map(moved.output, node.output))
     graph = build_graph(order, [*root_predicates, *node.graph.residuals])
     stored_scan = _scan_of(inner, _split(inner, nested, names), alias)
@@ -101,18 +101,12 @@ def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
 
 
 def _inner(
-    node: JoinNode, name: str, members: tuple[str, ...], within: list[Predicate], across: list[Predicate]
+    node: JoinNode, name: str, members: tuple[str, ...], within: list[KernelPredicate], across: list[KernelPredicate]
 ) -> JoinNode:
     """Return the node that joins some relations first, with all columns that nodes above it read."""
     needed = {(c.relation, c.column): (c.name, c.type) for c in node.output if c.relation in members}
     taken = {column.name.lower() for column in node.output}
-    wanted = [
-        column
-        for p in across
-        for text in (p.left, p.right, *(sql for _, sql in p.guards))
-        if text
-        for column in columns_of(text)
-    ]
+    wanted = [column for predicate in across for term in predicate.terms for column in term.columns]
     types: dict[tuple[str, str], str] = {}
     for alias in members:
         scan = source_scan(node.sources[node.graph.relations.index(alias)])
@@ -121,7 +115,7 @@ def _inner(
             wanted += [(alias, column.name) for column in scan.columns if column.name == scan.event_time]
     if not needed and not any(alias in members for alias, _ in wanted):
         # Nothing above reads a column, only the number of rows: rows without columns would be lost.
-        wanted = [*wanted, next(iter([*types, *(at for p in within for at in columns_of(p.left or ""))]))]
+        wanted = [*wanted, next(iter([*types, *(at for p in within for at in p.left.columns)]))]
     for alias, column_name in wanted:
         if alias in members and (alias, column_name) not in needed:
             unique = unused(f"{alias}__{column_name}", taken)

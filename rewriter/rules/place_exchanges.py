@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from ..plan.conjuncts import Compare
 from ..plan.nodes import Block, Exchange, Join, Node, Scan, scans
 from .rule import NotApplicable, each_block, regions
 
@@ -21,13 +22,13 @@ def place_exchanges(plan: Node) -> Node | NotApplicable:
             return node
         if not isinstance(node, Join):
             return node.with_inputs(tuple(map(visit, node.inputs)))
-        equal = [p for p in node.predicates if p.kind in ("equi", "null_safe") and not p.derived]
+        equal = [p for p in node.predicates if isinstance(p, Compare) and p.op in ("=", "<=>") and not p.derived]
         left_names = {scan.alias for scan in scans(node.left)}
-        keys = [(p.left, p.right) if p.relations[0] in left_names else (p.right, p.left) for p in equal]
+        mine = [p if p.relations[0] in left_names else p.mirrored() for p in equal]
         left, right = visit(node.left), visit(node.right)
-        if keys:
-            left = Exchange(left, tuple(dict.fromkeys(key for key, _ in keys if key)))
-        right = Exchange(right, tuple(dict.fromkeys(key for _, key in keys if key)))
+        if mine:
+            left = Exchange(left, tuple(dict.fromkeys(p.left.sql for p in mine)))
+        right = Exchange(right, tuple(dict.fromkeys(p.right.sql for p in mine)))
         return dataclasses.replace(node, left=left, right=right)
 
     def change(block: Block) -> Block:

@@ -60,13 +60,13 @@ def _why_not(block: Block, settings: Settings) -> str | None:
     if not settings.ansi and any(state.function == "sum" and state.type != "double" for state in aggregation.states):
         return "with spark.sql.ansi.enabled off a sum that overflows stays with Spark"
     owners = _owners(node)
-    for one in aggregation.columns:
-        if len({owners[alias] for alias in one.relations}) > 1:
-            return f"{one.sql} is over several inputs of the join"
+    for term in aggregation.terms:
+        if len({owners[alias] for alias in term.relations}) > 1:
+            return f"{term.sql} is over several inputs of the join"
     times = {(scan.alias, scan.event_time) for source in node.sources for scan in scans(source)}
     for key in aggregation.keys:
-        if any(f"{alias}.{time}".lower() == key.sql.replace("`", "").lower() for alias, time in times if time):
-            return f"{key.sql} is event time, whose groups Spark closes"
+        if any(f"{alias}.{time}".lower() == key.term.sql.replace("`", "").lower() for alias, time in times if time):
+            return f"{key.term.sql} is event time, whose groups Spark closes"
     return None
 
 
@@ -102,7 +102,7 @@ def _listed(node: JoinNode, aggregation: Aggregation) -> tuple[str, ...] | None:
     if (between := graph.edge(*ends)) is not None and graph.not_implied(between):
         return None
     owners = _owners(node)
-    listed = {owners[alias] for key in aggregation.keys for alias in key.relations}
+    listed = {owners[alias] for key in aggregation.keys for alias in key.term.relations}
     return tuple(name for name in ends if name in listed) if not listed.issuperset(ends) else None
 
 

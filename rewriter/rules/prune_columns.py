@@ -10,7 +10,6 @@ import dataclasses
 
 from ..event_time.bounds import input_scan
 from ..plan.nodes import Block, Join, JoinNode, Node, OutputColumn, Scan, StaticJoin, Where, transform
-from ..predicates.classify import columns_of
 from .rule import NotApplicable
 
 
@@ -41,11 +40,10 @@ def read_by_node(node: JoinNode) -> set[tuple[str, str]]:
     """Return the columns of its inputs that a join node reads, as ``(alias, name)``."""
     found = {(column.relation, column.column) for column in node.output}
     if node.aggregation is not None:
-        found.update(column for text in node.aggregation.texts for column in columns_of(text))
+        found.update(column for term in node.aggregation.terms for column in term.columns)
     for edge in node.graph.edges:
         for predicate in edge.predicates:
-            texts = [predicate.left, predicate.right, *(sql for _, sql in predicate.guards)]
-            found.update(column for text in texts if text is not None for column in columns_of(text))
+            found.update(column for term in predicate.terms for column in term.columns)
     return found
 
 
@@ -62,13 +60,12 @@ def _read_by_spark(node: Node) -> set[tuple[str, str]]:
     found = {column for below in node.inputs for column in _read_by_spark(below)}
     if isinstance(node, Join | Where | StaticJoin):
         for predicate in node.predicates:
-            found.update(columns_of(predicate.rendered or predicate.sql))
+            found.update(predicate.condition.columns)
     return found
 
 
 def _pruned(node: JoinNode, needed: set[tuple[str, str]]) -> JoinNode:
-    # over the output, a qualifier is the name of a struct: point.x
-    residual = {struct or name for p in node.graph.residuals for struct, name in columns_of(p.rendered or p.sql)}
+    residual = {name for predicate in node.graph.residuals for _, name in predicate.condition.columns}
 
     def wanted(column: OutputColumn) -> bool:
         return (column.relation, column.column) in needed or column.name in residual

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..plan.nodes import Block, Filter, Join, Node, Predicate, Project, Scan, Where, scans
+from ..plan.conjuncts import Predicate
+from ..plan.nodes import Block, Filter, Join, Node, Project, Scan, Where, scans
 from .rule import NotApplicable, each_block
 
 
@@ -53,10 +54,10 @@ def place(node: Node, predicate: Predicate, under_inner: bool = False) -> Node |
             if not under_inner:
                 return None
             if isinstance(node, Filter):
-                if predicate.rendered in node.conditions:
+                if predicate.condition in node.conditions:
                     return node
-                return dataclasses.replace(node, conditions=(*node.conditions, predicate.rendered or predicate.sql))
-            return Filter(node, (predicate.rendered or predicate.sql,))
+                return dataclasses.replace(node, conditions=(*node.conditions, predicate.condition))
+            return Filter(node, (predicate.condition,))
         case Project() | Where():
             below = place(node.inputs[0], predicate, under_inner)
             return None if below is None else node.with_inputs((below,))

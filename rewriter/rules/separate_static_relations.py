@@ -15,6 +15,7 @@ from itertools import pairwise
 import networkx as nx
 
 from ...errors import InvalidHintError
+from ..plan.conjuncts import Predicate, Residual
 from ..plan.join_graph import build_graph
 from ..plan.nodes import (
     Block,
@@ -24,7 +25,6 @@ from ..plan.nodes import (
     Join,
     LeftAlone,
     Node,
-    Predicate,
     Project,
     Scan,
     StaticJoin,
@@ -81,7 +81,9 @@ def _separated(region: Node, named: frozenset[str]) -> Node:
     if not statics and not after:
         return region
     if len(streams) < 2:
-        graph = build_graph([scan.alias for scan in scans(region)], [p for p in predicates if p.kind != "residual"])
+        graph = build_graph(
+            [scan.alias for scan in scans(region)], [p for p in predicates if not isinstance(p, Residual)]
+        )
         reason = ONE_STREAM if statics and not after else "fewer than two of its relations may be joined"
         return LeftAlone(_by_spark(region), graph, Decision("none", None, None, reason))
     return _rebuilt(streams, statics, after, predicates)

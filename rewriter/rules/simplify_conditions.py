@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from ..plan.nodes import Block, Join, Node, Predicate, Scan, Where
-from ..predicates.classify import Scope
-from ..sql.dialect import parse_expression, render
+from ..plan.conjuncts import Predicate
+from ..plan.nodes import Block, Join, Node, Scan, Where
+from ..predicates.terms import Scope, tree_of
 from .rule import NotApplicable, each_block
 
 _OPPOSITE: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -60,15 +60,15 @@ def _within_block(node: Node, visit: Callable[[Node], Node]) -> Node:
 def _simplified(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Predicate, ...]:
     found = []
     for predicate in predicates:
-        tree = parse_expression(predicate.rendered or predicate.sql)
+        tree = tree_of(predicate.condition)
         parts = list(simplify(tree))
         if parts == [tree]:
             found.append(predicate)
             continue
         for part in parts:
-            text = render(part)
-            sql = predicate.sql if len(parts) == 1 else text
-            found.append(dataclasses.replace(predicate, sql=sql, rendered=text, relations=scope.relations(part)))
+            term = scope.term(part)
+            sql = predicate.sql if len(parts) == 1 else term.sql
+            found.append(dataclasses.replace(predicate, sql=sql, condition=term))
     return tuple(dict.fromkeys(found))
 
 

@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan.nodes import JoinNode, Predicate
+from trijoin_sql.rewriter.plan.conjuncts import Band, KernelPredicate
+from trijoin_sql.rewriter.plan.nodes import JoinNode
 from trijoin_sql.rewriter.sql.declarations import read_script
 
 from trijoin_sql.errors import InvalidSettingError
@@ -199,12 +200,12 @@ def _indexed(condition: dict[str, Any]) -> str:
     return f"{left} BETWEEN {right} + {condition['lower']} AND {right} + {condition['upper']}"
 
 
-def _condition(predicate: Predicate) -> dict[str, Any]:
-    left, right = (str(side).replace(".", "_") for side in (predicate.left, predicate.right))
-    if predicate.op == "=":
+def _condition(predicate: KernelPredicate) -> dict[str, Any]:
+    left, right = (side.sql.replace(".", "_") for side in (predicate.left, predicate.right))
+    if predicate.kind == "equi":
         return {"op": "=", "left": left, "right": right}
+    assert isinstance(predicate, Band), predicate.sql
     bounds = predicate.bounds
-    assert bounds is not None, predicate.sql
     step = 0 if bounds.rounded else 1
     lower = (bounds.lower or 0) + step * (not bounds.lower_inclusive)
     upper = (bounds.upper or 0) - step * (not bounds.upper_inclusive)

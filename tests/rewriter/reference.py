@@ -6,8 +6,8 @@ A rewrite is right if the SQL of its plan, with each join node defined by `node_
 from __future__ import annotations
 
 from trijoin_sql.rewriter.pipeline import Rewrite
-from trijoin_sql.rewriter.plan.nodes import Aggregation, JoinNode, Node, Predicate, source_conditions, source_scan
-from trijoin_sql.rewriter.predicates.classify import columns_of
+from trijoin_sql.rewriter.plan.conjuncts import Band, KernelPredicate
+from trijoin_sql.rewriter.plan.nodes import Aggregation, JoinNode, Node, source_conditions, source_scan
 from trijoin_sql.rewriter.sql.dialect import quote
 
 OPS = {"=": "=", "<=>": "<=>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<>": "<>"}
@@ -44,14 +44,14 @@ def node_sql(node: JoinNode) -> str:
     where = f" WHERE {' AND '.join(predicates)}" if predicates else ""
     if node.aggregation is not None:
         return _groups_sql(node.aggregation, f"FROM {' CROSS JOIN '.join(inputs)}{where}")
-    residuals = " AND ".join(f"({p.rendered})" for p in node.graph.residuals)
+    residuals = " AND ".join(f"({p.condition.sql})" for p in node.graph.residuals)
     joined = f"SELECT {items} FROM {' CROSS JOIN '.join(inputs)}{where}"
     return f"SELECT * FROM ({joined}) WHERE {residuals}" if residuals else joined
 
 
 def _groups_sql(aggregation: Aggregation, source: str) -> str:
     """Return what units put out: groups with their states, each group in up to three parts."""
-    columns = [f"{one.sql or 1} AS {one.name}" for one in aggregation.columns]
+    columns = [f"{one.term.sql if one.term else 1} AS {one.name}" for one in aggregation.columns]
     part = "pmod(monotonically_increasing_id(), 3) AS __part"
     states = [
         f"CAST({state.function}({state.name}) AS {state.type}) AS {state.name}"
@@ -64,25 +64,23 @@ def _groups_sql(aggregation: Aggregation, source: str) -> str:
     return f"SELECT {', '.join([*keys, *states])} FROM ({inner}) GROUP BY {', '.join([*keys, '__part'])}"
 
 
-def predicate_sql(predicate: Predicate, dates: set[tuple[str, str]]) -> str:
+def predicate_sql(predicate: KernelPredicate, dates: set[tuple[str, str]]) -> str:
     """Return a kernel predicate as the kernel evaluates it; ``dates`` are the columns of that type."""
+    left, right = predicate.left.sql, predicate.right.sql
+    if not isinstance(predicate, Band):
+        return f"({left}) {OPS[predicate.op]} ({right})"
     band = predicate.bounds
-    if band is None:
-        assert predicate.op is not None
-        return f"({predicate.left}) {OPS[predicate.op]} ({predicate.right})"
     bounds = []
     is_time = band.timed
-    difference = f"CAST({predicate.left} AS BIGINT) - CAST({predicate.right} AS BIGINT)"
+    difference = f"CAST({left} AS BIGINT) - CAST({right} AS BIGINT)"
     if band.rounded or band.unit.startswith("decimal"):
-        difference = f"(({predicate.left}) - ({predicate.right}))"
-    if is_time and "TIMESTAMP_NTZ" in (predicate.left or ""):
-        difference = f"(({predicate.left}) - ({predicate.right}))"
+        difference = f"(({left}) - ({right}))"
+    if is_time and "TIMESTAMP_NTZ" in left:
+        difference = f"(({left}) - ({right}))"
     elif is_time:
-        difference = (
-            f"make_dt_interval(0, 0, 0, (unix_micros({predicate.left}) - unix_micros({predicate.right})) / 1e6BD)"
-        )
-    elif dates & set(columns_of(predicate.left or "")):
-        difference = f"datediff({predicate.left}, {predicate.right})"
+        difference = f"make_dt_interval(0, 0, 0, (unix_micros({left}) - unix_micros({right})) / 1e6BD)"
+    elif dates & set(predicate.left.columns):
+        difference = f"datediff({left}, {right})"
     if band.lower is not None:
         bounds.append(f"{band.text_of(band.lower)} {'<=' if band.lower_inclusive else '<'} {difference}")
     if band.upper is not None:

@@ -50,7 +50,7 @@ def test_the_text_above_merges_states() -> None:
 def test_one_state_serves_several_aggregates() -> None:
     found = node(f"SELECT SUM(t.d), AVG(t.d), COUNT(t.d), count(t.d) + 1, COUNT(*), COUNT(1) {CHAIN}").aggregation
     assert found is not None
-    assert [(state.function, state.sql) for state in found.states] == [
+    assert [(state.function, state.term and state.term.sql) for state in found.states] == [
         ("sum", "t.d"),
         ("count", "t.d"),
         ("count", None),
@@ -168,5 +168,5 @@ def test_a_key_over_a_static_table_that_joins_one_stream() -> None:
     found = node(f"SELECT names.name, COUNT(*) {CHAIN} JOIN names ON names.id = r.id GROUP BY names.name")
     assert found.aggregation is not None
     (key,) = found.aggregation.keys
-    assert key.relations == ("r",)
-    assert key.sql == "r.names__name"
+    assert key.term.relations == ("r",)
+    assert key.term.sql == "r.names__name"

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan.conjuncts import Bounds
+from trijoin_sql.rewriter.plan.conjuncts import Band, Bounds
 from trijoin_sql.rewriter.plan.nodes import JoinNode, source_conditions, source_scan
 from trijoin_sql.rewriter.rules.simplify_conditions import simplify
 from trijoin_sql.rewriter.sql.dialect import parse_expression, render
@@ -106,7 +106,11 @@ def test_arguments_in_conditions_are_planned_as_literals() -> None:
     values = {"n": -2, "most": 1, "text": "b", "x": 0.1, "wait": timedelta(0, 90)}
     result = rewrite(sql, CATALOG, arguments=values)
     (join,) = result.groups
-    found = [(p.left, p.right, p.bounds) for edge in join.graph.edges for p in edge.predicates]
+    found = [
+        (p.left.sql, p.right.sql, p.bounds if isinstance(p, Band) else None)
+        for edge in join.graph.edges
+        for p in edge.predicates
+    ]
     assert found == [
         ("r.a", "s.a", Bounds("integer", 1, 3, True, True, found[0][2].limits, "int")),
         ("r.x", "s.x + 1.00000000000000006E-01", None),

@@ -11,7 +11,6 @@ from trijoin_sql.rewriter.options import CostDefaults, Settings, Stored
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.conjuncts import Bounds
 from trijoin_sql.rewriter.plan.nodes import BiJoin, Decision, Hints, JoinNode, MultiJoin, Scan, TriJoin, walk
-from trijoin_sql.rewriter.predicates.classify import flipped
 from trijoin_sql.rewriter.sql.catalog import DdlCatalog, TableInfo
 from trijoin_sql.rewriter.sql.declarations import read_script
 
@@ -304,10 +303,10 @@ def test_a_stored_result_has_the_time_of_its_latest_member() -> None:
 def test_exchanging_the_sides_of_a_predicate_changes_nothing() -> None:
     (edge,) = node("SELECT 1 AS o FROM r JOIN s ON r.ts > s.ts - INTERVAL 5 MINUTES AND r.ts <= s.ts").graph.edges
     (band,) = edge.predicates
-    turned = flipped(band)
+    turned = band.mirrored()
     assert (turned.left, turned.right) == (band.right, band.left)
     assert turned.bounds == Bounds("timestamp", 0, 300_000_000, True, False, wide=True)
-    assert flipped(turned) == band
+    assert turned.mirrored() == band
 
 
 def test_iterative_joins_in_one_unit() -> None:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan import grid
+from trijoin_sql.rewriter.plan.conjuncts import Compare, Term
 from trijoin_sql.rewriter.plan.grid import Dimension, common_key, lay_out
-from trijoin_sql.rewriter.plan.nodes import Edge, JoinGraph, Predicate
+from trijoin_sql.rewriter.plan.nodes import Edge, JoinGraph
 from trijoin_sql.rewriter.sql.declarations import read_script
 
 
@@ -20,8 +21,8 @@ def graph(relations: str, *conditions: str) -> JoinGraph:
     edges = []
     for condition in conditions:
         left, op, right = condition.split()
-        kind, pair = ("equi" if op == "=" else "range"), (left[0], right[0])
-        edges.append(Edge(*pair, (Predicate(condition, kind, pair, op, left, right),)))  # type: ignore[arg-type]
+        sides = (Term(side, relations=(side[0],)) for side in (left, right))
+        edges.append(Edge(left[0], right[0], (Compare(condition, Term(condition), *sides, op),)))  # type: ignore[arg-type]
     return JoinGraph(tuple(relations), tuple(edges))
 
 

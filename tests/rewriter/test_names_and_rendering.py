@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from trijoin_sql.rewriter.options import Settings
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan.nodes import BiJoin, JoinNode, Scan, TriJoin, source_scan, walk
+from trijoin_sql.rewriter.plan.nodes import BiJoin, JoinNode, Scan, TriJoin, source_conditions, source_scan, walk
 from trijoin_sql.rewriter.sql.declarations import read_script
 
 from .tables import final_sql, node, nodes, reasons, rewritten
@@ -130,9 +130,9 @@ def test_fields_of_structs() -> None:
     (join,) = result.groups
     assert isinstance(join, JoinNode)
     assert [column.name for column in join.output] == ["p__at", "q__at"]
-    assert [p.left for edge in join.graph.edges for p in edge.predicates] == ["p.at.x"]
-    assert [p.rendered for p in join.graph.residuals] == ["p__at.y + q__at.y > 3"]
-    assert join.sources[0].conditions == ("p.at.x > 1",)  # type: ignore[attr-defined]
+    assert [p.left.sql for edge in join.graph.edges for p in edge.predicates] == ["p.at.x"]
+    assert [p.condition.sql for p in join.graph.residuals] == ["p__at.y + q__at.y > 3"]
+    assert source_conditions(join.sources[0]) == ("p.at.x > 1",)
 
 
 def test_a_derived_equality_with_an_applied_table_keeps_its_order() -> None:
@@ -193,7 +193,7 @@ def test_an_outer_join_below_a_group_is_one_input_of_it() -> None:
     first = source_scan(join.sources[0]).relation
     assert first.startswith("(SELECT ")
     assert first.endswith("FROM r AS r LEFT JOIN s AS s ON r.id = s.id)")
-    kernel = [p.left for edge in join.graph.edges for p in edge.predicates]
+    kernel = [p.left.sql for edge in join.graph.edges for p in edge.predicates]
     assert kernel == ["r.a", "r.s__x"]
     assert {column.relation for column in join.output} == {"r", "t"}
 

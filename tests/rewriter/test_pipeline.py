@@ -15,7 +15,7 @@ from trijoin_sql.rewriter.pipeline import STAGES, check_schema, rewrite
 from trijoin_sql.rewriter.plan.display import folded
 from trijoin_sql.rewriter.plan.document import Document
 from trijoin_sql.rewriter.plan.json_codec import decode
-from trijoin_sql.rewriter.plan.nodes import Block, Query, Scan
+from trijoin_sql.rewriter.plan.nodes import Block, Query, Scan, source_conditions
 from trijoin_sql.rewriter.plan.parts import SchemeOptions
 from trijoin_sql.rewriter.sql.declarations import read_script
 from trijoin_sql.rewriter.sql.dialect import View
@@ -110,7 +110,7 @@ def test_question_marks_become_named_parameters_in_the_order_of_the_text() -> No
     assert result.parameters == ("__p1", "__p2", "__p3")
     assert final_sql(sql) == "SELECT __trijoin_1.r__id + :__p1 AS q FROM __trijoin_1"
     (join,) = nodes(sql)
-    assert [source.conditions for source in join.sources] == [("r.id > :__p2",), ("s.id = :__p3",)]  # type: ignore[attr-defined]
+    assert [source_conditions(source) for source in join.sources] == [("r.id > :__p2",), ("s.id = :__p3",)]
 
 
 def test_question_marks_stay_in_what_spark_gets() -> None:

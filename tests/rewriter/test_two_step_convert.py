@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trijoin_sql.rewriter.plan.conjuncts import Compare, Term
 from trijoin_sql.rewriter.plan.nodes import (
     BiJoin,
     Block,
@@ -11,7 +12,6 @@ from trijoin_sql.rewriter.plan.nodes import (
     JoinNode,
     MultiJoin,
     Node,
-    Predicate,
     Project,
     Query,
     Scan,
@@ -30,9 +30,9 @@ def scan(alias: str, *below: Node) -> Scan:
     return Scan(alias, alias, below=below)
 
 
-def less(left: str, right: str) -> Predicate:
+def less(left: str, right: str) -> Compare:
     text = f"{left}.a < {right}.a"
-    return Predicate(text, "range", (left, right), "<", f"{left}.a", f"{right}.a", rendered=text)
+    return Compare(text, Term(text), *(Term(f"{one}.a", ((one, "a"),), (one,)) for one in (left, right)), "<")
 
 
 def query(tree: Node) -> Query:

@@ -20,7 +20,7 @@ from ..operators.compile.inputs import quoted
 from ..operators.compile.logical_plans import frame_of, items, joins_streams, over, plan_of, sequence
 from ..operators.compile.watermarks import DELAY
 from ..rewriter.plan.nodes import Refusal
-from ..rewriter.predicates.classify import reads_only
+from ..rewriter.predicates.terms import reads_only
 
 #: Expressions whose meaning depends on their place.
 _BOUND = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "OuterReference", "LateralSubquery"})
