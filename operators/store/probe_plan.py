@@ -189,20 +189,13 @@ def _is_wide(check: Check) -> bool:
 
 def _bounds(check: Check) -> Iterator[tuple[Bound, str]]:
     """Yield the bounds that a predicate puts on its stored (right) column."""
-    if isinstance(check, Compare):
+    if isinstance(check, Compare) and check.op in ("<", "<=", ">", ">="):
         strict = check.exact and check.op in ("<", ">")
-        match check.op:
-            case ">" | ">=":
-                yield Bound(check.left, strict=strict), "upper"
-            case "<" | "<=":
-                yield Bound(check.left, strict=strict), "lower"
-            case _:
-                pass
-        return
+        yield Bound(check.left, strict=strict), "upper" if check.op in (">", ">=") else "lower"
+    if not isinstance(check, Band) or check.nan:
+        return  # any difference of NaN is within: no range of keys says so
     floating = check.arithmetic != "int"
     float32 = check.arithmetic == "float32"
-    if check.nan:
-        return  # any difference of NaN is within: no range of keys says so
     if check.lower is not None:
         yield Bound(check.left, -check.lower, False, float32, floating), "upper"
     if check.upper is not None:
@@ -222,7 +215,8 @@ def _is_decided(number: int, check: Check, upper: tuple[Bound, int] | None, lowe
     if isinstance(check, Compare):
         return check.exact
     above, below = (bound is not None and bound[1] == number for bound in (upper, lower))
-    return check.arithmetic == "int" and (check.lower is None or above) and (check.upper is None or below)
+    exact = isinstance(check, Band) and check.arithmetic == "int"
+    return exact and (check.lower is None or above) and (check.upper is None or below)
 
 
 def same_order(lower: Bound | None, upper: Bound | None) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ...errors import InvalidSettingError
-from ..plan.nodes import Column, RowsFrom
+from ..plan.parts import Column, RowsFrom
 
 #: The option that declares a stream's rows a second, and the prefix of the settings that declare them by name.
 RATE_OPTION = "trijoin.rowsPerSecond"

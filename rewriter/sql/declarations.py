@@ -9,7 +9,7 @@ from typing import NoReturn
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ...errors import SqlSyntaxError, line_and_column
-from ..plan.nodes import Column
+from ..plan.parts import Column
 from .catalog import RATE_OPTION, DdlCatalog, FixedColumns, TableInfo, positive
 from .dialect import tokenize
 from .intervals import length_microseconds

@@ -9,19 +9,19 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from ..rewriter.plan.conjuncts import KINDS
 from .document import Document, Group, Live, Predicate
 from .graph_svg import graph_svg
 from .scheme_svg import scheme_svg
 from .sql_text import Piece, is_hint, locate, pieces
 from .stage_diff import stage_changes
 from .wording import (
-    KINDS,
     SCHEMES,
     byte_size,
     compact,
@@ -57,7 +57,7 @@ def render_html(document: Document) -> str:
         If Jinja2 is not installed.
     """
     environment = _environment()
-    style = "\n".join(_asset(name) for name in _STYLES)
+    style = "\n".join([*_kind_styles(), *(_asset(name) for name in _STYLES)])
     theme = _asset("theme.js")
     script = "\n".join(["'use strict';", *(_asset(name) for name in _SCRIPTS)])
     marked = _marked_sql(document)
@@ -140,9 +140,15 @@ def _marked_sql(document: Document) -> list[tuple[Piece, Mark | None]]:
     return [(piece, None if piece.key is None else marks[piece.key]) for piece in pieces(document.sql, spans)]
 
 
+def _kind_styles() -> Iterator[str]:
+    for kind, record in KINDS.items():
+        yield f".k-{kind} {{ --kind: light-dark({record.light}, {record.dark}); }}"
+        yield f".edge.k-{kind} {{ {record.edge} }} .pred.k-{kind} {{ {record.underline} }}"
+
+
 def _kinds_used(document: Document) -> list[tuple[str, str, str]]:
     used = {predicate.kind for group in document.groups for predicate in group.predicates}
-    return [(kind, sign, meaning) for kind, (sign, meaning) in KINDS.items() if kind in used]
+    return [(kind, one.sign, one.meaning) for kind, one in KINDS.items() if kind in used]
 
 
 def _shares(values: Sequence[float | None]) -> list[float]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointDamagedError, TriJoinError, UnsupportedQueryError
-from ..rewriter.plan.nodes import Refusal
+from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.catalog import RATE_OPTION, RATE_SETTING
 from ..rewriter.sql.dialect import quote
 from .formats import CHECKPOINT, FILES, SINKS, SOURCES, find_format
