@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .names.resolve import resolve
-from .plan.nodes import Column
+from .plan.parts import Column
 from .sql.catalog import RATE_SETTING, DdlCatalog, declared
 from .sql.dialect import parse_statement, tokenize
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..errors import InvalidSettingError
+from .plan.conjuncts import KINDS
 
 #: The most units of a group: more than any cluster has cores, and few enough to list the cells of every grid.
 MOST_UNITS = 100_000
@@ -40,12 +41,8 @@ class CostDefaults:
     """
 
     rate: float = 1000.0
-    selectivity: tuple[tuple[str, float], ...] = (
-        ("equi", 0.001),
-        ("null_safe", 0.001),
-        ("band", 0.001),
-        ("range", 0.33),
-        ("not_equal", 0.9),
+    selectivity: tuple[tuple[str, float], ...] = tuple(
+        (kind, record.selectivity) for kind, record in KINDS.items() if record.selectivity is not None
     )
     partners: float = 10.0
     keep_for: float = 3600.0

@@ -26,8 +26,9 @@ from .names.scopes import (
     own_nodes,
 )
 from .plan.conjuncts import Residual, Term
-from .plan.nodes import Aggregation, Column, Join, Node, Project, Query, Scan, Where
 from .plan.nodes import Block as PlanBlock
+from .plan.nodes import Join, Node, Project, Query, Scan, Where
+from .plan.parts import Aggregation, Column
 from .predicates.terms import Scope
 from .sql.catalog import TableInfo
 from .sql.dialect import identifier, places_of, render

@@ -17,21 +17,12 @@ from .event_time.event_times import append_refusals, carry_event_times, join_ref
 from .names.resolve import resolve
 from .options import DEFAULTS, Settings
 from .parse import build_plan, computed_anew
+from .plan.conjuncts import KINDS
 from .plan.display import plan_text
 from .plan.document import Document, Stage
 from .plan.json_codec import as_object
-from .plan.nodes import (
-    Block,
-    Join,
-    JoinNode,
-    LeftAlone,
-    Node,
-    Query,
-    Refusal,
-    Scan,
-    scans,
-    walk,
-)
+from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Query, Scan, scans, walk
+from .plan.parts import Refusal
 from .predicates.terms import is_equality
 from .render.delays import held_back_in_text
 from .render.select import render_query
@@ -354,7 +345,7 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             or not all(any(scan.streaming for scan in scans(side)) for side in (node.left, node.right))
         ):
             continue
-        if any(is_equality(p.condition) or p.kind in ("equi", "null_safe") for p in node.predicates):
+        if any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates):
             continue
         kind = _OUTER.get(node.kind)
         if kind is None:

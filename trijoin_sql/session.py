@@ -25,7 +25,8 @@ from .rewriter.event_time.bounds import unbounded
 from .rewriter.glance import glance, left_to_spark, read_otherwise
 from .rewriter.options import Stored
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
-from .rewriter.plan.nodes import JoinNode, Refusal, Scan, walk
+from .rewriter.plan.nodes import JoinNode, Scan, walk
+from .rewriter.plan.parts import Refusal
 from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.dialect import parse_statement, without_online
 from .rewriter.sql.places import place_of_reason

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from ...errors import PlanError
 from ...rewriter.plan.comparison import decimal_precision, decimal_scale
 from ...rewriter.plan.conjuncts import Term
-from ...rewriter.plan.nodes import Aggregation, JoinNode, PartialState
+from ...rewriter.plan.nodes import JoinNode
+from ...rewriter.plan.parts import Aggregation, PartialState
 from ..spec import AggregateSpec, KeySpec, StateSpec, StreamSpec
 from .inputs import Input, quoted
 

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from ...errors import PlanError
 from ...rewriter.plan.comparison import Comparable, common_type
 from ...rewriter.plan.conjuncts import Band, Compare, KernelPredicate, NotEqual
-from ...rewriter.plan.nodes import Edge, JoinNode
+from ...rewriter.plan.nodes import JoinNode
+from ...rewriter.plan.parts import Edge
 from ...rewriter.plan.schemes import RECORDS
 from .. import spec
 from .inputs import Input

@@ -190,17 +190,10 @@ def _is_wide(check: Check) -> bool:
 
 def _bounds(check: Check) -> Iterator[tuple[Bound, str]]:
     """Yield the bounds that a predicate puts on its stored (right) column."""
-    if isinstance(check, Compare):
+    if isinstance(check, Compare) and check.op in ("<", "<=", ">", ">="):
         strict = check.exact and check.op in ("<", ">")
-        match check.op:
-            case ">" | ">=":
-                yield Bound(check.left, strict=strict), "upper"
-            case "<" | "<=":
-                yield Bound(check.left, strict=strict), "lower"
-            case _:
-                pass
-        return
-    if check.nan:
+        yield Bound(check.left, strict=strict), "upper" if check.op in (">", ">=") else "lower"
+    if not isinstance(check, Band) or check.nan:
         return  # any difference of NaN is within: no range of keys says so
     for limit, strict, side in (
         (check.lower, check.lower_strict, "upper"),
@@ -229,9 +222,9 @@ def _is_decided(number: int, check: Check, upper: tuple[Bound, int] | None, lowe
     if isinstance(check, Compare):
         return check.exact
     above, below = (bound is not None and bound[1] == number for bound in (upper, lower))
-    if check.arithmetic != "int":  # a bound alone lets NaN in, which is above every number
-        return above and below
-    return (check.lower is None or above) and (check.upper is None or below)
+    if isinstance(check, Band) and check.arithmetic == "int":
+        return (check.lower is None or above) and (check.upper is None or below)
+    return above and below  # a bound alone lets NaN in, which is above every number
 
 
 def same_order(lower: Bound | None, upper: Bound | None) -> bool:

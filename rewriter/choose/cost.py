@@ -16,8 +16,10 @@ from itertools import combinations, permutations
 
 from ..options import CostDefaults, Settings
 from ..plan.comparison import common_type, widest
+from ..plan.conjuncts import KINDS
 from ..plan.grid import KeyClass, lay_out
-from ..plan.nodes import Cost, JoinNode, Scan, source_scan
+from ..plan.nodes import JoinNode, Scan, source_scan
+from ..plan.parts import Cost
 from ..plan.schemes import EXHAUSTIVE
 from ..plan.trees import TreeOf, leaves
 
@@ -26,8 +28,6 @@ DEFAULT_UNITS = 2
 
 #: A member in a pack is a row number, a small part of a row.
 PACKED = 0.1
-
-_EQUALITIES = ("equi", "null_safe")
 
 #: Another order is better only if it costs less than this share.
 NOTICED = 0.95
@@ -108,9 +108,9 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
         most = defaults.partners / max(kept[one], kept[other], 1.0)
         written = [predicate.kind for predicate in edge.predicates if not predicate.derived]
         shares[one][other] = shares[other][one] = _share(written, selectivity, most)
-        if any(kind in _EQUALITIES for kind in written):
+        if any(KINDS[kind].equal for kind in written):
             equal.add((one, other))
-        elif any(predicate.kind in _EQUALITIES for predicate in edge.predicates):
+        elif any(KINDS[predicate.kind].equal for predicate in edge.predicates):
             implied[one, other] = _share(["equi"], selectivity, most)
     return Model(
         names,
@@ -131,7 +131,7 @@ def rows_of(scan: Scan, defaults: CostDefaults) -> float:
 def _share(kinds: Sequence[str], selectivity: dict[str, float], most: float) -> float:
     """Return the share of pairs that match by some predicates; with an equality or a band, ``most`` at most."""
     share = math.prod(selectivity.get(kind, 1.0) for kind in kinds)
-    return min(share, most) if any(kind in (*_EQUALITIES, "band") for kind in kinds) else share
+    return min(share, most) if any(KINDS[kind].finds_few for kind in kinds) else share
 
 
 # ------------------------------------------------------------------------------------------------------------- schemes

@@ -26,8 +26,8 @@ from ...errors import InvalidHintError
 from ..options import CostDefaults, Settings, Stored
 from ..plan.grid import common_key, goes_by_key, is_elastic
 from ..plan.join_graph import is_connected
-from ..plan.nodes import Alternative, Cost, Decision, Hints, InputRate, JoinNode, NodeName, join_node_class, source_scan
-from ..plan.parts import SchemeOptions
+from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
+from ..plan.parts import Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
 from ..plan.schemes import RECORDS
 from ..plan.trees import TreeOf, leaves, read_tree
 from ..sql.catalog import RATE_OPTION, RATE_SETTING

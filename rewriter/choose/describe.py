@@ -8,8 +8,8 @@ from ..plan.conjuncts import Predicate
 from ..plan.display import duration_text
 from ..plan.document import Conjunct, EventTime, Graph, GraphEdge, Group, State, StreamState, UnitAggregation
 from ..plan.grid import lay_out
-from ..plan.nodes import JoinGraph, JoinNode, LeftAlone
-from ..plan.parts import Decision
+from ..plan.nodes import JoinNode, LeftAlone
+from ..plan.parts import Decision, JoinGraph
 from .cost import DEFAULT_UNITS, can_hash
 
 

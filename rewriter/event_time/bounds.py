@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from sqlglot import exp
 
 from ..plan.conjuncts import Band, Compare, KernelPredicate
-from ..plan.nodes import Join, JoinNode, Node, Retention, Scan, scans, walk
+from ..plan.nodes import Join, JoinNode, Node, Scan, scans, walk
+from ..plan.parts import Retention
 from ..predicates.terms import tree_of
 from ..predicates.time_forms import implied_bounds
 from ..sql.dialect import parse_expression

@@ -23,7 +23,8 @@ from ..names.lookup import star_fields
 from ..names.scopes import WINDOWS, Field, field_of, origin_of, own_nodes
 from ..options import Settings
 from ..parse import Binding, Parsed
-from ..plan.nodes import Block, Join, JoinNode, Node, Refusal, Scan, own_tree, scans, source_scan, transform, walk
+from ..plan.nodes import Block, Join, JoinNode, Node, Scan, own_tree, scans, source_scan, transform, walk
+from ..plan.parts import Refusal
 from ..sql.functions import called
 from .bounds import input_scan, is_of_streams, joins_streams, lag_of, loses_time
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from ..options import DEFAULTS, Settings
-from ..plan.nodes import RowsFrom
+from ..plan.parts import RowsFrom
 from ..sql.catalog import Catalog, TableInfo, Time
 from ..sql.dialect import render
 from ..sql.functions import called

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from ..plan.nodes import JoinKind, RowsFrom
+from ..plan.parts import JoinKind, RowsFrom
 from ..sql.catalog import TableInfo, Time
 from ..sql.functions import AGGREGATES, called
 from ..sql.intervals import interval_microseconds

@@ -5,13 +5,13 @@ It imports only the standard library, as `nodes` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import ClassVar, Literal, Self, cast
 
 from ...errors import PlanError
 
-PredicateKind = Literal["equi", "null_safe", "band", "range", "not_equal", "residual"]
 CompareOp = Literal["=", "<=>", "<", "<=", ">", ">="]
 ComparisonOp = CompareOp | Literal["<>"]
 
@@ -25,6 +25,57 @@ FLIPPED: dict[ComparisonOp, ComparisonOp] = {
     ">": "<",
     ">=": "<=",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class KindRecord:
+    """What the cost model and EXPLAIN know of a kind of predicate.
+
+    Parameters
+    ----------
+    sign, meaning
+        What stands for it without colour, and what it means.
+    light, dark
+        Its colours on light and on dark ground.
+    selectivity
+        The share of pairs that match, where no setting gives it; None if the kernel does not evaluate it.
+    edge, underline
+        How a line in the join graph and the text in the SQL look, as CSS.
+    finds_few
+        Whether a row finds few partners by it, however long the history is (`CostDefaults.partners`).
+    equal
+        Whether it equates its sides.
+    """
+
+    sign: str
+    meaning: str
+    light: str
+    dark: str
+    selectivity: float | None
+    edge: str = ""
+    underline: str = ""
+    finds_few: bool = False
+    equal: bool = False
+
+
+_WAVE = "border-bottom: 0; text-decoration: underline wavy var(--kind) 1.5px; text-underline-offset: 0.3em"
+
+#: By name, usually from the most selective to the least.
+KINDS: Mapping[str, KindRecord] = MappingProxyType(
+    {
+        "equi": KindRecord("=", "equality", "#1d5fb8", "#8ab8ff", 0.001, finds_few=True, equal=True),
+        "null_safe": KindRecord("≡", "null-safe equality", "#08677f", "#63cbe6", 0.001, "stroke-width: 3.5",
+            "border-bottom-style: double; border-bottom-width: 4px", finds_few=True, equal=True),
+        "band": KindRecord("±", "a distance within limits", "#7134bd", "#c9a6ff", 0.001, "stroke-dasharray: 9 4",
+            "border-bottom-style: dashed", finds_few=True),
+        "range": KindRecord("<", "order", "#8f4b00", "#f2b05e", 0.33,
+            "stroke-dasharray: 2.5 4; stroke-linecap: round; stroke-width: 2.5",
+            "border-bottom-style: dotted; border-bottom-width: 3px"),
+        "not_equal": KindRecord("≠", "difference", "#ad244b", "#ff93ae", 0.9, "stroke-dasharray: 9 4 2 4", _WAVE),
+        "residual": KindRecord("ƒ", "left to Spark, on the joined rows", "#535b67", "#b4bcc8", None,
+            underline="border-bottom-width: 1px"),
+    }
+)  # fmt: skip
 
 #: A column of a relation, as ``(alias, name)``.
 At = tuple[str, str]
@@ -198,7 +249,7 @@ class _Conjunct:
 class Residual(_Conjunct):
     """A conjunct that stays with Spark, or that is not classified yet."""
 
-    kind: ClassVar[PredicateKind] = "residual"
+    kind: ClassVar[str] = "residual"
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -258,7 +309,7 @@ class Compare(_Compared):
     op: CompareOp
 
     @property
-    def kind(self) -> PredicateKind:
+    def kind(self) -> str:
         """Its kind, as EXPLAIN names it."""
         return "equi" if self.op == "=" else "null_safe" if self.op == "<=>" else "range"
 
@@ -276,7 +327,7 @@ class Compare(_Compared):
 class NotEqual(_Compared):
     """``left <> right``."""
 
-    kind: ClassVar[PredicateKind] = "not_equal"
+    kind: ClassVar[str] = "not_equal"
     op: ClassVar[Literal["<>"]] = "<>"
 
     @property
@@ -291,7 +342,7 @@ class Band(_Compared):
 
     bounds: Bounds
 
-    kind: ClassVar[PredicateKind] = "band"
+    kind: ClassVar[str] = "band"
 
     @property
     def shown(self) -> str:

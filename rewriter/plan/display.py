@@ -6,7 +6,6 @@ import textwrap
 
 from .conjuncts import Predicate
 from .nodes import (
-    Aggregation,
     Block,
     Exchange,
     Filter,
@@ -21,6 +20,7 @@ from .nodes import (
     StaticJoin,
     Where,
 )
+from .parts import Aggregation
 
 WIDTH = 100
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import networkx as nx
 
 from .conjuncts import KernelPredicate, Predicate, Residual
-from .nodes import Edge, JoinGraph, Shape
+from .parts import Edge, JoinGraph, Shape
 
 
 def build_graph(relations: Sequence[str], predicates: Iterable[Predicate]) -> JoinGraph:

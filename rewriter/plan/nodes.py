@@ -13,70 +13,7 @@ from dataclasses import dataclass, field
 
 from ...errors import PlanError
 from .conjuncts import Predicate, Term
-from .parts import (
-    Aggregation,
-    Alternative,
-    Column,
-    Cost,
-    Decision,
-    Edge,
-    GroupKey,
-    InputRate,
-    JoinGraph,
-    JoinKind,
-    NodeName,
-    OutputColumn,
-    PartialState,
-    Refusal,
-    Retention,
-    RowsFrom,
-    Shape,
-    TimeBound,
-)
-
-__all__ = [
-    "Aggregation",
-    "Alternative",
-    "BiJoin",
-    "Block",
-    "Column",
-    "Cost",
-    "Decision",
-    "Edge",
-    "Exchange",
-    "Filter",
-    "GroupKey",
-    "Hints",
-    "InputRate",
-    "Join",
-    "JoinGraph",
-    "JoinGroup",
-    "JoinKind",
-    "JoinNode",
-    "LeftAlone",
-    "MultiJoin",
-    "Node",
-    "NodeName",
-    "OutputColumn",
-    "PartialState",
-    "Project",
-    "Query",
-    "Refusal",
-    "Retention",
-    "RowsFrom",
-    "Scan",
-    "Shape",
-    "StaticJoin",
-    "TimeBound",
-    "TriJoin",
-    "Where",
-    "join_node_class",
-    "scans",
-    "source_conditions",
-    "source_scan",
-    "transform",
-    "walk",
-]
+from .parts import Aggregation, Column, Decision, JoinGraph, JoinKind, OutputColumn, Retention, RowsFrom
 
 
 @dataclass(frozen=True)
@@ -444,8 +381,8 @@ def own_tree(node: Node) -> Iterator[Node]:
     yield node
 
 
-def transform(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Return the tree with ``change`` applied to every node once, bottom up.
+def transform(node: Node, change: Callable[[Node], Node], *, own: bool = False) -> Node:
+    """Return the tree with ``change`` applied to every node once, bottom up; with ``own`` to those of `own_tree`.
 
     Unchanged nodes are kept as they are, and a node that stands in several places (a common table expression read more
     than once) stays one node.
@@ -454,7 +391,7 @@ def transform(node: Node, change: Callable[[Node], Node]) -> Node:
 
     def visit(one: Node) -> Node:
         if id(one) not in done:
-            inputs = tuple(visit(below) for below in one.inputs)
+            inputs = one.inputs if own and isinstance(one, Scan) else tuple(visit(below) for below in one.inputs)
             same = all(new is old for new, old in zip(inputs, one.inputs, strict=True))
             done[id(one)] = change(one if same else one.with_inputs(inputs))
         return done[id(one)]

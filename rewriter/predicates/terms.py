@@ -13,7 +13,8 @@ from sqlglot.errors import SqlglotError
 from ...errors import SqlSyntaxError
 from ..plan.comparison import common_type
 from ..plan.conjuncts import At, ComparisonOp, Residual, Term
-from ..plan.nodes import Node, OutputColumn, scans
+from ..plan.nodes import Node, scans
+from ..plan.parts import OutputColumn
 from ..sql.catalog import TypesOf
 from ..sql.dialect import identifier, parse_expression, quote, render
 from ..sql.spark_types import UNKNOWN, text_compared_as, text_type, type_of

@@ -19,17 +19,8 @@ from ..names.lookup import unused
 from ..names.scopes import Cte, JoinTree, Source, Tree, cte_of
 from ..parse import relation_of, tables_of
 from ..plan.conjuncts import Predicate, Term
-from ..plan.nodes import (
-    Column,
-    Filter,
-    Join,
-    JoinNode,
-    Node,
-    Scan,
-    StaticJoin,
-    Where,
-    scans,
-)
+from ..plan.nodes import Filter, Join, JoinNode, Node, Scan, StaticJoin, Where, scans
+from ..plan.parts import Column
 from ..predicates.terms import MovedColumns, column_term, tree_of
 from ..rules.prune_columns import read_by_node
 from ..sql.dialect import identifier, quote, render

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from ..event_time.bounds import close, constraints, input_scan, retentions
 from ..options import DEFAULTS, Settings
 from ..plan.conjuncts import Band
-from ..plan.nodes import Edge, JoinNode, Node, Retention, Scan, TimeBound, transform
+from ..plan.nodes import JoinNode, Node, Scan, transform
+from ..plan.parts import Edge, Retention, TimeBound
 from .rule import NotApplicable
 
 #: A band of event times is wide unless rows are kept for more than this many times its width.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 from ..choose.decide import decide
 from ..options import Settings
-from ..plan.nodes import Block, JoinNode, Node, Scan, transform
+from ..plan.nodes import Block, JoinNode, Node, transform
 from .pre_aggregate import may_count_packs
 from .rule import NotApplicable
 
@@ -22,16 +21,9 @@ def choose_schemes(plan: Node, settings: Settings) -> Node | NotApplicable:
         return dataclasses.replace(node, decision=decision)
 
     def visit(node: Node) -> Node:
-        return dataclasses.replace(node, input=_own(node.input, node, decided)) if isinstance(node, Block) else node
+        if not isinstance(node, Block):
+            return node
+        return dataclasses.replace(node, input=transform(node.input, lambda one: decided(one, node), own=True))
 
     changed = transform(plan, visit)
     return NotApplicable("there is no join node") if changed == plan else changed
-
-
-def _own(node: Node, block: Block, change: Callable[[Node, Block], Node]) -> Node:
-    """Apply a change to the nodes of one SELECT, not to the nodes of derived tables."""
-    if isinstance(node, Scan):
-        return change(node, block)
-    below = tuple(_own(one, block, change) for one in node.inputs)
-    same = all(one is old for one, old in zip(below, node.inputs, strict=True))
-    return change(node if same else node.with_inputs(below), block)

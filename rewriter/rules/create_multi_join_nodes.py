@@ -15,13 +15,11 @@ from ..plan.conjuncts import Predicate, Residual, Term
 from ..plan.join_graph import build_graph
 from ..plan.nodes import (
     Block,
-    Decision,
     Exchange,
     Join,
     JoinGroup,
     LeftAlone,
     Node,
-    OutputColumn,
     Project,
     Query,
     Scan,
@@ -29,6 +27,7 @@ from ..plan.nodes import (
     scans,
     source_scan,
 )
+from ..plan.parts import Decision, OutputColumn
 from ..predicates.terms import over_output
 from .create_multi_join_groups import can_be_member
 from .rule import NotApplicable

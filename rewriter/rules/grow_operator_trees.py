@@ -21,19 +21,8 @@ from ..names.lookup import unused
 from ..options import CostDefaults, Settings
 from ..plan.conjuncts import KernelPredicate
 from ..plan.join_graph import build_graph
-from ..plan.nodes import (
-    Column,
-    Hints,
-    JoinNode,
-    Node,
-    OutputColumn,
-    Retention,
-    Scan,
-    TimeBound,
-    join_node_class,
-    source_scan,
-    transform,
-)
+from ..plan.nodes import Hints, JoinNode, Node, Scan, join_node_class, source_scan, transform
+from ..plan.parts import Column, OutputColumn, Retention, TimeBound
 from ..plan.trees import TreeOf, leaves
 from ..predicates.terms import MovedColumns
 from .rule import NotApplicable

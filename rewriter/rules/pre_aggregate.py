@@ -35,7 +35,7 @@ def pre_aggregate(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplic
             return _aggregated(node)
         reasons.append(reason)
         noted = {id(one): dataclasses.replace(one, not_aggregated=reason) for one in found}
-        return dataclasses.replace(node, input=_replaced(node.input, noted))
+        return dataclasses.replace(node, input=transform(node.input, lambda one: noted.get(id(one), one), own=True))
 
     changed = transform(plan, visit)
     if changed == plan:
@@ -113,11 +113,3 @@ def _nodes(node: Node) -> list[JoinNode]:
     if isinstance(node, Scan | LeftAlone):
         return []
     return [found for below in node.inputs for found in _nodes(below)]
-
-
-def _replaced(node: Node, replacements: dict[int, JoinNode]) -> Node:
-    if isinstance(node, JoinNode):
-        return replacements[id(node)]
-    if isinstance(node, Scan | LeftAlone) or not node.inputs:
-        return node
-    return node.with_inputs(tuple(_replaced(below, replacements) for below in node.inputs))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 from ..event_time.bounds import input_scan
-from ..plan.nodes import Block, Join, JoinNode, Node, OutputColumn, Scan, StaticJoin, Where, transform
+from ..plan.nodes import Block, Join, JoinNode, Node, Scan, StaticJoin, Where, transform
+from ..plan.parts import OutputColumn
 from .rule import NotApplicable
 
 

@@ -17,19 +17,8 @@ import networkx as nx
 from ...errors import InvalidHintError
 from ..plan.conjuncts import Predicate, Residual
 from ..plan.join_graph import build_graph
-from ..plan.nodes import (
-    Block,
-    Decision,
-    Exchange,
-    Filter,
-    Join,
-    LeftAlone,
-    Node,
-    Project,
-    Scan,
-    StaticJoin,
-    scans,
-)
+from ..plan.nodes import Block, Exchange, Filter, Join, LeftAlone, Node, Project, Scan, StaticJoin, scans
+from ..plan.parts import Decision
 from .rule import NotApplicable, each_block, regions
 
 #: Why a group of one stream and tables is left alone.

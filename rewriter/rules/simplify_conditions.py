@@ -10,12 +10,11 @@ and OR distribute, and constantly true conditions are dropped.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 from sqlglot import exp
 
 from ..plan.conjuncts import Predicate
-from ..plan.nodes import Block, Join, Node, Scan, Where
+from ..plan.nodes import Block, Join, Node, Where, transform
 from ..predicates.terms import Scope, tree_of
 from .rule import NotApplicable, each_block
 
@@ -44,17 +43,9 @@ def simplify_conditions(plan: Node) -> Node | NotApplicable:
                     return dataclasses.replace(node, predicates=_simplified(predicates, scope))
             return node
 
-        return dataclasses.replace(block, input=_within_block(block.input, visit))
+        return dataclasses.replace(block, input=transform(block.input, visit, own=True))
 
     return each_block(plan, change, "every condition is a plain conjunct already")
-
-
-def _within_block(node: Node, visit: Callable[[Node], Node]) -> Node:
-    """Apply a change to the nodes of one SELECT, bottom up, without entering derived tables."""
-    if isinstance(node, Scan):
-        return node
-    inputs = tuple(_within_block(below, visit) for below in node.inputs)
-    return visit(node.with_inputs(inputs))
 
 
 def _simplified(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Predicate, ...]:

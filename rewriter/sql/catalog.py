@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from ...errors import InvalidSettingError
-from ..plan.nodes import Column, RowsFrom
+from ..plan.parts import Column, RowsFrom
 
 if TYPE_CHECKING:
     from .clauses import Options

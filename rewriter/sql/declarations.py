@@ -9,7 +9,7 @@ from typing import NoReturn
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ...errors import SqlSyntaxError, line_and_column
-from ..plan.nodes import Column
+from ..plan.parts import Column
 from .catalog import DdlCatalog, FixedColumns, TableInfo, positive
 from .clauses import NO_OPTIONS, STREAM_CLAUSES, ClauseReader, Options, WatermarkClause, Word
 from .dialect import tokenize

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from trijoin_sql.rewriter.pipeline import Rewrite
 from trijoin_sql.rewriter.plan.conjuncts import Band, KernelPredicate
-from trijoin_sql.rewriter.plan.nodes import Aggregation, JoinNode, Node, source_conditions, source_scan
+from trijoin_sql.rewriter.plan.nodes import JoinNode, Node, source_conditions, source_scan
+from trijoin_sql.rewriter.plan.parts import Aggregation
 from trijoin_sql.rewriter.sql.dialect import quote
 
 OPS = {"=": "=", "<=>": "<=>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<>": "<>"}

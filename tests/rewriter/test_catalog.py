@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from trijoin_sql.rewriter.job_heads import with_rate, with_view
-from trijoin_sql.rewriter.plan.nodes import Column
+from trijoin_sql.rewriter.plan.parts import Column
 from trijoin_sql.rewriter.sql.catalog import TableInfo
 from trijoin_sql.rewriter.sql.declarations import read_script
 

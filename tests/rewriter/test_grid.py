@@ -12,7 +12,7 @@ from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan import grid
 from trijoin_sql.rewriter.plan.conjuncts import Compare, Term
 from trijoin_sql.rewriter.plan.grid import Dimension, common_key, lay_out
-from trijoin_sql.rewriter.plan.nodes import Edge, JoinGraph
+from trijoin_sql.rewriter.plan.parts import Edge, JoinGraph
 from trijoin_sql.rewriter.sql.declarations import read_script
 
 

@@ -10,8 +10,7 @@ from trijoin_sql.operators.state.layout import History
 from trijoin_sql.rewriter.choose.cost import best_order, model_of, tree
 from trijoin_sql.rewriter.options import Settings, Stored
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan.nodes import Decision
-from trijoin_sql.rewriter.plan.parts import SchemeOptions
+from trijoin_sql.rewriter.plan.parts import Decision, SchemeOptions
 from trijoin_sql.rewriter.sql.catalog import TableInfo
 from trijoin_sql.rewriter.sql.declarations import read_script
 

@@ -10,19 +10,19 @@ import base64
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from ..rewriter.plan.conjuncts import KINDS
 from ..rewriter.plan.document import Conjunct, Document, Group, Live, Place
 from .graph_svg import graph_svg
 from .scheme_svg import scheme_svg
 from .sql_text import Token, is_hint, tokens
 from .stage_diff import stage_changes
 from .wording import (
-    KINDS,
     SCHEMES,
     aggregation_sentence,
     aggregation_title,
@@ -64,7 +64,7 @@ def render_html(document: Document) -> str:
         If Jinja2 is not installed.
     """
     environment = _environment()
-    style = "\n".join(_asset(name) for name in _STYLES)
+    style = "\n".join([*_kind_styles(), *(_asset(name) for name in _STYLES)])
     theme = _asset("theme.js")
     script = "\n".join(["'use strict';", *(_asset(name) for name in _SCRIPTS)])
     marked = _marked_sql(document)
@@ -164,9 +164,15 @@ def _marked_sql(document: Document) -> list[tuple[list[Token], Mark | None]]:
     return [*pieces, (tokens(document.sql[done:]), None)]
 
 
+def _kind_styles() -> Iterator[str]:
+    for kind, record in KINDS.items():
+        yield f".k-{kind} {{ --kind: light-dark({record.light}, {record.dark}); }}"
+        yield f".edge.k-{kind} {{ {record.edge} }} .pred.k-{kind} {{ {record.underline} }}"
+
+
 def _kinds_used(document: Document) -> list[tuple[str, str, str]]:
     used = {predicate.kind for group in document.groups for predicate in group.graph.predicates}
-    return [(kind, sign, meaning) for kind, (sign, meaning) in KINDS.items() if kind in used]
+    return [(kind, one.sign, one.meaning) for kind, one in KINDS.items() if kind in used]
 
 
 def _shares(values: Sequence[float | None]) -> list[float]:

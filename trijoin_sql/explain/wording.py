@@ -8,24 +8,10 @@ import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from ..rewriter.plan.conjuncts import KINDS
 from ..rewriter.plan.document import Document, EventTime, Group, Live, StreamState, UnitAggregation
 from ..rewriter.plan.json_codec import Json
 from ..rewriter.plan.parts import Dimension, Refusal
-
-#: For each kind of predicate: a sign that stands for it without colour, and what it means.
-KINDS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "equi": ("=", "equality"),
-        "null_safe": ("≡", "null-safe equality"),
-        "band": ("±", "a distance within limits"),
-        "range": ("<", "order"),
-        "not_equal": ("≠", "difference"),
-        "residual": ("ƒ", "left to Spark, on the joined rows"),
-    }
-)
-
-#: The kinds, usually from the most selective to the least.
-KIND_ORDER = tuple(KINDS)
 
 SCHEMES: Mapping[str, str] = MappingProxyType(
     {
@@ -59,12 +45,13 @@ _CLOCK = re.compile(r"(?:(\d+)\s+)?(\d+):(\d{2})(?::(\d{2}(?:\.\d+)?))?")
 
 def kind_sign(kind: str) -> str:
     """Return the sign of a kind of predicate."""
-    return KINDS.get(kind, ("•", kind))[0]
+    return KINDS[kind].sign if kind in KINDS else "•"
 
 
 def strongest(kinds: tuple[str, ...]) -> str:
     """Return the most selective of some kinds."""
-    return min(kinds, key=lambda kind: KIND_ORDER.index(kind) if kind in KINDS else len(KIND_ORDER), default="residual")
+    order = tuple(KINDS)
+    return min(kinds, key=lambda kind: order.index(kind) if kind in order else len(order), default="residual")
 
 
 def count(number: int, noun: str) -> str:

@@ -11,7 +11,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from ..rewriter.plan.nodes import Column
+from ..rewriter.plan.parts import Column
 from ..rewriter.sql.catalog import RATE_OPTION, DdlCatalog, TableInfo, positive
 from ..rewriter.sql.clauses import Options, Word, close
 from ..rewriter.sql.dialect import tokenize

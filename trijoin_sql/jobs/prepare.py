@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ..errors import CheckpointDamagedError, TriJoinError, UnsupportedQueryError
-from ..rewriter.plan.nodes import Refusal
+from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.catalog import RATE_OPTION, RATE_SETTING
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import quote

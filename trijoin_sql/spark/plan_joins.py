@@ -19,7 +19,7 @@ from ..errors import UnsupportedQueryError
 from ..operators.compile.inputs import quoted
 from ..operators.compile.logical_plans import frame_of, items, joins_streams, over, plan_of, sequence
 from ..operators.compile.watermarks import DELAY
-from ..rewriter.plan.nodes import Refusal
+from ..rewriter.plan.parts import Refusal
 from ..rewriter.predicates.terms import reads_only
 
 #: Expressions whose meaning depends on their place.

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from ..errors import SqlSyntaxError, UnsupportedQueryError
 from ..operators.compile.logical_plans import items, walk
 from ..rewriter.glance import glance
-from ..rewriter.plan.nodes import Refusal
+from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.places import place_of, place_of_reason
 from .messages import first_sentence
 

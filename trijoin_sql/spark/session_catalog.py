@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..operators.compile.inputs import quoted
 from ..operators.compile.watermarks import DELAY, keeps_state
-from ..rewriter.plan.nodes import Column, RowsFrom
+from ..rewriter.plan.parts import Column, RowsFrom
 from ..rewriter.sql.catalog import TableInfo
 from .rates import declared_rate, rate_of, sources_in
 

@@ -1,0 +1,66 @@
+"""What a term says of itself is what its text says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from sqlglot import exp
+from trijoin_sql.rewriter import pipeline
+from trijoin_sql.rewriter.plan.conjuncts import KINDS, Residual, Term
+from trijoin_sql.rewriter.plan.nodes import Filter, Join, JoinNode, Node, StaticJoin, Where, scans, source_scan, walk
+from trijoin_sql.rewriter.predicates.terms import Scope, tree_of
+
+from trijoin_sql.errors import TriJoinError
+
+from .random_queries import random_query
+from .tables import BATCH, CATALOG
+
+
+def terms(plan: Node) -> Iterator[tuple[Term, Node]]:
+    """Yield the terms over relations, each with the tree whose relations it reads."""
+    for node in walk(plan):
+        predicates = list(getattr(node, "predicates", ())) if isinstance(node, Join | Where | StaticJoin) else []
+        if isinstance(node, JoinNode):
+            predicates += [one for edge in node.graph.edges for one in edge.predicates]
+            yield from ((term, node) for term in (node.aggregation.terms if node.aggregation is not None else ()))
+        for one in predicates:
+            assert one.kind in KINDS
+            yield from ((term, node) for term in ((one.condition,) if isinstance(one, Residual) else one.terms))
+        yield from ((term, node) for term in (node.conditions if isinstance(node, Filter) else ()))
+
+
+def check(plan: Node) -> int:
+    count = 0
+    for term, node in terms(plan):
+        tree, scope = tree_of(term), Scope.of(node)
+        assert set(term.columns) == {(column.table, column.name) for column in tree.find_all(exp.Column)}
+        owner = {scan.alias: scan.alias for scan in scans(node)}
+        if isinstance(node, JoinNode):
+            owner = {scan.alias: source_scan(source).alias for source in node.sources for scan in scans(source)}
+        relations = {owner.get(alias, alias) for alias, _ in term.columns}
+        assert set(term.relations) == relations or not relations
+        assert term.type == scope.type_of(tree) or "unknown" in (term.type, scope.type_of(tree))
+        count += 1
+    for one in walk(plan):
+        for residual in one.graph.residuals if isinstance(one, JoinNode) else ():
+            read = {column.table or column.name for column in tree_of(residual.condition).find_all(exp.Column)}
+            assert read == {name for _, name in residual.condition.columns}
+    return count
+
+
+@pytest.mark.parametrize("catalog", [CATALOG, BATCH], ids=["streams", "tables"])
+def test_terms_of_random_queries(catalog: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After every stage, and in the plan that runs."""
+    seen = []
+    monkeypatch.setattr(pipeline, "check_schema", lambda _name, _before, after: seen.append(check(after)))
+    dice = random.Random(2711)
+    for _ in range(50):
+        try:
+            result = pipeline.rewrite(random_query(dice), catalog)  # type: ignore[arg-type]
+        except TriJoinError:
+            continue
+        if result.plan is not None:
+            seen.append(check(result.plan))
+    assert sum(seen) > 1500
