@@ -103,9 +103,8 @@ INSERT INTO p (SELECT a FROM v)"""
     assert kafka.options.text("SUBSCRIBE") == "a;b"
     assert isinstance(first, CreateSink)
     assert isinstance(second, CreateSink)
-    assert (first.output_mode, first.trigger and first.trigger.kind) == ("append", "available_now")
-    assert second.trigger is not None
-    assert second.trigger.interval == "1 minutes"
+    assert (first.output_mode, first.trigger) == ("append", {"availableNow": True})
+    assert second.trigger == {"processingTime": "1 minutes"}
     assert parsed.inserts[0].query.text.startswith("SELECT /*+ SCHEME('symmetric') */")
 
 

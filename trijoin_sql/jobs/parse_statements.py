@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
@@ -21,7 +21,6 @@ from .statements import (
     JobStatement,
     SparkStatement,
     StartSetting,
-    Trigger,
 )
 
 _TRIGGER = "TRIGGER PROCESSING TIME '10 seconds', TRIGGER AVAILABLE NOW or TRIGGER ONCE"
@@ -178,24 +177,23 @@ def _mode(reader: ClauseReader) -> Word:
     return Word(word.text.lower(), word.start)
 
 
-def _trigger(reader: ClauseReader) -> Trigger:
-    first, interval = reader.take("what triggers"), None
-    kind: Literal["processing", "available_now", "once"]
+def _trigger(reader: ClauseReader) -> dict[str, str | bool]:
+    """Read a trigger; return it as ``DataStreamWriter.trigger`` takes it."""
+    first = reader.take("what triggers")
     match first.text.upper(), reader.word():
-        case "AVAILABLE", "NOW":
-            kind = "available_now"
-            reader.position += 1
         case "ONCE", _:
-            kind = "once"
-        case "PROCESSING", "TIME":
-            kind = "processing"
+            return {"once": True}
+        case "AVAILABLE", "NOW":
             reader.position += 1
-            interval = _interval(reader)
-        case word, _:
-            continuous = "continuous processing cannot run joins, aggregations or foreachBatch"
-            detail = continuous if word == "CONTINUOUS" else f"{first.text} is no trigger"
-            reader.raises(first.start, detail, f"write {_TRIGGER}")
-    return Trigger(kind, interval)
+            return {"availableNow": True}
+        case "PROCESSING", "TIME":
+            reader.position += 1
+            return {"processingTime": _interval(reader)}
+        case "CONTINUOUS", _:
+            detail = "continuous processing cannot run joins, aggregations or foreachBatch"
+        case _:
+            detail = f"{first.text} is no trigger"
+    return reader.raises(first.start, detail, f"write {_TRIGGER}")
 
 
 def _interval(reader: ClauseReader) -> str:

@@ -43,7 +43,8 @@ def writer(
     for option in sink.options:
         if option.key.text.lower() != "function":
             target = target.option(_spelled(name, option.key.text), option.value.text)
-    target = _triggered(target, sink, once=once)
+    trigger: Any = {"availableNow": True} if once else sink.trigger
+    target = target.trigger(**trigger) if trigger else target
     function = sink.options.find("function")
     if name == "foreachBatch" and function is not None:
         return target.foreachBatch(request.guard(load_function(script, function)))
@@ -96,15 +97,3 @@ def _print_lines(sink: CreateSink) -> Callable[[DataFrame, int], None]:
 
 def _spelled(name: str, key: str) -> str:
     return next((known for known in SINKS[name].options if known.lower() == key.lower()), key)
-
-
-def _triggered(target: DataStreamWriter, sink: CreateSink, *, once: bool) -> DataStreamWriter:
-    kind = "available_now" if once else None if sink.trigger is None else sink.trigger.kind
-    match kind:
-        case "available_now":
-            return target.trigger(availableNow=True)
-        case "once":
-            return target.trigger(once=True)
-        case "processing" if sink.trigger is not None and sink.trigger.interval is not None:
-            return target.trigger(processingTime=sink.trigger.interval)
-    return target

@@ -105,7 +105,9 @@ def read_state(spark: SparkSession, checkpoint: Path) -> CheckpointState:
     except (Py4JError, PySparkException, OSError, ValueError, LookupError) as error:
         if isinstance(error, TriJoinError):
             raise
-        raise CheckpointDamagedError(str(checkpoint), last_cause(str(error)).rstrip(".") or type(error).__name__) from None
+        raise CheckpointDamagedError(
+            str(checkpoint), last_cause(str(error)).rstrip(".") or type(error).__name__
+        ) from None
 
 
 def _read(spark: SparkSession, checkpoint: Path) -> CheckpointState:

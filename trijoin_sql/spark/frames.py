@@ -53,16 +53,13 @@ def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> I
 
     _refuse_missing(text, values)
     formatter = SQLStringFormatter(spark)
-    _one_at_a_time.acquire()
-    try:
-        for name, value in values.items():
-            if isinstance(value, DataFrame):
-                value.createOrReplaceTempView(_VIEW.format(name))
-                formatter._temp_views.append((value, _VIEW.format(name)))
-        yield formatter.format(text, **values)
-    finally:
-        formatter.clear()
-        _one_at_a_time.release()
+    views = {_VIEW.format(name): value for name, value in values.items() if isinstance(value, DataFrame)}
+    formatter._temp_views += [(frame, name) for name, frame in views.items()]
+    with temporary_views(views):
+        try:
+            yield formatter.format(text, **values)
+        finally:
+            formatter.clear()  # of frames inside of other values too
 
 
 @contextmanager

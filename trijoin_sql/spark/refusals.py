@@ -404,18 +404,19 @@ class _CheckedWriter(DataStreamWriter):
         self._check, self._text, self._told, self._mode = check, text, told, "append"
 
     def outputMode(self, outputMode: str) -> DataStreamWriter:  # noqa: N802, N803 (Spark's names)
-        self._mode = str(outputMode).strip().lower()
+        self._mode = outputMode
         return super().outputMode(outputMode)
 
     def start(self, *args: Any, **options: Any) -> StreamingQuery:
-        self._refuse(str(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode).strip().lower())
+        self._refuse(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode)
         return super().start(*args, **options)
 
     def toTable(self, *args: Any, **options: Any) -> StreamingQuery:  # noqa: N802 (Spark's name)
-        self._refuse(str(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode).strip().lower())
+        self._refuse(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode)
         return super().toTable(*args, **options)
 
-    def _refuse(self, mode: str) -> None:
+    def _refuse(self, mode: Any) -> None:
+        mode = str(mode).strip().lower()
         answer = self._check.answer(mode) if mode in MODES else None
         if answer is not None:
             raise answer.error(self._text, self._told.get(mode, ()))
