@@ -16,8 +16,8 @@ from trijoin_sql.errors import JobError
 from trijoin_sql.jobs.check import check_job
 from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
-from trijoin_sql.jobs.setting_names import NAMES
 from trijoin_sql.jobs.statements import CreateSink, CreateStream, SparkStatement
+from trijoin_sql.settings import NAMES
 
 from .mistakes import INSERT, MISTAKES, NOT_A_MISTAKE, REST, SINK, STREAM, Mistake
 
