@@ -101,15 +101,7 @@ def main() -> None:
 def explain_error(error: Exception) -> tuple[str, int] | None:
     """Return the message and the exit code for an error that the user can fix, None for a bug.
 
-    Parameters
-    ----------
-    error
-        The exception that a command raised.
-
-    Returns
-    -------
-    tuple of str and int, or None
-        The message is complete: condition, reason, hint.
+    The message is complete: condition, reason, hint.
     """
     if isinstance(error, TriJoinError):
         return str(error), FAILED if isinstance(error, PlanError | JoinOverflowError) else REFUSED

@@ -12,6 +12,7 @@ from ..errors import SqlSyntaxError
 from ..rewriter.sql.clauses import NO_OPTIONS, QUOTED, STREAM_CLAUSES, ClauseReader, Word, close
 from ..rewriter.sql.dialect import parse_statement
 from .job_text import Script, did_you_mean
+from .setting_names import assignment
 from .statements import (
     MODES,
     CreateSink,
@@ -139,15 +140,12 @@ def _insert(reader: _Reader) -> InsertInto:
 
 
 def _start_setting(reader: _Reader) -> StartSetting:
-    reader.position = 1
-    key = reader.rest()
-    name, equals, value = key.text.partition("=")
-    text = value.strip()
-    if not equals or not text:
-        reader.fail_end(f"{name.strip()} has no value", "write SET spark.jars.packages = group:artifact:version")
-    start = key.start + len(name) + 1 + len(value) - len(value.lstrip())
-    listed = ",".join(part.strip() for part in text.strip("'\"").split(","))
-    return StartSetting(Word(name.strip(), key.start), Word(listed, start))
+    sql = reader.rest().text
+    found = assignment(sql)
+    if found is None or not found.value:
+        name = sql[len("SET") :].partition("=")[0].strip()
+        reader.fail_end(f"{name} has no value", "write SET spark.jars.packages = group:artifact:version")
+    return StartSetting(found.key, ",".join(part.strip() for part in found.value.strip("'\"").split(",")))
 
 
 def _check_one_line(reader: _Reader) -> None:

@@ -23,20 +23,8 @@ def writer(
 ) -> DataStreamWriter:
     """Return the writer of a query, ready to start.
 
-    Parameters
-    ----------
-    frame
-        The query.
-    sink
-        Where its rows go.
-    script
-        The job file.
-    request
-        Where functions of batches check whether the job should stop.
-    once
-        Whether to read the available rows and end, whatever the sink's trigger is.
-    lines
-        Whether a console sink writes one JSON object for each row, instead of Spark's tables.
+    With ``once`` it reads the available rows and ends, whatever the sink's trigger is. With ``lines`` a console sink
+    writes a JSON object for each row, instead of Spark's tables. Functions of batches ask `request` whether to go on.
     """
     name = find_format(SINKS, sink.format.text) or sink.format.text
     target = frame.writeStream.queryName(sink.name.text).outputMode(sink.output_mode)

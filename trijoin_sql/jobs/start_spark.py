@@ -31,16 +31,7 @@ class SparkStartError(Exception):
 def job_session(
     job: Job, settings: Mapping[str, str], show: Callable[[str], None] | None = None
 ) -> Iterator[TriJoinSession]:
-    """Start Spark for a job, and stop it after the block.
-
-    Parameters
-    ----------
-    job
-        The job.
-    settings
-        Those of the command line.
-    show
-        Takes the lines of Spark's log; None leaves them out.
+    """Start Spark for a job, and stop it after the block; ``show`` takes the lines of Spark's log.
 
     Raises
     ------

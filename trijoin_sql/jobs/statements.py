@@ -59,8 +59,8 @@ class SparkStatement:
 class StartSetting:
     """``SET spark.jars... = ...``: a setting that has to be known before Spark starts."""
 
-    key: Word
-    value: Word
+    key: str
+    value: str
 
 
 JobStatement = CreateStream | CreateSink | InsertInto | SparkStatement | StartSetting

@@ -113,32 +113,14 @@ class Decision:
 
 
 class Scaler:
-    """Applies a policy to one join, micro-batch by micro-batch.
-
-    Parameters
-    ----------
-    policy
-        The policy.
-    shrinks
-        Whether the number of units may fall: not if their rows are kept for ever.
-    """
+    """Applies a policy to one join, micro-batch by micro-batch; what is kept for ever does not shrink."""
 
     def __init__(self, policy: ScalingPolicy, *, shrinks: bool = True) -> None:
         self.policy, self.shrinks = policy, shrinks
         self._sign, self._streak = 0, 0
 
     def decide(self, batch: int, units: int, loads: Iterable[int]) -> Decision:
-        """Decide after a micro-batch.
-
-        Parameters
-        ----------
-        batch
-            Its number.
-        units
-            The current number of units.
-        loads
-            Bytes that each unit holds, including retired units.
-        """
+        """Decide after a micro-batch; ``loads`` are the bytes that each unit holds, including retired units."""
         policy, total = self.policy, sum(loads)
         load, wanted = total / (units * policy.capacity), units
         if load > policy.upper or (load < policy.lower and self.shrinks):

@@ -35,19 +35,7 @@ def takes_frames(spark: SparkSession, text: str) -> bool:
 def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> Iterator[str]:
     """Give DataFrames names for the time of a ``with`` block, and format a statement with them as PySpark does.
 
-    Parameters
-    ----------
-    spark
-        A classic session.
-    text
-        The statement, with ``{name}`` in it.
-    values
-        DataFrames, columns, strings (which become literals) and anything else by name.
-
-    Returns
-    -------
-    context manager
-        Of the statement as plain SQL.
+    ``values`` are DataFrames, columns, strings (which become literals) and anything else, for each ``{name}`` in it.
     """
     from pyspark.sql.sql_formatter import SQLStringFormatter
 
@@ -64,17 +52,7 @@ def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> I
 
 @contextmanager
 def temporary_views(frames: Mapping[str, DataFrame]) -> Iterator[None]:
-    """Give DataFrames names for the time of a ``with`` block.
-
-    Parameters
-    ----------
-    frames
-        By name; the names are ours, and two threads may want them at once.
-
-    Returns
-    -------
-    context manager
-    """
+    """Give DataFrames names for the time of a ``with`` block. The names are ours; two threads may want them at once."""
     with _one_at_a_time:
         try:
             for name, frame in frames.items():

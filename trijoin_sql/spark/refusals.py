@@ -239,13 +239,7 @@ class Answer:
 
 @dataclass
 class StreamCheck:
-    """Spark's checks of a streaming DataFrame of a classic session, run before its start.
-
-    Parameters
-    ----------
-    frame
-        The DataFrame.
-    """
+    """Spark's checks of a streaming DataFrame of a classic session, run before its start."""
 
     frame: DataFrame
 
@@ -348,14 +342,8 @@ def meaning(error: PySparkException) -> Answer:
 def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Refusal]]) -> DataFrame:
     """Refuse a query that no output mode runs; else return it with a check for the time when it is written.
 
-    Parameters
-    ----------
-    frame
-        The user's DataFrame. One over tables, or over streams without a join, is returned unchanged.
-    text
-        The statement.
-    told
-        By mode: the refusals of the rewriter.
+    A DataFrame over tables, or over streams without a join, is returned unchanged. ``told`` are the refusals of the
+    rewriter, by mode.
 
     Raises
     ------
