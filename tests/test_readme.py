@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trijoin_sql.settings import OWN, OwnSetting
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -50,3 +52,11 @@ def test_every_module_is_named_where_a_newcomer_looks(folder: str) -> None:
     modules = [path for path in (ROOT / folder).rglob("[a-z]*.py") if path.parent.name != "runners"]
     assert len(modules) > 20
     assert [path.name for path in modules if path.name not in said and f"`{path.stem}`" not in said] == []
+
+
+@pytest.mark.parametrize("setting", OWN, ids=lambda setting: setting.name)
+def test_every_setting_is_in_a_table_as_it_is_read(setting: OwnSetting) -> None:
+    (row,) = re.findall(rf"^\| `{re.escape(setting.name)}` \| (.*) \|$", READMES[0].read_text("utf-8"), re.MULTILINE)
+    default, _, meaning = row.partition(" | ")
+    assert setting.default is None or default == f"`{setting.default}`"
+    assert meaning.startswith(setting.meaning)

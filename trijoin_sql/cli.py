@@ -10,12 +10,11 @@ import errno
 import logging
 import sys
 from contextlib import ExitStack
-from enum import StrEnum
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -31,16 +30,6 @@ from .spark.messages import reason
 
 if TYPE_CHECKING:
     from .jobs.job_text import Script
-
-
-class Format(StrEnum):
-    """The output formats of an explanation."""
-
-    text = "text"
-    json = "json"
-    mermaid = "mermaid"
-    dot = "dot"
-    html = "html"
 
 
 DONE, FAILED, REFUSED = 0, 1, 2
@@ -112,15 +101,7 @@ def main() -> None:
 def explain_error(error: Exception) -> tuple[str, int] | None:
     """Return the message and the exit code for an error that the user can fix, None for a bug.
 
-    Parameters
-    ----------
-    error
-        The exception that a command raised.
-
-    Returns
-    -------
-    tuple of str and int, or None
-        The message is complete: condition, reason, hint.
+    The message is complete: condition, reason, hint.
     """
     if isinstance(error, TriJoinError):
         return str(error), FAILED if isinstance(error, PlanError | JoinOverflowError) else REFUSED
@@ -244,11 +225,11 @@ def explain(
         ),
     ],
     form: Annotated[
-        Format,
+        Literal["text", "json", "mermaid", "dot", "html"],
         typer.Option(
             "--format", "-f", metavar="FORMAT", help="text (fits 100 columns), json, mermaid, dot or html (one page)."
         ),
-    ] = Format.text,
+    ] = "text",
     statement: Annotated[
         int, typer.Option(min=0, metavar="N", help="Only the N-th query of the file.", show_default="all")
     ] = 0,
@@ -262,10 +243,10 @@ def explain(
         raise typer.BadParameter(f"{file} holds {number}", param_hint="--statement" if found else "FILE")
     if statement:
         found = [found[statement - 1]]
-    if form is Format.html and len(found) > 1:
+    if form == "html" and len(found) > 1:
         raise typer.BadParameter(f"{file} holds {number}, a page shows one", param_hint="--statement")
-    parts = [FORMS[form.value](one).rstrip("\n") for one in found]
-    listed = form is Format.json and len(parts) > 1
+    parts = [FORMS[form](one).rstrip("\n") for one in found]
+    listed = form == "json" and len(parts) > 1
     typer.echo(f"[{','.join(parts)}]" if listed else "\n\n".join(parts))
 
 

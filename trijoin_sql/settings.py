@@ -1,4 +1,4 @@
-"""Our own settings, ``spark.trijoin.*``: their names, how their values are read, and the rewriter's settings.
+"""Our own settings, ``spark.trijoin.*``: one table of their names and values, and the rewriter's settings.
 
 The same functions read a session's settings and those that a job file sets, so `explain` of a file and its run
 make the same plan.
@@ -7,80 +7,119 @@ make the same plan.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from .errors import InvalidSettingError
 from .rewriter.options import DEFAULTS, MOST_UNITS, Settings
 from .spark.flags import Setting, flag
-from .spark.rates import cost_defaults
+from .spark.liberties import SWITCHES
+from .spark.rates import SELECTIVITY, cost_defaults
 from .spark.zones import largest_shift
 
-#: Name of the Spark setting (``spark.conf.set``) with the units of a stream's group.
 UNITS = "spark.trijoin.units"
-#: Name of the Spark setting with the bytes that the warm copies of a machine may take (``512m``, ``8g``).
 WARM_BYTES = "spark.trijoin.warm.maxBytes"
-#: Name of the Spark setting that says whether units reduce their results where a query aggregates them.
 AGGREGATE = "spark.trijoin.aggregateInUnits"
 #: The prefix of the scaling settings, and the setting that turns scaling on.
 SCALING = "spark.trijoin.scaling."
 SCALING_ENABLED = f"{SCALING}enabled"
 
-_WARM_DEFAULT = "16g"
-_ANSI = "spark.sql.ansi.enabled"
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
-def size(name: str, text: str) -> int:
-    """Return the number of bytes of a text such as ``512m``.
+def _whole(least: int, most: int | None = None) -> Callable[[str, str], int]:
+    def read(name: str, text: str) -> int:
+        if not re.fullmatch("[0-9]{1,9}", text) or int(text) < least or (most is not None and int(text) > most):
+            limits = f"from {least} to {most}" if most is not None else f"of at least {least}"
+            raise InvalidSettingError(name, text, f"it takes a whole number {limits}")
+        return int(text)
 
-    Parameters
-    ----------
-    name
-        The setting.
-    text
-        Its value.
+    return read
 
-    Raises
-    ------
-    InvalidSettingError
-        The text is not a size.
-    """
-    found = re.fullmatch(r"([0-9]+)\s*([kmgt]?)b?", text.strip().lower())
+
+def _size(name: str, text: str) -> int:
+    found = re.fullmatch(r"([0-9]+)\s*([kmgt]?)b?", text.lower())
     if found is None:
         raise InvalidSettingError(name, text, "it takes a number of bytes, such as 512m or 8g")
     return int(found[1]) << _SHIFTS[found[2]]
 
 
-def units(get: Setting) -> int | None:
-    """Return the units that `UNITS` sets, None if it is not set.
+def _share(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidSettingError(name, text, "it takes a share such as 0.8") from None
+
+
+def _flag(name: str, text: str) -> bool:
+    return flag({name: text}.get, name, default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSetting:
+    """A setting of ours, as in README.
+
+    Parameters
+    ----------
+    name
+        For ``spark.conf.set``, or ``SET`` in a job.
+    read
+        Reads its value, given its name too. Raises InvalidSettingError.
+    default
+        As a user would write it, None if there is none.
+    meaning
+        What it says.
+    """
+
+    name: str
+    read: Callable[[str, str], Any]
+    default: str | None
+    meaning: str
+
+
+#: All of them, except rates and selectivities (`rates`) and liberties (`liberties`).
+OWN = (
+    OwnSetting(UNITS, _whole(1, MOST_UNITS), None, "units of a stream's group where no hint sets them"),
+    OwnSetting(AGGREGATE, _flag, "true", "whether units reduce results to groups where the query aggregates them"),
+    OwnSetting(WARM_BYTES, _size, "16g", "limit for the copy of state on a machine's disk"),
+    OwnSetting(SCALING_ENABLED, _flag, "false", "whether units follow the load"),
+    OwnSetting(f"{SCALING}unitBytes", _size, "256m", "state (durable bytes) that a unit should hold"),
+    OwnSetting(f"{SCALING}upper", _share, "0.8", "share of it, over all units, above which there are too few units"),
+    OwnSetting(f"{SCALING}lower", _share, "0.3", "share below which there are too many"),
+    OwnSetting(f"{SCALING}target", _share, "0.6", "the share after a change"),
+    OwnSetting(f"{SCALING}decisions", _whole(1), "3", "micro-batches in a row that must agree"),
+    OwnSetting(f"{SCALING}maxUnits", _whole(1), "64", "the most units"),
+)
+_BY_NAME = {setting.name: setting for setting in OWN}
+
+#: All our settings except the rates of streams, whose names end with that of the stream.
+NAMES = (*_BY_NAME, *(SELECTIVITY + kind for kind, _ in DEFAULTS.costs.selectivity), *SWITCHES)
+
+
+def value(get: Setting, name: str) -> Any:
+    """Return the value of one of `OWN`, or its default.
 
     Raises
     ------
     InvalidSettingError
-        The value is not a whole number from 1 to `MOST_UNITS`.
+        The value is not of the kind that the setting takes.
     """
-    text = get(UNITS)
-    if text is None:
-        return None
-    if not re.fullmatch("[0-9]{1,9}", text.strip()) or not 1 <= int(text) <= MOST_UNITS:
-        raise InvalidSettingError(UNITS, text, f"it takes a whole number from 1 to {MOST_UNITS}")
-    return int(text)
+    own, text = _BY_NAME[name], get(name)
+    text = own.default if text is None else text
+    return None if text is None else own.read(name, text.strip())
 
 
 def parallelism(get: Setting) -> int | None:
     """Return how many tasks Spark runs in parallel, or the units set instead; None if neither is known."""
     partitions = get("spark.sql.shuffle.partitions")
-    return units(get) or (None if partitions is None else max(int(partitions), 1))
+    units: int | None = value(get, UNITS)
+    return units or (None if partitions is None else max(int(partitions), 1))
 
 
 def warm_bytes(get: Setting) -> int:
-    """Return the bytes that the warm copies of a machine may take.
-
-    Raises
-    ------
-    InvalidSettingError
-        `WARM_BYTES` is not a size.
-    """
-    return size(WARM_BYTES, get(WARM_BYTES) or _WARM_DEFAULT)
+    """Return the bytes that the warm copies of a machine may take."""
+    return int(value(get, WARM_BYTES))
 
 
 def rewriter_settings(get: Setting) -> Settings:
@@ -91,15 +130,15 @@ def rewriter_settings(get: Setting) -> Settings:
     InvalidSettingError
         A setting of ours has an invalid value.
     """
-    ansi, zone = spark_flag(get, _ANSI, default=True), get("spark.sql.session.timeZone")
+    ansi, zone = spark_flag(get, "spark.sql.ansi.enabled", default=True), get("spark.sql.session.timeZone")
     return Settings(
         case_sensitive=spark_flag(get, "spark.sql.caseSensitive"),
         join_before_comma=ansi and spark_flag(get, "spark.sql.ansi.relationPrecedence"),
-        units=units(get),
+        units=value(get, UNITS),
         parallelism=parallelism(get),
-        elastic=flag(get, SCALING_ENABLED, default=False),
+        elastic=value(get, SCALING_ENABLED),
         costs=cost_defaults(get),
-        aggregate_in_units=flag(get, AGGREGATE, default=True),
+        aggregate_in_units=value(get, AGGREGATE),
         ansi=ansi,
         zone_shift=DEFAULTS.zone_shift if zone is None else largest_shift(zone),
     )

@@ -16,8 +16,8 @@ from trijoin_sql.errors import JobError
 from trijoin_sql.jobs.check import check_job
 from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
-from trijoin_sql.jobs.setting_names import NAMES
 from trijoin_sql.jobs.statements import CreateSink, CreateStream, SparkStatement
+from trijoin_sql.settings import NAMES
 
 from .mistakes import INSERT, MISTAKES, NOT_A_MISTAKE, REST, SINK, STREAM, Mistake
 
@@ -103,9 +103,8 @@ INSERT INTO p (SELECT a FROM v)"""
     assert kafka.options.text("SUBSCRIBE") == "a;b"
     assert isinstance(first, CreateSink)
     assert isinstance(second, CreateSink)
-    assert (first.output_mode, first.trigger and first.trigger.kind) == ("append", "available_now")
-    assert second.trigger is not None
-    assert second.trigger.interval == "1 minutes"
+    assert (first.output_mode, first.trigger) == ("append", {"availableNow": True})
+    assert second.trigger == {"processingTime": "1 minutes"}
     assert parsed.inserts[0].query.text.startswith("SELECT /*+ SCHEME('symmetric') */")
 
 

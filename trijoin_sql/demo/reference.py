@@ -46,20 +46,9 @@ def bag_of(frame: DataFrame) -> Bag:
 def batch_result(
     spark: SparkSession, query: DemoQuery, year: Year, *, threads: int, done: Callable[[], None] = lambda: None
 ) -> Bag:
-    """Run a query in plain Spark batch over the whole year.
+    """Run a query in plain Spark batch over the whole year, some slices at a time, in new sessions beside this one.
 
-    Parameters
-    ----------
-    spark
-        A session; views of the same names are made in new sessions beside it.
-    query
-        The query.
-    year
-        Its data.
-    threads
-        Slices at a time.
-    done
-        Called after every slice.
+    ``done`` is called after every slice.
     """
     sessions = [spark.newSession() for _ in range(threads)]
     for session in sessions:  # re-planning during execution costs more than such small queries

@@ -25,32 +25,14 @@ def heed(request: StopRequest) -> None:
 
 
 def watch(query: StreamingQuery, title: str, console: Console, *, batches: int, request: StopRequest) -> Tally:
-    """Show the progress of a query until it ends.
-
-    Parameters
-    ----------
-    query
-        A running query over a frame that went through `counted`.
-    title
-        What to call it.
-    console
-        Where to show it; a quiet console shows nothing.
-    batches
-        How many micro-batches are expected.
-    request
-        Checked now and then, see `heed`.
-
-    Returns
-    -------
-    Tally
-        The totals of the query.
+    """Show the progress of a query over a frame that went through `counted`, until it ends; return its totals.
 
     Raises
     ------
     pyspark.errors.StreamingQueryException
-        If the query failed.
+        The query failed.
     KeyboardInterrupt
-        If a stop was requested; the query keeps running.
+        A stop was requested; the query keeps running.
     """
     tally, told, ended = Tally(title), time.monotonic(), False
     columns = (

@@ -14,16 +14,8 @@ from .job_text import Script, did_you_mean
 def check_columns(script: Script, sql: str, start: int, catalog: DdlCatalog) -> None:
     """Check the qualified columns of a statement (``r.x``) whose qualifier is a stream with known columns.
 
-    Other names – a field of a struct, an output of a subquery, a column of a view – are left to Spark.
-
-    Parameters
-    ----------
-    script
-        The file.
-    sql, start
-        The statement, and where in the file it begins. A statement that does not parse is not checked.
-    catalog
-        Knows the streams.
+    Other names – a field of a struct, an output of a subquery, a column of a view – are left to Spark, and so is a
+    statement that does not parse. ``start`` is where in the file it begins.
 
     Raises
     ------

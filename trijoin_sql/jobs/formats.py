@@ -161,15 +161,7 @@ _ON_DEMAND = {"socket": ("timestamp", "includeTimestamp"), "kafka": ("headers", 
 
 
 def fixed_columns(name: str, options: Options) -> tuple[tuple[str, str], ...]:
-    """Return the columns that a source's streams always have, with their types; none if they are declared or read.
-
-    Parameters
-    ----------
-    name
-        The format.
-    options
-        Those of the stream.
-    """
+    """Return the columns that a source's streams always have, with their types; none if they are declared or read."""
     known = find_format(SOURCES, name) or ""
     columns = (SOURCES[known].columns if known else None) or ()
     column, option = _ON_DEMAND.get(known, ("", ""))

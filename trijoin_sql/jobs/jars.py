@@ -51,9 +51,7 @@ def jar_files(paths: Iterable[Path]) -> list[str]:
 
 def start_settings(job: Job) -> dict[str, str]:
     """Return the settings of a job file that must be known before Spark starts."""
-    return {
-        statement.key.text: statement.value.text for statement in job.statements if isinstance(statement, StartSetting)
-    }
+    return {statement.key: statement.value for statement in job.statements if isinstance(statement, StartSetting)}
 
 
 def with_connector(user: Mapping[str, str], job: Job) -> dict[str, str]:

@@ -37,18 +37,9 @@ _NAMES = (
 
 
 def locate(error: Exception, script: Script, sql: Word, tables: Callable[[], list[str]]) -> JobError:
-    """Return what Spark, or the rewriter, says about a statement, at its place in the job file.
+    """Return an error of ours or of PySpark's at its place in the job file.
 
-    Parameters
-    ----------
-    error
-        An error of ours or of PySpark's.
-    script
-        The job file.
-    sql
-        The statement, as it was given to Spark.
-    tables
-        Returns the names of all streams, views and tables.
+    ``tables`` returns the names of all streams, views and tables.
     """
     if isinstance(error, SqlSyntaxError):
         return script.syntax_error(error, sql.start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
@@ -12,6 +12,7 @@ from ..errors import SqlSyntaxError
 from ..rewriter.sql.clauses import NO_OPTIONS, QUOTED, STREAM_CLAUSES, ClauseReader, Word, close
 from ..rewriter.sql.dialect import parse_statement
 from .job_text import Script, did_you_mean
+from .setting_names import assignment
 from .statements import (
     MODES,
     CreateSink,
@@ -21,7 +22,6 @@ from .statements import (
     JobStatement,
     SparkStatement,
     StartSetting,
-    Trigger,
 )
 
 _TRIGGER = "TRIGGER PROCESSING TIME '10 seconds', TRIGGER AVAILABLE NOW or TRIGGER ONCE"
@@ -140,15 +140,12 @@ def _insert(reader: _Reader) -> InsertInto:
 
 
 def _start_setting(reader: _Reader) -> StartSetting:
-    reader.position = 1
-    key = reader.rest()
-    name, equals, value = key.text.partition("=")
-    text = value.strip()
-    if not equals or not text:
-        reader.fail_end(f"{name.strip()} has no value", "write SET spark.jars.packages = group:artifact:version")
-    start = key.start + len(name) + 1 + len(value) - len(value.lstrip())
-    listed = ",".join(part.strip() for part in text.strip("'\"").split(","))
-    return StartSetting(Word(name.strip(), key.start), Word(listed, start))
+    sql = reader.rest().text
+    found = assignment(sql)
+    if found is None or not found.value:
+        name = sql[len("SET") :].partition("=")[0].strip()
+        reader.fail_end(f"{name} has no value", "write SET spark.jars.packages = group:artifact:version")
+    return StartSetting(found.key, ",".join(part.strip() for part in found.value.strip("'\"").split(",")))
 
 
 def _check_one_line(reader: _Reader) -> None:
@@ -178,24 +175,23 @@ def _mode(reader: ClauseReader) -> Word:
     return Word(word.text.lower(), word.start)
 
 
-def _trigger(reader: ClauseReader) -> Trigger:
-    first, interval = reader.take("what triggers"), None
-    kind: Literal["processing", "available_now", "once"]
+def _trigger(reader: ClauseReader) -> dict[str, str | bool]:
+    """Read a trigger; return it as ``DataStreamWriter.trigger`` takes it."""
+    first = reader.take("what triggers")
     match first.text.upper(), reader.word():
-        case "AVAILABLE", "NOW":
-            kind = "available_now"
-            reader.position += 1
         case "ONCE", _:
-            kind = "once"
-        case "PROCESSING", "TIME":
-            kind = "processing"
+            return {"once": True}
+        case "AVAILABLE", "NOW":
             reader.position += 1
-            interval = _interval(reader)
-        case word, _:
-            continuous = "continuous processing cannot run joins, aggregations or foreachBatch"
-            detail = continuous if word == "CONTINUOUS" else f"{first.text} is no trigger"
-            reader.raises(first.start, detail, f"write {_TRIGGER}")
-    return Trigger(kind, interval)
+            return {"availableNow": True}
+        case "PROCESSING", "TIME":
+            reader.position += 1
+            return {"processingTime": _interval(reader)}
+        case "CONTINUOUS", _:
+            detail = "continuous processing cannot run joins, aggregations or foreachBatch"
+        case _:
+            detail = f"{first.text} is no trigger"
+    return reader.raises(first.start, detail, f"write {_TRIGGER}")
 
 
 def _interval(reader: ClauseReader) -> str:

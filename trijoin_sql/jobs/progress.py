@@ -239,17 +239,7 @@ def input_names(streams: list[CreateStream]) -> dict[str, str]:
 
 
 class Board:
-    """Shows the tallies of all queries.
-
-    Parameters
-    ----------
-    console
-        Where to show them; a quiet console shows nothing.
-    live
-        Whether to redraw a table; else each active query gets a line every few seconds.
-    tallies
-        What to show.
-    """
+    """Shows the tallies of all queries: in a table that is redrawn, or by a line every few seconds."""
 
     def __init__(self, console: Console, tallies: list[Tally], *, live: bool) -> None:
         self.console, self.tallies = console, tallies

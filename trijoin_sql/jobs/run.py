@@ -68,22 +68,8 @@ def run_queries(
 ) -> Outcome:
     """Run queries until they end, one fails or a stop is requested.
 
-    Parameters
-    ----------
-    job
-        The job.
-    prepared
-        Its queries.
-    console
-        Where progress goes.
-    request
-        Set by code that requests a stop.
-    once
-        Whether to read the available rows and end.
-    lines
-        Whether console sinks write JSON, one line for each row.
-    live
-        Whether progress is redrawn in place.
+    With ``once`` they read the available rows and end. With ``lines`` console sinks write a JSON object for each row.
+    With ``live`` progress is redrawn in place.
 
     Raises
     ------

@@ -101,23 +101,9 @@ def run(
 def run_job(
     path: str, err: Console, settings: list[str], *, once: bool, lines: bool, quiet: bool, verbose: bool
 ) -> str | None:
-    """Run a job file from beginning to end.
+    """Run a job file (``-``: stdin) from beginning to end; return why a query failed, None if all is well.
 
-    Parameters
-    ----------
-    path
-        The file, ``-`` for stdin.
-    err
-        A console on stderr.
-    settings
-        Those of the command line, ``KEY=VALUE``; the last one of a key counts.
-    once, lines, quiet, verbose
-        As in `run`; ``lines`` is for JSON.
-
-    Returns
-    -------
-    str or None
-        Why a query failed, None if all is well.
+    ``settings`` are ``KEY=VALUE``; the last one of a key counts. With ``lines`` stdout gets JSON.
 
     Raises
     ------

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from ..rewriter.options import CostDefaults
 from ..rewriter.sql.catalog import RATE_SETTING
-from ..running.scaling import ScalingPolicy, setting
-from ..settings import AGGREGATE, SCALING_ENABLED, UNITS, WARM_BYTES
-from ..spark.liberties import SWITCHES
-from ..spark.rates import SELECTIVITY
+from ..settings import NAMES
 from .job_text import did_you_mean
 
 _OURS = "spark.trijoin."
-
-#: All our settings except the rates of streams, whose names end with that of the stream.
-NAMES = (
-    UNITS,
-    AGGREGATE,
-    WARM_BYTES,
-    *(SELECTIVITY + kind for kind in dict(CostDefaults().selectivity)),
-    SCALING_ENABLED,
-    *(setting(field.name) for field in fields(ScalingPolicy)),
-    *SWITCHES,
-)
 
 
 def hint_if_unknown(key: str) -> str | None:

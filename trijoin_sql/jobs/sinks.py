@@ -23,27 +23,16 @@ def writer(
 ) -> DataStreamWriter:
     """Return the writer of a query, ready to start.
 
-    Parameters
-    ----------
-    frame
-        The query.
-    sink
-        Where its rows go.
-    script
-        The job file.
-    request
-        Where functions of batches check whether the job should stop.
-    once
-        Whether to read the available rows and end, whatever the sink's trigger is.
-    lines
-        Whether a console sink writes one JSON object for each row, instead of Spark's tables.
+    With ``once`` it reads the available rows and ends, whatever the sink's trigger is. With ``lines`` a console sink
+    writes a JSON object for each row, instead of Spark's tables. Functions of batches ask `request` whether to go on.
     """
     name = find_format(SINKS, sink.format.text) or sink.format.text
     target = frame.writeStream.queryName(sink.name.text).outputMode(sink.output_mode)
     for option in sink.options:
         if option.key.text.lower() != "function":
             target = target.option(_spelled(name, option.key.text), option.value.text)
-    target = _triggered(target, sink, once=once)
+    trigger: Any = {"availableNow": True} if once else sink.trigger
+    target = target.trigger(**trigger) if trigger else target
     function = sink.options.find("function")
     if name == "foreachBatch" and function is not None:
         return target.foreachBatch(request.guard(load_function(script, function)))
@@ -96,15 +85,3 @@ def _print_lines(sink: CreateSink) -> Callable[[DataFrame, int], None]:
 
 def _spelled(name: str, key: str) -> str:
     return next((known for known in SINKS[name].options if known.lower() == key.lower()), key)
-
-
-def _triggered(target: DataStreamWriter, sink: CreateSink, *, once: bool) -> DataStreamWriter:
-    kind = "available_now" if once else None if sink.trigger is None else sink.trigger.kind
-    match kind:
-        case "available_now":
-            return target.trigger(availableNow=True)
-        case "once":
-            return target.trigger(once=True)
-        case "processing" if sink.trigger is not None and sink.trigger.interval is not None:
-            return target.trigger(processingTime=sink.trigger.interval)
-    return target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from ..doctor import check_java
 from ..errors import InvalidSettingError, UnavailableError
 from ..session import TriJoinSession
 from ..spark.config import configure, submitted_settings
-from ..spark.quiet import JvmLog, quiet_jvm, quiet_python
+from ..spark.quiet import quiet_jvm, quiet_python
 from .formats import CHECKPOINT
 from .jars import CONNECTOR, PACKAGES, how_to_give, kafka_format, start_settings, with_connector
 from .paths import local_path
@@ -31,16 +31,7 @@ class SparkStartError(Exception):
 def job_session(
     job: Job, settings: Mapping[str, str], show: Callable[[str], None] | None = None
 ) -> Iterator[TriJoinSession]:
-    """Start Spark for a job, and stop it after the block.
-
-    Parameters
-    ----------
-    job
-        The job.
-    settings
-        Those of the command line.
-    show
-        Takes the lines of Spark's log; None leaves them out.
+    """Start Spark for a job, and stop it after the block; ``show`` takes the lines of Spark's log.
 
     Raises
     ------
@@ -58,14 +49,14 @@ def job_session(
     with ExitStack() as stack:
         if show is None:
             stack.enter_context(quiet_python())
-        with quiet_jvm(show, user) as log:
+        with quiet_jvm(show, user) as lines:
             try:
                 spark = configure(builder).getOrCreate()
                 session = TriJoinSession.create(spark)
             except UnavailableError as error:
                 raise SparkStartError(f"Spark does not start: {error.parameters['reason']}") from None
             except (PySparkException, Py4JError) as error:
-                raise _start_error(error, log, job, user) from None
+                raise _start_error(error, list(lines), job, user) from None
         try:
             yield session
         finally:
@@ -98,8 +89,8 @@ def _defaults(user: Mapping[str, str], job: Job) -> dict[str, str]:
     return settings
 
 
-def _start_error(error: Exception, log: JvmLog, job: Job, user: Mapping[str, str]) -> Exception:
-    said = "\n".join(log.lines)
+def _start_error(error: Exception, lines: Sequence[str], job: Job, user: Mapping[str, str]) -> Exception:
+    said = "\n".join(lines)
     packages, kafka = user.get(PACKAGES, ""), kafka_format(job)
     unfound = re.findall(r"(?:unresolved dependency|download failed): ([\w.-]+)#([\w.-]+);([\w.-]+)", said)
     if unfound:
@@ -118,6 +109,6 @@ def _start_error(error: Exception, log: JvmLog, job: Job, user: Mapping[str, str
     if "JAVA_GATEWAY_EXITED" in text:
         if (java := check_java()).level == "problem":
             return SparkStartError(f"Spark does not start: {java.text}")
-        telling = [line for line in log.lines if line.strip() and not re.search(r"WARN|log4j|\bat |Picked up", line)]
+        telling = [line for line in lines if line.strip() and not re.search(r"WARN|log4j|\bat |Picked up", line)]
         text = "; ".join(telling[:2]) or "Java ends at once"
     return SparkStartError(f"Spark does not start: {text.partition(chr(10))[0].strip()}")

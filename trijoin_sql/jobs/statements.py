@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from ..rewriter.sql.clauses import NO_OPTIONS, ColumnDefinition, Options, WatermarkClause, Word
 from .job_text import Script
 
 #: How results are put out, as Spark names it.
 MODES = ("append", "update", "complete")
-
-
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """``TRIGGER ...``: ``processing`` every `interval`, ``available_now``, or ``once``."""
-
-    kind: Literal["processing", "available_now", "once"]
-    interval: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +31,8 @@ class CreateSink:
     format: Word
     options: Options = NO_OPTIONS
     mode: Word | None = None
-    trigger: Trigger | None = None
+    #: What ``DataStreamWriter.trigger`` takes; None: micro-batches follow each other.
+    trigger: Mapping[str, str | bool] | None = None
 
     @property
     def output_mode(self) -> str:
@@ -66,8 +59,8 @@ class SparkStatement:
 class StartSetting:
     """``SET spark.jars... = ...``: a setting that has to be known before Spark starts."""
 
-    key: Word
-    value: Word
+    key: str
+    value: str
 
 
 JobStatement = CreateStream | CreateSink | InsertInto | SparkStatement | StartSetting

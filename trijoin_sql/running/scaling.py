@@ -13,8 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..errors import InvalidSettingError
-from ..settings import SCALING, SCALING_ENABLED, size
-from ..spark.flags import flag
+from ..settings import SCALING, SCALING_ENABLED, value
 
 _NAMES = {"capacity": "unitBytes", "most": "maxUnits"}
 
@@ -71,14 +70,9 @@ class ScalingPolicy:
         InvalidSettingError
             A value is not of the kind that its setting takes.
         """
-        if not flag(get, SCALING_ENABLED, default=False):
+        if not value(get, SCALING_ENABLED):
             return None
-        values: dict[str, Any] = {}
-        for known in fields(cls):
-            text = get(setting(known.name))
-            if text is not None:
-                values[known.name] = _value(known.name, text.strip())
-        return cls(**values)
+        return cls(**{known.name: value(get, setting(known.name)) for known in fields(cls)})
 
     def settings(self) -> dict[str, Any]:
         """Return the equivalent settings, by their last names (``unitBytes``)."""
@@ -88,17 +82,6 @@ class ScalingPolicy:
 def setting(name: str) -> str:
     """Return the Spark setting for a parameter of the policy."""
     return SCALING + _NAMES.get(name, name)
-
-
-def _value(name: str, text: str) -> float | int:
-    if name == "capacity":
-        return size(setting(name), text)
-    kind = int if name in ("decisions", "most") else float
-    try:
-        return kind(text)
-    except ValueError:
-        what = "a whole number" if kind is int else "a share such as 0.8"
-        raise InvalidSettingError(setting(name), text, f"it takes {what}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,32 +113,14 @@ class Decision:
 
 
 class Scaler:
-    """Applies a policy to one join, micro-batch by micro-batch.
-
-    Parameters
-    ----------
-    policy
-        The policy.
-    shrinks
-        Whether the number of units may fall: not if their rows are kept for ever.
-    """
+    """Applies a policy to one join, micro-batch by micro-batch; what is kept for ever does not shrink."""
 
     def __init__(self, policy: ScalingPolicy, *, shrinks: bool = True) -> None:
         self.policy, self.shrinks = policy, shrinks
         self._sign, self._streak = 0, 0
 
     def decide(self, batch: int, units: int, loads: Iterable[int]) -> Decision:
-        """Decide after a micro-batch.
-
-        Parameters
-        ----------
-        batch
-            Its number.
-        units
-            The current number of units.
-        loads
-            Bytes that each unit holds, including retired units.
-        """
+        """Decide after a micro-batch; ``loads`` are the bytes that each unit holds, including retired units."""
         policy, total = self.policy, sum(loads)
         load, wanted = total / (units * policy.capacity), units
         if load > policy.upper or (load < policy.lower and self.shrinks):

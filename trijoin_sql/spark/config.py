@@ -135,13 +135,6 @@ def prepare_workers(context: Any, partitions: str) -> None:
 
     With a local master the context gets this process's interpreter, if Spark's ``python3`` is another one and the user
     chose none. Settings that only a new context can take, and that the user has to choose, are named in the log.
-
-    Parameters
-    ----------
-    context
-        The running ``SparkContext``.
-    partitions
-        The session's shuffle partitions.
     """
     settings = dict(context.getConf().getAll())
     if not str(context.master).startswith("local"):
@@ -179,19 +172,9 @@ def hush_false_alarm(context: Any) -> None:
 
 
 def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str, str]:
-    """Return our settings for a session that has the user's settings.
+    """Return our settings for a session that has the user's; where a key is in both, the user's counts.
 
-    Parameters
-    ----------
-    user
-        What the user set: ``spark.master``, ``spark.remote``, the default file system and so on are read from it.
-    running
-        Whether the Spark context is already running, so that it is too late for its own settings.
-
-    Returns
-    -------
-    dict of str to str
-        Keys may be among those in `user`; the user's value has precedence.
+    If the Spark context is running, it is too late for its own settings.
     """
     settings = {**STATE_SETTINGS, **ARROW_SETTINGS, **LIBERTY_SETTINGS}
     master = _master(user)

@@ -35,49 +35,24 @@ def takes_frames(spark: SparkSession, text: str) -> bool:
 def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> Iterator[str]:
     """Give DataFrames names for the time of a ``with`` block, and format a statement with them as PySpark does.
 
-    Parameters
-    ----------
-    spark
-        A classic session.
-    text
-        The statement, with ``{name}`` in it.
-    values
-        DataFrames, columns, strings (which become literals) and anything else by name.
-
-    Returns
-    -------
-    context manager
-        Of the statement as plain SQL.
+    ``values`` are DataFrames, columns, strings (which become literals) and anything else, for each ``{name}`` in it.
     """
     from pyspark.sql.sql_formatter import SQLStringFormatter
 
     _refuse_missing(text, values)
     formatter = SQLStringFormatter(spark)
-    _one_at_a_time.acquire()
-    try:
-        for name, value in values.items():
-            if isinstance(value, DataFrame):
-                value.createOrReplaceTempView(_VIEW.format(name))
-                formatter._temp_views.append((value, _VIEW.format(name)))
-        yield formatter.format(text, **values)
-    finally:
-        formatter.clear()
-        _one_at_a_time.release()
+    views = {_VIEW.format(name): value for name, value in values.items() if isinstance(value, DataFrame)}
+    formatter._temp_views += [(frame, name) for name, frame in views.items()]
+    with temporary_views(views):
+        try:
+            yield formatter.format(text, **values)
+        finally:
+            formatter.clear()  # of frames inside of other values too
 
 
 @contextmanager
 def temporary_views(frames: Mapping[str, DataFrame]) -> Iterator[None]:
-    """Give DataFrames names for the time of a ``with`` block.
-
-    Parameters
-    ----------
-    frames
-        By name; the names are ours, and two threads may want them at once.
-
-    Returns
-    -------
-    context manager
-    """
+    """Give DataFrames names for the time of a ``with`` block. The names are ours; two threads may want them at once."""
     with _one_at_a_time:
         try:
             for name, frame in frames.items():

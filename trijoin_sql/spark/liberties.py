@@ -155,14 +155,7 @@ LIBERTY_SETTINGS = {liberty.switch: "true" for liberty in LIBERTIES if not liber
 
 
 def taken(name: str, get: Setting) -> bool:
-    """Return whether a liberty is to be taken.
-
-    Parameters
-    ----------
-    name
-        Of one whose switch is a setting.
-    get
-        Returns a session's setting.
+    """Return whether a liberty, whose switch is a setting, is to be taken.
 
     Raises
     ------

@@ -37,19 +37,10 @@ public class {_CLASS} extends org.apache.hadoop.fs.RawLocalFileSystem {{
 
 
 def set_permissions_without_processes(context: Any) -> bool:
-    """Make Hadoop set the permissions of local files by a system call, in this JVM, from now on.
+    """Make Hadoop set permissions of local files by a system call, in this JVM, from now on; return whether it does.
 
-    Parameters
-    ----------
-    context
-        The ``SparkContext`` of a classic session.
-
-    Returns
-    -------
-    bool
-        Whether Hadoop does so now. It does not if the master is not local (other machines write the files then),
-        if it has its native library, if the user has set another class for local files, on Windows, or if the JVM
-        refuses a step.
+    It does not if the master is not local (other machines write the files then), if it has its native library, if the
+    user has set another class for local files, on Windows, or if the JVM refuses a step.
     """
     if not str(context.master).startswith("local"):
         return False

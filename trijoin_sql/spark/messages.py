@@ -47,13 +47,7 @@ def last_cause(text: str) -> str:
 
 
 def reason(error: object) -> str:
-    """Return why a query failed: our condition, the Python exception below all wrappers, or Spark's own sentence.
-
-    Parameters
-    ----------
-    error
-        A ``StreamingQueryException``, or its text.
-    """
+    """Return why a query failed: our condition, the Python exception below all wrappers, or Spark's own sentence."""
     text = str(error)
     if NO_WORKER in text:
         return TOO_BUSY

@@ -31,12 +31,10 @@ Run = Callable[[str, dict[str, DataFrame]], DataFrame]
 
 
 def join_in_plan(frame: DataFrame, run: Run) -> tuple[DataFrame, tuple[Refusal, ...]]:
-    """Replace the joins of a streaming DataFrame that Spark cannot run.
+    """Replace the joins of a streaming DataFrame of a classic session that Spark cannot run.
 
     Parameters
     ----------
-    frame
-        As Spark analysed it, in a classic session.
     run
         Runs the SELECT of a group.
 

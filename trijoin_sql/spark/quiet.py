@@ -27,35 +27,10 @@ _NOISY = ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 KEPT = 400
 
 
-class JvmLog:
-    """What the JVM and its Python workers have written to stderr.
-
-    Parameters
-    ----------
-    show
-        Called with every line; None keeps the terminal quiet.
-    """
-
-    def __init__(self, show: Callable[[str], None] | None = None) -> None:
-        self.show = show
-        self._lines: deque[str] = deque(maxlen=KEPT)
-
-    @property
-    def lines(self) -> list[str]:
-        """The last lines, oldest first."""
-        return list(self._lines)
-
-    def _drain(self, source: int) -> None:
-        with os.fdopen(source, encoding="utf-8", errors="replace") as pipe:
-            for line in pipe:
-                text = line.rstrip("\n")
-                self._lines.append(text)
-                if self.show is not None:
-                    self.show(text)
-
-
 @contextlib.contextmanager
-def quiet_jvm(show: Callable[[str], None] | None = None, settings: Mapping[str, str] | None = None) -> Iterator[JvmLog]:
+def quiet_jvm(
+    show: Callable[[str], None] | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[deque[str]]:
     """Give a JVM that PySpark starts inside the block a pipe for its stderr, and a process group of its own.
 
     The process group keeps signals to us (Ctrl-C, ``timeout``, a service manager's) from ending the JVM in the middle
@@ -69,18 +44,30 @@ def quiet_jvm(show: Callable[[str], None] | None = None, settings: Mapping[str, 
         What the user set, None for what is set outside of the program. They may switch this off (`liberties`): then the
         block changes nothing.
 
+    Returns
+    -------
+    context manager
+        Of the last lines that the JVM and its Python workers have written, oldest first.
+
     Examples
     --------
-    >>> with quiet_jvm() as log:  # doctest: +SKIP
+    >>> with quiet_jvm() as lines:  # doctest: +SKIP
     ...     spark = SparkSession.builder.getOrCreate()
     """
     from pyspark import java_gateway
 
-    log = JvmLog(show)
+    lines: deque[str] = deque(maxlen=KEPT)
     if not taken(JVM_PIPE, (submitted_settings() if settings is None else settings).get):
-        yield log
+        yield lines
         return
     original: Any = vars(java_gateway)["Popen"]
+
+    def drain(source: int) -> None:
+        with os.fdopen(source, encoding="utf-8", errors="replace") as pipe:
+            for line in pipe:
+                lines.append(line.rstrip("\n"))
+                if show is not None:
+                    show(lines[-1])
 
     def start(command: Any, **options: Any) -> subprocess.Popen[Any]:
         read, write = os.pipe()
@@ -91,12 +78,12 @@ def quiet_jvm(show: Callable[[str], None] | None = None, settings: Mapping[str, 
             raise
         finally:
             os.close(write)
-        threading.Thread(target=log._drain, args=(read,), name="jvm-stderr", daemon=True).start()
+        threading.Thread(target=drain, args=(read,), name="jvm-stderr", daemon=True).start()
         return process
 
     vars(java_gateway)["Popen"] = start
     try:
-        yield log
+        yield lines
     finally:
         vars(java_gateway)["Popen"] = original
 

@@ -239,13 +239,7 @@ class Answer:
 
 @dataclass
 class StreamCheck:
-    """Spark's checks of a streaming DataFrame of a classic session, run before its start.
-
-    Parameters
-    ----------
-    frame
-        The DataFrame.
-    """
+    """Spark's checks of a streaming DataFrame of a classic session, run before its start."""
 
     frame: DataFrame
 
@@ -348,14 +342,8 @@ def meaning(error: PySparkException) -> Answer:
 def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Refusal]]) -> DataFrame:
     """Refuse a query that no output mode runs; else return it with a check for the time when it is written.
 
-    Parameters
-    ----------
-    frame
-        The user's DataFrame. One over tables, or over streams without a join, is returned unchanged.
-    text
-        The statement.
-    told
-        By mode: the refusals of the rewriter.
+    A DataFrame over tables, or over streams without a join, is returned unchanged. ``told`` are the refusals of the
+    rewriter, by mode.
 
     Raises
     ------
@@ -404,18 +392,19 @@ class _CheckedWriter(DataStreamWriter):
         self._check, self._text, self._told, self._mode = check, text, told, "append"
 
     def outputMode(self, outputMode: str) -> DataStreamWriter:  # noqa: N802, N803 (Spark's names)
-        self._mode = str(outputMode).strip().lower()
+        self._mode = outputMode
         return super().outputMode(outputMode)
 
     def start(self, *args: Any, **options: Any) -> StreamingQuery:
-        self._refuse(str(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode).strip().lower())
+        self._refuse(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode)
         return super().start(*args, **options)
 
     def toTable(self, *args: Any, **options: Any) -> StreamingQuery:  # noqa: N802 (Spark's name)
-        self._refuse(str(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode).strip().lower())
+        self._refuse(options.get("outputMode") or (args[2:3] or [None])[0] or self._mode)
         return super().toTable(*args, **options)
 
-    def _refuse(self, mode: str) -> None:
+    def _refuse(self, mode: Any) -> None:
+        mode = str(mode).strip().lower()
         answer = self._check.answer(mode) if mode in MODES else None
         if answer is not None:
             raise answer.error(self._text, self._told.get(mode, ()))

@@ -33,13 +33,7 @@ MODULES: Mapping[str, tuple[str, ...] | None] = {
 
 
 def ship(context: Any) -> None:
-    """Send the package to the executors of a cluster, once; if it is also installed there, this version has precedence.
-
-    Parameters
-    ----------
-    context
-        The running ``SparkContext``.
-    """
+    """Send the package to the executors of a cluster, once; it has precedence over one installed there."""
     if re.match(r"local(\[|$)", str(context.master)):  # workers run on this machine; local-cluster stands for a cluster
         return
     if NAME in context._python_includes:
