@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from .aggregates.two_steps import AggregationReader, NotInUnits, aggregates
 from .names.derived_tables import MergedTree, open_derived_tables
-from .names.lookup import star_fields, unused
+from .names.lookup import star_fields
 from .names.scopes import (
     Block,
     Field,
@@ -25,8 +25,10 @@ from .names.scopes import (
     origin_of,
     own_nodes,
 )
+from .names.time_uses import time_uses
 from .plan.nodes import Aggregation, Column, Join, Node, Predicate, Project, Query, Scan, Where
 from .plan.nodes import Block as PlanBlock
+from .plan.parts import TimeUses, unused
 from .sql.catalog import TableInfo
 from .sql.dialect import identifier, render
 from .sql.functions import AGGREGATES, GENERATORS, VOLATILE, called
@@ -66,7 +68,7 @@ class Parsed:
     resolution: Resolution
 
 
-def build_plan(resolution: Resolution, case_sensitive: bool = False) -> Parsed:
+def build_plan(resolution: Resolution) -> Parsed:
     """Build the binary plan of a resolved query."""
     for block in resolution.blocks:
         open_derived_tables(block)
@@ -75,7 +77,7 @@ def build_plan(resolution: Resolution, case_sensitive: bool = False) -> Parsed:
     for block in resolution.blocks:
         if block.merged or len(block.sources) < 2:
             continue
-        plan, binding = _Builder(block, plans, resolution.blocks, case_sensitive).build()
+        plan, binding = _Builder(block, plans, resolution.blocks).build()
         plans[block.number], bindings[block.number] = plan, binding
     inner = {id(node) for plan in plans.values() for scan in _all_scans(plan) for node in scan.below}
     tops = tuple(plan for plan in plans.values() if id(plan) not in inner)
@@ -97,8 +99,8 @@ def _all_scans(node: Node) -> Iterable[Scan]:
 class _Builder:
     """Builds the plan of one SELECT."""
 
-    def __init__(self, block: Block, plans: dict[int, Node], blocks: list[Block], case_sensitive: bool) -> None:
-        self.block, self.plans, self.blocks, self.case_sensitive = block, plans, blocks, case_sensitive
+    def __init__(self, block: Block, plans: dict[int, Node], blocks: list[Block]) -> None:
+        self.block, self.plans, self.blocks = block, plans, blocks
         self.problem = block.problem
         self.sources: list[Source] = []
         self.stuck: list[exp.Expr] = []
@@ -127,6 +129,7 @@ class _Builder:
             self.problem,
             aggregation,
             not_aggregated,
+            TimeUses() if self.problem else time_uses(self.block.select),
         )
         return plan, Binding(self.block, tuple(self.stuck), tuple(self.floating))
 
@@ -282,7 +285,7 @@ class _Builder:
 
     def fields_read(self, tree: exp.Expr) -> Iterable[Field]:
         try:
-            stars = star_fields(tree, self.block.frame, self.case_sensitive)
+            stars = star_fields(tree)
         except Unresolvable as reason:
             self.problem = self.problem or str(reason)
             return

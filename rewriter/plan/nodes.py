@@ -32,6 +32,7 @@ from .parts import (
     RowsFrom,
     Shape,
     TimeBound,
+    TimeUses,
 )
 
 __all__ = [
@@ -378,6 +379,8 @@ class Block(OverOne):
         Its GROUP BY and aggregates as two steps, None if it does not aggregate.
     not_aggregated
         Why it aggregates, but not in two steps.
+    times
+        What the rest of the SELECT does with columns that may be event times.
     """
 
     number: int
@@ -387,6 +390,7 @@ class Block(OverOne):
     problem: str | None = None
     aggregation: Aggregation | None = None
     not_aggregated: str | None = None
+    times: TimeUses = field(default_factory=TimeUses)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from sqlglot import exp
 from ...errors import PlanError
 from ..event_time.bounds import input_scan
 from ..names.derived_tables import MergedTree
-from ..names.lookup import unused
 from ..names.scopes import Cte, JoinTree, Source, Tree, cte_of
 from ..parse import relation_of, tables_of
 from ..plan.nodes import (
@@ -30,6 +29,7 @@ from ..plan.nodes import (
     Where,
     scans,
 )
+from ..plan.parts import unused
 from ..predicates.classify import MovedColumns
 from ..rules.prune_columns import read_by_node
 from ..sql.dialect import identifier, parse_expression, quote, render

@@ -8,9 +8,10 @@ from sqlglot import exp
 
 from ...errors import PlanError
 from ..aggregates.two_steps import replaced
-from ..event_time.event_times import RESULT_TIME, event_times, latest_of
+from ..event_time.event_times import RESULT_TIME, event_times
 from ..names.lookup import given_name, star_fields
 from ..names.scopes import Field, field_of
+from ..names.time_uses import latest_of
 from ..parse import Binding, Parsed, base_fields, expand, plan_text
 from ..plan.nodes import Block, JoinNode, Node, Query, Where, own_tree, walk
 from ..sql.dialect import identifier, parse_expression, quote, render
@@ -18,14 +19,14 @@ from ..sql.hints import without_our_clauses
 from .from_clause import FromClause, drop_unused_ctes, mentioned
 
 
-def render_query(plan: Node, parsed: Parsed, case_sensitive: bool = False) -> Query:
+def render_query(plan: Node, parsed: Parsed) -> Query:
     """Rewrite the SQL of every converted SELECT, inner ones first, and return the plan to run."""
     blocks = {node.number: node for node in walk(plan) if isinstance(node, Block)}
     nodes: dict[str, JoinNode] = {}
     if not any(block.problem for block in parsed.resolution.blocks):
         _name_items(parsed.resolution.tree)
     for number in sorted(blocks):
-        _BlockRenderer(blocks[number], parsed.bindings[number], nodes, case_sensitive).run()
+        _BlockRenderer(blocks[number], parsed.bindings[number], nodes).run()
     tree = parsed.resolution.tree
     drop_unused_ctes(tree)
     return Query(render(without_our_clauses(tree)), mentioned(tree.find_all(exp.Table), nodes))
@@ -34,9 +35,8 @@ def render_query(plan: Node, parsed: Parsed, case_sensitive: bool = False) -> Qu
 class _BlockRenderer:
     """Renders one SELECT in place."""
 
-    def __init__(self, block: Block, binding: Binding, nodes: dict[str, JoinNode], case_sensitive: bool) -> None:
+    def __init__(self, block: Block, binding: Binding, nodes: dict[str, JoinNode]) -> None:
         self.block, self.binding, self.nodes = block, binding, nodes
-        self.case_sensitive = case_sensitive
         self.from_ = FromClause(binding.block.tree, nodes)
         self.times: dict[frozenset[tuple[str, str]], str] = {}
         self.merges: dict[str, str] = {}
@@ -79,7 +79,7 @@ class _BlockRenderer:
         self.from_.put(tree, select)
 
     def item(self, item: exp.Expr) -> list[exp.Expr]:
-        stars = star_fields(item, self.binding.block.frame, self.case_sensitive)
+        stars = star_fields(item)
         if stars is not None:
             return [exp.alias_(self.expression(field), identifier(field.name), copy=False) for field in stars]
         if isinstance(item, exp.Column | exp.Dot) and not isinstance(item, exp.Star):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..names.lookup import unused
 from ..plan.join_graph import build_graph
 from ..plan.nodes import (
     Block,
@@ -29,6 +28,7 @@ from ..plan.nodes import (
     scans,
     source_scan,
 )
+from ..plan.parts import unused
 from ..predicates.classify import columns_of, flipped, over_output
 from .create_multi_join_groups import can_be_member
 from .rule import NotApplicable

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 
 from ..choose.decide import decide
 from ..event_time.event_times import RESULT_TIME, event_times
-from ..names.lookup import unused
 from ..options import CostDefaults, Settings
 from ..plan.join_graph import build_graph
 from ..plan.nodes import (
@@ -34,6 +33,7 @@ from ..plan.nodes import (
     source_scan,
     transform,
 )
+from ..plan.parts import unused
 from ..plan.trees import TreeOf, leaves
 from ..predicates.classify import MovedColumns, columns_of, flipped
 from .rule import NotApplicable
