@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from .aggregates.two_steps import AggregationReader, NotInUnits, aggregates
 from .names.derived_tables import MergedTree, open_derived_tables
-from .names.lookup import star_fields
+from .names.lookup import column_of, star_fields
 from .names.scopes import (
     Block,
     Field,
@@ -49,14 +49,11 @@ class Binding:
     block
         The resolved SELECT.
     stuck
-        Conjuncts of WHERE (and of inner joins) that stay in place: subqueries, columns of other SELECTs, rand().
-    floating
-        Stuck conjuncts of an ON, which must move to WHERE.
+        Conjuncts of WHERE and of inner joins that stay in WHERE: subqueries, columns of other SELECTs, rand().
     """
 
     block: Block
     stuck: tuple[exp.Expr, ...]
-    floating: tuple[exp.Expr, ...]
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,6 @@ class _Builder:
         self.problem = block.problem
         self.sources: list[Source] = []
         self.stuck: list[exp.Expr] = []
-        self.floating: list[exp.Expr] = []
 
     def build(self) -> tuple[PlanBlock, Binding]:
         self.collect(self.block.tree, None)
@@ -131,7 +127,7 @@ class _Builder:
             not_aggregated,
             TimeUses() if self.problem else time_uses(self.block.select),
         )
-        return plan, Binding(self.block, tuple(self.stuck), tuple(self.floating))
+        return plan, Binding(self.block, tuple(self.stuck))
 
     def collect(self, tree: Tree, prefix: str | None) -> None:
         """List the relations and give each a unique alias."""
@@ -162,7 +158,7 @@ class _Builder:
                     predicates += self.conjuncts(tree.on, stuck)
                     if stuck and not below:
                         self.problem = f"the condition {render(stuck[0])} under an outer join"
-                    self.floating += stuck
+                    self.stuck += stuck
                 kind = "cross" if tree.kind == "inner" and not predicates else tree.kind
                 return Join(kind, left, right, tuple(predicates))
             case MergedTree():
@@ -174,8 +170,8 @@ class _Builder:
         below = self.node(tree.inner.tree, True)
         where = tree.inner.select.args.get("where")
         if where is not None and not self.problem:
-            below = Where(below, tuple(self.conjuncts(where.this, self.floating)))
-        items = tuple((field.name, self.text(field.tree)) for field in tree.fields or [] if field.tree is not None)
+            below = Where(below, tuple(self.conjuncts(where.this, self.stuck)))
+        items = tuple((field.name, plan_text(field.tree)) for field in tree.fields or [] if field.tree is not None)
         return Project(below, items)
 
     def scan(self, source: Source) -> Scan:
@@ -235,7 +231,7 @@ class _Builder:
         used = self.relations(conjunct)
         if used is None or (len(used) > 1 and conjunct.find(exp.Placeholder)):
             return None
-        return Predicate(render(conjunct), "residual", used, rendered=self.text(conjunct))
+        return Predicate(render(conjunct), "residual", used, rendered=plan_text(conjunct))
 
     def relations(self, tree: exp.Expr) -> tuple[str, ...] | None:
         found = set()
@@ -246,12 +242,9 @@ class _Builder:
         return tuple(source.plan_alias for source in self.sources if source.plan_alias in found)
 
     def equality(self, one: Field, other: Field) -> Predicate:
-        tree = exp.EQ(this=_field_tree(one), expression=_field_tree(other))
-        return Predicate(self.text(tree), "residual", self.relations(tree) or (), rendered=self.text(tree))
-
-    def text(self, tree: exp.Expr | None) -> str:
-        assert tree is not None
-        return plan_text(tree)
+        tree = exp.EQ(this=column_of(one), expression=column_of(other))
+        text = plan_text(tree)
+        return Predicate(text, "residual", self.relations(tree) or (), rendered=text)
 
     # -------------------------------------------------------------------------------------------------- the rest of it
 
@@ -259,8 +252,8 @@ class _Builder:
         """Return the aggregation of the SELECT as two steps, or the reason why not."""
         if self.problem or not aggregates(self.block.select):
             return None, None
-        if self.stuck or self.floating:
-            return None, f"Spark has to filter by {render([*self.stuck, *self.floating][0])} first"
+        if self.stuck:
+            return None, f"Spark has to filter by {render(self.stuck[0])} first"
         try:
             reader = AggregationReader(self.block.select, plan_text, self.relations, self.sources[0].plan_alias)
             return reader.read(), None
@@ -270,7 +263,7 @@ class _Builder:
     def required(self) -> tuple[tuple[str, str], ...]:
         """List the columns that the rest of the SELECT reads."""
         select = self.block.select
-        trees: list[exp.Expr] = [*self.stuck, *self.floating]
+        trees: list[exp.Expr] = list(self.stuck)
         for key, value in select.args.items():
             if key in ("from_", "joins", "where", "hint", "within", "with_"):
                 continue
@@ -291,7 +284,7 @@ class _Builder:
             return
         if stars is not None:
             for field in stars:
-                yield from base_fields(_field_tree(field))
+                yield from base_fields(column_of(field))
             return
         for star in tree.find_all(exp.Star):
             if called(star.parent) != "count" and star.find_ancestor(exp.Select) is self.block.select:
@@ -307,12 +300,6 @@ def plan_text(tree: exp.Expr) -> str:
 def _alias_of(field: Field) -> exp.Identifier:
     assert field.source is not None
     return identifier(field.source.plan_alias)
-
-
-def _field_tree(field: Field) -> exp.Expr:
-    column = exp.Column(this=identifier(field.name))
-    column.meta["field"] = field
-    return column
 
 
 def computed_anew(source: Source) -> str | None:

@@ -9,7 +9,7 @@ from sqlglot import exp
 from ...errors import PlanError
 from ..aggregates.two_steps import replaced
 from ..event_time.event_times import RESULT_TIME, event_times
-from ..names.lookup import given_name, star_fields
+from ..names.lookup import column_of, given_name, star_fields
 from ..names.scopes import Field, field_of
 from ..names.time_uses import latest_of
 from ..parse import Binding, Parsed, base_fields, expand, plan_text
@@ -73,7 +73,7 @@ class _BlockRenderer:
         if isinstance(tree, Where):
             left_over = [self.from_.remap(p.rendered or p.sql) for p in tree.predicates]
             tree = tree.input
-        stuck = [self.rewrite(conjunct) for conjunct in (*self.binding.stuck, *self.binding.floating)]
+        stuck = [self.rewrite(conjunct) for conjunct in self.binding.stuck]
         conditions = [*(parse_expression(text).copy() for text in left_over), *stuck]
         select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)) if conditions else None)
         self.from_.put(tree, select)
@@ -81,16 +81,11 @@ class _BlockRenderer:
     def item(self, item: exp.Expr) -> list[exp.Expr]:
         stars = star_fields(item)
         if stars is not None:
-            return [exp.alias_(self.expression(field), identifier(field.name), copy=False) for field in stars]
+            return [exp.alias_(expand(column_of(one), self.column), identifier(one.name), copy=False) for one in stars]
         if isinstance(item, exp.Column | exp.Dot) and not isinstance(item, exp.Star):
             name = item.name
             return [exp.alias_(self.rewrite(item), identifier(name), copy=False)]
         return [self.rewrite(item)]
-
-    def expression(self, field: Field) -> exp.Expr:
-        column = exp.Column(this=identifier(field.name))
-        column.meta["field"] = field
-        return expand(column, self.column)
 
     def column(self, field: Field) -> exp.Expr:
         if field.source is None:
@@ -147,18 +142,15 @@ class _BlockRenderer:
             for item in select.expressions
             if isinstance(item, exp.Alias) and names.count(item.alias.lower()) == 1
         ]
-        for key in ("order", "sort"):
-            clause = select.args.get(key)
-            for ordered in clause.expressions if clause else []:
+        for clause in (select.args[key] for key in ("order", "sort") if select.args.get(key)):
+            for ordered in clause.expressions:
                 if isinstance(ordered.this, exp.Literal):
                     continue  # the position of an output
-                for tree, name in outputs:
-                    if ordered.this == tree:
-                        ordered.set("this", exp.Column(this=name.copy()))
-                        break
-                else:
-                    if select.args.get("distinct"):
-                        _replace_columns(ordered, outputs)
+                columns = ordered.find_all(exp.Column) if select.args.get("distinct") else ()
+                for node in (ordered.this, *columns):
+                    name = next((name for tree, name in outputs if tree == node), None)
+                    if name is not None:
+                        node.replace(exp.Column(this=name.copy()))
 
 
 def _name_items(tree: exp.Expr) -> None:
@@ -196,11 +188,3 @@ def _without_repeated_aliases(items: list[exp.Expr]) -> list[exp.Expr]:
     for item in items:
         result.append(item.this if isinstance(item, exp.Alias) and item in result else item)
     return result
-
-
-def _replace_columns(tree: exp.Expr, outputs: list[tuple[exp.Expr, exp.Identifier]]) -> None:
-    for node in list(tree.find_all(exp.Column)):
-        for output, name in outputs:
-            if node == output:
-                node.replace(exp.Column(this=name.copy()))
-                break
