@@ -11,9 +11,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from ..errors import SqlSyntaxError
-from .pipeline import for_spark
 from .sql.dialect import parse_statement, tokenize
-from .sql.hints import is_our_hint, read_hints
+from .sql.hints import for_spark, is_our_hint, read_hints
 
 Joins = Literal["none", "outer", "inner"]
 
@@ -95,7 +94,7 @@ def glance(sql: str) -> Glance:
     for join in joins:
         if not join.side and join.kind not in ("SEMI", "ANTI") and id(join.parent_select) not in left_alone:
             return Glance("inner", sql)
-    return Glance("outer" if joins else "none", for_spark(sql, statement, statement.tree) if hinted else sql)
+    return Glance("outer" if joins else "none", for_spark(sql, statement) if hinted else sql)
 
 
 def left_to_spark(sql: str) -> bool:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from .aggregates.two_steps import AggregationReader, NotInUnits, aggregates
 from .names.derived_tables import MergedTree, open_derived_tables
-from .names.lookup import star_fields, unused
+from .names.lookup import column_of, star_fields
 from .names.scopes import (
     Block,
     Field,
@@ -25,10 +25,11 @@ from .names.scopes import (
     origin_of,
     own_nodes,
 )
+from .names.time_uses import time_uses
 from .plan.conjuncts import Residual, Term
 from .plan.nodes import Block as PlanBlock
 from .plan.nodes import Join, Node, Project, Query, Scan, Where
-from .plan.parts import Aggregation, Column
+from .plan.parts import Aggregation, Column, TimeUses, unused
 from .predicates.terms import Scope
 from .sql.catalog import TableInfo
 from .sql.dialect import identifier, places_of, render
@@ -50,14 +51,11 @@ class Binding:
     block
         The resolved SELECT.
     stuck
-        Conjuncts of WHERE (and of inner joins) that stay in place: subqueries, columns of other SELECTs, rand().
-    floating
-        Stuck conjuncts of an ON, which must move to WHERE.
+        Conjuncts of WHERE and of inner joins that stay in WHERE: subqueries, columns of other SELECTs, rand().
     """
 
     block: Block
     stuck: tuple[exp.Expr, ...]
-    floating: tuple[exp.Expr, ...]
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class Parsed:
     resolution: Resolution
 
 
-def build_plan(resolution: Resolution, case_sensitive: bool = False) -> Parsed:
+def build_plan(resolution: Resolution) -> Parsed:
     """Build the binary plan of a resolved query."""
     for block in resolution.blocks:
         open_derived_tables(block)
@@ -78,7 +76,7 @@ def build_plan(resolution: Resolution, case_sensitive: bool = False) -> Parsed:
     for block in resolution.blocks:
         if block.merged or len(block.sources) < 2:
             continue
-        plan, binding = _Builder(block, plans, resolution.blocks, case_sensitive).build()
+        plan, binding = _Builder(block, plans, resolution.blocks).build()
         plans[block.number], bindings[block.number] = plan, binding
     inner = {id(node) for plan in plans.values() for scan in _all_scans(plan) for node in scan.below}
     tops = tuple(plan for plan in plans.values() if id(plan) not in inner)
@@ -100,12 +98,11 @@ def _all_scans(node: Node) -> Iterable[Scan]:
 class _Builder:
     """Builds the plan of one SELECT."""
 
-    def __init__(self, block: Block, plans: dict[int, Node], blocks: list[Block], case_sensitive: bool) -> None:
-        self.block, self.plans, self.blocks, self.case_sensitive = block, plans, blocks, case_sensitive
+    def __init__(self, block: Block, plans: dict[int, Node], blocks: list[Block]) -> None:
+        self.block, self.plans, self.blocks = block, plans, blocks
         self.problem = block.problem
         self.sources: list[Source] = []
         self.stuck: list[exp.Expr] = []
-        self.floating: list[exp.Expr] = []
 
     def build(self) -> tuple[PlanBlock, Binding]:
         self.collect(self.block.tree, None)
@@ -131,8 +128,9 @@ class _Builder:
             aggregation,
             not_aggregated,
             places_of(within) if within else (),
+            TimeUses() if self.problem else time_uses(self.block.select),
         )
-        return plan, Binding(self.block, tuple(self.stuck), tuple(self.floating))
+        return plan, Binding(self.block, tuple(self.stuck))
 
     def collect(self, tree: Tree, prefix: str | None) -> None:
         """List the relations and give each a unique alias."""
@@ -163,7 +161,7 @@ class _Builder:
                     predicates += self.conjuncts(tree.on, stuck)
                     if stuck and not below:
                         self.problem = f"the condition {render(stuck[0])} under an outer join"
-                    self.floating += stuck
+                    self.stuck += stuck
                 kind = "cross" if tree.kind == "inner" and not predicates else tree.kind
                 return Join(kind, left, right, tuple(predicates))
             case MergedTree():
@@ -175,7 +173,7 @@ class _Builder:
         below = self.node(tree.inner.tree, True)
         where = tree.inner.select.args.get("where")
         if where is not None and not self.problem:
-            below = Where(below, tuple(self.conjuncts(where.this, self.floating)))
+            below = Where(below, tuple(self.conjuncts(where.this, self.stuck)))
         items = tuple((field.name, plan_text(field.tree)) for field in tree.fields or [] if field.tree is not None)
         return Project(below, items)
 
@@ -249,7 +247,7 @@ class _Builder:
         return tuple(source.plan_alias for source in self.sources if source.plan_alias in found)
 
     def equality(self, one: Field, other: Field) -> Residual:
-        term = self.term(exp.EQ(this=_field_tree(one), expression=_field_tree(other)))
+        term = self.term(exp.EQ(this=column_of(one), expression=column_of(other)))
         return Residual(term.sql, term)
 
     def term(self, tree: exp.Expr) -> Term:
@@ -267,8 +265,8 @@ class _Builder:
         """Return the aggregation of the SELECT as two steps, or the reason why not."""
         if self.problem or not aggregates(self.block.select):
             return None, None
-        if self.stuck or self.floating:
-            return None, f"Spark has to filter by {render([*self.stuck, *self.floating][0])} first"
+        if self.stuck:
+            return None, f"Spark has to filter by {render(self.stuck[0])} first"
         try:
             reader = AggregationReader(
                 self.block.select, plan_text, self.term, self.relations, self.sources[0].plan_alias
@@ -280,7 +278,7 @@ class _Builder:
     def required(self) -> tuple[tuple[str, str], ...]:
         """List the columns that the rest of the SELECT reads."""
         select = self.block.select
-        trees: list[exp.Expr] = [*self.stuck, *self.floating]
+        trees: list[exp.Expr] = list(self.stuck)
         for key, value in select.args.items():
             if key in ("from_", "joins", "where", "hint", "within", "with_"):
                 continue
@@ -295,13 +293,13 @@ class _Builder:
 
     def fields_read(self, tree: exp.Expr) -> Iterable[Field]:
         try:
-            stars = star_fields(tree, self.block.frame, self.case_sensitive)
+            stars = star_fields(tree)
         except Unresolvable as reason:
             self.problem = self.problem or str(reason)
             return
         if stars is not None:
             for field in stars:
-                yield from base_fields(_field_tree(field))
+                yield from base_fields(column_of(field))
             return
         for star in tree.find_all(exp.Star):
             if called(star.parent) != "count" and star.find_ancestor(exp.Select) is self.block.select:
@@ -326,12 +324,6 @@ def _fields_of(source: Source) -> list[Field]:
 def _alias_of(field: Field) -> exp.Identifier:
     assert field.source is not None
     return identifier(field.source.plan_alias)
-
-
-def _field_tree(field: Field) -> exp.Expr:
-    column = exp.Column(this=identifier(field.name))
-    column.meta["field"] = field
-    return column
 
 
 def computed_anew(source: Source) -> str | None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ..errors import PlanError, TriJoinError, UnsupportedQueryError
 from .choose.describe import describe
 from .event_time.event_times import append_refusals, carry_event_times, join_refusals
-from .names.resolve import resolve
+from .front_end import read
 from .options import DEFAULTS, Settings
-from .parse import build_plan, computed_anew
 from .plan.conjuncts import KINDS
 from .plan.display import plan_text
 from .plan.document import Document, Stage
@@ -25,7 +22,6 @@ from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Query, Scan, sca
 from .plan.parts import Refusal
 from .predicates.terms import is_equality
 from .render.delays import held_back_in_text
-from .render.select import render_query
 from .rules.apply_within import apply_within
 from .rules.bound_event_time import bound_event_time
 from .rules.choose_schemes import choose_schemes
@@ -42,10 +38,10 @@ from .rules.push_down_conditions import push_down_conditions
 from .rules.rule import NotApplicable, Rule
 from .rules.separate_static_relations import separate_static_relations
 from .rules.simplify_conditions import simplify_conditions
-from .sql.arguments import Arguments, put_into_conditions
+from .sql.arguments import Arguments
 from .sql.catalog import Catalog
-from .sql.dialect import Statement, View, parse_statement, positional_name, render, why_unreadable, without_online
-from .sql.hints import without_our_clauses
+from .sql.dialect import Statement, View, parse_statement, positional_name, why_unreadable, without_online
+from .sql.hints import for_spark
 
 Kind = Literal["select", "create_view", "explain", "other"]
 
@@ -185,7 +181,7 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments
     if statement.tree is None:
         return Rewrite(sql, "other", sql)
     try:
-        return _rewrite(sql, statement, statement.tree, catalog, settings, arguments)
+        return _rewrite(sql, statement, catalog, settings, arguments)
     except TriJoinError:
         raise
     except (SqlglotError, RecursionError, LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
@@ -195,21 +191,11 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments
         raise PlanError(f"{type(error).__name__} while rewriting: {error}") from error
 
 
-def _rewrite(
-    sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, settings: Settings, arguments: Arguments
-) -> Rewrite:
-    spark_sql = for_spark(sql, statement, tree)
+def _rewrite(sql: str, statement: Statement, catalog: Catalog, settings: Settings, arguments: Arguments) -> Rewrite:
+    spark_sql = for_spark(sql, statement)
     settings = dataclasses.replace(settings, ask=catalog.types_of)
-    put_into_conditions(arguments, tree)
-    parsed = build_plan(resolve(tree, catalog, settings), settings.case_sensitive)
-    for block in parsed.resolution.blocks:
-        for source in block.sources if len(block.sources) > 1 else ():
-            if (why := computed_anew(source)) is not None and source.info is not None and source.info.streaming:
-                raise UnsupportedQueryError(why, "write its values to a table or a topic first, and join that")
-    bound = {id(binding.block.select) for binding in parsed.bindings.values()}
-    if any(select.args.get("within") and id(select) not in bound for select in tree.find_all(exp.Select)):
-        raise UnsupportedQueryError("WITHIN bounds a join, and its SELECT has none")
-    plan: Node = parsed.plan
+    reading = read(statement, catalog, settings, arguments)
+    plan: Node = reading.plan
     stages = [Stage("parse", plan_text(plan))]
     for name, stage in STAGES:
         changed = stage(plan, settings)
@@ -221,12 +207,12 @@ def _rewrite(
         stages.append(Stage(name, plan_text(plan)))
     found = _groups(plan)
     _check_within(plan)
-    refused = (*refusals(plan), *join_refusals(plan, parsed, settings))
-    not_appended = append_refusals(plan, parsed, settings)
+    refused = (*refusals(plan), *join_refusals(plan, settings))
+    not_appended = append_refusals(plan, settings)
     final = None
     if any(isinstance(node, JoinNode) for node in found):
-        plan = carry_event_times(plan, parsed, settings)
-        final = render_query(plan, parsed, settings.case_sensitive)
+        plan = carry_event_times(plan, settings)
+        final = reading.put_back(plan)
         stages.append(Stage("render", plan_text(final)))
         by_name = {node.name: node for node in walk(final) if isinstance(node, JoinNode)}
         found = tuple(by_name.get(node.name, node) if isinstance(node, JoinNode) else node for node in found)
@@ -254,21 +240,6 @@ def _rewrite(
         explain_format=statement.explain_format,
         parameters=tuple(positional_name(number) for number in range(1, statement.positional + 1)),
     )
-
-
-def for_spark(sql: str, statement: Statement, tree: exp.Expr) -> str:
-    """Return the query for Spark: the user's own text, unless it has a clause or a hint that only we know."""
-    bare = without_our_clauses(tree)
-    ours = bare != tree or statement.kind in ("explain", "create_view")
-    return positional(render(bare), statement.positional) if ours else sql
-
-
-def positional(sql: str, count: int) -> str:
-    """Return a rendered query with ``?`` for its named markers again, if they are still in order."""
-    names = re.findall(r":__p(\d+)\b", sql)
-    if names != [str(number) for number in range(1, count + 1)]:
-        return sql
-    return re.sub(r":__p\d+\b", "?", sql)
 
 
 def _groups(plan: Node) -> tuple[JoinNode | LeftAlone, ...]:

@@ -92,6 +92,18 @@ def test_nobody_imports_a_folder_by_its_bare_name(module: str) -> None:
     assert not [name for name in imports(module) if within(name, "rewriter", "operators")]
 
 
+def test_stages_see_no_syntax_tree_of_a_query() -> None:
+    """They know a query by its plan: `rewriter.front_end` makes it, and puts it back."""
+    rewriter = "trijoin_sql.rewriter"
+    rooms = ("pipeline", "rules", "event_time", "choose", "predicates", "plan")
+    front = tuple(
+        f"{rewriter}.{name}" for name in ("names", "parse", "aggregates", "render.select", "render.from_clause")
+    )
+    for module in MODULES:
+        if within(module, *(f"{rewriter}.{name}" for name in rooms)):
+            assert not [name for name in imports(module) if within(name, *front)], module
+
+
 @pytest.mark.parametrize(
     "module",
     [

@@ -24,11 +24,12 @@ from .operators.spec import RUN, JoinSpec
 from .rewriter.event_time.bounds import unbounded
 from .rewriter.glance import glance, left_to_spark, read_otherwise
 from .rewriter.options import Stored
-from .rewriter.pipeline import Rewrite, for_spark, rewrite
+from .rewriter.pipeline import Rewrite, rewrite
 from .rewriter.plan.nodes import JoinNode, Scan, walk
 from .rewriter.plan.parts import Refusal
 from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.dialect import parse_statement, without_online
+from .rewriter.sql.hints import for_spark
 from .rewriter.sql.places import place_of_reason
 from .running.checkpoint import stored_joins
 from .running.listener import next_number, observed_rates, register
@@ -229,7 +230,7 @@ class TriJoinSession:
         """Raise Spark's error for a query without our clauses: an unknown table or column."""
         statement = parse_statement(text)
         if statement.tree is not None:
-            _ = _spark_sql(self.spark, for_spark(text, statement, statement.tree), args, {}).schema
+            _ = _spark_sql(self.spark, for_spark(text, statement), args, {}).schema
 
     def _create_view(self, rewritten: Rewrite, frame: DataFrame) -> DataFrame:
         view = rewritten.view

@@ -17,33 +17,32 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from sqlglot import exp
-
-from ..names.lookup import star_fields
-from ..names.scopes import WINDOWS, Field, field_of, origin_of, own_nodes
 from ..options import Settings
-from ..parse import Binding, Parsed
 from ..plan.nodes import Block, Join, JoinNode, Node, Scan, own_tree, scans, source_scan, transform, walk
-from ..plan.parts import Refusal
-from ..sql.functions import called
+from ..plan.parts import At, Refusal
 from .bounds import input_scan, is_of_streams, joins_streams, lag_of, loses_time
 
 #: Output column of a join node with the latest event time of a result's rows.
 RESULT_TIME = "__result_time"
 
-#: A column of a relation, as ``(alias, name)``.
-At = tuple[str, str]
 
-
-def carry_event_times(plan: Node, parsed: Parsed, settings: Settings) -> Node:
+def carry_event_times(plan: Node, settings: Settings) -> Node:
     """Give every join node its `event_times`, and by how much its inputs' watermarks are held back."""
     carried: dict[str, tuple[str, ...]] = {}
     lags: dict[str, int] = {}
-    for block, binding in _bound_blocks(plan, parsed):
-        used = _Used.of(block, binding, settings.case_sensitive)
-        for node in used.nodes:
-            found = {at: lag for at in used.wanted(node) if (lag := _lag(node, at, settings)) is not None}
-            marked = used.chosen(found)
+    for block in _blocks(plan):
+        nodes = [one for one in own_tree(block.input) if isinstance(one, JoinNode)]
+        joins = [one for one in own_tree(block.input) if isinstance(one, Join) and is_of_streams(one)]
+        above = [source for node in nodes for source in node.sources if any(one in nodes for one in own_tree(source))]
+        # what a stateful operator reads: windows and groups of the SELECT, Spark's joins and ours
+        read = block.times.grouped.union(*map(_read_by, joins), *map(_times, above))
+        for node in nodes:
+            output = [(column.relation, column.column.lower()) for column in node.output]
+            used = [at for at in output if _has(node, at) and (at in read or at in block.times.items)]
+            found = {at: lag for at in used if (lag := _lag(node, at, settings)) is not None}
+            marked = list(found)
+            if joins or block.times.distinct:  # an operator reads all columns: there Spark allows one event time
+                marked = [at for at in found if at in read] or sorted(found, key=lambda at: found[at])[:1]
             carried[node.name] = tuple(c.name for c in node.output if (c.relation, c.column.lower()) in marked)
             lags[node.name] = max((found[at] for at in marked), default=0)
     held: dict[str, int] = {}
@@ -85,58 +84,6 @@ def _read_by(join: Join) -> set[At]:
     return {(a, name.lower()) for p in join.predicates for a, name in p.condition.columns}
 
 
-@dataclasses.dataclass(frozen=True)
-class _Used:
-    """What a SELECT does with the event times of the join nodes in its FROM.
-
-    Parameters
-    ----------
-    nodes
-        The nodes.
-    items
-        The columns that it puts out unchanged, in order.
-    read
-        The columns that a stateful operator uses: the SELECT's own windows and groups, Spark's joins and ours.
-    deduplicates
-        Whether a stateful operator reads all columns: there Spark allows one event time.
-    """
-
-    nodes: tuple[JoinNode, ...]
-    items: tuple[At, ...]
-    read: frozenset[At]
-    deduplicates: bool
-
-    @classmethod
-    def of(cls, block: Block, binding: Binding, case_sensitive: bool) -> _Used:
-        select = binding.block.select
-        items: list[At] = []
-        for item in select.expressions:
-            stars = star_fields(item, binding.block.frame, case_sensitive)
-            fields = [_column(item)] if stars is None else [origin_of(field) for field in stars]
-            items += [at for field in fields for at in _at(field)]
-        group = select.args.get("group")
-        grouped = (*(group.expressions if group else ()), *(window.expressions[0] for window in windows(select)))
-        read = {at for tree in grouped for at in _at(_column(tree))}
-        joins = [one for one in own_tree(block.input) if isinstance(one, Join) and is_of_streams(one)]
-        read.update(at for join in joins for at in _read_by(join))
-        nodes = tuple(one for one in own_tree(block.input) if isinstance(one, JoinNode))
-        above = [source for node in nodes for source in node.sources if any(one in nodes for one in own_tree(source))]
-        read.update(at for source in above for at in _times(source))
-        return cls(nodes, tuple(items), frozenset(read), bool(joins or select.args.get("distinct")))
-
-    def wanted(self, node: JoinNode) -> list[At]:
-        """Return the event-time columns of a node that are read or put out."""
-        output = [(column.relation, column.column.lower()) for column in node.output]
-        return [at for at in output if _has(node, at) and (at in self.read or at in self.items)]
-
-    def chosen(self, lags: dict[At, int]) -> set[At]:
-        """Return the columns to be event time, among those that can be."""
-        if not self.deduplicates:
-            return set(lags)
-        read = {at for at in lags if at in self.read}
-        return read or set(sorted(lags, key=lambda at: lags[at])[:1])
-
-
 def _times(source: Node) -> Iterator[At]:
     """Yield the event times of one input of a node: a Spark join may have several."""
     first = input_scan(source)
@@ -149,23 +96,8 @@ def _type(scan: Scan) -> str | None:
     return next((column.type for column in scan.columns if column.name.lower() == time), None)
 
 
-def _column(tree: exp.Expr) -> Field | None:
-    """Return the column of a relation if an expression is just that, else None."""
-    while isinstance(tree, exp.Alias | exp.Paren):
-        tree = tree.this
-    field = field_of(tree) if isinstance(tree, exp.Column) else None
-    return None if field is None else origin_of(field)
-
-
-def _at(field: Field | None) -> Iterator[At]:
-    if field is not None and field.source is not None:
-        yield field.source.plan_alias or field.source.alias, field.name.lower()
-
-
-def _bound_blocks(plan: Node, parsed: Parsed) -> Iterator[tuple[Block, Binding]]:
-    for block in walk(plan):
-        if isinstance(block, Block) and block.problem is None and block.number in parsed.bindings:
-            yield block, parsed.bindings[block.number]
+def _blocks(plan: Node) -> Iterator[Block]:
+    return (block for block in walk(plan) if isinstance(block, Block) and block.problem is None)
 
 
 # ------------------------------------------------------------------------------------------- the latest of all times
@@ -182,52 +114,29 @@ def event_times(node: JoinNode) -> frozenset[At]:
     return frozenset(found)
 
 
-def latest_of(tree: exp.Expr) -> frozenset[At]:
-    """Return the columns of ``GREATEST(column, ...)`` as ``(alias, name)``; none for any other expression."""
-    field = field_of(tree)
-    if field is not None and field.tree is not None:  # a column of a derived table
-        return latest_of(field.tree)
-    if called(tree) != "greatest":
-        return frozenset()
-    found: set[At] = set()
-    for argument in tree.expressions:
-        field = field_of(argument) if isinstance(argument, exp.Column) else None
-        if field is None or field.source is None:
-            return frozenset()
-        found.update(_at(field))
-    return frozenset(found)
-
-
-def windows(select: exp.Select) -> Iterator[exp.Expr]:
-    """Yield the calls of ``window`` and ``session_window`` in a SELECT."""
-    yield from (tree for tree in own_nodes(select) if called(tree) in WINDOWS and tree.expressions)
-
-
 # ---------------------------------------------------------------------------------------------------------- refusals
 
 
-def append_refusals(plan: Node, parsed: Parsed, settings: Settings) -> tuple[Refusal, ...]:
+def append_refusals(plan: Node, settings: Settings) -> tuple[Refusal, ...]:
     """Return which windows above joins of streams cannot run in append mode, and what to write instead."""
     found = []
-    for block, binding in _bound_blocks(plan, parsed):
+    for block in _blocks(plan):
         nodes = [node for node in own_tree(block.input) if isinstance(node, JoinNode) and _is_streaming(node)]
         latest = [times for node in nodes if (times := event_times(node))]
-        for window in windows(binding.block.select):
-            time = window.expressions[0]
-            columns = {at for tree in time.find_all(exp.Column) for at in _at(_column(tree))}
+        for window in block.times.windows:
+            columns, alone = window.columns, window.alone
             node = next((one for one in nodes for alias, _ in columns if alias in one.graph.relations), None)
-            if node is None or latest_of(time) in latest:
+            if node is None or window.latest in latest:
                 continue
-            alone = next(_at(_column(time)), None)
             if alone is None or not _passes(node, alone, settings):
                 found.append(Refusal(_reason(node, columns, alone), _hint(node, alone)))
     return tuple(dict.fromkeys(found))
 
 
-def join_refusals(plan: Node, parsed: Parsed, settings: Settings) -> tuple[Refusal, ...]:
+def join_refusals(plan: Node, settings: Settings) -> tuple[Refusal, ...]:
     """Return which outer joins of Spark's above ours would wait for ever: they use a time whose lag is unbounded."""
     found: list[Refusal] = []
-    for block, _ in _bound_blocks(plan, parsed):
+    for block in _blocks(plan):
         tree = list(own_tree(block.input))
         nodes = [node for node in tree if isinstance(node, JoinNode) and _is_streaming(node)]
         for join in tree:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-
 from sqlglot import exp
 
 from ..sql.dialect import render
@@ -83,8 +81,10 @@ class Names:
     def projections(self, select: exp.Select, frame: Frame) -> list[Field] | None:
         """Return the output columns; expressions without a name get one, so that others can refer to them."""
         columns: list[Field] = []
-        for item in list(select.expressions):
-            star = self.star(item, frame)
+        for item in select.expressions:
+            item.meta["star"] = self.star(item, frame)
+        for item in select.expressions:
+            star = item.meta["star"]
             if star is not None:
                 if star is _UNKNOWN_STAR:
                     return None
@@ -151,15 +151,15 @@ def _merged(target: Field) -> Field | None:
     return field_of(target.tree) if isinstance(target.tree, exp.Column) else None
 
 
-def star_fields(item: exp.Expr, frame: Frame, case_sensitive: bool) -> list[Field] | None:
-    """Return the fields that a ``*`` or ``t.*`` of SELECT means, None if the item is not a star.
+def star_fields(item: exp.Expr) -> list[Field] | None:
+    """Return the fields that a ``*`` or ``t.*`` of a resolved SELECT means, None if the item is not a star.
 
     Raises
     ------
     Unresolvable
         A schema is missing.
     """
-    fields = Names(case_sensitive).star(item, frame)
+    fields: list[Field] | None = item.meta.get("star")
     if fields is _UNKNOWN_STAR:
         raise Unresolvable(f"{render(item)} cannot be expanded with the schemas that are known")
     return fields
@@ -174,14 +174,6 @@ def column_name(item: exp.Expr) -> str:
 def given_name(item: exp.Expr) -> str | None:
     """Return the name that `column_name` gave an item."""
     return item.meta.get("column_name")
-
-
-def unused(name: str, taken: Container[str]) -> str:
-    """Return a name that is not taken, with a number if needed; the taken names are in small letters."""
-    unique, number = name, 2
-    while unique.lower() in taken:
-        unique, number = f"{name}_{number}", number + 1
-    return unique
 
 
 def column_of(target: Field) -> exp.Column:

@@ -381,14 +381,14 @@ class _Resolver(Names):
                 if bare and self.key(node.name) in first and not in_aggregate(node):
                     continue
                 try:
-                    self.resolvecolumn_of(node, [frame, *outer])
+                    self.resolve_column(node, [frame, *outer])
                 except Unresolvable as reason:
                     if not (bare and self.key(node.name) in (*after, *first)):
                         problem = problem or reason
         if problem:
             raise problem
 
-    def resolvecolumn_of(self, column: exp.Column, frames: list[Frame]) -> None:
+    def resolve_column(self, column: exp.Column, frames: list[Frame]) -> None:
         parts = column.parts
         names = [part.name for part in parts]
         for frame in frames:

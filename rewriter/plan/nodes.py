@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ...errors import PlanError
 from .conjuncts import Predicate, Term
-from .parts import Aggregation, Column, Decision, JoinGraph, JoinKind, OutputColumn, Retention, RowsFrom
+from .parts import Aggregation, Column, Decision, JoinGraph, JoinKind, OutputColumn, Retention, RowsFrom, TimeUses
 
 
 @dataclass(frozen=True)
@@ -311,6 +311,8 @@ class Block(OverOne):
         Its GROUP BY and aggregates as two steps, None if it does not aggregate.
     not_aggregated
         Why it aggregates, but not in two steps.
+    times
+        What the rest of the SELECT does with columns that may be event times.
     """
 
     number: int
@@ -321,6 +323,7 @@ class Block(OverOne):
     aggregation: Aggregation | None = None
     not_aggregated: str | None = None
     within_places: tuple[tuple[int, int], ...] = ()
+    times: TimeUses = field(default_factory=TimeUses)
 
 
 @dataclass(frozen=True)

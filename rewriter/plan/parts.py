@@ -5,7 +5,7 @@ It imports only the standard library, as `nodes` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -24,6 +24,8 @@ JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti"]
 NodeName = Literal["TriJoin", "MultiJoin", "BiJoin", "none"]
 #: Where a number of rows comes from: a declaration, earlier queries, Spark's statistics, or an assumption.
 RowsFrom = Literal["declared", "observed", "statistics", "assumed"]
+#: A column of a relation, as ``(alias, name)``, the name in small letters.
+At = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,3 +424,36 @@ class Aggregation:
         keys = tuple(replace(key, term=change(key.term)) for key in self.keys)
         states = tuple(replace(one, term=one.term and change(one.term)) for one in self.states)
         return replace(self, keys=keys, states=states)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowUse:
+    """A call of ``window`` or ``session_window``: the columns of its time.
+
+    ``alone`` is the column that the time is, and ``latest`` the columns of ``GREATEST(...)``, if it is just that.
+    """
+
+    columns: frozenset[At]
+    alone: At | None
+    latest: frozenset[At]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeUses:
+    """What a SELECT does with columns that may be event times.
+
+    ``items`` are the columns that it puts out unchanged, ``grouped`` those that it groups by or makes windows of.
+    """
+
+    items: tuple[At, ...] = ()
+    grouped: frozenset[At] = frozenset()
+    windows: tuple[WindowUse, ...] = ()
+    distinct: bool = False
+
+
+def unused(name: str, taken: Container[str]) -> str:
+    """Return a name that is not taken, with a number if needed; the taken names are in small letters."""
+    unique, number = name, 2
+    while unique.lower() in taken:
+        unique, number = f"{name}_{number}", number + 1
+    return unique

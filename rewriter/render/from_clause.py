@@ -15,12 +15,11 @@ from sqlglot import exp
 from ...errors import PlanError
 from ..event_time.bounds import input_scan
 from ..names.derived_tables import MergedTree
-from ..names.lookup import unused
 from ..names.scopes import Cte, JoinTree, Source, Tree, cte_of
 from ..parse import relation_of, tables_of
 from ..plan.conjuncts import Predicate, Term
 from ..plan.nodes import Filter, Join, JoinNode, Node, Scan, StaticJoin, Where, scans
-from ..plan.parts import Column
+from ..plan.parts import Column, unused
 from ..predicates.terms import MovedColumns, column_term, tree_of
 from ..rules.prune_columns import read_by_node
 from ..sql.dialect import identifier, quote, render

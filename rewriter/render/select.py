@@ -8,9 +8,10 @@ from sqlglot import exp
 
 from ...errors import PlanError
 from ..aggregates.two_steps import replaced
-from ..event_time.event_times import RESULT_TIME, event_times, latest_of
-from ..names.lookup import given_name, star_fields
+from ..event_time.event_times import RESULT_TIME, event_times
+from ..names.lookup import column_of, given_name, star_fields
 from ..names.scopes import Field, field_of
+from ..names.time_uses import latest_of
 from ..parse import Binding, Parsed, base_fields, expand, plan_text
 from ..plan.nodes import Block, JoinNode, Node, Query, Where, own_tree, walk
 from ..sql.dialect import identifier, quote, render
@@ -18,14 +19,14 @@ from ..sql.hints import without_our_clauses
 from .from_clause import FromClause, drop_unused_ctes, mentioned
 
 
-def render_query(plan: Node, parsed: Parsed, case_sensitive: bool = False) -> Query:
+def render_query(plan: Node, parsed: Parsed) -> Query:
     """Rewrite the SQL of every converted SELECT, inner ones first, and return the plan to run."""
     blocks = {node.number: node for node in walk(plan) if isinstance(node, Block)}
     nodes: dict[str, JoinNode] = {}
     if not any(block.problem for block in parsed.resolution.blocks):
         _name_items(parsed.resolution.tree)
     for number in sorted(blocks):
-        _BlockRenderer(blocks[number], parsed.bindings[number], nodes, case_sensitive).run()
+        _BlockRenderer(blocks[number], parsed.bindings[number], nodes).run()
     tree = parsed.resolution.tree
     drop_unused_ctes(tree)
     return Query(render(without_our_clauses(tree)), mentioned(tree.find_all(exp.Table), nodes))
@@ -34,9 +35,8 @@ def render_query(plan: Node, parsed: Parsed, case_sensitive: bool = False) -> Qu
 class _BlockRenderer:
     """Renders one SELECT in place."""
 
-    def __init__(self, block: Block, binding: Binding, nodes: dict[str, JoinNode], case_sensitive: bool) -> None:
+    def __init__(self, block: Block, binding: Binding, nodes: dict[str, JoinNode]) -> None:
         self.block, self.binding, self.nodes = block, binding, nodes
-        self.case_sensitive = case_sensitive
         self.from_ = FromClause(binding.block.tree, nodes)
         self.times: dict[frozenset[tuple[str, str]], str] = {}
         self.merges: dict[str, str] = {}
@@ -73,24 +73,18 @@ class _BlockRenderer:
         if isinstance(tree, Where):
             left_over = [self.from_.tree(p.condition) for p in tree.predicates]
             tree = tree.input
-        stuck = [self.rewrite(conjunct) for conjunct in (*self.binding.stuck, *self.binding.floating)]
-        conditions = [*left_over, *stuck]
+        conditions = [*left_over, *(self.rewrite(conjunct) for conjunct in self.binding.stuck)]
         select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)) if conditions else None)
         self.from_.put(tree, select)
 
     def item(self, item: exp.Expr) -> list[exp.Expr]:
-        stars = star_fields(item, self.binding.block.frame, self.case_sensitive)
+        stars = star_fields(item)
         if stars is not None:
-            return [exp.alias_(self.expression(field), identifier(field.name), copy=False) for field in stars]
+            return [exp.alias_(expand(column_of(one), self.column), identifier(one.name), copy=False) for one in stars]
         if isinstance(item, exp.Column | exp.Dot) and not isinstance(item, exp.Star):
             name = item.name
             return [exp.alias_(self.rewrite(item), identifier(name), copy=False)]
         return [self.rewrite(item)]
-
-    def expression(self, field: Field) -> exp.Expr:
-        column = exp.Column(this=identifier(field.name))
-        column.meta["field"] = field
-        return expand(column, self.column)
 
     def column(self, field: Field) -> exp.Expr:
         if field.source is None:
@@ -147,18 +141,15 @@ class _BlockRenderer:
             for item in select.expressions
             if isinstance(item, exp.Alias) and names.count(item.alias.lower()) == 1
         ]
-        for key in ("order", "sort"):
-            clause = select.args.get(key)
-            for ordered in clause.expressions if clause else []:
+        for clause in (select.args[key] for key in ("order", "sort") if select.args.get(key)):
+            for ordered in clause.expressions:
                 if isinstance(ordered.this, exp.Literal):
                     continue  # the position of an output
-                for tree, name in outputs:
-                    if ordered.this == tree:
-                        ordered.set("this", exp.Column(this=name.copy()))
-                        break
-                else:
-                    if select.args.get("distinct"):
-                        _replace_columns(ordered, outputs)
+                columns = ordered.find_all(exp.Column) if select.args.get("distinct") else ()
+                for node in (ordered.this, *columns):
+                    name = next((name for tree, name in outputs if tree == node), None)
+                    if name is not None:
+                        node.replace(exp.Column(this=name.copy()))
 
 
 def _name_items(tree: exp.Expr) -> None:
@@ -196,11 +187,3 @@ def _without_repeated_aliases(items: list[exp.Expr]) -> list[exp.Expr]:
     for item in items:
         result.append(item.this if isinstance(item, exp.Alias) and item in result else item)
     return result
-
-
-def _replace_columns(tree: exp.Expr, outputs: list[tuple[exp.Expr, exp.Identifier]]) -> None:
-    for node in list(tree.find_all(exp.Column)):
-        for output, name in outputs:
-            if node == output:
-                node.replace(exp.Column(this=name.copy()))
-                break

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..names.lookup import unused
 from ..plan.conjuncts import Predicate, Residual, Term
 from ..plan.join_graph import build_graph
 from ..plan.nodes import (
@@ -27,7 +26,7 @@ from ..plan.nodes import (
     scans,
     source_scan,
 )
-from ..plan.parts import Decision, OutputColumn
+from ..plan.parts import Decision, OutputColumn, unused
 from ..predicates.terms import over_output
 from .create_multi_join_groups import can_be_member
 from .rule import NotApplicable

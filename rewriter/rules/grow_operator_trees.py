@@ -17,12 +17,11 @@ from typing import Any, TypeAlias
 
 from ..choose.decide import decide
 from ..event_time.event_times import RESULT_TIME, event_times
-from ..names.lookup import unused
 from ..options import CostDefaults, Settings
 from ..plan.conjuncts import KernelPredicate
 from ..plan.join_graph import build_graph
 from ..plan.nodes import Hints, JoinNode, Node, Scan, join_node_class, source_scan, transform
-from ..plan.parts import Column, OutputColumn, Retention, TimeBound
+from ..plan.parts import Column, OutputColumn, Retention, TimeBound, unused
 from ..plan.trees import TreeOf, leaves
 from ..predicates.terms import MovedColumns
 from .rule import NotApplicable

@@ -130,6 +130,13 @@ class TriJoinSql(Databricks):
             marker.meta["start"] = self._prev.start
             return marker
 
+        def _parse_value(self, values: bool = True) -> Any:
+            """Read a row of VALUES; after one without parentheses stands the alias of the table, not its own."""
+            if self._match(TokenType.L_PAREN, advance=False):
+                return super()._parse_value(values)
+            only = self._parse_disjunction()
+            return only and exp.Tuple(expressions=[only])
+
         def _parse_within(self) -> Any:
             start = self._curr.start
             self._advance()

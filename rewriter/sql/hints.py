@@ -1,4 +1,7 @@
-"""Our hints after SELECT: ``/*+ SCHEME('matrix'), UNITS(8) */`` and the others; Spark's own hints are left alone."""
+"""Our hints after SELECT: ``/*+ SCHEME('matrix'), UNITS(8) */`` and the others; and a query without what only we know.
+
+Spark's own hints are left alone.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from ...errors import InvalidHintError
 from ..options import MOST_UNITS
 from ..plan.nodes import Hints
 from ..plan.schemes import RECORDS
-from .dialect import render
+from .dialect import Statement, render
 
 _NUMBER = re.compile("[0-9]{1,9}")
 
@@ -112,3 +115,19 @@ def without_our_clauses(tree: exp.Expr) -> exp.Expr:
             kept = [item for item in hint.expressions if not is_our_hint(item)]
             select.set("hint", exp.Hint(expressions=kept) if kept else None)
     return copy
+
+
+def for_spark(sql: str, statement: Statement) -> str:
+    """Return the query for Spark: the user's own text, unless it has a clause or a hint that only we know."""
+    assert statement.tree is not None
+    bare = without_our_clauses(statement.tree)
+    ours = bare != statement.tree or statement.kind in ("explain", "create_view")
+    return positional(render(bare), statement.positional) if ours else sql
+
+
+def positional(sql: str, count: int) -> str:
+    """Return a rendered query with ``?`` for its named markers again, if they are still in order."""
+    names = re.findall(r":__p(\d+)\b", sql)
+    if names != [str(number) for number in range(1, count + 1)]:
+        return sql
+    return re.sub(r":__p\d+\b", "?", sql)

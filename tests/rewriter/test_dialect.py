@@ -70,6 +70,12 @@ def test_what_we_do_not_interpret_comes_out_as_it_was_written(sql: str) -> None:
     assert spark(sql) == expected
 
 
+def test_the_alias_after_values_is_that_of_the_table() -> None:
+    """sqlglot takes it for a name of the last value, if that has no parentheses."""
+    assert spark("SELECT * FROM VALUES 1, 2 AS v(x)") == "SELECT * FROM VALUES (1), (2) AS v(x)"
+    assert spark("SELECT * FROM VALUES 1, 2 + 1 v") == "SELECT * FROM VALUES (1), (2 + 1) AS v"
+
+
 def test_a_doubled_quote_is_one_quote() -> None:
     """Since Spark 4.0 ``'it''s'`` is ``it's``, before it was ``its``."""
     assert parse_expression("'it''s'").name == "it's"

@@ -1,0 +1,63 @@
+"""The front end of SQL text: `read` makes a plan of a statement, and `Reading.put_back` a statement of the plan.
+
+The stages between the two know a query by its plan alone. What a plan does not say (the syntax tree, the scope of each
+name) stays in here, so that another front end, such as one over Spark's analysed plans, has only these two to offer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from ..errors import UnsupportedQueryError
+from .names.resolve import resolve
+from .options import Settings
+from .parse import build_plan, computed_anew
+from .plan.nodes import Node, Query
+from .render.select import render_query
+from .sql.arguments import Arguments, put_into_conditions
+from .sql.catalog import Catalog
+from .sql.dialect import Statement
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A statement as a plan.
+
+    Parameters
+    ----------
+    plan
+        One `Block` for each SELECT that joins.
+    put_back
+        Returns the query for Spark over the join nodes of a converted plan, with the nodes in their final form. It may
+        be called once.
+    """
+
+    plan: Query
+    put_back: Callable[[Node], Query]
+
+
+def read(statement: Statement, catalog: Catalog, settings: Settings, arguments: Arguments = None) -> Reading:
+    """Read a query; its tree is changed.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        A join reads a stream that is computed anew each time; or WITHIN stands in a SELECT without a join.
+    InvalidHintError
+        One of our hints cannot be followed.
+    """
+    tree = statement.tree
+    assert tree is not None
+    put_into_conditions(arguments, tree)
+    parsed = build_plan(resolve(tree, catalog, settings))
+    for block in parsed.resolution.blocks:
+        for source in block.sources if len(block.sources) > 1 else ():
+            if (why := computed_anew(source)) is not None and source.info is not None and source.info.streaming:
+                raise UnsupportedQueryError(why, "write its values to a table or a topic first, and join that")
+    bound = {id(binding.block.select) for binding in parsed.bindings.values()}
+    if any(select.args.get("within") and id(select) not in bound for select in tree.find_all(exp.Select)):
+        raise UnsupportedQueryError("WITHIN bounds a join, and its SELECT has none")
+    return Reading(parsed.plan, lambda plan: render_query(plan, parsed))
