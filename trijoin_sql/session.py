@@ -20,17 +20,17 @@ from .operators.compile.aggregation import SumTypeError
 from .operators.compile.edges import UnlikeTypesError
 from .operators.compile.inputs import run_sql
 from .operators.compile.node import compile_join
-from .operators.spec import RUN, JoinSpec
+from .operators.spec import RUN
 from .rewriter.event_time.bounds import unbounded
 from .rewriter.glance import glance, left_to_spark, read_otherwise
-from .rewriter.options import Stored
 from .rewriter.pipeline import Rewrite, for_spark, rewrite
 from .rewriter.plan.nodes import JoinNode, Refusal, Scan, walk
+from .rewriter.plan.stored import Stored
 from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.dialect import parse_statement, without_online
 from .rewriter.sql.places import place_of_reason
-from .running.checkpoint import stored_joins
-from .running.listener import next_number, observed_rates, register
+from .running.checkpoint import stored_groups
+from .running.listener import Registered, next_number, observed_rates, register
 from .running.metrics import Metrics, compiled_number, live_groups, read_metrics
 from .running.scaled_query import ScaledQuery, scaling_policy
 from .settings import parallelism, rewriter_settings, warm_bytes
@@ -317,7 +317,7 @@ class TriJoinSession:
                 "a checkpoint cannot be read through Spark Connect",
                 "write the first run's SCHEME and UNITS",
             )
-        token = _stored.set(tuple(one for place in checkpoints for one in stored_joins(self.spark, place)))
+        token = _stored.set(tuple(one for place in checkpoints for one in stored_groups(self.spark, place)))
         try:
             yield
         finally:
@@ -440,9 +440,9 @@ class TriJoinSession:
         named = _named(rewritten, args)
         number, liberties = next_number(), all_taken(self._setting)
         frames: dict[str, DataFrame] = {}
-        specs: dict[str, JoinSpec] = {}
-        by_cost: set[str] = set()
-        endless: dict[str, str] = {}
+        joins: list[Registered] = []
+        groups = {group.name: group for group in rewritten.groups if isinstance(group, JoinNode)}
+        units = parallelism(self._setting) or 1
         try:
             for node in reversed(list(walk(plan))):
                 if isinstance(node, JoinNode) and node.name not in frames:
@@ -451,16 +451,16 @@ class TriJoinSession:
                         node,
                         frames,
                         named,
-                        default_units=parallelism(self._setting) or 1,
+                        default_units=units,
                         metric=f"{node.name}{RUN}{number}",
                         warm_bytes=warm_bytes(self._setting),
                         liberties=liberties,
                     )
-                    frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
-                    if node.decision.units_by_cost:
-                        by_cost.add(compiled.spec.key)
-                    if self.checks_modes and (said := unbounded(node.retention)):
-                        endless[compiled.spec.key] = said
+                    frames[node.name], group = compiled.frame, groups.get(node.name)
+                    fixed = None if compiled.spec.elastic else node.decision.units or units
+                    stored = () if group is None else (Stored.of(group, fixed),)
+                    endless = unbounded(node.retention) if self.checks_modes else None
+                    joins.append(Registered(compiled.spec, stored, node.decision.units_by_cost, endless))
         except SumTypeError as error:
             _log.warning("aggregated by Spark alone: %s", error)
             return self._compile(self._rewrite(rewritten.sql, args, aggregate=False, left=left), args, left)
@@ -472,7 +472,7 @@ class TriJoinSession:
         result = run_sql(self.spark, plan.sql, frames, named)
         if result.isStreaming:
             self._compiled[number] = rewritten  # for `explain`; a batch query reports nothing to explain
-            register(self.spark, specs, by_cost, endless)
+            register(self.spark, joins)
             if LOCAL_FILES in liberties and getattr(self.spark, "_sc", None) is not None:  # a classic session
                 set_permissions_without_processes(self.spark.sparkContext)
         # Spark names the columns: users see its names for expressions.

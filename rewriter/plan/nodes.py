@@ -33,6 +33,7 @@ from .parts import (
     Shape,
     TimeBound,
 )
+from .trees import TreeOf
 
 __all__ = [
     "FLIPPED",
@@ -339,8 +340,7 @@ class Hints:
     scheme, units
         The values of SCHEME(...) and UNITS(...).
     tree
-        The tree of SCHEME('operator_tree(...)'), or the order of SCHEME('tree(...)'), as the text
-        between the outer parentheses.
+        The tree of SCHEME('operator_tree(...)'), or the order of SCHEME('tree(...)').
     intermediates
         The value of INTERMEDIATES(...): ``pack`` or ``pair``.
     routing, subgroups
@@ -353,7 +353,7 @@ class Hints:
     relations: tuple[str, ...] = ()
     scheme: str | None = None
     units: int | None = None
-    tree: str | None = None
+    tree: TreeOf[str] = ()
     intermediates: str | None = None
     routing: str | None = None
     subgroups: int | None = None

@@ -13,6 +13,7 @@ from ...errors import InvalidHintError
 from ..options import MOST_UNITS
 from ..plan.nodes import Hints
 from ..plan.schemes import RECORDS
+from ..plan.trees import TreeOf, read_tree
 from .dialect import render
 
 _NUMBER = re.compile("[0-9]{1,9}")
@@ -46,9 +47,7 @@ def read_hints(select: exp.Select) -> Hints:
             case "TRIJOIN":
                 hints = dataclasses.replace(hints, relations=tuple(values))
             case "SCHEME":
-                scheme, tree = _scheme_and_tree(values[0]) if len(values) == 1 else ("", None)
-                if scheme not in SCHEMES:
-                    raise InvalidHintError(render(item), f"the schemes are {', '.join(SCHEMES)}")
+                scheme, tree = _scheme_and_tree(values[0] if len(values) == 1 else "", render(item))
                 hints = dataclasses.replace(hints, scheme=scheme, tree=tree)
             case "UNITS":
                 if len(values) != 1 or not _NUMBER.fullmatch(values[0]) or not 1 <= int(values[0]) <= MOST_UNITS:
@@ -65,12 +64,24 @@ def read_hints(select: exp.Select) -> Hints:
     return hints
 
 
-def _scheme_and_tree(text: str) -> tuple[str, str | None]:
-    """Take ``operator_tree((r, s), t)``, or ``tree(r, s, t)``, apart."""
+def _scheme_and_tree(text: str, hint: str) -> tuple[str, TreeOf[str]]:
+    """Read ``operator_tree((r, s), t)``, ``tree(r, s, t)``, or the name of a scheme."""
     name, _, rest = text.partition("(")
-    if name.strip() in ("operator_tree", "tree") and rest.rstrip().endswith(")"):
-        return name.strip(), rest.rstrip()[:-1]
-    return text, None
+    scheme, form = name.strip(), {"operator_tree": "operator_tree((r, s), t)", "tree": "tree(r, s, t)"}
+    if scheme not in form or not rest.rstrip().endswith(")"):
+        if text not in SCHEMES:
+            raise InvalidHintError(hint, f"the schemes are {', '.join(SCHEMES)}")
+        return text, ()
+    try:
+        tree = read_tree(rest.rstrip()[:-1])
+    except ValueError as error:
+        raise InvalidHintError(hint, f"{error}; write {form[scheme]}") from None
+    flat = all(isinstance(part, str) for part in tree)
+    if scheme == "tree" and not flat:
+        raise InvalidHintError(hint, f"it joins one relation after the other; write {form[scheme]}, or operator_tree")
+    if scheme == "operator_tree" and flat:
+        raise InvalidHintError(hint, "it has no inner node; SCHEME('matrix') joins all relations in one")
+    return scheme, tree
 
 
 def _routing(values: list[str], hint: str) -> dict[str, Any]:

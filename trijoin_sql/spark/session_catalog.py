@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from ..operators.compile.inputs import quoted
+from ..operators.compile.logical_plans import plan_of
 from ..operators.compile.watermarks import DELAY, keeps_state
 from ..rewriter.plan.nodes import Column, RowsFrom
 from ..rewriter.sql.catalog import TableInfo
@@ -67,8 +68,8 @@ class SparkCatalog:
 
     def _rate(self, name: tuple[str, ...], frame: DataFrame) -> tuple[float | None, RowsFrom]:
         """Return the rows a second of a stream and their origin: a view over one stream has the stream's rate."""
-        names, plan = [name], getattr(frame, "_jdf", None)
-        sources = sources_in(str(plan.queryExecution().analyzed().toString())) if plan is not None else []
+        names = [name]
+        sources = sources_in(plan_of(frame)) if hasattr(frame, "_jdf") else []
         if len(sources) == 1 and rate_of(dict.fromkeys(sources[0].names, 1.0), name) is not None:
             names += [tuple(one.split(".")) for one in sources[0].names]
         for one in names:
