@@ -51,8 +51,8 @@ from .rules.separate_static_relations import separate_static_relations
 from .rules.simplify_conditions import simplify_conditions
 from .sql.arguments import Arguments, put_into_conditions
 from .sql.catalog import Catalog
-from .sql.dialect import Statement, View, parse_statement, positional_name, render, why_unreadable, without_online
-from .sql.hints import without_our_clauses
+from .sql.dialect import Statement, View, parse_statement, positional_name, render, why_unreadable
+from .sql.hints import has_our_clauses, without_our_clauses
 
 Kind = Literal["select", "create_view", "explain", "other"]
 
@@ -169,13 +169,15 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
 )
 
 
-def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments: Arguments = None) -> Rewrite:
+def rewrite(
+    sql: str | Statement, catalog: Catalog, settings: Settings = DEFAULTS, arguments: Arguments = None
+) -> Rewrite:
     """Rewrite one statement.
 
     Parameters
     ----------
     sql
-        One statement; a semicolon at its end is allowed.
+        One statement; a semicolon at its end is allowed. One that is parsed already stays as it is.
     catalog
         Where schemas come from.
     settings
@@ -194,25 +196,24 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments
     PlanError
         A stage broke an invariant: a bug of ours.
     """
-    sql = without_online(sql)
-    statement = parse_statement(sql)
+    statement = parse_statement(sql) if isinstance(sql, str) else sql
     if statement.tree is None:
-        return Rewrite(sql, "other", sql)
+        return Rewrite(statement.sql, "other", statement.sql)
     try:
-        return _rewrite(sql, statement, statement.tree, catalog, settings, arguments)
+        return _rewrite(statement, statement.tree.copy(), catalog, settings, arguments)
     except TriJoinError:
         raise
     except (SqlglotError, RecursionError, LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
-        unreadable = why_unreadable(sql)
+        unreadable = why_unreadable(statement.sql, statement.tree)
         if unreadable is not None:
             raise unreadable from None
         raise PlanError(f"{type(error).__name__} while rewriting: {error}") from error
 
 
 def _rewrite(
-    sql: str, statement: Statement, tree: exp.Expr, catalog: Catalog, settings: Settings, arguments: Arguments
+    statement: Statement, tree: exp.Expr, catalog: Catalog, settings: Settings, arguments: Arguments
 ) -> Rewrite:
-    spark_sql = for_spark(sql, statement, tree)
+    """Rewrite a query; its tree is changed."""
     settings = dataclasses.replace(settings, ask=catalog.types_of)
     put_into_conditions(arguments, tree)
     parsed = build_plan(resolve(tree, catalog, settings), settings.case_sensitive)
@@ -255,9 +256,9 @@ def _rewrite(
     said = (sentence for group in found for sentence in (group.decision.advice, group.decision.unscaled) if sentence)
     advice += tuple(dict.fromkeys(said))
     return Rewrite(
-        sql=sql,
+        sql=statement.sql,
         kind=statement.kind,
-        spark_sql=spark_sql,
+        spark_sql=for_spark(statement),
         plan=final,
         stages=tuple(stages),
         groups=found,
@@ -270,11 +271,12 @@ def _rewrite(
     )
 
 
-def for_spark(sql: str, statement: Statement, tree: exp.Expr) -> str:
+def for_spark(statement: Statement) -> str:
     """Return the query for Spark: the user's own text, unless it has a clause or a hint that only we know."""
-    bare = without_our_clauses(tree)
-    ours = bare != tree or statement.kind in ("explain", "create_view")
-    return positional(render(bare), statement.positional) if ours else sql
+    tree = statement.tree
+    if tree is None or not (statement.kind in ("explain", "create_view") or has_our_clauses(tree)):
+        return statement.sql
+    return positional(render(without_our_clauses(tree)), statement.positional)
 
 
 def positional(sql: str, count: int) -> str:

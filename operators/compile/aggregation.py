@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
-from ...errors import PlanError
 from ...rewriter.plan.comparison import decimal_precision, decimal_scale
 from ...rewriter.plan.nodes import Aggregation, JoinNode, PartialState
 from ..spec import AggregateSpec, KeySpec, StateSpec, StreamSpec
+from .compiling import NotAsPlannedError
 from .inputs import Input, quoted
 
 _EXTREMES = re.compile(
@@ -19,16 +19,12 @@ _EXTREMES = re.compile(
 )
 
 
-class SumTypeError(PlanError):
-    """Spark's type of a sum is not the one that the rewriter took it for; without the aggregation the node is right."""
-
-
 def output_types(node: JoinNode, inputs: Mapping[str, Input]) -> dict[str, str]:
     """Return the types of the keys and states by name.
 
     Raises
     ------
-    SumTypeError
+    NotAsPlannedError
         A sum has another type than the SQL above it was written for.
     """
     aggregation = node.aggregation
@@ -37,7 +33,7 @@ def output_types(node: JoinNode, inputs: Mapping[str, Input]) -> dict[str, str]:
     for state in aggregation.states:
         kind = argument_type(state.sql, state.relations, inputs) if state.sql is not None else "bigint"
         if state.function == "sum" and _sum_type(kind) != state.type:
-            raise SumTypeError(f"{state.sql} is {kind} to Spark, and its sum was taken for {state.type}")
+            raise NotAsPlannedError(f"{state.sql} is {kind} to Spark, and its sum was taken for {state.type}")
         types[state.name] = {"count": "bigint", "sum": state.type}.get(state.function, kind)
     return types
 

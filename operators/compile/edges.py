@@ -14,25 +14,10 @@ from ...rewriter.plan.conjuncts import Bounds
 from ...rewriter.plan.nodes import Edge, JoinNode, Predicate
 from ...rewriter.plan.schemes import RECORDS
 from ..spec import Band, Check, Compare, EdgeSpec, Op
+from .compiling import NotAsPlannedError
 from .inputs import Input
 
 _Equal = tuple[Column, Column, bool]
-
-
-class UnlikeTypesError(PlanError):
-    """The kernel does not compare the types that a conjunct's sides turned out to have: it is to stay with Spark.
-
-    Parameters
-    ----------
-    sql
-        The conjunct.
-    left, right
-        Spark's types of its sides, which nobody knew when the query was planned.
-    """
-
-    def __init__(self, sql: str, left: str, right: str) -> None:
-        super().__init__(f"the kernel does not compare {left} with {right}: {sql}")
-        self.sql = sql
 
 
 def compile_edge(
@@ -71,7 +56,8 @@ def _common(predicate: Predicate, left: Input, right: Input) -> Comparable:
     kinds = left.type_of("key", one), right.type_of("key", other)
     common = common_type(*kinds)
     if common is None:
-        raise UnlikeTypesError(predicate.sql, *kinds)
+        reason = f"the kernel does not compare {' with '.join(kinds)}: {predicate.sql}"
+        raise NotAsPlannedError(reason, predicate.sql)
     return common
 
 

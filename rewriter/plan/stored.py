@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from .nodes import JoinNode
@@ -49,10 +49,6 @@ class Stored:
         tree = f"({order_text(self.tree)})" if self.tree else ""
         units = "" if self.units is None else f", UNITS({self.units})"
         return f"SCHEME('{self.scheme}{tree}'){units}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> Stored:

@@ -113,6 +113,17 @@ def _name(item: exp.Expr) -> str:
 SCHEMES = tuple(RECORDS)
 
 
+def our_hints(select: exp.Select) -> int:
+    """Return how many hints of a SELECT are ours."""
+    hint = select.args.get("hint")
+    return sum(map(is_our_hint, hint.expressions)) if isinstance(hint, exp.Hint) else 0
+
+
+def has_our_clauses(tree: exp.Expr) -> bool:
+    """Return whether a query has a hint of ours or WITHIN."""
+    return any(select.args.get("within") or our_hints(select) for select in tree.find_all(exp.Select))
+
+
 def without_our_clauses(tree: exp.Expr) -> exp.Expr:
     """Return a query without our hints and without WITHIN, for Spark."""
     copy = tree.copy()

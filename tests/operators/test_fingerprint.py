@@ -14,7 +14,7 @@ from trijoin_sql.rewriter.render.delays import without_delays
 from trijoin_sql.rewriter.sql.dialect import parse_statement, render
 
 import trijoin_sql
-from trijoin_sql import session as session_module
+from trijoin_sql import compile_statement
 from trijoin_sql.running.checkpoint import group_of
 
 Fingerprint = Callable[..., str]
@@ -42,7 +42,7 @@ def fingerprint(spark: SparkSession) -> Iterator[Fingerprint]:
         return compiled[-1].spec.fingerprint
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session_module, "compile_join", spy)
+        patch.setattr(compile_statement, "compile_join", spy)
         tj = trijoin_sql.TriJoinSession.create(spark)
         yield made
 

@@ -170,6 +170,7 @@ def test_the_rewriter_imports_no_pyspark_and_its_nodes_import_nothing() -> None:
         "...errors",
         ".conjuncts",
         ".parts",
+        ".trees",
     }
     assert imported(ROOT / "rewriter" / "plan" / "conjuncts.py") <= {*sys.stdlib_module_names, "...errors"}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ class Join:
         """Return it as plain data."""
         return {
             "fingerprint": self.fingerprint,
-            "stored": [one.to_dict() for one in self.stored],
+            "stored": [asdict(one) for one in self.stored],
             **self.told(),
         }
 

@@ -22,6 +22,7 @@ from ..operators.spec import JoinSpec
 from ..operators.task.micro_batch import LAYOUTS
 from ..rewriter.plan.stored import Stored
 from ..settings import SCALING_ENABLED, spark_flag
+from ..spark.flags import settings_of
 from ..spark.liberties import REFUSE_EARLY, taken
 from ..spark.rates import ObservedRates, sources_in
 from .checkpoint import CheckpointFile, Join, follow
@@ -228,7 +229,7 @@ class LayoutListener:
         Spark has no way for a listener to do so. Where its inside is not as we know it, or the session does not
         allow it, the tasks refuse to run.
         """
-        if not taken(REFUSE_EARLY, lambda name: self.spark.conf.get(name, None)):
+        if not taken(REFUSE_EARLY, settings_of(self.spark)):
             return
         from py4j.protocol import Py4JError
 
@@ -249,7 +250,7 @@ class LayoutListener:
         wanted = _wanted.pop(query_id, {})
         units = [one.spec.units for one in joins]
         if len(saved) == len(joins):  # the choice of cost gives way, and so does any other where scaling is on
-            scaled = spark_flag(lambda name: self.spark.conf.get(name, None), SCALING_ENABLED)
+            scaled = spark_flag(settings_of(self.spark), SCALING_ENABLED)
             units = [
                 old.history.entries[-1][1] if scaled or one.by_cost else one.spec.units
                 for old, one in zip(saved, joins, strict=True)

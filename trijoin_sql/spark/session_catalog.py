@@ -13,6 +13,7 @@ from ..operators.compile.logical_plans import plan_of
 from ..operators.compile.watermarks import DELAY, keeps_state
 from ..rewriter.plan.nodes import Column, RowsFrom
 from ..rewriter.sql.catalog import TableInfo
+from .flags import settings_of
 from .rates import declared_rate, rate_of, sources_in
 
 
@@ -30,6 +31,7 @@ class SparkCatalog:
     def __init__(self, spark: SparkSession, observed: Mapping[str, float] | None = None) -> None:
         self.spark = spark
         self.observed = observed or {}
+        self._setting = settings_of(spark)
         self._known: dict[tuple[str, ...], TableInfo | None] = {}
 
     def table(self, name: tuple[str, ...]) -> TableInfo | None:
@@ -73,7 +75,7 @@ class SparkCatalog:
         if len(sources) == 1 and rate_of(dict.fromkeys(sources[0].names, 1.0), name) is not None:
             names += [tuple(one.split(".")) for one in sources[0].names]
         for one in names:
-            declared = declared_rate(lambda key: self.spark.conf.get(key, None), one)
+            declared = declared_rate(self._setting, one)
             if declared is not None:
                 return declared, "declared"
         seen = next((rows for one in names if (rows := rate_of(self.observed, one)) is not None), None)
