@@ -209,7 +209,7 @@ def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stac
             continue
         except TriJoinError as error:
             word = sink.options.find(CHECKPOINT) or sink.name
-            raise job.script.error(word.start, str(error).partition("] ")[2] or str(error)) from None
+            raise job.script.error(word.start, error.told) from None
     if known:
         stack.enter_context(session.resuming(*known))
 
