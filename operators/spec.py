@@ -12,6 +12,12 @@ from typing import Literal
 #: The key of a join: ``<node><RUN><number of the compiled statement>``.
 PREFIX, RUN = "__trijoin", "@"
 
+
+def is_key(name: str) -> bool:
+    """Return whether a name of a metric is the key of a join."""
+    return name.startswith(PREFIX) and name.partition(RUN)[2].isdigit()
+
+
 #: What workers do about their memory, where the driver allows it: names of `trijoin_sql.spark.liberties`.
 KEEP_FREED, FREEZE_IMPORTS = "keepFreed", "freezeImports"
 

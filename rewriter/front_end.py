@@ -40,7 +40,7 @@ class Reading:
 
 
 def read(statement: Statement, catalog: Catalog, settings: Settings, arguments: Arguments = None) -> Reading:
-    """Read a query; its tree is changed.
+    """Read a query.
 
     Raises
     ------
@@ -49,8 +49,8 @@ def read(statement: Statement, catalog: Catalog, settings: Settings, arguments: 
     InvalidHintError
         One of our hints cannot be followed.
     """
-    tree = statement.tree
-    assert tree is not None
+    assert statement.tree is not None
+    tree = statement.tree.copy()
     put_into_conditions(arguments, tree)
     parsed = build_plan(resolve(tree, catalog, settings))
     for block in parsed.resolution.blocks:

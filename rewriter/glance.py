@@ -11,8 +11,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from ..errors import SqlSyntaxError
-from .sql.dialect import parse_statement, tokenize
-from .sql.hints import for_spark, is_our_hint, read_hints
+from .sql.dialect import Statement, parse_statement, tokenize
+from .sql.hints import for_spark, our_hints, read_hints
 
 Joins = Literal["none", "outer", "inner"]
 
@@ -58,10 +58,13 @@ class Glance:
         ``inner`` is anything that needs a closer look: an inner join, EXPLAIN, WITHIN, another hint of ours.
     spark_sql
         For ``none`` and ``outer``: the statement, without a hint that only we know.
+    statement
+        The statement, if it had to be parsed.
     """
 
     joins: Joins
     spark_sql: str
+    statement: Statement | None = None
 
 
 def glance(sql: str) -> Glance:
@@ -78,23 +81,20 @@ def glance(sql: str) -> Glance:
     if statement.tree is None:
         return Glance("none", sql)
     if statement.kind == "explain":
-        return Glance("inner", sql)
+        return Glance("inner", sql, statement)
     left_alone, hinted = set(), False
     for select in statement.tree.find_all(exp.Select):
-        hint = select.args.get("hint")
-        ours = sum(map(is_our_hint, hint.expressions)) if isinstance(hint, exp.Hint) else 0
+        ours = our_hints(select)
         if ours == 1 and statement.kind == "select" and not read_hints(select).convert:
             left_alone.add(id(select))
             hinted = True
-        elif ours:
-            return Glance("inner", sql)
-        if select.args.get("within"):
-            return Glance("inner", sql)
+        if (ours and id(select) not in left_alone) or select.args.get("within"):
+            return Glance("inner", sql, statement)
     joins = list(statement.tree.find_all(exp.Join))
     for join in joins:
         if not join.side and join.kind not in ("SEMI", "ANTI") and id(join.parent_select) not in left_alone:
-            return Glance("inner", sql)
-    return Glance("outer" if joins else "none", for_spark(sql, statement) if hinted else sql)
+            return Glance("inner", sql, statement)
+    return Glance("outer" if joins else "none", for_spark(statement) if hinted else sql, statement)
 
 
 def left_to_spark(sql: str) -> bool:

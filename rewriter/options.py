@@ -8,6 +8,7 @@ from typing import Literal
 
 from ..errors import InvalidSettingError
 from .plan.conjuncts import KINDS
+from .plan.stored import Stored
 
 #: The most units of a group: more than any cluster has cores, and few enough to list the cells of every grid.
 MOST_UNITS = 100_000
@@ -56,29 +57,6 @@ class CostDefaults:
     alike: float = 1.5
     guessed: float = 10_000.0
     advised: float = 1.75
-
-
-@dataclass(frozen=True)
-class Stored:
-    """How a checkpoint stores the rows of one join group: a query that restarts on it must store them alike.
-
-    Parameters
-    ----------
-    relations
-        The group's relations, in any order.
-    scheme, units
-        As in a `Decision`.
-    tree
-        The operator tree, or the order of a ``tree`` (None: as in FROM), as a hint writes it down.
-    conditions
-        The conditions of its edges, sorted, which tell two groups of the same relations apart.
-    """
-
-    relations: tuple[str, ...]
-    scheme: str
-    units: int
-    tree: str | None = None
-    conditions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

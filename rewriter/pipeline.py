@@ -40,7 +40,7 @@ from .rules.separate_static_relations import separate_static_relations
 from .rules.simplify_conditions import simplify_conditions
 from .sql.arguments import Arguments
 from .sql.catalog import Catalog
-from .sql.dialect import Statement, View, parse_statement, positional_name, why_unreadable, without_online
+from .sql.dialect import Statement, View, parse_statement, positional_name, why_unreadable
 from .sql.hints import for_spark
 
 Kind = Literal["select", "create_view", "explain", "other"]
@@ -151,13 +151,15 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
 )
 
 
-def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments: Arguments = None) -> Rewrite:
+def rewrite(
+    sql: str | Statement, catalog: Catalog, settings: Settings = DEFAULTS, arguments: Arguments = None
+) -> Rewrite:
     """Rewrite one statement.
 
     Parameters
     ----------
     sql
-        One statement; a semicolon at its end is allowed.
+        One statement; a semicolon at its end is allowed. One that is parsed already stays as it is.
     catalog
         Where schemas come from.
     settings
@@ -176,23 +178,21 @@ def rewrite(sql: str, catalog: Catalog, settings: Settings = DEFAULTS, arguments
     PlanError
         A stage broke an invariant: a bug of ours.
     """
-    sql = without_online(sql)
-    statement = parse_statement(sql)
+    statement = parse_statement(sql) if isinstance(sql, str) else sql
     if statement.tree is None:
-        return Rewrite(sql, "other", sql)
+        return Rewrite(statement.sql, "other", statement.sql)
     try:
-        return _rewrite(sql, statement, catalog, settings, arguments)
+        return _rewrite(statement, catalog, settings, arguments)
     except TriJoinError:
         raise
     except (SqlglotError, RecursionError, LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
-        unreadable = why_unreadable(sql)
+        unreadable = why_unreadable(statement.sql, statement.tree)
         if unreadable is not None:
             raise unreadable from None
         raise PlanError(f"{type(error).__name__} while rewriting: {error}") from error
 
 
-def _rewrite(sql: str, statement: Statement, catalog: Catalog, settings: Settings, arguments: Arguments) -> Rewrite:
-    spark_sql = for_spark(sql, statement)
+def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, arguments: Arguments) -> Rewrite:
     settings = dataclasses.replace(settings, ask=catalog.types_of)
     reading = read(statement, catalog, settings, arguments)
     plan: Node = reading.plan
@@ -227,9 +227,9 @@ def _rewrite(sql: str, statement: Statement, catalog: Catalog, settings: Setting
     said = (sentence for group in found for sentence in (group.decision.advice, group.decision.unscaled) if sentence)
     advice += tuple(dict.fromkeys(said))
     return Rewrite(
-        sql=sql,
+        sql=statement.sql,
         kind=statement.kind,
-        spark_sql=spark_sql,
+        spark_sql=for_spark(statement),
         plan=final,
         stages=tuple(stages),
         groups=found,

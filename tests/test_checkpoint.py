@@ -19,6 +19,37 @@ BOUNDS = ((0, 1, 10), (1, 0, 10))
 SPEC = JoinSpec("j", STREAMS, (), "biclique", 2, fingerprint="scheme: biclique", bounds=BOUNDS, elastic=True)
 
 
+class Seq(list["Node"]):
+    """A sequence as py4j gives it."""
+
+    def size(self) -> int:
+        return len(self)
+
+    def apply(self, number: int) -> Node:
+        return self[number]
+
+
+class Node:
+    """A node of a plan as py4j gives it."""
+
+    def __init__(self, kind: str, *below: Node, key: str = "", inside: Sequence[Node] = ()) -> None:
+        self.kind, self.below, self.key, self.inside = kind, below, key, inside
+
+    def nodeName(self) -> str:  # noqa: N802 (Spark's name)
+        return self.kind
+
+    def name(self) -> str:
+        return self.key
+
+    def children(self) -> Seq:
+        return Seq(self.below)
+
+    def subqueries(self) -> Seq:
+        return Seq(self.inside)
+
+    subqueriesAll = subqueries  # noqa: N815
+
+
 def after(*entries: tuple[int, int]) -> list[Join]:
     return [Join(SPEC.fingerprint, History(entries))]
 
@@ -70,10 +101,11 @@ def test_another_number_of_joins_is_refused() -> None:
 
 def test_the_keys_of_a_plans_joins() -> None:
     """Each once, in the order of the plan; metrics of others are none of ours."""
-    plan = (
-        "CollectMetrics __trijoin_2@17, [..]\n+- CollectMetrics mine, [..]\n +- CollectMetrics __trijoin_1@17, [..]\n"
-    )
-    assert join_keys(plan + plan) == ["__trijoin_2@17", "__trijoin_1@17"]
+    plan = Node("CollectMetrics", Node("CollectMetrics", Node("CollectMetrics", key="__trijoin_1@17"), key="mine"))
+    plan.key = "__trijoin_2@17"
+    inner = Node("CollectMetrics", key="__trijoin_3@17")
+    assert join_keys(Node("Union", plan, plan)) == ["__trijoin_2@17", "__trijoin_1@17"]
+    assert join_keys(Node("Filter", plan, inside=[inner])) == ["__trijoin_3@17", "__trijoin_2@17", "__trijoin_1@17"]
 
 
 def test_what_slots_say_they_hold() -> None:

@@ -21,7 +21,7 @@ from trijoin_sql.jobs.setting_names import hint_if_unknown
 from trijoin_sql.running import stopping
 from trijoin_sql.running.listener import LayoutListener
 from trijoin_sql.spark import config, liberties
-from trijoin_sql.spark.liberties import LIBERTIES, LIBERTY_SETTINGS, SWITCHES, all_taken, taken
+from trijoin_sql.spark.liberties import LIBERTIES, LIBERTY_SETTINGS, of_workers, taken
 from trijoin_sql.spark.quiet import quiet_jvm
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def on(name: str) -> dict[str, str]:
 
 def fake(settings: dict[str, str]) -> Any:
     """A session of which only settings are asked."""
-    return SimpleNamespace(conf=SimpleNamespace(get=settings.get))
+    return SimpleNamespace(_jsparkSession=None, conf=SimpleNamespace(get=settings.get))
 
 
 def test_the_table_is_whole() -> None:
@@ -67,17 +67,18 @@ def test_every_switch_is_read_where_it_says() -> None:
 
 
 def test_a_bare_session_takes_what_it_needs_and_configure_allows_all() -> None:
-    bare = all_taken({}.get)
+    switched = [one.name for one in LIBERTIES if one.variable is None]
+    bare = {name for name in switched if taken(name, {}.get)}
     assert bare - NEEDED == {"jvmPipe"}, "which is the command line's"
     assert {config.settings_for({"spark.master": "local[2]"})[key] for key in LIBERTY_SETTINGS} == {"true"}
-    assert len(all_taken(LIBERTY_SETTINGS.get)) == len(SWITCHES)
+    assert all(taken(name, LIBERTY_SETTINGS.get) for name in switched)
 
 
 @pytest.mark.parametrize("name", [one.name for one in LIBERTIES if one.variable is None])
 def test_a_setting_switches_each(name: str) -> None:
     assert taken(name, on(name).get)
     assert not taken(name, off(name).get)
-    assert all_taken({**LIBERTY_SETTINGS, **off(name)}.get) == all_taken(LIBERTY_SETTINGS.get) - {name}
+    assert of_workers({**LIBERTY_SETTINGS, **off(name)}.get) == of_workers(LIBERTY_SETTINGS.get) - {name}
     with pytest.raises(InvalidSettingError, match="true or false"):
         taken(name, lambda _: "perhaps")
     assert hint_if_unknown(f"spark.trijoin.liberties.{name}") is None
@@ -146,19 +147,19 @@ def test_files_are_mapped_by_python_where_the_variable_says_so(tmp_path: Path, m
 
 def test_a_bare_session_of_sparks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is in a session by its making, and by a query of it."""
-    from trijoin_sql import session
+    from trijoin_sql import compile_statement, session
 
     done: list[str] = []
     monkeypatch.setattr(session, "hush_false_alarm", lambda _: done.append("hushFalseAlarm"))
-    monkeypatch.setattr(session, "set_permissions_without_processes", lambda _: done.append("localFiles"))
+    monkeypatch.setattr(compile_statement, "set_permissions_without_processes", lambda _: done.append("localFiles"))
     sent: list[frozenset[str]] = []
-    compiled = session.compile_join
+    compiled = compile_statement.compile_join
 
-    def compile_join(*args: Any, liberties: frozenset[str], **options: Any) -> Any:
-        sent.append(liberties)
-        return compiled(*args, liberties=liberties, **options)
+    def compile_join(compiling: Any, node: Any) -> Any:
+        sent.append(compiling.liberties)
+        return compiled(compiling, node)
 
-    monkeypatch.setattr(session, "compile_join", compile_join)
+    monkeypatch.setattr(compile_statement, "compile_join", compile_join)
     theirs = spark.newSession()
     for key in LIBERTY_SETTINGS:
         theirs.conf.set(key, "false")  # a new session has the context's settings, which configure made

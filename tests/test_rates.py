@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from trijoin_sql.operators.state.layout import History
-from trijoin_sql.rewriter.options import CostDefaults, Stored
+from trijoin_sql.rewriter.options import CostDefaults
+from trijoin_sql.rewriter.plan.stored import Stored
 
 from trijoin_sql import InvalidSettingError
-from trijoin_sql.running.checkpoint import Join, read_stored
-from trijoin_sql.spark.rates import ObservedRates, cost_defaults, declared_rate
+from trijoin_sql.running.checkpoint import Join, groups_of
+from trijoin_sql.spark.rates import ObservedRates, PlanSource, cost_defaults, declared_rate
 
-PLAN = """\
-~Join Inner
-:- SubqueryAlias a
-:  +- ~SubqueryAlias r
-:     +- View (`r`, [v#1])
-:        +- ~StreamingRelationV2 RateProvider@1, rate, [v#1]
-:- SubqueryAlias b
-:  +- ~SubqueryAlias r
-:     +- View (`r`, [v#1])
-:        +- ~StreamingRelationV2 RateProvider@1, rate, [v#1]
-+- SubqueryAlias spark_catalog.default.s
-   +- StreamingRelation FileSource[s], [v#2]
-"""
+SOURCES = [PlanSource(("r",), 2), PlanSource(("spark_catalog.default.s",))]
 
 
 def progress(second: int, *rows: int) -> dict[str, object]:
@@ -33,7 +24,7 @@ def progress(second: int, *rows: int) -> dict[str, object]:
 def test_rows_a_second_are_those_after_the_first_batch() -> None:
     """The first takes what had piled up; a source that is read twice is counted twice by Spark."""
     observed = ObservedRates()
-    observed.started("q", PLAN)
+    observed.started("q", SOURCES)
     assert observed.rates() == {}
     observed.progressed(progress(0, 100_000, 0))
     assert observed.rates() == {}
@@ -63,26 +54,16 @@ def test_selectivities_are_settings() -> None:
         cost_defaults({"spark.trijoin.selectivity.equi": "2"}.get)
 
 
-def join(scheme: str, relations: str, units: int, *lines: str) -> Join:
-    text = "\n".join((f"scheme: {scheme}", f"order of streams: {relations}", *lines))
-    return Join(text, History(((0, 9), (4, units))))
+def test_a_checkpoint_without_records_tells_each_join_by_itself() -> None:
+    fingerprint = "scheme: matrix\nunits: 5\norder of streams: a, b c, d\ncondition between a and d: a.x < d.x"
+    old = Join.from_dict({"fingerprint": fingerprint, "layouts": [[0, 4]]})
+    assert groups_of([old]) == (Stored(("a", "b c", "d"), "matrix", 5, (), ("a.x < d.x",)),)
 
 
-def test_a_checkpoint_tells_how_its_groups_are_stored() -> None:
-    """Joins of one operator tree are one group: a node reads results under the names of their members."""
-    chain = join("semi_symmetric", "a, b, c", 3, "condition between a and b: a.x < b.x")
-    tree = [
-        join("biclique", "r, s", 2),
-        join("biclique", "t, u v", 2),
-        join("matrix", "r_s, t_u v, w", 2, "units: 5"),
-    ]
-    found = read_stored([chain, *tree])
-    assert found[0] == Stored(("a", "b", "c"), "semi_symmetric", 3, None, ("a.x < b.x",))
-    assert found[-1] == Stored(("r", "s", "t", "u v", "w"), "operator_tree", 5, "(r, s), (t, `u v`), w")
-
-
-def test_a_join_over_a_relation_with_the_name_of_a_trees_node_is_found_too() -> None:
-    # WITH r_s AS (SELECT ... FROM r JOIN s ...) SELECT ... FROM r_s JOIN t: two groups, and no operator tree.
-    found = read_stored([join("biclique", "r_s, t", 2), join("matrix", "r, s", 4, "units: 4")])
-    assert Stored(("r", "s"), "matrix", 4) in found
-    assert Stored(("r_s", "t"), "biclique", 2) in found
+def test_a_record_is_read_as_it_was_written() -> None:
+    stored = Stored(("r", "s", "t", "u v"), "operator_tree", None, (("r", "s"), ("t", "u v")), ("r.x < s.x",))
+    written = Join("scheme: biclique", History(((0, 9), (4, 2))), stored=(stored,))
+    read = Join.from_dict(json.loads(json.dumps(written.to_dict())))
+    assert read == written
+    assert [one.units for one in groups_of([read])] == [2]
+    assert stored.hint == "SCHEME('operator_tree((r, s), (t, `u v`))')"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, functions
+from trijoin_sql.operators.compile.compiling import Compiling
 from trijoin_sql.operators.compile.node import Compiled, compile_join
 from trijoin_sql.operators.spec import JoinSpec
+from trijoin_sql.rewriter.sql.dialect import Statement, parse_statement
 
 import trijoin_sql
-from trijoin_sql import SqlSyntaxError, TriJoinSession, UnavailableError, UnsupportedQueryError, session
+from trijoin_sql import SqlSyntaxError, TriJoinSession, UnavailableError, UnsupportedQueryError
 from trijoin_sql.spark.session_catalog import SparkCatalog
 from trijoin_sql.spark.zones import largest_shift
 
@@ -73,7 +76,7 @@ def test_explain_shows_the_grid_that_runs(tj: TriJoinSession, monkeypatch: pytes
         specs.append((compiled := compile_join(*args, **options)).spec)
         return compiled
 
-    monkeypatch.setattr("trijoin_sql.session.compile_join", noted)
+    monkeypatch.setattr("trijoin_sql.compile_statement.compile_join", noted)
     unlike = "CAST(r.b AS DECIMAL(38,0)) = CAST(s.b AS DECIMAL(30,10))"
     for condition in ("r.b = s.b", "r.b = CAST(s.b AS STRING)", unlike):
         sql = f"SELECT /*+ SCHEME('matrix'), UNITS(8) */ r.id FROM r JOIN s ON {condition} JOIN t ON s.id < t.a"
@@ -323,14 +326,32 @@ def test_columns_of_another_type_are_not_given_out_for_sparks(
     tj: TriJoinSession, spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A text that means something else to Spark than to us often has another type."""
-    real = session.run_sql
+    real = Compiling.run_sql
 
-    def misread(*args: Any) -> DataFrame:
-        return real(*args).withColumn("third", functions.lit("x"))
+    def misread(compiling: Compiling, text: str) -> DataFrame:
+        frame = real(compiling, text)
+        return frame.withColumn("third", functions.lit("x")) if compiling.below else frame
 
-    monkeypatch.setattr(session, "run_sql", misread)
+    monkeypatch.setattr(Compiling, "run_sql", misread)
     assert bag(tj.sql(CHAIN)) == bag(spark.sql(CHAIN))
     assert "bigint, bigint, string, to Spark bigint, bigint, bigint" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "sql", [CHAIN, "SELECT r.id FROM r JOIN s ON r.nothing < s.a", "SELECT id FROM r LEFT JOIN s USING (id)"]
+)
+def test_a_statement_is_parsed_once(tj: TriJoinSession, monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+    parsed: list[str] = []
+
+    def counted(text: str) -> Statement:
+        parsed.append(text)
+        return parse_statement(text)
+
+    for module in ("glance", "pipeline"):
+        monkeypatch.setattr(f"trijoin_sql.rewriter.{module}.parse_statement", counted)
+    with suppress(AnalysisException):
+        tj.sql(sql)
+    assert parsed == [sql]
 
 
 def test_text_that_spark_reads_by_another_setting_is_sparks(tj: TriJoinSession, spark: SparkSession) -> None:

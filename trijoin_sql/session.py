@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pyspark.errors import AnalysisException, ParseException
@@ -14,39 +14,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from .compile_statement import Planned, Ran, compile_statement, spark_sql
 from .errors import PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import FORMS, Explanation
-from .operators.compile.aggregation import SumTypeError
-from .operators.compile.edges import UnlikeTypesError
-from .operators.compile.inputs import run_sql
-from .operators.compile.node import compile_join
-from .operators.spec import RUN, JoinSpec
-from .rewriter.event_time.bounds import unbounded
 from .rewriter.glance import glance, left_to_spark, read_otherwise
-from .rewriter.options import Stored
-from .rewriter.pipeline import Rewrite, rewrite
-from .rewriter.plan.nodes import JoinNode, Scan, walk
+from .rewriter.pipeline import Rewrite
+from .rewriter.plan.nodes import Scan, walk
 from .rewriter.plan.parts import Refusal
+from .rewriter.plan.stored import Stored
 from .rewriter.sql.arguments import Arguments
-from .rewriter.sql.dialect import parse_statement, without_online
+from .rewriter.sql.dialect import Statement, View, without_online
 from .rewriter.sql.hints import for_spark
 from .rewriter.sql.places import place_of_reason
-from .running.checkpoint import stored_joins
-from .running.listener import next_number, observed_rates, register
+from .running.checkpoint import stored_groups
+from .running.listener import observed_rates
 from .running.metrics import Metrics, compiled_number, live_groups, read_metrics
 from .running.scaled_query import ScaledQuery, scaling_policy
-from .settings import parallelism, rewriter_settings, warm_bytes
+from .settings import rewriter_settings
 from .spark.config import STATE_SETTINGS, hush_false_alarm, prepare_workers
+from .spark.flags import Setting, settings_of
 from .spark.frames import named_frames, takes_frames, temporary_views
-from .spark.liberties import (
-    HOLD_BACK_IN_PLAN,
-    HUSH_FALSE_ALARM,
-    JOIN_IN_PLAN,
-    LOCAL_FILES,
-    all_taken,
-    taken,
-)
-from .spark.local_disk import set_permissions_without_processes
+from .spark.liberties import HOLD_BACK_IN_PLAN, HUSH_FALSE_ALARM, JOIN_IN_PLAN, taken
 from .spark.plan_joins import join_in_plan
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
 from .spark.session_catalog import SparkCatalog
@@ -56,8 +44,20 @@ from .spark.shipping import ship
 _stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
 
 _log = logging.getLogger("trijoin_sql")
-_ZONE = "spark.sql.session.timeZone"
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read of a statement: `text` and `args` as the user gave them, and what Spark runs where it runs it."""
+
+    text: str
+    args: Any
+    spark_sql: str
+    planned: Planned | None = None  # how it runs, if it may be ours
+    outer: Statement | None = None  # Spark's because of its outer, semi or anti joins: on streams it may be refused
+    unreadable: SqlSyntaxError | None = None  # the mistake in a text that only Spark may be able to parse
+    refused: UnsupportedQueryError | None = None  # why it cannot run, unless Spark finds another mistake
 
 
 class TriJoinSession:
@@ -83,7 +83,7 @@ class TriJoinSession:
         self.spark = spark
         #: Whether to look at output modes; a job knows its modes and says so itself.
         self.checks_modes = True
-        self._compiled: dict[int, Rewrite] = {}
+        self._compiled: dict[int | None, Rewrite | None] = {}
         if (spark.conf.get(_STATE_PROVIDER, "") or "").endswith("HDFSBackedStateStoreProvider"):
             for key, value in STATE_SETTINGS.items():
                 spark.conf.set(key, value)
@@ -91,7 +91,7 @@ class TriJoinSession:
         if context is not None:
             prepare_workers(context, str(spark.conf.get("spark.sql.shuffle.partitions")))
             ship(context)
-            if taken(HUSH_FALSE_ALARM, self._setting):
+            if taken(HUSH_FALSE_ALARM, settings_of(spark)):
                 hush_false_alarm(context)
 
     @classmethod
@@ -146,13 +146,28 @@ class TriJoinSession:
         UnavailableError
             The Spark session has been stopped.
         """
+        return self.run(text, args, **kwargs).frame
+
+    def run(self, text: str, args: Mapping[str, Any] | list[Any] | None = None, **kwargs: Any) -> Ran:
+        """Run a statement as `sql` does, and say how.
+
+        Parameters
+        ----------
+        text, args, kwargs
+            As in `sql`.
+
+        Returns
+        -------
+        Ran
+            Its rows, and how it was rewritten.
+        """
         self._check_alive()
         if not isinstance(text, str):
             raise TypeError(f"sql() takes the text of a statement, not {type(text).__name__}")
         with suppress(SqlSyntaxError):  # mistakes in the text are reported below
             text = without_online(text)
         try:
-            return self._sql(text, args, kwargs)
+            return self._run(text, args, kwargs)
         except AnalysisException as error:
             ours = of_streams(error, text)
             if ours is not None:
@@ -160,81 +175,88 @@ class TriJoinSession:
             leave_out_plan(error, text)
             raise
 
-    def _sql(self, text: str, args: Mapping[str, Any] | list[Any] | None, kwargs: Mapping[str, Any]) -> DataFrame:
+    def _run(self, text: str, args: Any, kwargs: Mapping[str, Any]) -> Ran:
         if kwargs and takes_frames(self.spark, text):
             with named_frames(self.spark, text, kwargs) as named:
-                return self._sql(named, args, {})
+                return self._run(named, args, {})
         if kwargs or not (args is None or isinstance(args, Mapping | list)):  # Spark reports other mistakes
-            return _spark_sql(self.spark, text, args, kwargs)
-        if read_otherwise(text, self._setting):
-            return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
+            return Ran(spark_sql(self.spark, text, args, **kwargs))
+        read = self._read(text, args)
+        planned = read.planned
+        if planned is None:
+            return Ran(self._by_spark(read))
+        rewritten = planned.rewritten
+        if rewritten.kind == "explain" and (rewritten.explain_format is not None or rewritten.converted):
+            form = (rewritten.explain_format or "text").lower()
+            plan = FORMS.get(form, str)(Explanation(rewritten.to_dict()))
+            return Ran(self.spark.createDataFrame([(plan,)], "plan string"), rewritten)
+        ran = self._by_us(read, planned) if rewritten.converted else Ran(self._by_spark(read), rewritten)
+        return ran if rewritten.view is None else replace(ran, frame=self._create_view(rewritten.view, ran.frame))
+
+    def _read(self, text: str, args: Any) -> _Read:
+        """Read a statement, once, and plan it if it may be ours."""
+        if read_otherwise(text, settings_of(self.spark)):
+            return _Read(text, args, text)
+        statement: Statement | None = None
         try:
             seen = glance(text)
-            rewritten = self._rewrite(text, args) if seen.joins == "inner" else None
+            statement = seen.statement
+            if statement is None or seen.joins != "inner":  # not ours, whatever its tables
+                return _Read(text, args, seen.spark_sql, outer=statement if seen.joins == "outer" else None)
+            planned = self._plan(statement, args)
         except SqlSyntaxError as error:
-            return self._spark_or(error, text, args)
+            return _Read(text, args, text, unreadable=error)
         except UnsupportedQueryError as error:
-            self._let_spark_refuse(text, args)
-            raise UnsupportedQueryError(error.reason, error.hint, text, place_of_reason(text, error.reason)) from None
+            refused = UnsupportedQueryError(error.reason, error.hint, text, place_of_reason(text, error.reason))
+            return _Read(text, args, for_spark(statement) if statement else text, refused=refused)
         except PlanError as error:  # a bug of ours must not keep a user from Spark
             _log.warning("left to Spark: %s", error)
-            return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
-        if rewritten is None:  # not ours, whatever its tables
-            frame = _spark_sql(self.spark, seen.spark_sql, args, {})
-            if seen.joins == "outer" and frame.isStreaming:
-                _refuse(self._rewrite(text, args), text)
-            return self._joined_in_plan(frame, text)
-        match rewritten.kind:
-            case "explain" if rewritten.explain_format is not None or rewritten.converted:
-                form = (rewritten.explain_format or "text").lower()
-                plan = FORMS.get(form, str)(Explanation(rewritten.to_dict()))
-                return self.spark.createDataFrame([(plan,)], "plan string")
-            case "create_view" if rewritten.converted:
-                return self._create_view(rewritten, self._compiled_or_refused(rewritten, args))
-            case "select" if rewritten.converted:
-                return self._compiled_or_refused(rewritten, args)
-            case "other" | "explain":
-                return self._joined_in_plan(_spark_sql(self.spark, text, args, {}), text)
-            case _:
-                original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
-                frame, told = self._join_in_plan(original, text)
-                if frame is original and frame.isStreaming:
-                    _refuse(rewritten, text)
-                return (
-                    self._checked(frame, text, told) if rewritten.view is None else self._create_view(rewritten, frame)
-                )
+            return _Read(text, args, text)
+        rewritten = planned.rewritten
+        return _Read(text, args, text if rewritten.kind == "explain" else rewritten.spark_sql, planned)
 
-    def _compiled_or_refused(self, rewritten: Rewrite, args: Any) -> DataFrame:
+    def _by_spark(self, read: _Read) -> DataFrame:
+        """Let Spark run a statement, but for joins of streams that it can parse and not run."""
+        try:
+            original = spark_sql(self.spark, read.spark_sql, read.args)
+        except ParseException:
+            if read.unreadable is not None:
+                raise read.unreadable from None
+            raise
+        if read.refused is not None:
+            _ = original.schema  # Spark may not know a table or a column
+            raise read.refused from None
+        if read.outer is not None and original.isStreaming:
+            _refuse(self._plan(read.outer, read.args).rewritten, read.text)
+        frame, told = self._join_in_plan(original, read.text)
+        rewritten = None if read.planned is None else read.planned.rewritten
+        if rewritten is not None and frame is original and frame.isStreaming:
+            _refuse(rewritten, read.text)
+        return self._checked(frame, read, told)
+
+    def _by_us(self, read: _Read, planned: Planned) -> Ran:
         """Compile; if Spark refuses, ask it again with the user's own text, so that its message shows that text.
 
         If Spark accepts the user's text, the mistake is ours. Queries over tables, unlike streams, can run without us.
         """
+        rewritten = planned.rewritten
         if any(isinstance(node, Scan) and node.streaming for group in rewritten.groups for node in walk(group)):
-            _refuse(rewritten, rewritten.sql)
+            _refuse(rewritten, read.text)
         try:
-            frame, told = self._join_in_plan(self._compile(rewritten, args), rewritten.sql)
-            told = (*rewritten.append_refusals, *told)
-            return frame if rewritten.view is not None else self._checked(frame, rewritten.sql, told)
+            ran = self._compile(planned)
+            frame, told = self._join_in_plan(ran.frame, read.text)
+            return replace(ran, frame=self._checked(frame, read, (*rewritten.append_refusals, *told)))
         except AnalysisException as error:
-            self._let_spark_refuse(rewritten.sql, args)
-            original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
-            frame, told = self._join_in_plan(original, rewritten.sql)
-            if frame is not original:
-                return self._checked(frame, rewritten.sql, told)
-            if frame.isStreaming:
+            original = spark_sql(self.spark, read.spark_sql, read.args)
+            _ = original.schema
+            frame, told = self._join_in_plan(original, read.text)
+            if frame is original and frame.isStreaming:
                 raise
-            _log.warning("left to Spark: %s", str(error).splitlines()[0])
-            return frame
+            if frame is original:
+                _log.warning("left to Spark: %s", str(error).splitlines()[0])
+            return Ran(self._checked(frame, read, told), rewritten)
 
-    def _let_spark_refuse(self, text: str, args: Any) -> None:
-        """Raise Spark's error for a query without our clauses: an unknown table or column."""
-        statement = parse_statement(text)
-        if statement.tree is not None:
-            _ = _spark_sql(self.spark, for_spark(text, statement), args, {}).schema
-
-    def _create_view(self, rewritten: Rewrite, frame: DataFrame) -> DataFrame:
-        view = rewritten.view
-        assert view is not None
+    def _create_view(self, view: View, frame: DataFrame) -> DataFrame:
         if view.columns:
             if len(view.columns) != len(frame.columns):
                 counts = f"{len(view.columns)} columns, and its query has {len(frame.columns)}"
@@ -247,40 +269,28 @@ class TriJoinSession:
                 (frame.createOrReplaceGlobalTempView if replace else frame.createGlobalTempView)(view.name)
         return self.spark.createDataFrame([], "result string")
 
-    def _spark_or(self, error: SqlSyntaxError, text: str, args: Any) -> DataFrame:
-        """Let Spark run what we cannot parse (its grammar is larger than ours); if it cannot either, give the place."""
-        try:
-            frame = _spark_sql(self.spark, text, args, {})
-        except ParseException:
-            raise error from None
-        return self._joined_in_plan(frame, text)
-
-    def _joined_in_plan(self, frame: DataFrame, text: str) -> DataFrame:
-        frame, told = self._join_in_plan(frame, text)
-        return self._checked(frame, text, told)
-
     def _join_in_plan(self, frame: DataFrame, text: str) -> tuple[DataFrame, tuple[Refusal, ...]]:
         """Replace the joins of streams that Spark can parse but not run, whatever their text (`plan_joins`)."""
         if not frame.isStreaming or not hasattr(frame, "_jdf") or left_to_spark(text):
             return frame, ()
-        if not taken(JOIN_IN_PLAN, self._setting):
-            return frame, ()
-        return join_in_plan(frame, self._run_over)
+        return join_in_plan(frame, self._run_over) if taken(JOIN_IN_PLAN, settings_of(self.spark)) else (frame, ())
 
-    def _checked(self, frame: DataFrame, text: str, told: Sequence[Refusal]) -> DataFrame:
-        """Refuse a query that no output mode runs; a job knows its mode, and checks only that one."""
-        return check_all_modes(frame, text, {"append": told}) if self.checks_modes else frame
+    def _checked(self, frame: DataFrame, read: _Read, told: Sequence[Refusal]) -> DataFrame:
+        """Refuse a query that no output mode runs. A job knows its mode, and checks only that one; a view has none."""
+        if not self.checks_modes or (read.planned is not None and read.planned.rewritten.view is not None):
+            return frame
+        return check_all_modes(frame, read.text, {"append": told})
 
     def _run_over(self, text: str, views: dict[str, DataFrame]) -> DataFrame:
         """Run a SELECT that we wrote ourselves, over temporary views."""
         with temporary_views(views):
-            rewritten = self._rewrite(text)
+            planned = self._plan(text, None)
+            rewritten = planned.rewritten
+            _refuse(rewritten)
             if not rewritten.converted:
-                _refuse(rewritten)
                 reason = next((group.decision.reason for group in rewritten.groups), "its form is not supported")
                 raise UnsupportedQueryError(f"a join of streams without an equality: {reason}")
-            _refuse(rewritten)
-            return self._compile(rewritten, None)
+            return self._compile(planned).frame
 
     @contextmanager
     def resuming(self, *checkpoints: str) -> Iterator[None]:
@@ -319,7 +329,7 @@ class TriJoinSession:
                 "a checkpoint cannot be read through Spark Connect",
                 "write the first run's SCHEME and UNITS",
             )
-        token = _stored.set(tuple(one for place in checkpoints for one in stored_joins(self.spark, place)))
+        token = _stored.set(tuple(one for place in checkpoints for one in stored_groups(self.spark, place)))
         try:
             yield
         finally:
@@ -372,20 +382,21 @@ class TriJoinSession:
         """
         if isinstance(query, str):
             self._check_alive()
-            return Explanation(self._rewrite(query, args).to_dict())
+            return Explanation(self._plan(query, args).rewritten.to_dict())
         if not isinstance(query, ScaledQuery) and not hasattr(query, "recentProgress"):
             raise TypeError(f"explain() takes the text of a query, or a streaming query, not {type(query).__name__}")
         decisions, policy = {}, {}
         if isinstance(query, ScaledQuery):
             decisions, policy, query = query.to_dict(), query.settings(), query.query
         number = compiled_number(query)
-        if number is None or number not in self._compiled:
+        compiled = self._compiled.get(number)
+        if compiled is None:
             raise UnavailableError(
                 "an explanation of this streaming query",
                 "it was not made by this session, or has not reported yet",
                 "explain a query whose DataFrame came from sql() of this session, after its first micro-batch",
             )
-        document = self._compiled[number].to_dict()
+        document = compiled.to_dict()
         return Explanation({**document, "groups": live_groups(document, self.metrics(query), decisions, policy)})
 
     def metrics(self, query: StreamingQuery) -> Metrics:
@@ -403,88 +414,29 @@ class TriJoinSession:
         """
         return read_metrics(query)
 
-    def _rewrite(
-        self, text: str, args: Arguments = None, *, aggregate: bool = True, left: frozenset[str] = frozenset()
-    ) -> Rewrite:
-        settings = replace(rewriter_settings(self._setting), left_to_spark=left)
-        if not aggregate:
-            settings = replace(settings, aggregate_in_units=False)
-        if _stored.get():
-            settings = replace(settings, stored=_stored.get())
-        settings = replace(settings, watermarks=self._watermarks())
-        return rewrite(text, SparkCatalog(self.spark, observed_rates(self.spark)), settings, args)
+    def _plan(self, statement: str | Statement, args: Arguments) -> Planned:
+        get = settings_of(self.spark)
+        settings = replace(rewriter_settings(get), stored=_stored.get(), watermarks=self._watermarks(get))
+        return Planned.of(statement, args, SparkCatalog(self.spark, observed_rates(self.spark)), settings)
 
-    def _watermarks(self) -> Literal["plan", "text", "none"]:
+    def _compile(self, planned: Planned) -> Ran:
+        ran = compile_statement(self.spark, planned, settings_of(self.spark), warns=self.checks_modes)
+        if ran.frame.isStreaming:  # for `explain`; a batch query reports nothing to explain
+            self._compiled[ran.number] = ran.rewritten
+        return ran
+
+    def _watermarks(self, get: Setting) -> Literal["plan", "text", "none"]:
         """Return where watermarks can be held back. If the furthest one counts, not all can be."""
-        if self._setting("spark.sql.streaming.multipleWatermarkPolicy") == "max":
+        if get("spark.sql.streaming.multipleWatermarkPolicy") == "max":
             return "none"
         if not hasattr(self.spark, "_jsparkSession"):
             return "text"
-        return "plan" if taken(HOLD_BACK_IN_PLAN, self._setting) else "none"
+        return "plan" if taken(HOLD_BACK_IN_PLAN, get) else "none"
 
     def _check_alive(self) -> None:
         context = getattr(self.spark, "_sc", None)
         if context is not None and context._jsc is None:  # PySpark would fail with an empty AssertionError
             raise UnavailableError("the Spark session", "it has been stopped", "make another one, and its views")
-
-    def _setting(self, name: str) -> str | None:
-        text = self.spark.conf.get(name, None)
-        if text is None and name == _ZONE:  # unset, it is that of the JVM
-            text = self.spark.conf.get(name)
-        return None if text is None else str(text)
-
-    def _compile(
-        self, rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None, left: frozenset[str] = frozenset()
-    ) -> DataFrame:
-        """Compile the join nodes from the bottom up, then let Spark run the rest of the SELECT over them."""
-        plan = rewritten.plan
-        assert plan is not None
-        named = _named(rewritten, args)
-        number, liberties = next_number(), all_taken(self._setting)
-        frames: dict[str, DataFrame] = {}
-        specs: dict[str, JoinSpec] = {}
-        by_cost: set[str] = set()
-        endless: dict[str, str] = {}
-        try:
-            for node in reversed(list(walk(plan))):
-                if isinstance(node, JoinNode) and node.name not in frames:
-                    compiled = compile_join(
-                        self.spark,
-                        node,
-                        frames,
-                        named,
-                        default_units=parallelism(self._setting) or 1,
-                        metric=f"{node.name}{RUN}{number}",
-                        warm_bytes=warm_bytes(self._setting),
-                        liberties=liberties,
-                    )
-                    frames[node.name], specs[compiled.spec.key] = compiled.frame, compiled.spec
-                    if node.decision.units_by_cost:
-                        by_cost.add(compiled.spec.key)
-                    if self.checks_modes and (said := unbounded(node.retention)):
-                        endless[compiled.spec.key] = said
-        except SumTypeError as error:
-            _log.warning("aggregated by Spark alone: %s", error)
-            return self._compile(self._rewrite(rewritten.sql, args, aggregate=False, left=left), args, left)
-        except UnlikeTypesError as error:
-            if error.sql in left:
-                raise
-            left |= {error.sql}
-            return self._compile(self._rewrite(rewritten.sql, args, left=left), args, left)
-        result = run_sql(self.spark, plan.sql, frames, named)
-        if result.isStreaming:
-            self._compiled[number] = rewritten  # for `explain`; a batch query reports nothing to explain
-            register(self.spark, specs, by_cost, endless)
-            if LOCAL_FILES in liberties and getattr(self.spark, "_sc", None) is not None:  # a classic session
-                set_permissions_without_processes(self.spark.sparkContext)
-        # Spark names the columns: users see its names for expressions.
-        original = _spark_sql(self.spark, rewritten.spark_sql, args, {})
-        ours, theirs = (", ".join(one.dataType.simpleString() for one in frame.schema) for frame in (result, original))
-        if ours != theirs:  # something was misread
-            _log.warning("its columns are %s, to Spark %s: a bug of TriJoin SQL, please report the query", ours, theirs)
-            if not original.isStreaming:
-                return original
-        return result.toDF(*original.columns)
 
 
 def check_is_session(value: object) -> None:
@@ -494,21 +446,7 @@ def check_is_session(value: object) -> None:
         raise TypeError(f"a SparkSession is needed, not {what}")
 
 
-def _spark_sql(spark: SparkSession, text: str, args: Any, kwargs: Mapping[str, Any]) -> DataFrame:
-    """Call Spark's own ``sql``, even if the session is extended."""
-    return type(spark).sql(spark, text, args, **kwargs)
-
-
 def _refuse(rewritten: Rewrite, text: str = "") -> None:
     """Raise for a query on streams with parts that neither we nor Spark can run."""
     for refusal in rewritten.refusals:
         raise UnsupportedQueryError(refusal.reason, refusal.hint, text, place_of_reason(text, refusal.reason))
-
-
-def _named(rewritten: Rewrite, args: Mapping[str, Any] | list[Any] | None) -> dict[str, Any] | None:
-    """Return the arguments by name; rewriting gave names to positional markers."""
-    if args is None:
-        return None
-    if isinstance(args, Mapping):
-        return dict(args)
-    return dict(zip(rewritten.parameters, args, strict=False))

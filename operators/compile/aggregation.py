@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
-from ...errors import PlanError
 from ...rewriter.plan.comparison import decimal_precision, decimal_scale
 from ...rewriter.plan.conjuncts import Term
 from ...rewriter.plan.nodes import JoinNode
 from ...rewriter.plan.parts import Aggregation, PartialState
 from ..spec import AggregateSpec, KeySpec, StateSpec, StreamSpec
+from .compiling import NotAsPlannedError
 from .inputs import Input, quoted
 
 _EXTREMES = re.compile(
@@ -21,16 +21,12 @@ _EXTREMES = re.compile(
 )
 
 
-class SumTypeError(PlanError):
-    """Spark's type of a sum is not the one that the rewriter took it for; without the aggregation the node is right."""
-
-
 def output_types(node: JoinNode, inputs: Mapping[str, Input]) -> dict[str, str]:
     """Return the types of the keys and states by name.
 
     Raises
     ------
-    SumTypeError
+    NotAsPlannedError
         A sum has another type than the SQL above it was written for.
     """
     aggregation = node.aggregation
@@ -39,9 +35,8 @@ def output_types(node: JoinNode, inputs: Mapping[str, Input]) -> dict[str, str]:
     for state in aggregation.states:
         kind = argument_type(state.term, inputs) if state.term is not None else "bigint"
         if state.function == "sum" and _sum_type(kind) != state.type:
-            raise SumTypeError(
-                f"{state.term and state.term.sql} is {kind} to Spark, and its sum was taken for {state.type}"
-            )
+            told = f"{state.term and state.term.sql} is {kind} to Spark, and its sum was taken for {state.type}"
+            raise NotAsPlannedError(told)
         types[state.name] = {"count": "bigint", "sum": state.type}.get(state.function, kind)
     return types
 

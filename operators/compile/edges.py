@@ -8,32 +8,16 @@ from typing import Literal
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
-from ...errors import PlanError
 from ...rewriter.plan.comparison import Comparable, common_type
 from ...rewriter.plan.conjuncts import Band, Compare, KernelPredicate, NotEqual
 from ...rewriter.plan.nodes import JoinNode
 from ...rewriter.plan.parts import Edge
 from ...rewriter.plan.schemes import RECORDS
 from .. import spec
+from .compiling import NotAsPlannedError
 from .inputs import Input
 
 _Equal = tuple[Column, Column, bool]
-
-
-class UnlikeTypesError(PlanError):
-    """The kernel does not compare the types that a conjunct's sides turned out to have: it is to stay with Spark.
-
-    Parameters
-    ----------
-    sql
-        The conjunct.
-    left, right
-        Spark's types of its sides, which nobody knew when the query was planned.
-    """
-
-    def __init__(self, sql: str, left: str, right: str) -> None:
-        super().__init__(f"the kernel does not compare {left} with {right}: {sql}")
-        self.sql = sql
 
 
 def compile_edge(
@@ -67,7 +51,8 @@ def _common(predicate: KernelPredicate, left: Input, right: Input) -> Comparable
     kinds = left.type_of("key", predicate.left.sql), right.type_of("key", predicate.right.sql)
     common = common_type(*kinds)
     if common is None:
-        raise UnlikeTypesError(predicate.sql, *kinds)
+        reason = f"the kernel does not compare {' with '.join(kinds)}: {predicate.sql}"
+        raise NotAsPlannedError(reason, predicate.sql)
     return common
 
 

@@ -12,15 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...rewriter.plan.nodes import JoinNode, Scan, source_conditions, source_scan
-from ...rewriter.plan.trees import order_text
 from ..spec import JoinSpec
-from ..state.changed_query import STORED, lines_of
+from ..state.changed_query import STORED
 
 if TYPE_CHECKING:
     from .inputs import Input
-
-#: What cost chooses, by the names of the lines; a stream's stored columns follow from it.
-CHOSEN = ("scheme", "units", "subgroups", "option grid", "option routing", "option order")
 
 
 def fingerprint(
@@ -78,23 +74,3 @@ def _of_source(scan: Scan, conditions: Iterable[str], inputs: Mapping[str, Input
     keys = [f"{text} {side.type_of(what, text)}" for what, text in side.read if what == "key"]
     yield f"keys of {scan.alias}: {', '.join(keys) or 'none'}"
     yield f"event time of {scan.alias}: {side.event_time or 'none'}"
-
-
-def hint_to_keep(old: str, new: str) -> str | None:
-    """Return the hint with which a query goes on as it is stored, None if cost alone did not make the difference."""
-    before, after = lines_of(old), lines_of(new)
-    if all(before.get(name) == after.get(name) for name in ("scheme", "units", "option order")):
-        return None
-    kept = [name for name in {**before, **after} if name not in CHOSEN and not name.startswith(STORED)]
-    if any(before.get(name) != after.get(name) for name in kept):
-        return None
-    units = [f"UNITS({before['units']})"] if "units" in before else []
-    written = f"({written_order(before)})" if before["scheme"] == "tree" else ""
-    return ", ".join([f"SCHEME('{before['scheme']}{written}')", *units])
-
-
-def written_order(lines: Mapping[str, str]) -> str:
-    """Return the order in which a tree joins its relations as a hint writes it down: ``s, t, r``."""
-    relations = lines["order of streams"].split(", ")
-    ranks = lines["option order"].split(",") if "option order" in lines else range(len(relations))
-    return order_text(relations[int(rank)] for rank in ranks)

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import UnsupportedQueryError
-from ...rewriter.plan.nodes import JoinNode, Scan, source_conditions
-from ..spec import RUN
+from ...rewriter.plan.nodes import JoinNode, Scan, source_conditions, source_scan
+from .compiling import Compiling
 from .travel_types import to_wire, travels, type_names
 from .watermarks import DELAY, held_back
 
@@ -87,16 +87,9 @@ class Input:
         return [F.col(name) for (what, _), name in self.read.items() if what == "guard"]
 
 
-def read_input(
-    spark: SparkSession,
-    node: JoinNode,
-    source: Any,
-    scan: Scan,
-    below: Mapping[str, DataFrame],
-    arguments: Mapping[str, Any] | None,
-    key: str,
-) -> Input:
+def read_input(compiling: Compiling, node: JoinNode, source: Any) -> Input:
     """Let Spark read one input: filters, the columns that are wanted, every key expression, every guard."""
+    scan = source_scan(source)
     outputs = [(column.column, column.name) for column in node.output if column.relation == scan.alias]
     predicates = [predicate for edge in node.graph.edges for predicate in edge.predicates]
     alias = quoted(scan.alias)
@@ -124,8 +117,7 @@ def read_input(
         text += f" WHERE {' AND '.join(f'({condition})' for condition in conditions)}"
     if scan.ctes:
         text = f"WITH {', '.join(f'{quoted(name)} AS ({body})' for name, body in scan.ctes)} {text}"
-    frame = run_sql(spark, text, below, arguments)
-    frame, above = _held_back(frame, node.held_back, scan, key)
+    frame, above = _held_back(compiling.run_sql(text), node.held_back, scan, str(compiling.number))
     _check_payload(scan, outputs, frame)
     read = {item: names[text] for item, text in texts.items()}
     types = dict(zip(names.values(), type_names(frame), strict=True))
@@ -162,26 +154,11 @@ def _event_time(
     return scan.event_time if types[name] == "timestamp" and DELAY in (field.metadata or {}) else None
 
 
-def _held_back(frame: DataFrame, micros: int, scan: Scan, key: str) -> tuple[DataFrame, tuple[str, ...]]:
+def _held_back(frame: DataFrame, micros: int, scan: Scan, statement: str) -> tuple[DataFrame, tuple[str, ...]]:
     """Hold back the watermark of an input, unless what makes its rows goes by Spark's own."""
     if not micros or not frame.isStreaming or scan.event_time is None or scan.stateful or not hasattr(frame, "_jdf"):
         return frame, ()  # on Spark Connect the text of the input holds it back
-    return held_back(frame, micros, key.partition(RUN)[2])
-
-
-def run_sql(
-    spark: SparkSession, text: str, below: Mapping[str, DataFrame], arguments: Mapping[str, Any] | None
-) -> DataFrame:
-    """Run SQL that may refer to the outputs of join nodes by their (quoted) names: Spark's own, whatever extends it."""
-    arguments = dict(arguments) if arguments else None
-    # Whole words only: the first node's name begins the tenth's.
-    used = {name: below[name] for name in re.findall(r"\w+", text) if name in below}
-    sql = type(spark).sql
-    if not used:
-        return sql(spark, text, args=arguments) if arguments else sql(spark, text)
-    text = text.replace("{", "{{").replace("}", "}}")
-    text = re.sub(r"(`?)\b(" + "|".join(used) + r")\b\1", r"{\2}", text)
-    return sql(spark, text, args=arguments, **used)
+    return held_back(frame, micros, statement)
 
 
 def quoted(name: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def plan_of(frame: DataFrame) -> Any:
@@ -15,6 +16,8 @@ def plan_of(frame: DataFrame) -> Any:
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
     """Return the DataFrame of a plan."""
+    from pyspark.sql import DataFrame  # what only looks at settings loads this module too
+
     session: Any = spark
     classic = session._jvm.org.apache.spark.sql.classic
     return DataFrame(classic.Dataset.ofRows(session._jsparkSession, plan), spark)
@@ -31,11 +34,29 @@ def sequence(spark: SparkSession, listed: list[Any]) -> Any:
     return session._jvm.org.apache.spark.api.python.PythonUtils.toSeq(listed)
 
 
-def walk(plan: Any) -> Iterator[Any]:
-    """Yield a node and all nodes below it, parents first."""
-    yield plan
-    for below in items(plan.children()):
-        yield from walk(below)
+class Step(NamedTuple):
+    """A node of a plan, its name (`SubqueryAlias`), and the steps from the root to it."""
+
+    node: Any
+    name: str
+    above: tuple[Step, ...] = ()
+
+
+def walk(plan: Any) -> Iterator[Step]:
+    """Yield a node and all nodes below it, parents first, in the order in which Spark prints them.
+
+    A node takes three calls of the JVM and one more for each node right below it, so nothing is asked about
+    expressions; only where the plan has subqueries, each node is asked for its own.
+    """
+    nested = plan.subqueriesAll().size() > 0
+
+    def below(node: Any, above: tuple[Step, ...]) -> Iterator[Step]:
+        step = Step(node, str(node.nodeName()), above)
+        yield step
+        for one in (*(items(node.subqueries()) if nested else ()), *items(node.children())):
+            yield from below(one, (*above, step))
+
+    return below(plan, ())
 
 
 def over(spark: SparkSession, node: Any, children: list[Any]) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
-from typing import Any
 
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +25,7 @@ from ..task.reports import Reports, accumulator
 from ..task.stage import Stage
 from . import aggregation as aggregation_
 from .cells import Grid, lay_out, lay_out_by_key
+from .compiling import Compiling
 from .edges import compile_edge
 from .fingerprint import fingerprint
 from .inputs import Input, quoted, read_input
@@ -58,38 +58,8 @@ class Compiled:
     spec: JoinSpec
 
 
-def compile_join(
-    spark: SparkSession,
-    node: JoinNode,
-    below: Mapping[str, DataFrame],
-    arguments: Mapping[str, Any] | None = None,
-    *,
-    default_units: int,
-    metric: str | None = None,
-    warm_bytes: int | None = None,
-    liberties: frozenset[str] = frozenset(),
-) -> Compiled:
+def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     """Compile a join node.
-
-    Parameters
-    ----------
-    spark
-        The session, classic or Connect.
-    node
-        The node.
-    below
-        The outputs of join nodes below, by name.
-    arguments
-        Values of the SQL parameters (``:name``).
-    default_units
-        Units in a group where the node does not say.
-    metric
-        Name under which the slots of a streaming query report their counters, None for no counters. It names the join
-        for its checkpoint too, so it is one that no other join of the process has.
-    warm_bytes
-        Bytes that the warm copies of a machine may take, None for any number.
-    liberties
-        What workers may do about their memory, by name.
 
     Raises
     ------
@@ -97,40 +67,37 @@ def compile_join(
         The units cannot be divided into the subgroups that a hint asks for.
     UnsupportedQueryError
         A condition needs what the join cannot do with the types that its columns have.
-    SumTypeError
-        A sum has a type that units cannot keep.
+    NotAsPlannedError
+        The kernel does not compare the types of a condition, or units cannot keep a sum of its type.
     PlanError
         The plan and Spark's schemas do not fit together: a bug of ours.
     """
-    inputs: dict[str, Input] = {}
-    for source in node.sources:
-        scan = source_scan(source)
-        inputs[scan.alias] = read_input(spark, node, source, scan, below, arguments, metric or "")
+    inputs = {source_scan(source).alias: read_input(compiling, node, source) for source in node.sources}
     edges = [compile_edge(node, edge, inputs) for edge in node.graph.edges]
     for side in inputs.values():
         for column, _ in side.outputs:
             side.pack_read("column", column)
     types: dict[str, str] = {}
-    layout = _layout(node, inputs, default_units)
+    layout = _layout(node, inputs, compiling.units)
     aggregation = node.aggregation
     states = {} if aggregation is None else aggregation_.output_types(node, inputs)
     in_units = aggregation is not None and aggregation_.can_reduce(aggregation, states)
     streams = tuple(_stream(node, inputs[alias], types, layout) for alias in node.graph.relations)
-    spec = _spec(node, streams, tuple(edges), layout, types, metric or "")
+    spec = _spec(node, streams, tuple(edges), layout, types, compiling.key(node))
     if aggregation is not None and in_units:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
     frames, stored, mixed = _packed_streams(spec, inputs)
     streams = tuple(replace(stream, alike=stream.alias not in mixed) for stream in spec.streams)
     above = dict.fromkeys(key for side in inputs.values() for key in side.above)
     spec = replace(spec, streams=streams, above=tuple(above))
-    text = fingerprint(spec, node, inputs, types, stored, arguments)
-    if spec.held_back and getattr(spark, "_sc", None) is None:  # nobody can tell the tasks where it changed
+    text = fingerprint(spec, node, inputs, types, stored, compiling.arguments)
+    if spec.held_back and getattr(compiling.spark, "_sc", None) is None:  # nobody can tell the tasks where it changed
         text += f"\nwatermark held back by: {spec.held_back} microseconds"
     spec = replace(spec, fingerprint=text)
     if spec.aggregate is not None:
         spec = replace(spec, output=spec.aggregate.names)
         types.update(states)
-    frame = _run(spark, spec, frames, types, metric, warm_bytes, liberties)
+    frame = _run(compiling, spec, frames, types)
     return Compiled(_finish(node, frame, in_units=in_units), spec)
 
 
@@ -272,26 +239,19 @@ def _is_hashable(type_name: str) -> bool:
     return "map<" not in type_name and "variant" not in type_name
 
 
-def _run(
-    spark: SparkSession,
-    spec: JoinSpec,
-    frames: list[DataFrame],
-    types: Mapping[str, str],
-    metric: str | None,
-    warm_bytes: int | None,
-    liberties: frozenset[str],
-) -> DataFrame:
+def _run(compiling: Compiling, spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str]) -> DataFrame:
     """Dispatch all streams and run the stages; return the output columns with their types."""
     streaming = any(frame.isStreaming for frame in frames)
-    metric = metric if streaming else None  # a batch query has no reports to tell them in
-    reports = None if metric is None else _reports(spark, metric)
+    reports = _reports(compiling.spark, spec.key) if streaming else None  # a batch query has none to tell them in
+    in_rows = streaming and reports is None
+    warm_bytes, liberties = compiling.warm_bytes, compiling.liberties
     dispatched = [
         frame.mapInArrow(Dispatcher(spec, rank, warm_bytes, liberties), PACKED_SCHEMA)
         for rank, frame in enumerate(frames)
     ]
     frame = reduce(DataFrame.unionAll, dispatched)
-    if metric is not None and reports is not None:  # the name tells whose reports a query's are; few rows pass here
-        frame = frame.observe(metric, F.count(F.lit(1)).alias(PACKED))
+    if reports is not None:  # the name tells whose reports a query's are; few rows pass here
+        frame = frame.observe(spec.key, F.count(F.lit(1)).alias(PACKED))
     plain = all(is_plain(wire_type(types[name])) for name in spec.output)
     stages = len(SCHEMES[spec.scheme].stages(spec))
     time_mode = "EventTime" if streaming and any(stream.time for stream in spec.streams) else "None"
@@ -299,13 +259,13 @@ def _run(
     for number in range(stages):
         last = number == stages - 1
         packed = not last or not plain
-        counted = [f"{COUNTERS} string"] if metric is not None and reports is None else []
+        counted = [f"{COUNTERS} string"] if in_rows else []
         schema = PACKED_SCHEMA if packed else ", ".join([*fields, *counted])
         stage = Stage(
             spec,
             number,
             streaming=streaming,
-            counters=metric is not None,
+            counters=streaming,
             packed=packed,
             warm_bytes=warm_bytes,
             liberties=liberties,
@@ -316,9 +276,9 @@ def _run(
             "Append",
             time_mode,
         )
-    if metric is not None and reports is None:
+    if in_rows:
         report = F.col(COUNTERS) if plain else F.when(F.col("kind") == COUNTED, F.col("data").cast("string"))
-        frame = frame.observe(metric, F.collect_list(report).alias(OBSERVED)).where(report.isNull())
+        frame = frame.observe(spec.key, F.collect_list(report).alias(OBSERVED)).where(report.isNull())
     if not plain:
         frame = frame.mapInArrow(unpack, ", ".join(fields))
     return frame.select(*[from_wire(F.col(quoted(name)), types[name]).alias(name) for name in spec.output])

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from ..spec import PREFIX, RUN
+from ..spec import RUN, is_key
 from .logical_plans import frame_of, items, joins_streams, over, plan_of
 
 _STAGE = "TransformWithStateInPySpark"
@@ -60,7 +60,7 @@ def key_of(plan: Any) -> str:
     if plan.nodeName() != "CollectMetrics":
         return ""
     name = str(plan.name())
-    return name if name.startswith(PREFIX) and RUN in name else ""
+    return name if is_key(name) else ""
 
 
 def _says_state(explained: str) -> bool:

@@ -23,13 +23,14 @@ from dataclasses import dataclass
 from typing import cast
 
 from ...errors import InvalidHintError
-from ..options import CostDefaults, Settings, Stored
+from ..options import CostDefaults, Settings
 from ..plan.grid import common_key, goes_by_key, is_elastic
 from ..plan.join_graph import is_connected
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
 from ..plan.parts import Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
 from ..plan.schemes import RECORDS
-from ..plan.trees import TreeOf, leaves, read_tree
+from ..plan.stored import Stored, conditions_of
+from ..plan.trees import TreeOf, leaves, order_text
 from ..sql.catalog import RATE_OPTION, RATE_SETTING
 from .cost import (
     NOTICED,
@@ -134,8 +135,7 @@ def _stored(node: JoinNode, settings: Settings) -> Stored | None:
     names = sorted(name.lower() for name in node.graph.relations)
     found = [one for one in settings.stored if sorted(name.lower() for name in one.relations) == names]
     if len(found) > 1:
-        written = tuple(sorted(" AND ".join(p.sql for p in edge.predicates) for edge in node.graph.edges))
-        found = [one for one in found if one.conditions == written] or found
+        found = [one for one in found if one.conditions == conditions_of(node.graph)] or found
     return found[0] if found else None
 
 
@@ -145,13 +145,11 @@ def _known(rates: tuple[InputRate, ...]) -> bool:
 
 def _written(hints: Hints, stored: Stored | None, node: JoinNode) -> dict[str, TreeOf[int]]:
     """Return, by scheme, the tree of a hint, else that of the query's checkpoint."""
-    if hints.tree is not None and hints.scheme is not None:
-        return {hints.scheme: _hinted_tree(hints.scheme, hints.tree, node)}
-    if stored is None or hints.scheme not in (None, stored.scheme):
+    if hints.tree and hints.scheme is not None:
+        return {hints.scheme: _numbered(hints.scheme, hints.tree, node)}
+    if stored is None or hints.scheme not in (None, stored.scheme) or not stored.tree:
         return {}
-    if stored.tree is not None:
-        return {stored.scheme: _hinted_tree(stored.scheme, stored.tree, node)}
-    return {"tree": tuple(range(len(node.graph.relations)))} if stored.scheme == "tree" else {}
+    return {stored.scheme: _numbered(stored.scheme, stored.tree, node)}
 
 
 def _unit_counts(
@@ -419,28 +417,18 @@ def _rounded(cost: Cost) -> Cost:
     return Cost(keep(cost.network), keep(cost.memory), keep(cost.cpu), cost.stages)
 
 
-def _hinted_tree(scheme: str, text: str, node: JoinNode) -> TreeOf[int]:
-    """Return the tree, or the order, that a hint gives for the relations of a group."""
+def _numbered(scheme: str, tree: TreeOf[str], node: JoinNode) -> TreeOf[int]:
+    """Return a tree, or an order, of a group's relations over their numbers."""
     names = {name.lower(): index for index, name in enumerate(node.graph.relations)}
 
     def numbered(tree: TreeOf[str]) -> TreeOf[int]:
-        if len(tree) < 2:
-            raise ValueError("a node of it has fewer than two parts")
         return tuple(numbered(part) if isinstance(part, tuple) else names[part.lower()] for part in tree)
 
-    hint = f"SCHEME('{scheme}({text})')"
-    form = "operator_tree((r, s), t)" if scheme == "operator_tree" else "tree(r, s, t)"
+    hint = f"SCHEME('{scheme}({order_text(tree)})')"
     try:
-        tree = numbered(read_tree(text))
+        found = numbered(tree)
     except KeyError as error:
         raise InvalidHintError(hint, f"the group has no relation {error}") from None
-    except ValueError as error:
-        raise InvalidHintError(hint, f"{error}; write {form}") from None
-    if sorted(leaves(tree)) != list(range(len(names))):
+    if sorted(leaves(found)) != list(range(len(names))):
         raise InvalidHintError(hint, f"the group's relations are {', '.join(node.graph.relations)}, each once")
-    flat = all(isinstance(part, int) for part in tree)
-    if scheme == "tree" and not flat:
-        raise InvalidHintError(hint, f"it joins one relation after the other; write {form}, or operator_tree")
-    if scheme == "operator_tree" and flat:
-        raise InvalidHintError(hint, "it has no inner node; SCHEME('matrix') joins all relations in one")
-    return tree
+    return found

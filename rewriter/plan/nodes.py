@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ...errors import PlanError
 from .conjuncts import Predicate, Term
 from .parts import Aggregation, Column, Decision, JoinGraph, JoinKind, OutputColumn, Retention, RowsFrom, TimeUses
+from .trees import TreeOf
 
 
 @dataclass(frozen=True)
@@ -272,8 +273,7 @@ class Hints:
     scheme, units
         The values of SCHEME(...) and UNITS(...).
     tree
-        The tree of SCHEME('operator_tree(...)'), or the order of SCHEME('tree(...)'), as the text
-        between the outer parentheses.
+        The tree of SCHEME('operator_tree(...)'), or the order of SCHEME('tree(...)').
     intermediates
         The value of INTERMEDIATES(...): ``pack`` or ``pair``.
     routing, subgroups
@@ -286,7 +286,7 @@ class Hints:
     relations: tuple[str, ...] = ()
     scheme: str | None = None
     units: int | None = None
-    tree: str | None = None
+    tree: TreeOf[str] = ()
     intermediates: str | None = None
     routing: str | None = None
     subgroups: int | None = None

@@ -25,9 +25,15 @@ def tree_text(tree: TreeOf[int]) -> str:
     return ",".join(str(part) if isinstance(part, int) else f"({tree_text(part)})" for part in tree)
 
 
-def order_text(names: Iterable[str]) -> str:
-    """Return names as `read_tree` reads them: ``s, `the t`, r``."""
-    return ", ".join(name if re.fullmatch(r"\w+", name) else f"`{name.replace('`', '``')}`" for name in names)
+def order_text(tree: Iterable[str | TreeOf[str]]) -> str:
+    """Return names as `read_tree` reads them: ``(s, `the t`), r``."""
+
+    def text(part: str | TreeOf[str]) -> str:
+        if isinstance(part, tuple):
+            return f"({order_text(part)})"
+        return part if re.fullmatch(r"\w+", part) else f"`{part.replace('`', '``')}`"
+
+    return ", ".join(map(text, tree))
 
 
 def read_tree(text: str) -> TreeOf[str]:
@@ -45,6 +51,8 @@ def read_tree(text: str) -> TreeOf[str]:
             levels.append([])
         elif word == ")" and expected == "comma" and len(levels) > 1:
             inner = levels.pop()
+            if len(inner) < 2:
+                raise ValueError("a node of it has fewer than two parts")
             levels[-1].append(tuple(inner))
         elif word == "," and expected == "comma":
             expected = "part"
@@ -55,4 +63,6 @@ def read_tree(text: str) -> TreeOf[str]:
             raise ValueError(f"{word} is out of place")
     if len(levels) != 1 or expected == "part":
         raise ValueError("a parenthesis or a name is missing")
+    if len(levels[0]) < 2:
+        raise ValueError("a node of it has fewer than two parts")
     return tuple(levels[0])

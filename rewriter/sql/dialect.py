@@ -6,6 +6,7 @@ are not interpreted: a call is rendered as it was written, so that only Spark de
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -271,6 +272,8 @@ class Statement:
         For ``explain``: one of `EXPLAIN_FORMATS`, or None for a plain EXPLAIN.
     positional
         How many ``?`` markers there are.
+    sql
+        Its text.
     """
 
     kind: Literal["select", "create_view", "explain", "other"]
@@ -278,6 +281,7 @@ class Statement:
     view: View | None = None
     explain_format: str | None = None
     positional: int = 0
+    sql: str = ""
 
 
 def places_of(tree: exp.Expr) -> tuple[tuple[int, int], ...]:
@@ -330,6 +334,11 @@ def parse_statement(sql: str) -> Statement:
     SqlSyntaxError
         The text is not SQL as we and Spark understand it.
     """
+    sql = without_online(sql)
+    return dataclasses.replace(_read(sql), sql=sql)
+
+
+def _read(sql: str) -> Statement:
     tokens = tokenize(sql)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
@@ -413,11 +422,8 @@ def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view",
     return Statement(kind, trees[0], positional=len(markers), **rest)
 
 
-def why_unreadable(sql: str) -> SqlSyntaxError | None:
+def why_unreadable(sql: str, tree: exp.Expr) -> SqlSyntaxError | None:
     """Return what is wrong with a statement that sqlglot parsed, but not as SQL; None if nothing is wrong."""
-    tree = parse_statement(sql).tree
-    if tree is None:
-        return None
     if any(i.args.get("unit") is None and not isinstance(i.this, exp.Literal) for i in tree.find_all(exp.Interval)):
         return SqlSyntaxError("an INTERVAL has no unit", sql, 1, 1)
     if any(isinstance(dot.this, exp.Literal) for dot in tree.find_all(exp.Dot)):

@@ -16,6 +16,7 @@ from ...errors import InvalidHintError
 from ..options import MOST_UNITS
 from ..plan.nodes import Hints
 from ..plan.schemes import RECORDS
+from ..plan.trees import TreeOf, read_tree
 from .dialect import Statement, render
 
 _NUMBER = re.compile("[0-9]{1,9}")
@@ -49,9 +50,7 @@ def read_hints(select: exp.Select) -> Hints:
             case "TRIJOIN":
                 hints = dataclasses.replace(hints, relations=tuple(values))
             case "SCHEME":
-                scheme, tree = _scheme_and_tree(values[0]) if len(values) == 1 else ("", None)
-                if scheme not in SCHEMES:
-                    raise InvalidHintError(render(item), f"the schemes are {', '.join(SCHEMES)}")
+                scheme, tree = _scheme_and_tree(values[0] if len(values) == 1 else "", render(item))
                 hints = dataclasses.replace(hints, scheme=scheme, tree=tree)
             case "UNITS":
                 if len(values) != 1 or not _NUMBER.fullmatch(values[0]) or not 1 <= int(values[0]) <= MOST_UNITS:
@@ -68,12 +67,24 @@ def read_hints(select: exp.Select) -> Hints:
     return hints
 
 
-def _scheme_and_tree(text: str) -> tuple[str, str | None]:
-    """Take ``operator_tree((r, s), t)``, or ``tree(r, s, t)``, apart."""
+def _scheme_and_tree(text: str, hint: str) -> tuple[str, TreeOf[str]]:
+    """Read ``operator_tree((r, s), t)``, ``tree(r, s, t)``, or the name of a scheme."""
     name, _, rest = text.partition("(")
-    if name.strip() in ("operator_tree", "tree") and rest.rstrip().endswith(")"):
-        return name.strip(), rest.rstrip()[:-1]
-    return text, None
+    scheme, form = name.strip(), {"operator_tree": "operator_tree((r, s), t)", "tree": "tree(r, s, t)"}
+    if scheme not in form or not rest.rstrip().endswith(")"):
+        if text not in SCHEMES:
+            raise InvalidHintError(hint, f"the schemes are {', '.join(SCHEMES)}")
+        return text, ()
+    try:
+        tree = read_tree(rest.rstrip()[:-1])
+    except ValueError as error:
+        raise InvalidHintError(hint, f"{error}; write {form[scheme]}") from None
+    flat = all(isinstance(part, str) for part in tree)
+    if scheme == "tree" and not flat:
+        raise InvalidHintError(hint, f"it joins one relation after the other; write {form[scheme]}, or operator_tree")
+    if scheme == "operator_tree" and flat:
+        raise InvalidHintError(hint, "it has no inner node; SCHEME('matrix') joins all relations in one")
+    return scheme, tree
 
 
 def _routing(values: list[str], hint: str) -> dict[str, Any]:
@@ -105,6 +116,17 @@ def _name(item: exp.Expr) -> str:
 SCHEMES = tuple(RECORDS)
 
 
+def our_hints(select: exp.Select) -> int:
+    """Return how many hints of a SELECT are ours."""
+    hint = select.args.get("hint")
+    return sum(map(is_our_hint, hint.expressions)) if isinstance(hint, exp.Hint) else 0
+
+
+def has_our_clauses(tree: exp.Expr) -> bool:
+    """Return whether a query has a hint of ours or WITHIN."""
+    return any(select.args.get("within") or our_hints(select) for select in tree.find_all(exp.Select))
+
+
 def without_our_clauses(tree: exp.Expr) -> exp.Expr:
     """Return a query without our hints and without WITHIN, for Spark."""
     copy = tree.copy()
@@ -117,12 +139,12 @@ def without_our_clauses(tree: exp.Expr) -> exp.Expr:
     return copy
 
 
-def for_spark(sql: str, statement: Statement) -> str:
+def for_spark(statement: Statement) -> str:
     """Return the query for Spark: the user's own text, unless it has a clause or a hint that only we know."""
-    assert statement.tree is not None
-    bare = without_our_clauses(statement.tree)
-    ours = bare != statement.tree or statement.kind in ("explain", "create_view")
-    return positional(render(bare), statement.positional) if ours else sql
+    tree = statement.tree
+    if tree is None or not (statement.kind in ("explain", "create_view") or has_our_clauses(tree)):
+        return statement.sql
+    return positional(render(without_our_clauses(tree)), statement.positional)
 
 
 def positional(sql: str, count: int) -> str:

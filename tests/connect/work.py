@@ -73,6 +73,18 @@ def said(action: Callable[[], object]) -> str:
     return "nothing was refused"
 
 
+def settings_asked(spark: Any, action: Callable[[], object]) -> int:
+    """Return how often an action asks the server for settings."""
+    asked: list[Any] = []
+    client, real = spark.client, spark.client.config
+    client.config = lambda operation: asked.append(operation) or real(operation)
+    try:
+        action()
+    finally:
+        client.config = real
+    return len(asked)
+
+
 def main(folder: Path) -> dict[str, Any]:
     builder = SparkSession.builder.remote("local[2,4]").config("spark.sql.shuffle.partitions", "2")
     spark = trijoin_sql.configure(builder.config("spark.sql.session.timeZone", "UTC")).getOrCreate()
@@ -87,6 +99,8 @@ def main(folder: Path) -> dict[str, Any]:
     found["plain"] = bag(tj.sql(PLAIN)) == bag(spark.sql(PLAIN))
     filtered = CHAIN.format("") + " WHERE t.a < :most"
     found["arguments"] = bag(tj.sql(filtered, args={"most": 4})) == bag(spark.sql(filtered, args={"most": 4}))
+
+    found["settings at once"] = settings_asked(spark, lambda: tj.sql(CHAIN.format(""))) <= 3
 
     trijoin_sql.enable(spark)
     try:

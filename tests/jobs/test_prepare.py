@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from trijoin_sql.rewriter.pipeline import Rewrite, rewrite
+from trijoin_sql.rewriter.sql.dialect import Statement
 
 from trijoin_sql import TriJoinSession
 from trijoin_sql.errors import JobError
@@ -191,3 +194,20 @@ def test_joins_that_keep_rows_for_ever_are_known(session: TriJoinSession, tmp_pa
     assert query.endless == ("a", "b")
     (query,) = prepared(STREAMS.replace("{data}", str(tmp_path)) + NOOP + f"{join} WITHIN 1 MINUTE", session)
     assert query.endless == ()
+
+
+def test_each_insert_is_rewritten_once(
+    session: TriJoinSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is checked and what `run` says of a query comes from the plan that runs."""
+    rewritten: list[str] = []
+
+    def counted(statement: Statement, *rest: Any) -> Rewrite:
+        rewritten.append(statement.sql)
+        return rewrite(statement, *rest)
+
+    monkeypatch.setattr("trijoin_sql.compile_statement.rewrite", counted)
+    view = "CREATE TEMPORARY VIEW v AS SELECT a.value FROM r a JOIN r b ON a.value < b.value WITHIN 1 MINUTE"
+    query = "SELECT v.value FROM v JOIN s ON v.value < s.a"
+    prepared(f"{STREAMS}{view};\n{NOOP}INSERT INTO o {query}".replace("{data}", str(tmp_path)), session)
+    assert rewritten == [view, query]

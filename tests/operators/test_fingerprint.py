@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from trijoin_sql.operators.compile.fingerprint import hint_to_keep
 from trijoin_sql.operators.compile.node import Compiled, compile_join
-from trijoin_sql.operators.state.changed_query import difference
+from trijoin_sql.operators.state.changed_query import difference, only_chosen_differs
 from trijoin_sql.rewriter.render.delays import without_delays
 from trijoin_sql.rewriter.sql.dialect import parse_statement, render
 
 import trijoin_sql
-from trijoin_sql import session as session_module
+from trijoin_sql import compile_statement
+from trijoin_sql.running.checkpoint import group_of
 
 Fingerprint = Callable[..., str]
 
@@ -42,7 +42,7 @@ def fingerprint(spark: SparkSession) -> Iterator[Fingerprint]:
         return compiled[-1].spec.fingerprint
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session_module, "compile_join", spy)
+        patch.setattr(compile_statement, "compile_join", spy)
         tj = trijoin_sql.TriJoinSession.create(spark)
         yield made
 
@@ -118,17 +118,20 @@ def test_a_delay_in_any_spelling_is_left_out(query: str, delay: str) -> None:
 def test_a_hint_does_not_keep_what_is_another_query() -> None:
     """What only the new query has is a difference too: with the hint it would be refused again."""
     biclique, other = "scheme: biclique\nstream r: id int", "scheme: matrix\nstream r: id int"
-    assert hint_to_keep(biclique, other) == "SCHEME('biclique')"
-    assert hint_to_keep("scheme: biclique", "scheme: matrix\nargument x: 3") is None
-    assert hint_to_keep("scheme: biclique\nargument x: 3", "scheme: matrix") is None
+    assert only_chosen_differs(biclique, other)
+    assert not only_chosen_differs("scheme: biclique", "scheme: matrix\nargument x: 3")
+    assert not only_chosen_differs("scheme: biclique\nargument x: 3", "scheme: matrix")
 
 
 def test_a_hint_keeps_the_order_of_a_tree() -> None:
     """A checkpoint holds intermediate results of one order; before orders were chosen, it was that of FROM."""
     old = "scheme: tree\norder of streams: r, s, the t"
     new = old.replace("tree", "tree\noption order: 1,2,0")
-    assert hint_to_keep(old, new) == "SCHEME('tree(r, s, `the t`)')"
-    assert hint_to_keep(new, old) == "SCHEME('tree(s, `the t`, r)')"
+    assert only_chosen_differs(old, new)
+    assert [group_of(text).hint for text in (old, new)] == [
+        "SCHEME('tree(r, s, `the t`)')",
+        "SCHEME('tree(s, `the t`, r)')",
+    ]
     assert "option order was 1,2,0 and is now absent" in difference(new, old)
 
 
@@ -144,9 +147,7 @@ def test_what_follows_from_a_scheme_does_not_hide_the_hint_that_keeps_it(fingerp
     sql = BAND.format(r="r").replace("ABS(r.x - s.x) < 5", "r.id = s.id AND r.x < s.x")
     old = fingerprint(sql.replace("SELECT", "SELECT /*+ SCHEME('biclique'), ROUTING('random') */"))
     new = fingerprint(sql.replace("SELECT", "SELECT /*+ SCHEME('matrix'), UNITS(3) */"))
-    assert hint_to_keep(old, new) == "SCHEME('biclique')"
+    assert only_chosen_differs(old, new)
     assert "stored columns" not in difference(old, new)
-    assert (
-        hint_to_keep(old, fingerprint(sql.replace("<", "<=").replace("SELECT", "SELECT /*+ SCHEME('matrix') */")))
-        is None
-    )
+    changed = fingerprint(sql.replace("<", "<=").replace("SELECT", "SELECT /*+ SCHEME('matrix') */"))
+    assert not only_chosen_differs(old, changed)

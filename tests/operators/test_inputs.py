@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import types as T  # noqa: N812 (PySpark's custom)
-from trijoin_sql.operators.compile.inputs import run_sql
+from trijoin_sql.operators.compile.compiling import Compiling
 from trijoin_sql.operators.compile.travel_types import travels
 
 
@@ -26,14 +26,14 @@ class Recorder:
 )
 def test_nodes_are_found_by_whole_words(text: str, asked: str) -> None:
     below: dict[str, Any] = {f"j_{number}": f"frame {number}" for number in range(1, 12)}
-    found, used = run_sql(Recorder(), text, below, None)  # type: ignore[arg-type]
+    found, used = Compiling(Recorder(), below).run_sql(text)  # type: ignore[arg-type]
     assert found == asked
     names = {name for name in below if "{" + name + "}" in asked}
     assert used == {"args": None, **{name: below[name] for name in names}}
 
 
 def test_other_text_is_left_as_it_is() -> None:
-    assert run_sql(Recorder(), "SELECT '{x}'", {}, None) == ("SELECT '{x}'", {})  # type: ignore[arg-type]
+    assert Compiling(Recorder(), {}).run_sql("SELECT '{x}'") == ("SELECT '{x}'", {})  # type: ignore[arg-type,comparison-overlap]
 
 
 MONTHS = T.YearMonthIntervalType()

@@ -7,11 +7,12 @@ import re
 
 import pytest
 from trijoin_sql.rewriter.choose.decide import _may_run
-from trijoin_sql.rewriter.options import CostDefaults, Settings, Stored
+from trijoin_sql.rewriter.options import CostDefaults, Settings
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.conjuncts import Bounds
 from trijoin_sql.rewriter.plan.nodes import BiJoin, Hints, JoinNode, MultiJoin, Scan, TriJoin, walk
 from trijoin_sql.rewriter.plan.parts import Decision
+from trijoin_sql.rewriter.plan.stored import Stored
 from trijoin_sql.rewriter.sql.catalog import DdlCatalog, TableInfo
 from trijoin_sql.rewriter.sql.declarations import read_script
 
@@ -429,7 +430,7 @@ def test_two_groups_of_the_same_relations_are_told_apart_by_their_conditions() -
     join = rewrite(NEAR.format(""), rates(STREAMS)).groups[0]
     mine = tuple(sorted(" AND ".join(p.sql for p in edge.predicates) for edge in join.graph.edges))
     other = Stored(("r", "s", "t"), "matrix", 2, conditions=("r.a < s.a",))
-    for order in ((other, Stored(("r", "s", "t"), "tree", 3, conditions=mine)), (other,)):
+    for order in ((other, Stored(("r", "s", "t"), "tree", 3, ("r", "s", "t"), mine)), (other,)):
         scheme = decided(NEAR, Settings(stored=order)).scheme
         assert scheme == ("tree" if len(order) == 2 else "matrix")
 

@@ -6,16 +6,16 @@ import re
 from itertools import permutations
 
 import pytest
-from trijoin_sql.operators.state.layout import History
 from trijoin_sql.rewriter.choose.cost import best_order, model_of, tree
-from trijoin_sql.rewriter.options import Settings, Stored
+from trijoin_sql.rewriter.options import Settings
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.parts import Decision, SchemeOptions
+from trijoin_sql.rewriter.plan.stored import Stored
 from trijoin_sql.rewriter.sql.catalog import TableInfo
 from trijoin_sql.rewriter.sql.declarations import read_script
 
 from trijoin_sql.errors import InvalidHintError
-from trijoin_sql.running.checkpoint import Join, read_stored
+from trijoin_sql.running.checkpoint import Join, groups_of
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (a INT, b INT) USING rate OPTIONS (trijoin.rowsPerSecond {rows});"
@@ -93,14 +93,15 @@ def test_an_order_that_is_none_is_refused(hint: str, says: str) -> None:
 
 
 def join(*lines: str) -> Join:
-    return Join("\n".join(("scheme: tree", "order of streams: r, s, the t", *lines)), History(((0, 3),)))
+    fingerprint = "\n".join(("scheme: tree", "order of streams: r, s, the t", *lines))
+    return Join.from_dict({"fingerprint": fingerprint, "layouts": [[0, 3]]})
 
 
 @pytest.mark.parametrize("hint", ["NO_UNIT_AGGREGATE", "SCHEME('tree')"])
 def test_a_checkpoint_keeps_its_order(hint: str) -> None:
     """One without a word of it was written when the order was always that of FROM."""
-    stored = read_stored([join("option order: 2,0,1")])
-    assert stored == (Stored(("r", "s", "the t"), "tree", 3, "`the t`, r, s"),)
+    stored = groups_of([join("option order: 2,0,1")])
+    assert stored == (Stored(("r", "s", "the t"), "tree", 3, ("the t", "r", "s")),)
     decision = decided(hint, Settings(stored=stored))
     assert (decision.scheme, decision.options.shown(("r", "s", "the t"))) == ("tree", {"order": "`the t`, r, s"})
-    assert decided(hint, Settings(stored=read_stored([join()]))).options == SchemeOptions()
+    assert decided(hint, Settings(stored=groups_of([join()]))).options == SchemeOptions()

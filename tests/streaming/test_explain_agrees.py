@@ -44,7 +44,7 @@ def specs(monkeypatch: pytest.MonkeyPatch) -> Specs:
         given.append((compiled := compile_join(*args, **options)).spec)
         return compiled
 
-    monkeypatch.setattr("trijoin_sql.session.compile_join", noted)
+    monkeypatch.setattr("trijoin_sql.compile_statement.compile_join", noted)
     return given
 
 

@@ -142,3 +142,31 @@ def test_explain_knows_what_queries_of_the_session_read(spark: SparkSession, tab
     decision = tj.explain("SELECT r.id FROM r JOIN s ON r.x = s.x").to_dict()["groups"][0]["decision"]  # type: ignore[index,call-overload]
     assert [rate["rows_from"] for rate in decision["rates"]] == ["observed", "observed"]
     assert decision["scheme"] == "biclique"
+
+
+def test_a_tree_is_told_apart_from_a_name_with_an_underscore(
+    spark: SparkSession, tables: Tables, tmp_path: Path
+) -> None:
+    """A node of a tree reads the stored result of r and s as r_s, and so is a common table expression named here."""
+    random, checkpoint = Random(6), tmp_path / "checkpoint"
+    sql = (
+        "WITH r_s AS (SELECT id, x, ts FROM r) "
+        "SELECT {first} r_s.id AS one, t.id AS other, 0 AS third FROM r_s JOIN t ON ABS(r_s.x - t.x) <= 1 UNION ALL "
+        f"SELECT {{second}} r.id, s.id, t.id FROM r JOIN s ON {RS} JOIN t ON {ST}"
+    )
+    hinted = sql.format(first="/*+ UNITS(3) */", second="/*+ SCHEME('operator_tree((r, s), t)'), UNITS(2) */")
+    feed(tables, random, range(2))
+    tables.use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    found = run_stream(tj.sql(hinted), checkpoint)
+    feed(tables, random, range(2, 3))
+    tables.use(streaming=True)
+    with tj.resuming(str(checkpoint)):
+        decisions = [group["decision"] for group in tj.explain(sql.format(first="", second="")).to_dict()["groups"]]  # type: ignore[attr-defined,index]
+        frame = tj.sql(sql.format(first="", second=""))
+    assert [(one["scheme"], one["units"]) for one in decisions] == [("biclique", 3), ("operator_tree", 2)]
+    found += run_stream(frame, checkpoint)
+    assert found == in_batch(tables, hinted)
+    (file,) = (checkpoint / "trijoin").glob("joins-*.json")
+    joins = json.loads(file.read_text())["joins"]
+    assert sorted(layout for join in joins for _, layout in join["layouts"]) == [2, 2, 3]

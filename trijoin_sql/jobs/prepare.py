@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ..errors import CheckpointDamagedError, TriJoinError, UnsupportedQueryError
+from ..rewriter.plan.nodes import JoinNode, LeftAlone
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.catalog import RATE_OPTION, RATE_SETTING
 from ..rewriter.sql.clauses import Word
@@ -29,7 +29,7 @@ from .sinks import checkpoint_of
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
 
 if TYPE_CHECKING:
-    from ..explain import Explanation
+    from ..compile_statement import Ran
     from ..session import TriJoinSession
 
 #: Types that a CSV file cannot express.
@@ -85,9 +85,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
             case SparkStatement():  # any query may read a view with a join
                 with ExitStack() as stack:
                     _resume(job, session, job.sinks, stack)
-                    _sql(job, session, statement.sql)
-                    if re.match(r"CREATE\b.*\bVIEW\b", statement.sql.text, re.IGNORECASE):
-                        kept += _kept(session.explain(statement.sql.text))
+                    kept += _kept(_sql(job, session, statement.sql).groups)
     check_connector(job, session.spark)
     return tuple(queries)
 
@@ -154,10 +152,10 @@ def _found_schema(script: Script, session: TriJoinSession, stream: CreateStream,
     raise script.error(stream.name.start, f"the columns of {stream.name} cannot be read from {path}: {why}", hint)
 
 
-def _sql(job: Job, session: TriJoinSession, sql: Word) -> DataFrame:
+def _sql(job: Job, session: TriJoinSession, sql: Word) -> Ran:
     """Run a statement; a refused one is run again as plain Spark SQL, because Spark knows the place."""
     try:
-        return session.sql(sql.text)
+        return session.run(sql.text)
     except Py4JError as error:  # a JVM exception that PySpark has no class for
         raise _refused(error, job.script, sql, "Spark cannot run this statement") from None
     except (TriJoinError, PySparkException) as error:
@@ -178,17 +176,17 @@ def _query(
 ) -> PreparedQuery:
     with ExitStack() as stack:
         _resume(job, session, [sink], stack)
-        frame = _sql(job, session, insert.query)
-        explained = session.explain(insert.query.text)
+        ran = _sql(job, session, insert.query)
+    frame = ran.frame
     if not frame.isStreaming:
         hint = "declare an input with CREATE STREAM; a batch query belongs into spark-sql or a notebook"
         job.script.fail(insert.query.start, "the query reads no stream", hint)
     _check_columns(job.script, frame, insert, sink)
-    _check_mode(job.script, explained.to_dict(), frame, insert, sink)
-    groups: Any = explained.to_dict()["groups"]
-    streams = [one for group in groups if group["decision"]["node"] != "none" for one in group["state"]["streams"]]
-    endless = tuple(str(one["alias"]) for one in streams if one["keep_for"] is None)
-    return PreparedQuery(sink, insert, counted(frame), endless, kept + _kept(explained))
+    told = ran.rewritten.append_refusals if ran.rewritten is not None and sink.output_mode == "append" else ()
+    _check_mode(job.script, told, frame, insert, sink)
+    kept_for = [one for group in ran.groups if isinstance(group, JoinNode) for one in group.retention]
+    endless = tuple(one.alias for one in kept_for if one.keep_for is None)
+    return PreparedQuery(sink, insert, counted(frame), endless, kept + _kept(ran.groups))
 
 
 def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stack: ExitStack) -> None:
@@ -204,17 +202,16 @@ def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stac
             continue
         except TriJoinError as error:
             word = sink.options.find(CHECKPOINT) or sink.name
-            raise job.script.error(word.start, str(error).partition("] ")[2] or str(error)) from None
+            raise job.script.error(word.start, error.told) from None
     if known:
         stack.enter_context(session.resuming(*known))
 
 
-def _kept(explained: Explanation) -> tuple[str, ...]:
+def _kept(groups: Sequence[JoinNode | LeftAlone]) -> tuple[str, ...]:
     """Return the notes on joins that stay as they are, although cost would choose otherwise or scaling is on."""
-    groups: Any = explained.to_dict()["groups"]
-    decisions = [group["decision"] for group in groups]
-    said = [one["advice"] for one in decisions if one["from_checkpoint"]] + [one.get("unscaled") for one in decisions]
-    return tuple(str(sentence) for sentence in said if sentence)
+    decisions = [group.decision for group in groups]
+    said = [one.advice for one in decisions if one.from_checkpoint] + [one.unscaled for one in decisions]
+    return tuple(sentence for sentence in said if sentence)
 
 
 def _check_columns(script: Script, frame: DataFrame, insert: InsertInto, sink: CreateSink) -> None:
@@ -247,14 +244,13 @@ def _listed(types: dict[str, str]) -> str:
 
 
 def _check_mode(
-    script: Script, document: Mapping[str, Any], frame: DataFrame, insert: InsertInto, sink: CreateSink
+    script: Script, told: Sequence[Refusal], frame: DataFrame, insert: InsertInto, sink: CreateSink
 ) -> None:
     """Let Spark check the query against the output mode, as it does when a query starts."""
     answer = StreamCheck(frame).answer(sink.output_mode)
     if answer is None:
         return
-    told = document.get("append_refusals", ()) if sink.output_mode == "append" else ()
-    error = answer.error(insert.query.text, [Refusal(one["reason"], one["hint"]) for one in told])
+    error = answer.error(insert.query.text, told)
     if error.offset is None and sink.mode is not None and answer.by_mode:
         raise script.error(sink.mode.start, error.reason, error.hint)
     raise script.error(insert.query.start + (error.offset or 0), error.reason, error.hint)

@@ -8,19 +8,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from ..errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
-from ..operators.compile.fingerprint import hint_to_keep, written_order
 from ..operators.spec import JoinSpec
-from ..operators.state.changed_query import difference, lines_of
+from ..operators.state.changed_query import difference, lines_of, only_chosen_differs
 from ..operators.state.layout import History, obstacle
 from ..operators.state.manifest import FORMAT
-from ..rewriter.options import Stored
-from ..rewriter.sql.dialect import quote
+from ..rewriter.plan.stored import Stored
 
 #: The folder inside the checkpoint's.
 FOLDER = "trijoin"
@@ -36,6 +34,9 @@ class Join:
     ----------
     fingerprint
         What must not change when a query restarts on the state, in lines.
+    stored
+        The join group that it runs, so that a query can be planned like it (`TriJoinSession.resuming`): none for an
+        inner node of an operator tree, whose root runs the whole group.
     history
         The layouts of its units.
     held_back
@@ -48,10 +49,15 @@ class Join:
     history: History
     held_back: int = 0
     turn: tuple[int, int] | None = None
+    stored: tuple[Stored, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {"fingerprint": self.fingerprint, **self.told()}
+        return {
+            "fingerprint": self.fingerprint,
+            "stored": [asdict(one) for one in self.stored],
+            **self.told(),
+        }
 
     def told(self) -> dict[str, Any]:
         """Return the data for tasks."""
@@ -64,7 +70,8 @@ class Join:
         """Return a join from plain data."""
         turn = body.get("turn")
         held = int(body.get("held_back", 0)), None if turn is None else (int(turn[0]), int(turn[1]))
-        return cls(body["fingerprint"], History.from_dict(body), *held)
+        groups = map(Stored.from_dict, body["stored"]) if "stored" in body else [group_of(body["fingerprint"])]
+        return cls(body["fingerprint"], History.from_dict(body), *held, tuple(groups))
 
     def turned(self, held_back: int, watermark: int) -> Join:
         """Return the join with a new length by which Spark's watermark is held back from now on.
@@ -123,13 +130,15 @@ def follow(
 
 def _difference(join: Join, spec: JoinSpec) -> str:
     """Return what differs between a checkpoint's join and a query's, and how to keep what cost may have changed."""
-    text, hint = difference(join.fingerprint, spec.fingerprint), hint_to_keep(join.fingerprint, spec.fingerprint)
-    if hint is None:
+    text = difference(join.fingerprint, spec.fingerprint)
+    if not join.stored or not only_chosen_differs(join.fingerprint, spec.fingerprint):
         return text
-    return f"{text}. If rates were declared since, the hint {hint} keeps what it has, as tj.resuming does"
+    return (
+        f"{text}. If rates were declared since, the hint {join.stored[0].hint} keeps what it has, as tj.resuming does"
+    )
 
 
-def stored_joins(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
+def stored_groups(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
     """Return how a checkpoint stores the rows of its join groups, nothing if it does not exist yet.
 
     Raises
@@ -139,41 +148,28 @@ def stored_joins(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
     CheckpointDamagedError
         Its description of the joins cannot be read.
     """
-    joins = CheckpointFile(spark, checkpoint).read()
-    try:
-        return read_stored(joins)
-    except KeyError as error:
-        raise CheckpointDamagedError(checkpoint, f"what its folder {FOLDER} says lacks {error}") from None
+    return groups_of(CheckpointFile(spark, checkpoint).read())
 
 
-def read_stored(joins: Sequence[Join]) -> tuple[Stored, ...]:
-    """Return how a checkpoint's joins store rows: each join by itself, those of an operator tree also as a group.
+def groups_of(joins: Sequence[Join]) -> tuple[Stored, ...]:
+    """Return the groups that joins run, with the units in which their rows are stored last."""
+    return tuple(
+        replace(stored, units=stored.units or join.history.entries[-1][1]) for join in joins for stored in join.stored
+    )
 
-    A node of a tree reads a stored result under the names of its members, joined by underscores. So does a query that
-    gives that name to a common table expression. Only the query that restarts on the checkpoint knows which it is.
+
+def group_of(fingerprint: str) -> Stored:
+    """Return what a fingerprint tells of the group that its join runs: for a checkpoint from before there were records.
+
+    Of an operator tree each node is told by itself, for nothing says which relations it has stored; unless rates were
+    declared since, it is planned as it was. The next start writes the records.
     """
-    parts = [lines_of(join.fingerprint) for join in joins]
-    relations = [tuple(part["order of streams"].split(", ")) for part in parts]
-    members = {tuple(sorted("_".join(names).split("_"))): at for at, names in enumerate(relations)}
-    below = [{name: members.get(tuple(sorted(name.split("_")))) for name in names} for names in relations]
-    nested = {at for inside in below for at in inside.values() if at is not None}
-
-    def tree(at: int) -> tuple[str, tuple[str, ...]]:
-        inner = {name: tree(one) for name, one in below[at].items() if one is not None and one != at}
-        text = ", ".join(f"({inner[name][0]})" if name in inner else quote(name) for name in relations[at])
-        leaves = [leaf for name in relations[at] for leaf in (inner[name][1] if name in inner else (name,))]
-        return text, tuple(leaves)
-
-    found, trees = [], []
-    for at, (join, part) in enumerate(zip(joins, parts, strict=True)):
-        units = int(part.get("units", join.history.entries[-1][1]))
-        written = tuple(sorted(value for name, value in part.items() if name.startswith("condition between ")))
-        order = written_order(part) if "option order" in part else None
-        found.append(Stored(relations[at], part["scheme"], units, order, written))
-        text, leaves = tree(at)
-        if at not in nested and len(leaves) > len(relations[at]):
-            trees.append(Stored(leaves, "operator_tree", units, text, written))
-    return (*found, *trees)
+    lines = lines_of(fingerprint)
+    relations, units = tuple(lines["order of streams"].split(", ")), lines.get("units")
+    conditions = tuple(sorted(value for name, value in lines.items() if name.startswith("condition between ")))
+    ranks = lines["option order"].split(",") if "option order" in lines else range(len(relations))
+    order = tuple(relations[int(rank)] for rank in ranks) if lines["scheme"] == "tree" else ()
+    return Stored(relations, lines["scheme"], None if units is None else int(units), order, conditions)
 
 
 class CheckpointFile:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -21,9 +20,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ..errors import NO_WORKER, TOO_BUSY, CheckpointDamagedError, CheckpointMismatchError
 from ..operators.spec import JoinSpec
 from ..operators.task.micro_batch import LAYOUTS
+from ..rewriter.plan.stored import Stored
 from ..settings import SCALING_ENABLED, spark_flag
+from ..spark.flags import settings_of
 from ..spark.liberties import REFUSE_EARLY, taken
-from ..spark.rates import ObservedRates
+from ..spark.rates import ObservedRates, sources_in
 from .checkpoint import CheckpointFile, Join, follow
 from .metrics import held_by_slot, join_keys
 from .stopping import no_further_batch
@@ -31,18 +32,42 @@ from .stopping import no_further_batch
 _log = logging.getLogger("trijoin_sql")
 
 _numbers = itertools.count()
-_specs: dict[str, JoinSpec] = {}
 _listeners: dict[int, LayoutListener] = {}
 
-#: Keys of the joins whose units cost chose: a checkpoint's number has precedence.
-_by_cost: set[str] = set()
-
-#: By a join's key: the warning about rows that it keeps for ever; and the warnings already given.
-_endless: dict[str, str] = {}
+#: The joins that were compiled, by key; and the warnings about rows that are kept for ever, already given.
+_joins: dict[str, Registered] = {}
 _said: set[tuple[str, str]] = set()
 
 #: Units that a query should have from its next start on, by the query's id.
 _wanted: dict[str, dict[str, int]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A compiled join, which a query may start with.
+
+    Parameters
+    ----------
+    spec
+        What runs.
+    stored
+        The group that it runs, as its checkpoint is to record it.
+    by_cost
+        Whether cost chose its units: a checkpoint's number has precedence.
+    endless
+        The warning about rows that it keeps for ever, to be given once when a query starts.
+    """
+
+    spec: JoinSpec
+    stored: tuple[Stored, ...] = ()
+    by_cost: bool = False
+    endless: str | None = None
+
+    def warn(self) -> None:
+        """Log the warning once, however often the query restarts."""
+        if self.endless is not None and (self.spec.fingerprint, self.endless) not in _said:
+            _said.add((self.spec.fingerprint, self.endless))
+            _log.warning("%s", self.endless)
 
 
 def next_number() -> int:
@@ -50,33 +75,14 @@ def next_number() -> int:
     return next(_numbers)
 
 
-def register(
-    spark: SparkSession,
-    specs: Mapping[str, JoinSpec],
-    by_cost: Set[str] = frozenset(),
-    endless: Mapping[str, str] = MappingProxyType({}),
-) -> None:
-    """Register joins with the listener of a session, and make sure that there is one. Spark Connect has none.
-
-    Parameters
-    ----------
-    spark
-        The session.
-    specs
-        The joins by key.
-    by_cost
-        The keys of those whose units cost chose.
-    endless
-        By key: the warning about rows that are kept for ever, to be given once when a query starts.
-    """
-    _specs.update(specs)
-    _by_cost.update(by_cost)
+def register(spark: SparkSession, joins: Sequence[Registered]) -> None:
+    """Register joins with the listener of a session, and make sure that there is one. Spark Connect has none."""
+    _joins.update({join.spec.key: join for join in joins})
     java: Any = getattr(spark, "_jsparkSession", None)
     if java is None:  # no listener will be called at its start
-        for key, said in endless.items():
-            _say_once(specs[key], said)
+        for join in joins:
+            join.warn()
         return
-    _endless.update(endless)
     if java.hashCode() in _listeners:
         return
     from pyspark.java_gateway import ensure_callback_server_started
@@ -96,7 +102,7 @@ def observed_rates(spark: SparkSession) -> dict[str, float]:
 
 def known_join(key: str) -> JoinSpec | None:
     """Return a registered join."""
-    return _specs.get(key)
+    return None if (found := _joins.get(key)) is None else found.spec
 
 
 def want_units(query: StreamingQuery, units: Mapping[str, int]) -> None:
@@ -117,13 +123,6 @@ class Running:
         """Tell the tasks of all jobs from now on."""
         told = {key: join.told() for key, join in self.joins.items()}
         self.properties.setProperty(LAYOUTS, json.dumps(told))
-
-
-def _say_once(spec: JoinSpec, said: str) -> None:
-    """Log a warning about a join once, however often its query restarts."""
-    if (spec.fingerprint, said) not in _said:
-        _said.add((spec.fingerprint, said))
-        _log.warning("%s", said)
 
 
 def held_back_in_all(specs: Sequence[JoinSpec]) -> list[JoinSpec]:
@@ -192,22 +191,24 @@ class LayoutListener:
         if found is None:
             return
         execution: Any = found._jsq.streamingQuery()
-        plan = str(execution.analyzedPlan().toString())
+        plan = execution.analyzedPlan()
         keys = join_keys(plan)
         if not keys:
             return
-        self.observed.started(query_id, plan)
-        for key in keys:
-            if key in _endless:
-                _say_once(_specs[key], _endless.pop(key))
-        specs = held_back_in_all([_specs[key] for key in keys])
+        self.observed.started(query_id, sources_in(plan))
+        registered = [_joins[key] for key in keys]
+        for one in registered:
+            one.warn()
+        specs = held_back_in_all([one.spec for one in registered])
         file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
         properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()
         planned = execution.offsetLog().getLatestBatchId()
         batch = int(planned.get()) + 1 if planned.isDefined() else 0
         try:
             saved = file.read()
-            joins = follow(saved, specs, self._units(query_id, specs, saved), batch, _watermark(execution))
+            units = self._units(query_id, registered, saved)
+            joins = follow(saved, specs, units, batch, _watermark(execution))
+            joins = [replace(join, stored=one.stored) for join, one in zip(joins, registered, strict=True)]
         except (CheckpointMismatchError, CheckpointDamagedError) as error:
             said = error.getMessageParameters()
             why = said.get("difference") or said["detail"]
@@ -228,7 +229,7 @@ class LayoutListener:
         Spark has no way for a listener to do so. Where its inside is not as we know it, or the session does not
         allow it, the tasks refuse to run.
         """
-        if not taken(REFUSE_EARLY, lambda name: self.spark.conf.get(name, None)):
+        if not taken(REFUSE_EARLY, settings_of(self.spark)):
             return
         from py4j.protocol import Py4JError
 
@@ -244,17 +245,17 @@ class LayoutListener:
             return
         no_further_batch(self.spark, query)
 
-    def _units(self, query_id: str, specs: Sequence[JoinSpec], saved: Sequence[Join]) -> list[int]:
+    def _units(self, query_id: str, joins: Sequence[Registered], saved: Sequence[Join]) -> list[int]:
         """Return the units that joins should have: the requested ones, else those of the query when it begins."""
         wanted = _wanted.pop(query_id, {})
-        units = [spec.units for spec in specs]
-        if len(saved) == len(specs) and spark_flag(lambda name: self.spark.conf.get(name, None), SCALING_ENABLED):
-            units = [join.history.entries[-1][1] for join in saved]
-        elif len(saved) == len(specs):  # the choice of cost gives way
-            followed = [join.history.entries[-1][1] for join in saved]
-            by_cost = [spec.key in _by_cost for spec in specs]
-            units = [old if yields else own for old, yields, own in zip(followed, by_cost, units, strict=True)]
-        return [wanted.get(spec.name, own) for spec, own in zip(specs, units, strict=True)]
+        units = [one.spec.units for one in joins]
+        if len(saved) == len(joins):  # the choice of cost gives way, and so does any other where scaling is on
+            scaled = spark_flag(settings_of(self.spark), SCALING_ENABLED)
+            units = [
+                old.history.entries[-1][1] if scaled or one.by_cost else one.spec.units
+                for old, one in zip(saved, joins, strict=True)
+            ]
+        return [wanted.get(one.spec.name, own) for one, own in zip(joins, units, strict=True)]
 
     def _retire(self, query_id: str, progress: Mapping[str, Any]) -> None:
         running = self.running.get(query_id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,8 +10,9 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ..operators.compile.logical_plans import walk
 from ..operators.compile.node import OBSERVED
-from ..operators.spec import PREFIX, RUN
+from ..operators.spec import PREFIX, RUN, is_key
 from ..operators.task.outputs import COUNTER_NAMES
 from ..operators.task.reports import reported
 
@@ -24,15 +24,15 @@ def compiled_number(query: StreamingQuery) -> int | None:
     """Return the number of the statement that a query was compiled from, None if it has not reported one."""
     for progress in reversed(query.recentProgress):
         for name in progress.observedMetrics or {}:
-            if name.startswith(PREFIX) and RUN in name:
+            if is_key(name):
                 return int(name.partition(RUN)[2])
     return None
 
 
-def join_keys(plan: str) -> list[str]:
-    """Return the names of our metrics in the text of a logical plan, each once: they are the keys of its joins."""
-    pattern = rf"CollectMetrics ({re.escape(PREFIX)}\w*{re.escape(RUN)}\d+),"
-    return list(dict.fromkeys(re.findall(pattern, plan)))
+def join_keys(plan: Any) -> list[str]:
+    """Return the names of our metrics in a logical plan, each once: they are the keys of its joins."""
+    names = (str(step.node.name()) for step in walk(plan) if step.name == "CollectMetrics")
+    return list(dict.fromkeys(name for name in names if is_key(name)))
 
 
 def slots_of(key: str, query: str, batch: int, observed: Mapping[str, Any]) -> list[dict[str, Any]]:

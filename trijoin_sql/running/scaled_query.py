@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ..errors import InvalidSettingError
 from ..settings import SCALING_ENABLED
+from ..spark.flags import settings_of
 from .listener import known_join, want_units
 from .metrics import slots_of
 from .scaling import Decision, Scaler, ScalingPolicy
@@ -33,7 +34,7 @@ def scaling_policy(spark: SparkSession) -> ScalingPolicy | None:
     InvalidSettingError
         A setting is wrong, or the session is one of Spark Connect.
     """
-    policy = ScalingPolicy.from_settings(lambda name: spark.conf.get(name, None))
+    policy = ScalingPolicy.from_settings(settings_of(spark))
     if policy is not None and not hasattr(spark, "_jsparkSession"):
         raise InvalidSettingError(SCALING_ENABLED, "true", "on Spark Connect the units of a query cannot change")
     return policy

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ..spark.flags import settings_of
 from ..spark.liberties import END_AFTER_BATCH, taken
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def stop(spark: SparkSession, running: list[StreamingQuery], request: StopReques
 
 def end_after_batch(spark: SparkSession, query: StreamingQuery) -> Any:
     """Do as `no_further_batch`, where the session allows it; return None where it does not."""
-    allowed = taken(END_AFTER_BATCH, lambda name: spark.conf.get(name, None))
+    allowed = taken(END_AFTER_BATCH, settings_of(spark))
     return no_further_batch(spark, query) if allowed else None
 
 

@@ -165,6 +165,6 @@ def taken(name: str, get: Setting) -> bool:
     return flag(get, _BY_NAME[name].switch, default=_BY_NAME[name].by_default)
 
 
-def all_taken(get: Setting) -> frozenset[str]:
-    """Return the names of all that are to be taken, of those whose switches are settings."""
-    return frozenset(one.name for one in LIBERTIES if one.variable is None and taken(one.name, get))
+def of_workers(get: Setting) -> frozenset[str]:
+    """Return the names of those that workers are to take."""
+    return frozenset(name for name in (KEEP_FREED, FREEZE_IMPORTS) if taken(name, get))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from math import inf
 from typing import Any
 
 from ..errors import InvalidSettingError
+from ..operators.compile.logical_plans import Step, items, walk
 from ..rewriter.options import CostDefaults
 from ..rewriter.sql.catalog import RATE_SETTING, declared, positive
 
@@ -26,8 +27,8 @@ _SEEN, _QUERIES = 100, 50
 
 #: Nodes of Spark's plans that put out the rows of their input, or fewer.
 _THROUGH = ("Project", "Filter", "EventTimeWatermark", "SubqueryAlias", "View")
-_SOURCE = re.compile(r"Streaming\w*Relation\w*")
-_NAME = re.compile(r"(?:View \(|SubqueryAlias )`?([^`,\s]+(?:`?\.`?[^`,\s]+)*)`?")
+#: Nodes that read a streaming source.
+_SOURCES = ("StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation", "StreamingDataSourceV2Relation")
 
 
 def declared_rate(get: Setting, name: tuple[str, ...]) -> float | None:
@@ -97,52 +98,31 @@ class PlanSource:
     reads: int = 1
 
 
-def sources_in(plan: str) -> list[PlanSource]:
+def sources_in(plan: Any) -> list[PlanSource]:
     """Return the streaming sources of a plan, in the order of Spark's progress reports.
 
     Parameters
     ----------
     plan
-        A logical plan of Spark's, as text.
-
-    Examples
-    --------
-    >>> sources_in('''Join Inner
-    ... :- SubqueryAlias v
-    ... :  +- View (`v`, [a#1])
-    ... :     +- ~Filter (a#1 > 0)
-    ... :        +- View (`r`, [a#1])
-    ... :           +- StreamingRelation FileSource[r], [a#1]
-    ... +- Aggregate [a#2], [a#2]
-    ...    +- View (`s`, [a#2])
-    ...       +- StreamingRelation FileSource[s], [a#2]''')
-    [PlanSource(names=('v', 'r'), reads=1), PlanSource(names=('s',), reads=1)]
+        An analysed plan of a classic session.
     """
-    found: dict[str, PlanSource] = {}
-    above: list[tuple[int, str]] = []
-    for line in plan.splitlines():
-        text = line.lstrip(" :+-~")
-        if not text:
-            continue
-        depth = len(line) - len(text)
-        above = [one for one in above if one[0] < depth]
-        if _SOURCE.match(text):
-            before = found.get(text, PlanSource((), 0))
-            found[text] = PlanSource(tuple(dict.fromkeys((*before.names, *_names(above)))), before.reads + 1)
-        above.append((depth, text))
+    found: dict[Any, PlanSource] = {}  # equal nodes are one source
+    for step in walk(plan):
+        if step.name in _SOURCES:
+            before = found.get(step.node, PlanSource((), 0))
+            found[step.node] = PlanSource(tuple(dict.fromkeys((*before.names, *_names(step)))), before.reads + 1)
     return list(found.values())
 
 
-def _names(above: list[tuple[int, str]]) -> Iterator[str]:
-    """Yield the names of the relations right above a source, outermost first."""
+def _names(source: Step) -> list[str]:
+    """Return the names of the relations right above a source, outermost first."""
     names: list[str] = []
-    for _, text in reversed(above):
-        if not text.startswith(_THROUGH):
-            break
-        name = _NAME.match(text)
-        if name is not None and (text.startswith("View") or "." in name[1]):  # it may be an alias in the query
-            names.append(name[1].replace("`", "").lower())
-    yield from reversed(names)
+    for step in takewhile(lambda one: one.name in _THROUGH, reversed(source.above)):
+        if step.name == "View":
+            names.append(step.node.desc().identifier().unquotedString())
+        elif step.name == "SubqueryAlias" and (qualifier := items(step.node.identifier().qualifier())):
+            names.append(".".join([*qualifier, step.node.alias()]))  # without one it may be an alias in the query
+    return [name.lower() for name in reversed(names)]
 
 
 def rate_of(rates: Mapping[str, float], name: tuple[str, ...]) -> float | None:
@@ -161,14 +141,14 @@ class ObservedRates:
         self._sources: dict[str, list[PlanSource]] = {}
         self._seen: dict[str, deque[tuple[float, list[float]]]] = {}
 
-    def started(self, query_id: str, plan: str) -> None:
-        """Record a query's logical plan."""
+    def started(self, query_id: str, sources: list[PlanSource]) -> None:
+        """Record the sources of a query's plan."""
         with self._lock:
             for known in (self._sources, self._seen):
                 known.pop(query_id, None)
                 while len(known) >= _QUERIES:
                     known.pop(next(iter(known)))
-            self._sources[query_id] = sources_in(plan)
+            self._sources[query_id] = sources
             self._seen[query_id] = deque(maxlen=_SEEN)
 
     def progressed(self, progress: Mapping[str, Any]) -> None:

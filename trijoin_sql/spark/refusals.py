@@ -299,8 +299,8 @@ class StreamCheck:
         """Return what Spark says about the event times below operators that clear their state by one."""
         find = self._sql.execution.streaming.operators.stateful.WatermarkSupport.findEventTimeColumn
         try:
-            for node in walk(plan):
-                for below in items(node.children()) if node.nodeName() in _CLEARING else ():
+            for step in walk(plan):
+                for below in items(step.node.children()) if step.name in _CLEARING else ():
                     find(below.output(), False)
         except PySparkException as error:
             return meaning(error)

@@ -9,9 +9,11 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from ..operators.compile.inputs import quoted
+from ..operators.compile.logical_plans import plan_of
 from ..operators.compile.watermarks import DELAY, keeps_state
 from ..rewriter.plan.parts import Column, RowsFrom
 from ..rewriter.sql.catalog import TableInfo
+from .flags import settings_of
 from .rates import declared_rate, rate_of, sources_in
 
 
@@ -29,6 +31,7 @@ class SparkCatalog:
     def __init__(self, spark: SparkSession, observed: Mapping[str, float] | None = None) -> None:
         self.spark = spark
         self.observed = observed or {}
+        self._setting = settings_of(spark)
         self._known: dict[tuple[str, ...], TableInfo | None] = {}
 
     def table(self, name: tuple[str, ...]) -> TableInfo | None:
@@ -67,12 +70,12 @@ class SparkCatalog:
 
     def _rate(self, name: tuple[str, ...], frame: DataFrame) -> tuple[float | None, RowsFrom]:
         """Return the rows a second of a stream and their origin: a view over one stream has the stream's rate."""
-        names, plan = [name], getattr(frame, "_jdf", None)
-        sources = sources_in(str(plan.queryExecution().analyzed().toString())) if plan is not None else []
+        names = [name]
+        sources = sources_in(plan_of(frame)) if hasattr(frame, "_jdf") else []
         if len(sources) == 1 and rate_of(dict.fromkeys(sources[0].names, 1.0), name) is not None:
             names += [tuple(one.split(".")) for one in sources[0].names]
         for one in names:
-            declared = declared_rate(lambda key: self.spark.conf.get(key, None), one)
+            declared = declared_rate(self._setting, one)
             if declared is not None:
                 return declared, "declared"
         seen = next((rows for one in names if (rows := rate_of(self.observed, one)) is not None), None)

@@ -1,0 +1,72 @@
+"""What the join nodes of a statement are compiled with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ...errors import PlanError
+from ...rewriter.plan.nodes import JoinNode
+from ..spec import RUN
+
+
+class NotAsPlannedError(PlanError):
+    """Types that nobody knew when a query was planned do not allow what was planned; without it, the query is right.
+
+    That is the conjunct, which Spark has to evaluate instead of the kernel; None stands for the aggregation.
+    """
+
+    def __init__(self, reason: str, conjunct: str | None = None) -> None:
+        super().__init__(reason)
+        self.conjunct = conjunct
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """A statement while its join nodes are compiled.
+
+    Parameters
+    ----------
+    spark
+        The session, classic or Connect.
+    below
+        The outputs of the join nodes that are compiled already, by name.
+    arguments
+        Values of the SQL parameters (``:name``).
+    number
+        One that no other statement of the process has.
+    units
+        Units in a group where a node does not say.
+    warm_bytes
+        Bytes that the warm copies of a machine may take.
+    liberties
+        What workers may do about their memory, by name.
+    """
+
+    spark: SparkSession
+    below: Mapping[str, DataFrame]
+    arguments: Mapping[str, Any] | None = None
+    number: int = 0
+    units: int = 1
+    warm_bytes: int | None = None
+    liberties: frozenset[str] = frozenset()
+
+    def key(self, node: JoinNode) -> str:
+        """Return the name of a node's join in this process: for its checkpoint, and for the counters of its slots."""
+        return f"{node.name}{RUN}{self.number}"
+
+    def run_sql(self, text: str) -> DataFrame:
+        """Let Spark run SQL that may refer to the outputs of join nodes by their (quoted) names."""
+        arguments = dict(self.arguments) if self.arguments else None
+        # Whole words only: the first node's name begins the tenth's.
+        used = {name: self.below[name] for name in re.findall(r"\w+", text) if name in self.below}
+        sql = type(self.spark).sql
+        if not used:
+            return sql(self.spark, text, args=arguments) if arguments else sql(self.spark, text)
+        text = text.replace("{", "{{").replace("}", "}}")
+        text = re.sub(r"(`?)\b(" + "|".join(used) + r")\b\1", r"{\2}", text)
+        return sql(self.spark, text, args=arguments, **used)

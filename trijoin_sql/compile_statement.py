@@ -1,0 +1,120 @@
+"""A rewritten statement becomes a DataFrame: its join nodes from the bottom up, then the rest of the SELECT over them.
+
+What the types of columns turn out not to allow is planned again without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from .operators.compile.compiling import Compiling, NotAsPlannedError
+from .operators.compile.node import compile_join
+from .rewriter.event_time.bounds import unbounded
+from .rewriter.options import Settings
+from .rewriter.pipeline import Rewrite, rewrite
+from .rewriter.plan.nodes import JoinNode, LeftAlone, walk
+from .rewriter.plan.stored import Stored
+from .rewriter.sql.arguments import Arguments
+from .rewriter.sql.catalog import Catalog
+from .rewriter.sql.dialect import Statement
+from .running.listener import Registered, next_number, register
+from .settings import parallelism, warm_bytes
+from .spark.flags import Setting
+from .spark.liberties import LOCAL_FILES, of_workers, taken
+from .spark.local_disk import set_permissions_without_processes
+
+_log = logging.getLogger("trijoin_sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A rewritten statement, and the arguments of `rewrite` that it was rewritten with."""
+
+    statement: str | Statement
+    arguments: Arguments
+    catalog: Catalog
+    settings: Settings
+    rewritten: Rewrite
+
+    @classmethod
+    def of(cls, statement: str | Statement, arguments: Arguments, catalog: Catalog, settings: Settings) -> Planned:
+        """Rewrite a statement; see `rewrite` for what is raised."""
+        return cls(statement, arguments, catalog, settings, rewrite(statement, catalog, settings, arguments))
+
+    def without(self, error: NotAsPlannedError) -> Planned:
+        """Rewrite the statement again, without what types do not allow."""
+        if error.conjunct is None:
+            settings = replace(self.settings, aggregate_in_units=False)
+            _log.warning("aggregated by Spark alone: %s", error)
+        else:
+            settings = replace(self.settings, left_to_spark=self.settings.left_to_spark | {error.conjunct})
+        if settings == self.settings:  # a bug of ours
+            raise error
+        return Planned.of(self.statement, self.arguments, self.catalog, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A statement that was run: its rows, how it was rewritten, and its number among those with joins of ours."""
+
+    frame: DataFrame
+    rewritten: Rewrite | None = None
+    number: int | None = None
+
+    @property
+    def groups(self) -> tuple[JoinNode | LeftAlone, ...]:
+        """The join groups of the statement."""
+        return () if self.rewritten is None else self.rewritten.groups
+
+
+def compile_statement(spark: SparkSession, planned: Planned, get: Setting, *, warns: bool) -> Ran:
+    """Compile a statement whose joins are ours; ``warns`` tells whether its start warns of rows kept for ever."""
+    while True:
+        number = next_number()
+        try:
+            return Ran(_compiled(spark, planned, get, number, warns=warns), planned.rewritten, number)
+        except NotAsPlannedError as error:
+            planned = planned.without(error)
+
+
+def _compiled(spark: SparkSession, planned: Planned, get: Setting, number: int, *, warns: bool) -> DataFrame:
+    rewritten, plan = planned.rewritten, planned.rewritten.plan
+    assert plan is not None
+    frames: dict[str, DataFrame] = {}
+    arguments, units = planned.arguments, parallelism(get) or 1
+    if arguments is not None and not isinstance(arguments, Mapping):  # rewriting gave names to positional markers
+        arguments = dict(zip(rewritten.parameters, arguments, strict=False))
+    compiling = Compiling(spark, frames, arguments, number, units, warm_bytes(get), of_workers(get))
+    groups = {group.name: group for group in rewritten.groups if isinstance(group, JoinNode)}
+    joins: list[Registered] = []
+    for node in reversed(list(walk(plan))):
+        if isinstance(node, JoinNode) and node.name not in frames:
+            compiled = compile_join(compiling, node)
+            frames[node.name], group = compiled.frame, groups.get(node.name)
+            fixed = None if compiled.spec.elastic else node.decision.units or units
+            stored = () if group is None else (Stored.of(group, fixed),)
+            endless = unbounded(node.retention) if warns else None
+            joins.append(Registered(compiled.spec, stored, node.decision.units_by_cost, endless))
+    result = compiling.run_sql(plan.sql)
+    if result.isStreaming:
+        register(spark, joins)
+        if getattr(spark, "_sc", None) is not None and taken(LOCAL_FILES, get):  # a classic session
+            set_permissions_without_processes(spark.sparkContext)
+    # Spark names the columns: users see its names for expressions.
+    original = spark_sql(spark, rewritten.spark_sql, planned.arguments)
+    ours, theirs = (", ".join(one.dataType.simpleString() for one in frame.schema) for frame in (result, original))
+    if ours != theirs:  # something was misread
+        _log.warning("its columns are %s, to Spark %s: a bug of TriJoin SQL, please report the query", ours, theirs)
+        if not original.isStreaming:
+            return original
+    return result.toDF(*original.columns)
+
+
+def spark_sql(spark: SparkSession, text: str, args: Any = None, **kwargs: Any) -> DataFrame:
+    """Call Spark's own ``sql``, even if the session is extended."""
+    return type(spark).sql(spark, text, args, **kwargs)
