@@ -167,19 +167,9 @@ class ClauseReader:
         return self.name("a format such as parquet")
 
     def clauses(self, known: Mapping[str, Callable[[Any], Any]], *, others: bool = False) -> dict[str, Any]:
-        """Read the clauses that follow, each at most once.
+        """Read the clauses that follow, each at most once, by what reads the rest of each; return it by first words.
 
-        Parameters
-        ----------
-        known
-            By its first word: what reads the rest of a clause.
-        others
-            Whether there may be other ones, which are skipped.
-
-        Returns
-        -------
-        dict
-            What was read, by the first word.
+        Where there may be other ones, they are skipped.
         """
         found: dict[str, Any] = {}
         while self.position < len(self.tokens):

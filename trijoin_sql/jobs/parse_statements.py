@@ -13,16 +13,7 @@ from ..rewriter.sql.clauses import NO_OPTIONS, QUOTED, STREAM_CLAUSES, ClauseRea
 from ..rewriter.sql.dialect import parse_statement
 from .job_text import Script, did_you_mean
 from .setting_names import assignment
-from .statements import (
-    MODES,
-    CreateSink,
-    CreateStream,
-    InsertInto,
-    Job,
-    JobStatement,
-    SparkStatement,
-    StartSetting,
-)
+from .statements import MODES, CreateSink, CreateStream, InsertInto, Job, JobStatement, SparkStatement, StartSetting
 
 _TRIGGER = "TRIGGER PROCESSING TIME '10 seconds', TRIGGER AVAILABLE NOW or TRIGGER ONCE"
 
