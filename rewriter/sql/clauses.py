@@ -169,10 +169,10 @@ class ClauseReader:
     def clauses(self, known: Mapping[str, Callable[[Any], Any]], *, others: bool = False) -> dict[str, Any]:
         """Read the clauses that follow, each at most once, by what reads the rest of each; return it by first words.
 
-        Where there may be other ones, they are skipped.
+        Where there may be other ones, as those of CREATE TABLE, they are skipped, and so is a query after AS.
         """
         found: dict[str, Any] = {}
-        while self.position < len(self.tokens):
+        while self.position < len(self.tokens) and not (others and self.word() == "AS"):
             word, token = self.word(), self.tokens[self.position]
             if word not in known and not others:
                 if word in ("CREATE", "INSERT", "SET"):
@@ -195,7 +195,7 @@ class ClauseReader:
         self.position += 1
         while True:
             name = self.name("the name of a column")
-            if any(column.name.text.lower() == name.text.lower() for column in columns):
+            if strict and any(column.name.text.lower() == name.text.lower() for column in columns):
                 self.raises(name.start, f"there are two columns named {name.text}", None)
             if self.word() in (",", ")"):
                 self.fail(f"the column {name.text} has no type")
