@@ -128,8 +128,8 @@ class ClauseReader:
 
     def take(self, what: str) -> Token:
         """Read the next token."""
-        if self.position >= len(self.tokens):
-            self.fail_end(f"the statement ends where {what} is expected")
+        if not self.word():
+            self.fail(f"the statement ends where {what} is expected")
         self.position += 1
         return self.tokens[self.position - 1]
 
@@ -140,10 +140,9 @@ class ClauseReader:
 
     def expect(self, word: str, form: str) -> None:
         """Read a word that has to be there."""
-        if self.position >= len(self.tokens):
-            self.fail_end(f"{word} is missing", f"write {form}")
         if self.word() != word:
-            self.fail(f"{word} is missing before {self.tokens[self.position].text}", f"write {form}")
+            before = f" before {self.tokens[self.position].text}" if self.word() else ""
+            self.fail(f"{word} is missing{before}", f"write {form}")
         self.position += 1
 
     def name(self, what: str) -> Word:
@@ -209,7 +208,7 @@ class ClauseReader:
             depth += nesting(word)
             self.position += 1
         if not self.word():
-            self.fail_end("the list of columns has no end: a ) is missing")
+            self.fail("the list of columns has no end: a ) is missing")
         tokens = self.tokens[first : self.position]
         if strict:
             self._check_type(tokens)
@@ -309,8 +308,10 @@ class ClauseReader:
         return self._between(self.tokens[self.position :])
 
     def fail(self, detail: str, hint: str | None = None) -> NoReturn:
-        """Fail at the next token, or at the last one."""
-        self.fail_at(min(self.position, len(self.tokens) - 1), detail, hint)
+        """Fail at the next token, or behind the statement where there is none."""
+        if self.position < len(self.tokens):
+            self.fail_at(self.position, detail, hint)
+        self.fail_end(detail, hint)
 
     def fail_at(self, position: int, detail: str, hint: str | None = None) -> NoReturn:
         """Fail at a token."""
