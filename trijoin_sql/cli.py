@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import sys
-from contextlib import ExitStack
+from contextlib import nullcontext
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -298,13 +298,11 @@ def _documents(file: str) -> list[dict[str, Any]]:
 
 def _refuse_slips(script: Script, sql: str, start: int) -> None:
     """Refuse a Spark statement that is probably a typing mistake: Spark would say so, but here it would be ignored."""
-    from .jobs.setting_names import assignment, hint_if_unknown
+    from .jobs.check import check_setting
     from .rewriter.sql.clauses import close
     from .rewriter.sql.dialect import tokenize
 
-    set_ = assignment(sql)
-    if set_ is not None and (hint := hint_if_unknown(set_.key)) is not None:
-        script.fail(start + set_.start, f"there is no setting {set_.key}", hint)
+    check_setting(script, sql, start)
     first = tokenize(sql)[0]
     meant = close(first.text, ("SELECT", "INSERT", "CREATE"), 0.8)
     if meant not in (None, first.text.upper()):
@@ -346,13 +344,9 @@ def demo(
 
     set_up_logging(quiet=quiet, verbose=verbose)
     err = Console(stderr=True, highlight=False, quiet=quiet)
-    with ExitStack() as stack:
-        if keep is None:
-            temporary = TemporaryDirectory(prefix="trijoin-demo-", ignore_cleanup_errors=True)
-            folder = Path(stack.enter_context(temporary))
-        else:
-            folder = keep.absolute()
-            folder.mkdir(parents=True)
+    temporary = TemporaryDirectory(prefix="trijoin-demo-", ignore_cleanup_errors=True)
+    with temporary if keep is None else nullcontext(keep.absolute()) as folder:
+        Path(folder).mkdir(parents=True, exist_ok=keep is None)
         out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-        if not run_demo(folder, out=out, err=err, verbose=verbose):
+        if not run_demo(Path(folder), out=out, err=err, verbose=verbose):
             raise typer.Exit(FAILED)

@@ -77,7 +77,7 @@ def check_python() -> Finding:
 
 def check_java() -> Finding:
     """Java 17 or 21, found as Spark's launch script finds it: ``$JAVA_HOME/bin/java``, else ``java`` on the PATH."""
-    java = find_java()
+    java, needed = find_java(), f"Java {either_java()} is needed: {install_java()}"
     if java is None:
         return Finding("problem", "Java", str(missing_java()))
     try:
@@ -85,19 +85,16 @@ def check_java() -> Finding:
         asked = _run(java, "--add-modules=jdk.incubator.vector", "-version")
         said = asked if asked.returncode == 0 else _run(java, "-version")
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(
-            "problem", "Java", f"{java} does not run ({error}); Java {either_java()} is needed: {install_java()}"
-        )
+        return Finding("problem", "Java", f"{java} does not run ({error}); {needed}")
     version = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', said.stderr + said.stdout)
     if said.returncode or version is None:
-        return Finding("problem", "Java", f"{java} -version fails; Java {either_java()} is needed: {install_java()}")
+        return Finding("problem", "Java", f"{java} -version fails; {needed}")
     found, major = f"Java {version[1]} ({java})", int(version[2])
     if major < JAVA_VERSIONS[0]:
         return Finding("problem", "Java", f"{found} is too old, {either_java()} is needed: {install_java()}")
     if asked.returncode:
-        return Finding(
-            "problem", "Java", f"{found} lacks the module jdk.incubator.vector that Spark needs: {install_java()}"
-        )
+        lacks = "lacks the module jdk.incubator.vector that Spark needs"
+        return Finding("problem", "Java", f"{found} {lacks}: {install_java()}")
     if major not in JAVA_VERSIONS:
         return Finding("warning", "Java", f"{found} is not one that Spark 4.3 is made for ({either_java()})")
     return Finding("ok", "Java", found)
@@ -115,10 +112,8 @@ def check_master() -> Finding:
     """A local master without a failure budget: a Python worker that dies takes the query with it."""
     master = submitted_settings().get("spark.master") or os.environ.get("MASTER", "")
     if single := re.fullmatch(r"local(?:\[\s*([^,\]\s]+)\s*(?:,\s*1\s*)?\])?", master):
-        better = f"local[{single[1] or '*'},4]"
-        return Finding(
-            "warning", "Master", f"{master} allows a task one attempt: a lost worker ends the query. Use {better}"
-        )
+        text = f"{master} allows a task one attempt: a lost worker ends the query. Use local[{single[1] or '*'},4]"
+        return Finding("warning", "Master", text)
     return Finding("ok", "Master", master or "local[*,4] unless a session or a setting says otherwise")
 
 
@@ -144,9 +139,8 @@ def check_disk() -> Finding:
     except OSError as error:
         return Finding("problem", "Disk", f"{folder} cannot be used: {error.strerror}")
     if free < DISK_GIB * GIB:
-        return Finding(
-            "warning", "Disk", f"{free / GIB:.1f} GiB free in {folder}; {DISK_GIB} GiB are advised (SPARK_LOCAL_DIRS)"
-        )
+        text = f"{free / GIB:.1f} GiB free in {folder}; {DISK_GIB} GiB are advised (SPARK_LOCAL_DIRS)"
+        return Finding("warning", "Disk", text)
     return Finding("ok", "Disk", f"{free / GIB:.0f} GiB free in {folder}")
 
 
@@ -183,11 +177,8 @@ def _check_package(name: str, module: str, depth: int, pin: str | None) -> Findi
             import_module(module)
     except Exception as error:
         reason = str(error).splitlines()[:1] or [type(error).__name__]
-        return Finding(
-            "problem",
-            name,
-            f"{name} {found} cannot be imported ({reason[0]}): pip install --force-reinstall '{wanted}'",
-        )
+        text = f"{name} {found} cannot be imported ({reason[0]}): pip install --force-reinstall '{wanted}'"
+        return Finding("problem", name, text)
     return Finding("ok", name, found)
 
 

@@ -38,19 +38,11 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
             "Correct the SQL at the place that the caret marks.",
         ),
         "TRIJOIN_UNSUPPORTED_QUERY": Condition(
-            "0A000",
-            "This query cannot run on streams: {reason}.",
-            "Follow the hint, or run it on batch tables.",
+            "0A000", "This query cannot run on streams: {reason}.", "Follow the hint, or run it on batch tables."
         ),
-        "TRIJOIN_UNAVAILABLE": Condition(
-            "0A000",
-            "{what} is not available: {reason}.",
-            "Follow the hint.",
-        ),
+        "TRIJOIN_UNAVAILABLE": Condition("0A000", "{what} is not available: {reason}.", "Follow the hint."),
         "TRIJOIN_INVALID_HINT": Condition(
-            "42602",
-            "The hint {hint} is not usable here: {reason}.",
-            "Correct or remove the hint.",
+            "42602", "The hint {hint} is not usable here: {reason}.", "Correct or remove the hint."
         ),
         "TRIJOIN_INVALID_SETTING": Condition(
             "22023",
@@ -78,14 +70,10 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
             "Cast the operands to a wider type; Spark itself raises here in ANSI mode.",
         ),
         "TRIJOIN_JOB_ERROR": Condition(
-            "42000",
-            "{place}: {detail}",
-            "Correct the job file at the place that the caret marks.",
+            "42000", "{place}: {detail}", "Correct the job file at the place that the caret marks."
         ),
         "TRIJOIN_INTERNAL": Condition(
-            "XX000",
-            "A broken invariant, which is a bug of TriJoin SQL: {detail}.",
-            "Please report it with the query.",
+            "XX000", "A broken invariant, which is a bug of TriJoin SQL: {detail}.", "Please report it with the query."
         ),
     }
 )

@@ -128,8 +128,8 @@ class ClauseReader:
 
     def take(self, what: str) -> Token:
         """Read the next token."""
-        if self.position >= len(self.tokens):
-            self.fail_end(f"the statement ends where {what} is expected")
+        if not self.word():
+            self.fail(f"the statement ends where {what} is expected")
         self.position += 1
         return self.tokens[self.position - 1]
 
@@ -140,10 +140,9 @@ class ClauseReader:
 
     def expect(self, word: str, form: str) -> None:
         """Read a word that has to be there."""
-        if self.position >= len(self.tokens):
-            self.fail_end(f"{word} is missing", f"write {form}")
         if self.word() != word:
-            self.fail(f"{word} is missing before {self.tokens[self.position].text}", f"write {form}")
+            before = f" before {self.tokens[self.position].text}" if self.word() else ""
+            self.fail(f"{word} is missing{before}", f"write {form}")
         self.position += 1
 
     def name(self, what: str) -> Word:
@@ -167,22 +166,12 @@ class ClauseReader:
         return self.name("a format such as parquet")
 
     def clauses(self, known: Mapping[str, Callable[[Any], Any]], *, others: bool = False) -> dict[str, Any]:
-        """Read the clauses that follow, each at most once.
+        """Read the clauses that follow, each at most once, by what reads the rest of each; return it by first words.
 
-        Parameters
-        ----------
-        known
-            By its first word: what reads the rest of a clause.
-        others
-            Whether there may be other ones, which are skipped.
-
-        Returns
-        -------
-        dict
-            What was read, by the first word.
+        Where there may be other ones, as those of CREATE TABLE, they are skipped, and so is a query after AS.
         """
         found: dict[str, Any] = {}
-        while self.position < len(self.tokens):
+        while self.position < len(self.tokens) and not (others and self.word() == "AS"):
             word, token = self.word(), self.tokens[self.position]
             if word not in known and not others:
                 if word in ("CREATE", "INSERT", "SET"):
@@ -205,7 +194,7 @@ class ClauseReader:
         self.position += 1
         while True:
             name = self.name("the name of a column")
-            if any(column.name.text.lower() == name.text.lower() for column in columns):
+            if strict and any(column.name.text.lower() == name.text.lower() for column in columns):
                 self.raises(name.start, f"there are two columns named {name.text}", None)
             if self.word() in (",", ")"):
                 self.fail(f"the column {name.text} has no type")
@@ -219,7 +208,7 @@ class ClauseReader:
             depth += nesting(word)
             self.position += 1
         if not self.word():
-            self.fail_end("the list of columns has no end: a ) is missing")
+            self.fail("the list of columns has no end: a ) is missing")
         tokens = self.tokens[first : self.position]
         if strict:
             self._check_type(tokens)
@@ -319,8 +308,10 @@ class ClauseReader:
         return self._between(self.tokens[self.position :])
 
     def fail(self, detail: str, hint: str | None = None) -> NoReturn:
-        """Fail at the next token, or at the last one."""
-        self.fail_at(min(self.position, len(self.tokens) - 1), detail, hint)
+        """Fail at the next token, or behind the statement where there is none."""
+        if self.position < len(self.tokens):
+            self.fail_at(self.position, detail, hint)
+        self.fail_end(detail, hint)
 
     def fail_at(self, position: int, detail: str, hint: str | None = None) -> NoReturn:
         """Fail at a token."""

@@ -109,6 +109,23 @@ def test_what_is_quoted_in_a_declaration_is_no_word_of_it() -> None:
     assert found.times == ()
 
 
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "USING parquet PARTITIONED BY (a) OPTIONS (x => 'y') LOCATION 'p' TBLPROPERTIES ('k' = 'v')",
+        "COMMENT 'c' AS SELECT * FROM u JOIN v USING (a) JOIN w USING (a)",
+        "USING csv AS SELECT a, ts FROM u WATERMARK ts DELAY OF INTERVAL 1 SECOND",
+    ],
+)
+def test_other_clauses_of_a_table_are_sparks(behind: str) -> None:
+    columns = "a INT GENERATED ALWAYS AS IDENTITY, b STRING DEFAULT 'x', CONSTRAINT p CHECK (a > 0), CONSTRAINT q NULL"
+    catalog, rest = read_script(f"CREATE TABLE db.t ({columns}) {behind}; SELECT 1")
+    found = catalog.table(("db", "t"))
+    assert found is not None
+    assert found.columns[1] == Column("b", "string")
+    assert (found.times, rest) == ((), ("SELECT 1",))
+
+
 def test_a_view_may_name_its_columns_and_be_global() -> None:
     ddl = "CREATE STREAM r (a INT, ts TIMESTAMP) USING rate WATERMARK ts DELAY OF INTERVAL 1 SECOND; "
     catalog, (view,) = read_script(ddl + "CREATE GLOBAL TEMPORARY VIEW v (x, at, y) AS SELECT a, ts, a + 1 AS a FROM r")

@@ -68,7 +68,7 @@ def check_statements(job: Job) -> None:
             case InsertInto():
                 _check_insert(job, statement)
             case SparkStatement():
-                _check_setting(job.script, statement.sql)
+                check_setting(job.script, statement.sql.text, statement.sql.start)
     _check_sharing(job)
     tables = ((stream.name.text, TableInfo(tuple(_declared(stream)), True)) for stream in job.streams)
     catalog = DdlCatalog(tuple(tables))
@@ -137,10 +137,17 @@ def _check_names(job: Job) -> None:
             job.script.fail(name.start, f"there is already something named {name.text}, on line {line}")
 
 
-def _check_setting(script: Script, sql: Word) -> None:
-    found = assignment(sql.text)
+def check_setting(script: Script, sql: str, start: int) -> None:
+    """Check that the setting of ours which a statement sets exists.
+
+    Raises
+    ------
+    JobError
+        There is no such setting.
+    """
+    found = assignment(sql)
     if found is not None and (hint := hint_if_unknown(found.key)) is not None:
-        script.fail(sql.start + found.start, f"there is no setting {found.key}", hint)
+        script.fail(start + found.start, f"there is no setting {found.key}", hint)
 
 
 def _check_stream(script: Script, stream: CreateStream) -> None:

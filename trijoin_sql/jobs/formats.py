@@ -140,13 +140,7 @@ SOURCES: dict[str, Format] = {
 
 SINKS: dict[str, Format] = {
     **{
-        name: Format(
-            (*_FILE_SINK, *_OF_FILES[name]),
-            (("path",),),
-            open=True,
-            modes=("append",),
-            checkpoint=True,
-        )
+        name: Format((*_FILE_SINK, *_OF_FILES[name]), (("path",),), open=True, modes=("append",), checkpoint=True)
         for name in FILES
     },
     "console": Format(("numRows", "truncate", CHECKPOINT)),

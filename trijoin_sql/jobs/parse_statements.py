@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
@@ -13,16 +13,7 @@ from ..rewriter.sql.clauses import NO_OPTIONS, QUOTED, STREAM_CLAUSES, ClauseRea
 from ..rewriter.sql.dialect import parse_statement
 from .job_text import Script, did_you_mean
 from .setting_names import assignment
-from .statements import (
-    MODES,
-    CreateSink,
-    CreateStream,
-    InsertInto,
-    Job,
-    JobStatement,
-    SparkStatement,
-    StartSetting,
-)
+from .statements import MODES, CreateSink, CreateStream, InsertInto, Job, JobStatement, SparkStatement, StartSetting
 
 _TRIGGER = "TRIGGER PROCESSING TIME '10 seconds', TRIGGER AVAILABLE NOW or TRIGGER ONCE"
 
@@ -104,7 +95,7 @@ def _stream(reader: _Reader) -> CreateStream:
     columns = reader.columns(strict=True)
     found = reader.clauses(STREAM_CLAUSES)
     if "USING" not in found:
-        reader.fail_end("USING and a format are missing: where do the rows come from?")
+        reader.fail("USING and a format are missing: where do the rows come from?")
     return CreateStream(name, found["USING"], columns, found.get("OPTIONS", NO_OPTIONS), found.get("WATERMARK"))
 
 
@@ -114,7 +105,7 @@ def _sink(reader: _Reader) -> CreateSink:
         reader.fail("a sink declares no columns: those of the query that is inserted count")
     found = reader.clauses(SINK_CLAUSES)
     if "USING" not in found:
-        reader.fail_end("USING and a format are missing: where do the rows go to?")
+        reader.fail("USING and a format are missing: where do the rows go to?")
     return CreateSink(name, found["USING"], found.get("OPTIONS", NO_OPTIONS), found.get("MODE"), found.get("TRIGGER"))
 
 
@@ -133,7 +124,7 @@ def _insert(reader: _Reader) -> InsertInto:
     if reader.word() == "(" and reader.word(1) not in ("SELECT", "WITH", "FROM", "("):
         reader.fail("a list of columns is not taken here", "choose the columns and their names in the SELECT")
     if reader.word() not in ("SELECT", "WITH", "FROM", "TABLE", "("):
-        reader.fail_here("a SELECT is missing after the name of the sink")
+        reader.fail("a SELECT is missing after the name of the sink")
     query = reader.rest()
     _check_sql(reader.script, query)
     return InsertInto(sink, query)
@@ -225,13 +216,8 @@ class _Reader(ClauseReader):
         if self.word() == "IF":
             self.fail(f"CREATE {kind} takes no IF NOT EXISTS: a job starts from nothing")
         if self.word() in ("", "USING"):
-            self.fail_here(f"the {kind.lower()} has no name")
+            self.fail(f"the {kind.lower()} has no name")
         name = self.name(f"the name of the {kind.lower()}")
         if self.word() == ".":
             self.fail(f"a {kind.lower()} has a simple name, without a dot")
         return name
-
-    def fail_here(self, detail: str) -> NoReturn:
-        if self.position < len(self.tokens):
-            self.fail(detail)
-        self.fail_end(detail)
