@@ -28,7 +28,7 @@ from .names.scopes import (
 from .names.time_uses import time_uses
 from .plan.conjuncts import Residual, Term
 from .plan.nodes import Block as PlanBlock
-from .plan.nodes import Join, Node, Project, Query, Scan, Where
+from .plan.nodes import Join, Node, Project, Query, Scan, Where, scans
 from .plan.parts import Aggregation, Column, TimeUses, unused
 from .predicates.terms import Scope
 from .sql.catalog import TableInfo
@@ -78,18 +78,10 @@ def build_plan(resolution: Resolution) -> Parsed:
             continue
         plan, binding = _Builder(block, plans, resolution.blocks).build()
         plans[block.number], bindings[block.number] = plan, binding
-    inner = {id(node) for plan in plans.values() for scan in _all_scans(plan) for node in scan.below}
+    inner = {id(node) for plan in plans.values() for scan in scans(plan) for node in scan.below}
     tops = tuple(plan for plan in plans.values() if id(plan) not in inner)
     words = frozenset(one.name.lower() for one in resolution.tree.find_all(exp.Identifier))
     return Parsed(Query(render(resolution.tree), tops, words), bindings, resolution)
-
-
-def _all_scans(node: Node) -> Iterable[Scan]:
-    if isinstance(node, Scan):
-        yield node
-    else:
-        for below in node.inputs:
-            yield from _all_scans(below)
 
 
 # -------------------------------------------------------------------------------------------------------------- blocks

@@ -7,7 +7,6 @@ and ``x - y >= -0.5`` differ in the last digit.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from sqlglot import exp
@@ -52,10 +51,7 @@ def _classify(predicate: Residual, tree: exp.Expr, scope: Scope) -> list[Predica
     if isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
         low = exp.GTE(this=tree.this.copy(), expression=tree.args["low"].copy())
         high = exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy())
-        parts: list[Predicate | Difference] = []
-        for part in (low, high):
-            condition = dataclasses.replace(predicate.condition, relations=scope.relations(part))
-            parts += _classify(dataclasses.replace(predicate, condition=condition), part, scope)
+        parts = [found for part in (low, high) for found in _classify(predicate, part, scope)]
         return [predicate] if all(isinstance(part, Residual) for part in parts) else parts
     op = OPERATORS.get(type(tree))
     if op is None:

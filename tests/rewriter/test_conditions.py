@@ -132,3 +132,12 @@ def test_a_static_table_is_applied_to_its_only_stream() -> None:
 def test_a_static_table_of_two_streams_is_joined_above() -> None:
     sql = final_sql("SELECT c.n FROM r JOIN s ON r.a < s.a JOIN c ON r.id = c.id AND s.n = c.n")
     assert sql.endswith("FROM __trijoin_1 JOIN c AS c ON __trijoin_1.r__id = c.id AND __trijoin_1.s__n = c.n")
+
+
+def test_a_between_with_one_end_over_one_relation_reads_both() -> None:
+    """It was taken for a condition on ``r`` alone, and put where a table joins ``r``: ``s`` is not there."""
+    join = node("SELECT r.id FROM r JOIN s ON r.a BETWEEN 1 AND s.a JOIN c ON c.id = r.id JOIN t ON s.a = t.a")
+    assert [(one.condition.sql, one.relations) for one in join.graph.residuals] == [
+        ("r__a BETWEEN 1 AND s__a", ("r", "s"))
+    ]
+    assert "s.a" not in source_scan(join.sources[0]).relation

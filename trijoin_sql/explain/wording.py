@@ -1,4 +1,4 @@
-"""Words and numbers that all renderers share: kinds of predicates, shapes, compact numbers, durations."""
+"""Words and numbers that all renderers share: schemes, shapes, compact numbers, durations."""
 
 from __future__ import annotations
 
