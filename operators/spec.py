@@ -249,11 +249,14 @@ class Options:
         For ``matrix``: the shares along each dimension; empty for one dimension of all units.
     order
         For ``tree``: the ranks in the order in which they are joined; empty for their own.
+    probes
+        For ``matrix``: for each rank, the others in the order in which its rows probe them; empty for their own.
     """
 
     pairs: bool = False
     grid: tuple[int, ...] = ()
     order: tuple[int, ...] = ()
+    probes: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

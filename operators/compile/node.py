@@ -127,6 +127,7 @@ def _spec(
             node.decision.options.pairs,
             layout.grid.shares if layout.scheme == "matrix" and layout.grid is not None else (),
             leaves(node.decision.options.tree) if layout.scheme == "tree" else (),
+            tuple(tuple(map(node.graph.relations.index, order)) for _, order in node.decision.probes),
         ),
         output=output,
         bounds=_bounds(node),

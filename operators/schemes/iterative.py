@@ -48,28 +48,17 @@ class Step:
         return not self.others and not self.plan.narrow_checks
 
 
-def probe_order(spec: JoinSpec, arriving: int) -> tuple[Step, ...]:
-    """Choose the order in which an arriving tuple probes the other streams (002 section 4.1, local join order).
+def probe_steps(spec: JoinSpec, arriving: int) -> tuple[Step, ...]:
+    """Return how an arriving tuple probes the other streams, in the order that the rewriter chose.
 
-    Greedy: the edge with the most selective index comes first, so that intermediate results stay small.
+    Of the edges with streams that it has joined before, the one with the most selective index finds the candidates.
     """
+    others = tuple(rank for rank in range(len(spec.streams)) if rank != arriving)
     joined, steps = [arriving], []
-    while len(joined) < len(spec.streams):
-        best: tuple[tuple[int, int, int], int, EdgeSpec] | None = None
-        for target in range(len(spec.streams)):
-            if target in joined:
-                continue
-            for source in joined:
-                edge = spec.edge(source, target)
-                candidate = (_selectivity(edge), target, source), source, edge
-                if best is None or candidate[0] < best[0]:
-                    best = candidate
-        assert best is not None
-        (_, target, _), source, edge = best
-        others = tuple(
-            (other, check) for other in joined if other != source for check in spec.edge(other, target).checks
-        )
-        steps.append(Step(source, target, plan_probe(edge), others))
+    for target in spec.options.probes[arriving] if spec.options.probes else others:
+        source = min(joined, key=lambda one: (_selectivity(spec.edge(one, target)), one))
+        checks = tuple((one, check) for one in joined if one != source for check in spec.edge(one, target).checks)
+        steps.append(Step(source, target, plan_probe(spec.edge(source, target)), checks))
         joined.append(target)
     return tuple(steps)
 
@@ -99,7 +88,7 @@ class IterativeUnit:
     def __init__(self, spec: JoinSpec, *, whole: bool = False) -> None:
         self.spec = spec
         self.listed = [stream.columns if whole else stream.listed for stream in spec.streams]
-        self.orders = {rank: probe_order(spec, rank) for rank in range(len(spec.streams))}
+        self.orders = {rank: probe_steps(spec, rank) for rank in range(len(spec.streams))}
         self.stored: dict[int, Store] = {}
         for rank, stream in enumerate(spec.streams):
             plans = [step.plan for order in self.orders.values() for step in order if step.target == rank]

@@ -24,6 +24,7 @@ from typing import cast
 
 from ...errors import InvalidHintError
 from ..options import CostDefaults, Settings
+from ..plan.conjuncts import Band
 from ..plan.grid import common_key, goes_by_key, is_elastic
 from ..plan.join_graph import is_connected
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
@@ -43,6 +44,7 @@ from .cost import (
     matrix,
     model_of,
     operator_tree,
+    probe_order,
     rows_of,
     semi_symmetric,
     symmetric,
@@ -122,7 +124,21 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         from_checkpoint=resumed,
         units_by_cost=units_from == "cost",
         unscaled=_unscaled(chosen, node, hints, settings, rates),
+        probes=_probes(node, settings) if RECORDS[chosen].probes else (),
     )
+
+
+def _probes(node: JoinNode, settings: Settings) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return for each relation the others in the order in which its rows probe them, whatever ran before."""
+    narrow = [  # nearly all rows that are kept lie within a wide band
+        dataclasses.replace(
+            edge, predicates=tuple(p for p in edge.predicates if not isinstance(p, Band) or not p.bounds.wide)
+        )
+        for edge in node.graph.edges
+    ]
+    searched = dataclasses.replace(node, graph=dataclasses.replace(node.graph, edges=tuple(narrow)))
+    model, names = model_of(searched, settings, None, observed=False), node.graph.relations
+    return tuple((name, tuple(names[one] for one, _ in probe_order(model, at))) for at, name in enumerate(names))
 
 
 def _rates(node: JoinNode, defaults: CostDefaults) -> tuple[InputRate, ...]:

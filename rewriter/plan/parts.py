@@ -296,6 +296,8 @@ class Decision:
         Whether cost chose the units: then a checkpoint's number has precedence.
     unscaled
         Where scaling is on: why it leaves these units alone, and what it would scale.
+    probes
+        For ``matrix`` and ``iterative``: the relations that the rows of each one probe, one after the other.
     shown, grid
         In the document only: the options by name, and the grid of a ``matrix``.
     """
@@ -313,6 +315,7 @@ class Decision:
     from_checkpoint: bool = field(default=False, metadata=ALWAYS)
     units_by_cost: bool = field(default=False, metadata=HIDDEN)
     unscaled: str | None = None
+    probes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     shown: tuple[tuple[str, Json], ...] = field(default=(), metadata={**ALWAYS, "key": "options"})
     grid: tuple[Dimension, ...] = ()
 

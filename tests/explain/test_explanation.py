@@ -9,13 +9,15 @@ import pickle
 import re
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
+from trijoin_sql.rewriter.sql.dialect import EXPLAIN_FORMATS
 
+from trijoin_sql.cli import Form
 from trijoin_sql.errors import InvalidSettingError, PlanError
-from trijoin_sql.explain import Explanation
+from trijoin_sql.explain import FORMS, Explanation
 
 from .samples import BI, CYCLIC, NOTHING, SAMPLES
 
@@ -189,3 +191,9 @@ def test_without_jinja_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) 
     shown = explanation._repr_html_()
     assert shown.startswith("<pre>")
     assert "<script" not in shown
+
+
+def test_all_who_name_forms_name_the_same() -> None:
+    """One table has them; SQL and the command line have words for each."""
+    assert list(get_args(Form)) == list(FORMS)
+    assert {word.lower() for word in EXPLAIN_FORMATS} == {*FORMS} - {"text"} | {"formatted"}

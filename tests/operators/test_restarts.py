@@ -7,6 +7,7 @@ import json
 import shutil
 import struct
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators.batches.ipc import from_bytes, uniform
-from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec, Options, StreamSpec
+from trijoin_sql.operators.schemes.iterative import IterativeUnit
+from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec, Options, StreamSpec
 from trijoin_sql.operators.state import warm
 from trijoin_sql.operators.state.layout import History
 from trijoin_sql.operators.state.manifest import MANIFEST
@@ -106,6 +108,43 @@ def test_payloads_go_on_under_other_settings(
                 shutil.rmtree(path)
         found += task.batch(number, wanted)
     assert len(found) == sum(found.values()) == 9**3
+
+
+@pytest.mark.parametrize("copied", [True, False], ids=["with the copies", "from the chunks"])
+def test_a_probe_order_may_be_another_after_a_restart(copied: bool, local: Path) -> None:
+    """Rates that are declared since then change it, and with it the indexes that a stream has."""
+    columns = ("id", "a", "b")
+    streams = tuple(StreamSpec(f"s{r}", (("id", f"id{r}"),), columns, "route", ((r, "route"),)) for r in range(3))
+    edges = (
+        EdgeSpec(0, 1, (Band("a", "a", -1, 1),)),
+        EdgeSpec(0, 2, (Compare("=", "a", "a"),)),
+        EdgeSpec(1, 2, (Band("b", "b", 0, 2),)),
+    )
+    orders = ((1, 2), (0, 2), (0, 1)), ((2, 1), (2, 0), (1, 0))
+    tasks = [Task(JoinSpec("j", streams, edges, "matrix", 1, options=Options((1, 1, 1), probes=one))) for one in orders]
+    indexes = [{r: set(store.layouts) for r, store in IterativeUnit(task.spec).stored.items()} for task in tasks]
+    assert indexes[0] != indexes[1]
+    tasks[1].stages = [(chunks, make) for (chunks, _), (_, make) in zip(tasks[0].stages, tasks[1].stages, strict=True)]
+    found, seed = Counter[tuple[Any, ...]](), np.random.default_rng(7)
+    values: dict[int, list[tuple[int, int, int]]] = {0: [], 1: [], 2: []}
+    for number in range(8):
+        batch = {}
+        for rank, known in values.items():
+            some = [(100 * number + i, *map(int, seed.integers(0, 6, 2))) for i in range(5)]
+            known += some
+            arrays = [pa.array(column) for column in zip(*some, strict=True)]
+            batch[rank] = pa.RecordBatch.from_arrays([*arrays, pa.array([0] * len(some))], [*columns, "route"])
+        if number == 4:
+            another_worker()
+            for path in [] if copied else local.glob("*"):
+                shutil.rmtree(path)
+        found += tasks[number >= 4].batch(number, batch)
+    wanted = Counter(
+        (r, s, t)
+        for (r, a, _), (s, c, d), (t, e, f) in product(*values.values())
+        if abs(a - c) <= 1 and a == e and 0 <= d - f <= 2
+    )
+    assert found == wanted
 
 
 def test_a_slot_goes_on_with_what_the_query_is_now(local: Path) -> None:

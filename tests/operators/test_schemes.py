@@ -15,7 +15,7 @@ from trijoin_sql.operators.results.bundle import Part
 from trijoin_sql.operators.results.outcomes import RESULT_BYTES, Pack, Result, joined
 from trijoin_sql.operators.schemes import SCHEMES, base, semi_symmetric
 from trijoin_sql.operators.schemes.base import Work
-from trijoin_sql.operators.schemes.iterative import probe_order
+from trijoin_sql.operators.schemes.iterative import probe_steps
 from trijoin_sql.operators.schemes.routing import grid
 from trijoin_sql.operators.spec import (
     AggregateSpec,
@@ -455,21 +455,20 @@ def test_a_grid_reaches_every_cell_that_a_row_belongs_to() -> None:
         assert set(sent) <= set(range(6))
 
 
-def test_iterative_probing_follows_the_most_selective_edge() -> None:
-    """A cross product in between would make every arriving row cost the size of a stream."""
+def test_iterative_probing_searches_the_most_selective_edge() -> None:
+    """The order of streams is given; among the streams that are joined the one with the best index finds the rows."""
     edges = (edge(0, 1, "one-sided"), edge(1, 2, "equality"), edge(0, 2, "equality and band"))
-    spec = JoinSpec("j", streams(3, COLUMNS), edges, "matrix", 1, None, Options(grid=(1,)))
-    assert [(step.source, step.target) for step in probe_order(spec, 0)] == [(0, 2), (2, 1)]
-    assert [(step.source, step.target) for step in probe_order(spec, 1)] == [(1, 2), (2, 0)]
+    options = Options(grid=(1,), probes=((2, 1), (2, 0), (1, 0)))
+    spec = JoinSpec("j", streams(3, COLUMNS), edges, "matrix", 1, None, options)
+    assert [(step.source, step.target) for step in probe_steps(spec, 0)] == [(0, 2), (2, 1)]
+    assert [(step.source, step.target) for step in probe_steps(spec, 1)] == [(1, 2), (2, 0)]
 
 
-def test_streams_that_only_a_window_ties_together_are_probed_last() -> None:
-    """Under WITHIN the ends of a chain have an edge too, and nearly every pair of what is stored fulfils it."""
+def test_a_window_is_searched_only_where_there_is_nothing_better() -> None:
+    """Nearly every pair of what is stored lies within it."""
     window = Band("b", "b", -60, 60, wide=True)
     edges = tuple(EdgeSpec(*pair, (*EDGES["band"], window)) for pair in ((0, 1), (1, 2)))
     spec = JoinSpec("j", streams(3, COLUMNS), (EdgeSpec(0, 2, (window,)), *edges), "tree", 1, None)
-    for arriving, first in ((0, 1), (2, 1)):
-        assert next((step.source, step.target) for step in probe_order(spec, arriving)) == (arriving, first)
     (tree,) = SCHEMES["tree"].stages(spec)[1](spec, 0).unit.orders[1]  # type: ignore[attr-defined]
     assert (tree.plan.layout.low, tree.plan.wide) == ("1.a", False)
 

@@ -21,7 +21,7 @@ from trijoin_sql.rewriter.choose.cost import (
 from trijoin_sql.rewriter.options import CostDefaults, Settings
 from trijoin_sql.rewriter.plan.trees import tree_text
 
-from .tables import node
+from .tables import CATALOG, node, rewritten
 
 CYCLE = "SELECT 1 AS o FROM r JOIN s ON r.a < s.a JOIN t ON s.a < t.a AND r.x < t.x WITHIN 1 MINUTES"
 NEAR = "SELECT r.id FROM r JOIN s ON ABS(r.a - s.a) < 2 JOIN t ON ABS(s.x - t.x) < 2 WITHIN 1 MINUTE"
@@ -53,6 +53,33 @@ def test_costs_are_the_papers() -> None:
     two = model_of(pair, Settings(), 3)
     assert biclique(two, reached=3).network == 2 * sum(two.rates) * 2
     assert biclique(two, reached=1).network == 2 * sum(two.rates)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "order"),
+    [
+        ("r JOIN s ON r.a < s.a JOIN t ON r.x = t.x", {"r": "ts", "s": "rt", "t": "rs"}),
+        ("r JOIN s ON r.a < s.a JOIN t ON ABS(s.a - t.a) < 2 WITHIN 1 MINUTE", {"r": "st", "s": "tr", "t": "sr"}),
+        # nearly all rows that are kept lie in the window, so it narrows down nothing
+        (
+            "r JOIN s ON s.ts BETWEEN r.ts - INTERVAL 1 MINUTE AND r.ts + INTERVAL 1 MINUTE JOIN t ON r.a < t.a "
+            "AND t.ts BETWEEN s.ts - INTERVAL 1 MINUTE AND s.ts + INTERVAL 1 MINUTE AND ABS(s.x - t.x) < 1",
+            {"r": "ts", "s": "tr", "t": "sr"},
+        ),
+    ],
+)
+def test_probe_order(conditions: str, order: dict[str, str]) -> None:
+    found = node(f"SELECT /*+ SCHEME('matrix') */ 1 AS o FROM {conditions}").decision.probes
+    assert {one: "".join(others) for one, others in found} == order
+
+
+def test_the_probe_order_follows_the_rows() -> None:
+    """Of two equally selective edges the one to the smaller stream comes first."""
+    sql = "SELECT /*+ SCHEME('iterative') */ 1 AS o FROM r JOIN s ON r.a < s.a JOIN t ON r.x < t.x WITHIN 1 MINUTE"
+    for few, order in (("s", "st"), ("t", "ts")):
+        rates = tuple((name, 1.0 if name == few else 1000.0) for name in "rst")
+        (group,) = rewritten(sql, catalog=dataclasses.replace(CATALOG, rates=rates)).groups
+        assert dict(group.decision.probes)["r"] == tuple(order)
 
 
 def test_an_equality_that_follows_from_others_counts_where_they_do_not() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from trijoin_sql.operators.compile.node import Compiled, compile_join
+from trijoin_sql.operators.schemes.iterative import probe_steps
 from trijoin_sql.operators.spec import Band, Check, JoinSpec
 from trijoin_sql.rewriter.job_heads import query_start
 from trijoin_sql.rewriter.sql.catalog import DdlCatalog
@@ -74,6 +75,10 @@ def assert_agree(group: dict[str, Any], spec: JoinSpec) -> None:
     assert decision["options"].get("intermediates") == ("pair" if spec.options.pairs else None)
     if "grid" in decision:
         assert tuple(dimension["shares"] for dimension in decision["grid"]) == spec.options.grid
+    if "probes" in decision:
+        for rank, order in enumerate(decision["probes"].values()):
+            assert [spec.streams[step.target].alias for step in probe_steps(spec, rank)] == order
+    assert ("probes" in decision) == (spec.scheme == "matrix")
     ends = {alias: rank for rank, alias in enumerate(graph["relations"])}
     shown: dict[tuple[int, int], Counter[str]] = {}
     for edge in graph["edges"]:

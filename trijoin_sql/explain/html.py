@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..rewriter.plan.conjuncts import KINDS
 from ..rewriter.plan.document import Conjunct, Document, Group, Live, Place
+from ..rewriter.plan.schemes import RECORDS
 from .graph_svg import graph_svg
 from .scheme_svg import scheme_svg
 from .sql_text import Token, is_hint, tokens
 from .stage_diff import stage_changes
 from .wording import (
-    SCHEMES,
     aggregation_sentence,
     aggregation_title,
     byte_size,
@@ -257,7 +257,7 @@ def _environment() -> Environment:
         "measure": measure,
         "node_title": node_title,
         "shape_sentence": shape_sentence,
-        "schemes": SCHEMES,
+        "schemes": RECORDS,
         "cost_rows": _cost_rows,
         "state_rows": _state_rows,
         "why_endless": why_endless,

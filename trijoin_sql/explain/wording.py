@@ -12,23 +12,7 @@ from ..rewriter.plan.conjuncts import KINDS
 from ..rewriter.plan.document import Document, EventTime, Group, Live, StreamState, UnitAggregation
 from ..rewriter.plan.json_codec import Json
 from ..rewriter.plan.parts import Dimension, Refusal
-
-SCHEMES: Mapping[str, str] = MappingProxyType(
-    {
-        "symmetric": "A row is stored in one unit of its own group and sent to every unit of the other groups, "
-        "which probe with it. One stage.",
-        "semi_symmetric": "Rows of the ends meet the hub in their own units; packs of partial results travel from the "
-        "first end's units to the last end's. Two stages.",
-        "biclique": "Each stream has its own units. A row is stored among its own and probes the other side's.",
-        "tree": "A chain of two-way joins; each stores the intermediate results of the one before it.",
-        "matrix": "Units form a grid. A row is hashed along the dimensions it has and copied along those it lacks, so "
-        "every result arises in exactly one cell. One stage.",
-        "iterative": "A unit holds every stream. A new row probes stream after stream and stops when nothing is left; "
-        "no intermediate result is stored.",
-        "operator_tree": "Smaller joins below larger ones, each of two, three or more inputs. A join below another one "
-        "stores its results, or hands them on as packs, and is a stage of its own.",
-    }
-)
+from ..rewriter.plan.schemes import RECORDS
 
 _UNITS: Mapping[str, float] = MappingProxyType(
     {
@@ -162,7 +146,7 @@ def node_title(group: Group) -> str:
         return "left to Spark"
     parts = [decision.node, *([decision.scheme] if decision.scheme else [])]
     if decision.units:
-        cells = decision.scheme == "matrix"
+        cells = decision.scheme is not None and decision.scheme in RECORDS and RECORDS[decision.scheme].unit == "cell"
         parts.append(count(decision.units, "cell") if cells else f"{count(decision.units, 'unit')} a group")
     return " · ".join(parts)
 
