@@ -331,8 +331,7 @@ def _unscaled(
     by_key = keyed and goes_by_key(chosen, hints.routing)
     if is_elastic(chosen, by_key=by_key):
         return None
-    cells = {"iterative": "it joins in one unit", "matrix": "its rows lie in cells, which their number lays out"}
-    why = "its rows go by the key that all relations share" if by_key else cells[chosen]
+    why = "its rows go by the key that all relations share" if by_key else RECORDS[chosen].fixed
     scheme = {2: "biclique", 3: "semi_symmetric" if node.graph.shape == "chain" else "symmetric"}
     other = scheme.get(len(node.sources), "tree")
     hint = f"SCHEME('{other}')" + (", ROUTING('random')" if keyed and other != "tree" else "")

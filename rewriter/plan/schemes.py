@@ -157,8 +157,8 @@ class SchemeRecord:
         How many units it has; None for any number.
     probes
         Whether rows probe stream after stream, in an order that the decision names.
-    unit
-        What people call one of its units.
+    unit, fixed
+        What people call one of its units; why their number does not follow the load.
     """
 
     words: str
@@ -172,6 +172,7 @@ class SchemeRecord:
     units: int | None = None
     probes: bool = False
     unit: str = "unit"
+    fixed: str = ""
 
 
 #: By name, in the order in which messages list them.
@@ -219,6 +220,7 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             runs_as="matrix",
             probes=True,
             unit="cell",
+            fixed="its rows lie in cells, which their number lays out",
         ),
         "iterative": SchemeRecord(
             "A unit holds every stream. A new row probes stream after stream and stops when nothing is left; no "
@@ -227,6 +229,7 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             runs_as="matrix",
             units=1,
             probes=True,
+            fixed="it joins in one unit",
         ),
         "operator_tree": SchemeRecord(
             "Smaller joins below larger ones, each of two, three or more inputs. A join below another one stores its "

@@ -9,6 +9,7 @@ from trijoin_sql.rewriter.plan.document import Group
 from trijoin_sql.rewriter.plan.schemes import RECORDS, Arrival
 
 from tests.rewriter.tables import rewritten
+from trijoin_sql.errors import PlanError
 from trijoin_sql.explain.reading import read
 from trijoin_sql.explain.scheme_svg import scheme_svg
 
@@ -70,6 +71,13 @@ def test_operator_tree() -> None:
         "join 2": ["t as t", "u as u"],
         "join 3": ["r⋈s as r⋈s", "t⋈u as t⋈u"],
     }
+
+
+def test_options_that_are_no_order() -> None:
+    document = rewritten(f"SELECT /*+ SCHEME('tree(t, s, r)') */ {CHAIN}").to_dict()
+    document["groups"][0]["decision"]["options"]["order"] = "t, (s"
+    with pytest.raises(PlanError, match="the options of tree in an explanation are not well formed"):
+        scheme_svg(read(document).groups[0])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
+from ..errors import PlanError
 from ..rewriter.plan.document import Group
 from ..rewriter.plan.schemes import RECORDS, Arrival, SchemeRecord, UnitGroup
 from .svg import Box, around, arrow, element, path, picture, rect, text, text_width, title
@@ -31,7 +32,12 @@ def scheme_svg(group: Group) -> str:
     relations = group.graph.relations
     if group.decision.left_to_spark or not relations:
         return ""
-    units = _record(group).draw(group)
+    try:
+        units = _record(group).draw(group)
+    except (ValueError, LookupError) as error:
+        raise PlanError(
+            f"the options of {group.decision.scheme} in an explanation are not well formed: {error}"
+        ) from None
     parts: list[str] = []
     boxes: list[tuple[UnitGroup, Box]] = []
     ports: list[tuple[Arrival, int, float, float]] = []
@@ -100,9 +106,9 @@ def _units(group: Group, units: UnitGroup, x: float, y: float) -> tuple[str, Box
     name = f"{shorten(units.name, 30)}: {_stored(units)}"
     right = max(right, x + 16 + text_width(name, 13.5, "sans"))
     box = Box(x, y, right + 16 - x, top - y + 4)
-    own = next((ranks[one.rows] for one in units.arrivals if one.kept == one.rows and one.rows in ranks), 0)
     heading = text(x + 16, y + 25, name, class_="heading")
-    css_class = f"units s{own % 8}" if len([one for one in units.arrivals if one.kept == one.rows]) == 1 else "units"
+    own = [ranks.get(one.rows) for one in units.arrivals if one.kept == one.rows]
+    css_class = f"units s{own[0] % 8}" if len(own) == 1 and own[0] is not None else None  # the colour of its stream
     return element("g", rect(box, radius=10, class_="panel"), heading, *parts, class_=css_class), box, rows
 
 
