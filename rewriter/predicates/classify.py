@@ -1,8 +1,8 @@
 """The kind of each conjunct: from a condition to kernel predicates, bands and residuals.
 
-Bands are found among conjuncts of the form ``base + constant <op> base + constant`` over integers, dates and
-timestamps, where moving the constants to one side is exact. Fractions keep their expressions as keys: ``x >= y - 0.5``
-and ``x - y >= -0.5`` differ in the last digit.
+Bands are found among conjuncts of the form ``base + constant <op> base + constant`` over integers, dates, timestamps
+and decimals, where moving the constants to one side is exact, and among differences of floats beside a constant. Other
+floats keep their expressions as keys: ``x >= y - 0.5`` and ``x - y >= -0.5`` differ in the last digit.
 """
 
 from __future__ import annotations
@@ -65,14 +65,12 @@ def _comparison(
     difference = exact_difference(predicate, op, left, right, scope)
     if difference is not None:
         return [difference]
-    ones, others = scope.relations(left), scope.relations(right)
-    if not ones or not others:
-        found = rounded_difference(predicate, op, left, right, scope)
-        if isinstance(found, Difference):
-            return [found, predicate] if found.derived and not predicate.derived else [found]
-        if found is None:
-            return None
+    found = rounded_difference(predicate, op, left, right, scope)
+    if isinstance(found, Difference):
+        return [found, predicate] if found.derived and not predicate.derived else [found]
+    if found is not None:
         return [part for end in found for part in _comparison(predicate, *end, scope) or [predicate]]
+    ones, others = scope.relations(left), scope.relations(right)
     if len(ones) != 1 or len(others) != 1:
         return None
     if scope.order.index(ones[0]) > scope.order.index(others[0]):

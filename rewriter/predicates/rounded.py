@@ -2,7 +2,8 @@
 
 ``ABS(r.x - s.x) < 5`` over DOUBLE is a band whose difference the kernel rounds as Spark does. With a constant inside
 (``ABS(r.x - s.x - 1) < 5``) Spark rounds twice: the band is slightly wider, and Spark checks the conjunct. Decimals are
-exact, so their constants move to the other side.
+exact, so their constants move to the other side: ``r.x <= s.x + 1.5`` is a band of decimals. Over floats Spark computes
+``s.x + 1.5`` first, and that sum is a key.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class _Sides:
 def rounded_difference(
     predicate: Residual, op: ComparisonOp, left: exp.Expr, right: exp.Expr, scope: Scope
 ) -> Difference | Ranges | None:
-    """Return a band for a comparison of a difference of fractions with a constant, None if it is something else.
+    """Return a band for a difference of fractions beside a constant, None if the comparison is something else.
 
     Returns
     -------
@@ -55,12 +56,15 @@ def rounded_difference(
     """
     if not scope.relations(left):
         left, right, op = right, left, FLIPPED[op]
-    inner = absolute(left)
-    sides, bound = _sides(bare(left) if inner is None else inner, scope), _fraction(right)
+    inner, moved = absolute(left), scope.relations(right) != ()
+    if moved:
+        sides, bound, inner = _moved(left, right, scope), Fraction(0), None
+    else:
+        sides, bound = _sides(bare(left) if inner is None else inner, scope), _fraction(right)
     if sides is None or bound is None or op not in (("<", "<=") if inner is not None else ("<", "<=", ">", ">=")):
         return None
     common = common_type(scope.type_of(sides.left), scope.type_of(sides.right))
-    if common is None:
+    if common is None or (moved and (not common.exact or common.type in ("float", "double"))):
         return None
     if common.type in ("float", "double"):
         bounds = _of_floats(op, bound, sides.shifts, common.type, is_absolute=inner is not None)
@@ -111,6 +115,26 @@ def _difference(
 
 def _sides(tree: exp.Expr, scope: Scope) -> _Sides | None:
     """Return ``x``, ``y`` and the constants of ``x - y + c``; ``x`` and ``y`` read one relation each."""
+    tree, shifts = _without_constants(tree)
+    return _over_two(bare(tree.left), bare(tree.right), shifts, scope) if isinstance(tree, exp.Sub) else None
+
+
+def _moved(left: exp.Expr, right: exp.Expr, scope: Scope) -> _Sides | None:
+    """Return what a comparison of ``x + c`` with ``y + d`` compares with 0, None if it has no constants."""
+    (x, mine), (y, others) = _without_constants(bare(left)), _without_constants(bare(right))
+    shifts = (*mine, *(-one for one in others))
+    return _over_two(x, y, shifts, scope) if shifts else None
+
+
+def _over_two(left: exp.Expr, right: exp.Expr, shifts: tuple[Fraction, ...], scope: Scope) -> _Sides | None:
+    read = [scope.relations(side) for side in (left, right)]
+    if any(len(one) != 1 for one in read) or read[0] == read[1]:
+        return None
+    return _Sides(left, right, shifts)
+
+
+def _without_constants(tree: exp.Expr) -> tuple[exp.Expr, tuple[Fraction, ...]]:
+    """Return a sum without its constants, and the constants."""
     shifts: list[Fraction] = []
     while isinstance(tree, exp.Add | exp.Sub):
         left, right = bare(tree.left), bare(tree.right)
@@ -123,13 +147,7 @@ def _sides(tree: exp.Expr, scope: Scope) -> _Sides | None:
             break
         shifts.append(constant)
         tree = rest
-    if not isinstance(tree, exp.Sub):
-        return None
-    left, right = bare(tree.left), bare(tree.right)
-    read = [scope.relations(side) for side in (left, right)]
-    if any(len(one) != 1 for one in read) or read[0] == read[1]:
-        return None
-    return _Sides(left, right, tuple(shifts))
+    return tree, tuple(shifts)
 
 
 def _fraction(tree: exp.Expr) -> Fraction | None:

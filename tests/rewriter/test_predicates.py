@@ -181,6 +181,9 @@ def test_timestamps_are_subtracted_on_the_wall_clock() -> None:
         ("s.x - r.x >= 1", Bounds("double", upper=-1.0, upper_inclusive=True, nan=True)),
         ("ABS(r.m - s.m) < 0.255", Bounds("decimal(10,2)", -25, 25, True, True)),
         ("r.m - s.m - 0.5 < 1.25", Bounds("decimal(10,2)", upper=175)),
+        ("r.m < s.m + 1.5", Bounds("decimal(10,2)", upper=150)),
+        ("0.255 + r.m >= s.m - 1", Bounds("decimal(10,2)", lower=-125, lower_inclusive=True)),
+        ("r.m BETWEEN s.m - 1.5 AND s.m + 1", Bounds("decimal(10,2)", -150, 100, True, True)),
         ("ABS(r.m - s.a) <= 1", Bounds("decimal(12,2)", -100, 100, True, True)),
     ],
 )

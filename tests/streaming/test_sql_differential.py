@@ -122,6 +122,8 @@ FRACTIONS = [
     "ABS(r.n - s.i) <= 2 AND r.n - s.i > -1.5",
     "ABS(s.m - r.m) <= 0.0001",
     "r.n - s.n + 0.01 < 3",
+    "r.n BETWEEN s.n - 1.5 AND s.n + 1.505",
+    "r.m + 0.25 > s.m - 0.5 AND r.n < s.i + 2.5",
 ]
 
 
