@@ -17,6 +17,7 @@ its checkpoint. They are used in the estimates and in the advice.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,29 +26,23 @@ from typing import cast
 from ...errors import InvalidHintError
 from ..options import CostDefaults, Settings
 from ..plan.conjuncts import Band
-from ..plan.grid import common_key, goes_by_key, is_elastic
+from ..plan.cost_model import Model, probe_order
+from ..plan.grid import common_key, goes_by_key, is_elastic, lay_out
 from ..plan.join_graph import is_connected
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
 from ..plan.parts import Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
-from ..plan.schemes import RECORDS
+from ..plan.schemes import RECORDS, Fit
 from ..plan.stored import Stored, conditions_of
 from ..plan.trees import TreeOf, leaves, order_text
 from ..sql.catalog import RATE_OPTION, RATE_SETTING
 from .cost import (
     NOTICED,
-    Model,
     best_order,
-    biclique,
     can_hash,
     cost_of_tree,
-    iterative,
-    matrix,
     model_of,
     operator_tree,
-    probe_order,
     rows_of,
-    semi_symmetric,
-    symmetric,
     total,
     tree,
 )
@@ -353,36 +348,37 @@ def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:
 
 
 def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
-    found: dict[str, Cost] = {"iterative": iterative(model), "matrix": matrix(model, node)}
     reached = model.units
     if hints.routing != "random" and _has_common_key(node):
         reached = max(model.units // (hints.subgroups or model.units), 1)
-    if model.count == 2:
-        found["biclique"] = biclique(model, reached)
-    if model.count == 3:
-        found["symmetric"] = symmetric(model, reached)
-        if node.graph.shape == "chain" and node.graph.hub is not None:
-            found["semi_symmetric"] = semi_symmetric(model, node.graph.relations.index(node.graph.hub), reached)
-    return found
+    fit = fit_of(node, model, reached)
+    found = {name: record.cost(model, fit) for name, record in RECORDS.items()}
+    return {name: cost for name, cost in found.items() if cost is not None}
+
+
+def fit_of(node: JoinNode, model: Model, reached: int) -> Fit:
+    """Return what the costs of schemes depend on besides the numbers; a row reaches so many units of another group."""
+    graph, grid = node.graph, lay_out(node.graph, model.units, can_hash(node))
+    copies = tuple(
+        math.prod(dimension.shares for dimension in grid if alias not in dimension.relations)
+        for alias in graph.relations
+    )
+    return Fit(graph.shape, None if graph.hub is None else graph.relations.index(graph.hub), reached, copies)
 
 
 def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, str]:
-    graph = node.graph
+    """Return the scheme that the shape of a group suggests, and why."""
+    graph, count = node.graph, len(node.graph.relations)
     keeps_packs = from_packs or hints.intermediates or hints.routing
-    if len(graph.relations) == 3 and not keeps_packs and _has_common_key(node):
+    if count == 3 and not keeps_packs and _has_common_key(node):
         return "matrix", "three relations with one key, which sends a row to one unit"
-    match len(graph.relations), graph.shape:
-        case 2, _:
-            return "biclique", "two relations"
-        case 3, "cyclic":
-            return "symmetric", "three relations, each pair of them joined: a cyclic join"
-        case 3, "chain":
-            return "semi_symmetric", f"three relations in a chain with the hub {graph.hub}"
-        case 3, _:
-            return "matrix", "three relations that the predicates do not connect"
-        case count, shape:
-            article = "not connected" if not is_connected(graph) else f"of the shape {shape}"
-            return "matrix", f"{count} relations, {article}"
+    for name, record in RECORDS.items():
+        if (why := record.suits(graph)) is not None:
+            return name, why
+    if count == 3:
+        return "matrix", "three relations that the predicates do not connect"
+    article = f"of the shape {graph.shape}" if is_connected(graph) else "not connected"
+    return "matrix", f"{count} relations, {article}"
 
 
 def _unfit(scheme: str, node: JoinNode) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from ..plan.conjuncts import Predicate
+from ..plan.cost_model import DEFAULT_UNITS
 from ..plan.display import duration_text
 from ..plan.document import Conjunct, EventTime, Graph, GraphEdge, Group, State, StreamState, UnitAggregation
 from ..plan.grid import lay_out
 from ..plan.nodes import JoinNode, LeftAlone
 from ..plan.parts import Decision, JoinGraph
-from .cost import DEFAULT_UNITS, can_hash
+from .cost import can_hash
 
 
 def describe(group: JoinNode | LeftAlone) -> Group:

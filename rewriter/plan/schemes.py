@@ -1,14 +1,20 @@
-"""What the rewriter, the compiler and EXPLAIN know of each scheme: one record each. Its costs are in `choose.cost`."""
+"""What the rewriter, the compiler and EXPLAIN know of each scheme: one record each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from types import MappingProxyType
 from typing import Any
 
+from .cost_model import Model, matches, probing, search
 from .document import Group
+from .parts import Cost, JoinGraph, Shape
 from .trees import read_tree
+
+#: A member in a pack is a row number, a small part of a row.
+PACKED = 0.1
 
 #: All orders are tried up to this many relations, greedy ones beyond.
 EXHAUSTIVE = 7
@@ -132,6 +138,97 @@ def _nodes(group: Group) -> Units:
 
 
 @dataclass(frozen=True, slots=True)
+class Fit:
+    """What the cost of a scheme depends on besides the numbers of a group.
+
+    Parameters
+    ----------
+    shape, hub
+        The shape of the join graph, and the number of its hub.
+    reached
+        How many units of another stream's group a row goes to.
+    copies
+        For each relation: in how many cells of a grid a row is.
+    """
+
+    shape: Shape
+    hub: int | None
+    reached: int
+    copies: tuple[int, ...]
+
+
+def _cost_of_symmetric(model: Model, fit: Fit) -> Cost | None:
+    """Return the cost of TriJoin's cyclic scheme: a row is stored once and goes to both other groups (001 section 4).
+
+    It reaches all units of each group, or those that its key selects.
+    """
+    if model.count != 3:
+        return None
+    reached = fit.reached
+    network = sum(model.rates) * (1 + 2 * reached)
+    hubs = sum(_hubs(model, y, x, reached) for x, y in permutations(range(3), 2))
+    probes = sum(
+        model.rates[z] * (2 * reached * search(model.kept[x] / model.units) + matches(model, z, x))
+        for z, x in permutations(range(3), 2)
+    )
+    return Cost(network, sum(model.kept) + hubs, probes + model.rate(frozenset(range(3))), 1)
+
+
+def _cost_of_semi_symmetric(model: Model, fit: Fit) -> Cost | None:
+    """Return the cost of TriJoin's chain scheme: two stages, packs go from the R units to the T units."""
+    hub, reached = fit.hub, fit.reached
+    if model.count != 3 or fit.shape != "chain" or hub is None:
+        return None
+    first, last = (one for one in range(3) if one != hub)
+    packs = model.rates[hub] * min(reached, matches(model, hub, first)) * reached
+    network = sum(model.rates) * (1 + reached) + model.rates[hub] * reached + packs
+    hubs = _hubs(model, hub, first, reached) + _hubs(model, hub, last, reached)
+    probes = sum(
+        model.rates[one] * (reached * search(model.kept[hub] / model.units) + matches(model, one, hub))
+        + model.rates[hub] * (reached * search(model.kept[one] / model.units) + matches(model, hub, one))
+        for one in (first, last)
+    )
+    return Cost(network, sum(model.kept) + hubs, probes + model.rate(frozenset(range(3))), 2)
+
+
+def _hubs(model: Model, hub: int, other: int, reached: int) -> float:
+    """Return the rows of packs of two relations: a hub in each unit that it reaches with matches, and members."""
+    pairs = model.size(frozenset((hub, other)))
+    return min(model.kept[hub] * reached, pairs) + PACKED * pairs / 2
+
+
+def _cost_of_biclique(model: Model, fit: Fit) -> Cost | None:
+    """Return the cost of BiStream's biclique: a row goes to all units of the other side, or to those of its key."""
+    if model.count != 2:
+        return None
+    reached = fit.reached
+    probes = sum(
+        model.rates[one] * (reached * search(model.kept[other] / model.units) + matches(model, one, other))
+        for one, other in ((0, 1), (1, 0))
+    )
+    return Cost(sum(model.rates) * (1 + reached), sum(model.kept), probes, 1)
+
+
+def _cost_of_iterative(model: Model, _fit: Fit) -> Cost:
+    """Return the cost of probing stream after stream inside one unit (004 section 3.1)."""
+    return Cost(sum(model.rates), sum(model.kept), probing(model), 1)
+
+
+def _cost_of_matrix(model: Model, fit: Fit) -> Cost:
+    """Return the cost of the join matrix in the grid that the operators lay out."""
+    copies = fit.copies
+    network, memory = (
+        sum(rows * copy for rows, copy in zip(some, copies, strict=True)) for some in (model.rates, model.kept)
+    )
+    inside = tuple(kept * copy / model.units for kept, copy in zip(model.kept, copies, strict=True))
+    searches = (
+        search(inside[other]) * model.rates[one] * (copies[one] - 1)
+        for one, other in permutations(range(model.count), 2)
+    )
+    return Cost(network, memory, probing(model) + sum(searches), 1)
+
+
+@dataclass(frozen=True, slots=True)
 class SchemeRecord:
     """A scheme.
 
@@ -141,10 +238,16 @@ class SchemeRecord:
         What it does, for EXPLAIN.
     draw
         Its units, who is stored and who probes there, for the picture in EXPLAIN.
+    cost
+        What it costs, None for a group that it does not join. Trees are costed in `choose.cost`, by their order.
+    suits
+        Why the shape of a group suggests it, None if it does not.
     joins
         What it joins, as a sentence: for who hints at it where it does not fit.
     runs_as
         The scheme of `operators.schemes` that runs it, None for one that becomes several nodes.
+    in_cells
+        Whether its units are cells of a grid, whose coordinates say which rows come there.
     packs
         Whether it stores packs of intermediate results (001 section 3.3), or pairs instead.
     routed
@@ -163,8 +266,11 @@ class SchemeRecord:
 
     words: str
     draw: Callable[[Group], Units]
+    cost: Callable[[Model, Fit], Cost | None] = lambda _model, _fit: None
+    suits: Callable[[JoinGraph], str | None] = lambda _graph: None
     joins: str = "it does not fit"
     runs_as: str | None = None
+    in_cells: bool = False
     packs: bool = False
     routed: bool = False
     elastic: bool = False
@@ -182,6 +288,12 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             "A row is stored in one unit of its own group and sent to every unit of the other groups, which probe with "
             "it. One stage.",
             _hub_units,
+            _cost_of_symmetric,
+            lambda graph: (
+                "three relations, each pair of them joined: a cyclic join"
+                if len(graph.relations) == 3 and graph.shape == "cyclic"
+                else None
+            ),
             "it joins three relations",
             "symmetric",
             packs=True,
@@ -192,6 +304,12 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             "Rows of the ends meet the hub in their own units; packs of partial results travel from the first end's "
             "units to the last end's. Two stages.",
             _chain_units,
+            _cost_of_semi_symmetric,
+            lambda graph: (
+                f"three relations in a chain with the hub {graph.hub}"
+                if len(graph.relations) == 3 and graph.shape == "chain"
+                else None
+            ),
             "it joins three relations in a chain",
             "semi_symmetric",
             packs=True,
@@ -202,6 +320,8 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
         "biclique": SchemeRecord(
             "Each stream has its own units. A row is stored among its own and probes the other side's.",
             _own_units,
+            _cost_of_biclique,
+            lambda graph: "two relations" if len(graph.relations) == 2 else None,
             "it joins two relations",
             "biclique",
             routed=True,
@@ -217,7 +337,9 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             "Units form a grid. A row is hashed along the dimensions it has and copied along those it lacks, so every "
             "result arises in exactly one cell. One stage.",
             _cells,
+            _cost_of_matrix,
             runs_as="matrix",
+            in_cells=True,
             probes=True,
             unit="cell",
             fixed="its rows lie in cells, which their number lays out",
@@ -226,6 +348,7 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             "A unit holds every stream. A new row probes stream after stream and stops when nothing is left; no "
             "intermediate result is stored.",
             _cells,
+            _cost_of_iterative,
             runs_as="matrix",
             units=1,
             probes=True,
@@ -235,7 +358,7 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             "Smaller joins below larger ones, each of two, three or more inputs. A join below another one stores its "
             "results, or hands them on as packs, and is a stage of its own.",
             _nodes,
-            f"it joins four to {EXHAUSTIVE} relations that predicates connect",
+            joins=f"it joins four to {EXHAUSTIVE} relations that predicates connect",
         ),
     }
 )

@@ -56,11 +56,10 @@ def rounded_difference(
     """
     if not scope.relations(left):
         left, right, op = right, left, FLIPPED[op]
-    inner, moved = absolute(left), scope.relations(right) != ()
-    if moved:
-        sides, bound, inner = _moved(left, right, scope), Fraction(0), None
-    else:
-        sides, bound = _sides(bare(left) if inner is None else inner, scope), _fraction(right)
+    moved = bool(scope.relations(right))
+    inner = None if moved else absolute(left)
+    bound = Fraction(0) if moved else _fraction(right)
+    sides = _moved(left, right, scope) if moved else _sides(bare(left) if inner is None else inner, scope)
     if sides is None or bound is None or op not in (("<", "<=") if inner is not None else ("<", "<=", ">", ">=")):
         return None
     common = common_type(scope.type_of(sides.left), scope.type_of(sides.right))

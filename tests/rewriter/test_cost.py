@@ -5,20 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from trijoin_sql.rewriter.choose.cost import (
-    Model,
-    best_order,
-    biclique,
-    cost_of_tree,
-    matrix,
-    model_of,
-    operator_tree,
-    semi_symmetric,
-    symmetric,
-    total,
-    tree,
-)
+from trijoin_sql.rewriter.choose.cost import best_order, cost_of_tree, model_of, operator_tree, total, tree
+from trijoin_sql.rewriter.choose.decide import fit_of
 from trijoin_sql.rewriter.options import CostDefaults, Settings
+from trijoin_sql.rewriter.plan.cost_model import Model
+from trijoin_sql.rewriter.plan.nodes import JoinNode
+from trijoin_sql.rewriter.plan.parts import Cost
+from trijoin_sql.rewriter.plan.schemes import RECORDS
 from trijoin_sql.rewriter.plan.trees import tree_text
 
 from .tables import CATALOG, node, rewritten
@@ -27,11 +20,18 @@ CYCLE = "SELECT 1 AS o FROM r JOIN s ON r.a < s.a JOIN t ON s.a < t.a AND r.x < 
 NEAR = "SELECT r.id FROM r JOIN s ON ABS(r.a - s.a) < 2 JOIN t ON ABS(s.x - t.x) < 2 WITHIN 1 MINUTE"
 
 
+def cost_of(scheme: str, model: Model, join: JoinNode, reached: int = 1) -> Cost:
+    """Return the cost of a scheme whose rows reach so many units of another group."""
+    cost = RECORDS[scheme].cost(model, fit_of(join, model, reached))
+    assert cost is not None
+    return cost
+
+
 def test_all_results_of_a_matrix_are_compared_in_some_cell() -> None:
     """Cells share the work of one: together they compare at least what one would."""
     join = node(CYCLE)
     model = model_of(join, Settings(), 2)
-    costs = [matrix(dataclasses.replace(model, units=cells), join).cpu for cells in (1, 2, 8)]
+    costs = [cost_of("matrix", dataclasses.replace(model, units=cells), join).cpu for cells in (1, 2, 8)]
     assert costs == sorted(costs)
 
 
@@ -43,16 +43,16 @@ def test_costs_are_the_papers() -> None:
         sources=tuple(dataclasses.replace(s, rows=100.0) for s in join.sources),  # type: ignore[type-var]
     )
     model = model_of(join, Settings(), 3)
-    assert symmetric(model, reached=3).network == 300 * (1 + 2 * 3)
-    assert symmetric(model, reached=3).stages == 1
+    assert cost_of("symmetric", model, join, reached=3).network == 300 * (1 + 2 * 3)
+    assert cost_of("symmetric", model, join, reached=3).stages == 1
     assert tree(model, (0, 1, 2)).stages == 2
     assert tree(model, (0, 1, 2)).network == (2 * 100 + 100 + model.rate(frozenset((0, 1)))) * (1 + 3)
-    assert matrix(dataclasses.replace(model, units=1), join).network == 300
-    assert matrix(dataclasses.replace(model, units=8), join).network == 300 * 4
+    assert cost_of("matrix", dataclasses.replace(model, units=1), join).network == 300
+    assert cost_of("matrix", dataclasses.replace(model, units=8), join).network == 300 * 4
     pair = node("SELECT 1 AS o FROM r JOIN s ON r.a < s.a")
     two = model_of(pair, Settings(), 3)
-    assert biclique(two, reached=3).network == 2 * sum(two.rates) * 2
-    assert biclique(two, reached=1).network == 2 * sum(two.rates)
+    assert cost_of("biclique", two, pair, reached=3).network == 2 * sum(two.rates) * 2
+    assert cost_of("biclique", two, pair).network == 2 * sum(two.rates)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_rows_that_share_a_key_go_to_one_unit_of_each_group() -> None:
 
 def test_more_units_cost_more_network_and_never_less_memory() -> None:
     join = node(CYCLE)
-    few, many = (symmetric(model_of(join, Settings(), units), reached=units) for units in (2, 6))
+    few, many = (cost_of("symmetric", model_of(join, Settings(), units), join, reached=units) for units in (2, 6))
     assert few.network < many.network
     assert few.memory <= many.memory
 
@@ -148,12 +148,12 @@ def test_costs_come_out_as_measured() -> None:
         model = Model(("r", "s", "t"), (count,) * 3, (3 * count,) * 3, shares, 2)
         results = model.rate(frozenset(range(3)))
         costs = {
-            "matrix": matrix(model, node(NEAR)),
+            "matrix": cost_of("matrix", model, node(NEAR)),
             "tree": tree(model, best_order(model)),
-            "symmetric": symmetric(model, reached=2),
+            "symmetric": cost_of("symmetric", model, node(NEAR), reached=2),
         }
         if shape == "chain":
-            costs["semi_symmetric"] = semi_symmetric(model, 1, reached=2)
+            costs["semi_symmetric"] = cost_of("semi_symmetric", model, node(NEAR), reached=2)
         takes = {
             scheme: total(
                 dataclasses.replace(cost, cpu=cost.cpu - results),
