@@ -10,6 +10,7 @@ import errno
 import logging
 import sys
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -347,8 +348,8 @@ def demo(
 
     set_up_logging(quiet=quiet, verbose=verbose)
     err = Console(stderr=True, highlight=False, quiet=quiet)
-    temporary = TemporaryDirectory(prefix="trijoin-demo-", ignore_cleanup_errors=True)
-    with temporary if keep is None else nullcontext(keep.absolute()) as folder:
+    temporary = partial(TemporaryDirectory, prefix="trijoin-demo-", ignore_cleanup_errors=True)
+    with temporary() if keep is None else nullcontext(keep.absolute()) as folder:
         Path(folder).mkdir(parents=True, exist_ok=keep is None)
         out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
         if not run_demo(Path(folder), out=out, err=err, verbose=verbose):
