@@ -125,8 +125,8 @@ def _spec(
         hub=node.graph.relations.index(node.graph.hub) if node.graph.hub else None,
         options=Options(
             node.decision.options.pairs,
-            layout.grid.shares if layout.scheme == "matrix" and layout.grid is not None else (),
-            leaves(node.decision.options.tree) if layout.scheme == "tree" else (),
+            layout.grid.shares if RECORDS[layout.scheme].in_cells and layout.grid is not None else (),
+            leaves(node.decision.options.tree),
             tuple(tuple(map(node.graph.relations.index, order)) for _, order in node.decision.probes),
         ),
         output=output,
@@ -173,7 +173,7 @@ def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> 
     if record is None or record.runs_as is None:
         raise PlanError(f"no scheme named {decision.scheme}")
     name = record.runs_as
-    if name == "matrix":
+    if RECORDS[name].in_cells:
         grid = lay_out(node, inputs, units)
         return _Layout(name, grid.cells, 1, grid)
     common = lay_out_by_key(node, inputs, units) if goes_by_key(name, options.routing) else None

@@ -9,7 +9,7 @@ from functools import partial
 from ..spec import JoinSpec
 from .base import Slot
 from .iterative import IterativeSlot
-from .routing import Router, broadcast, grid
+from .routing import TO_CELLS, TO_GROUPS, Routing
 from .semi_symmetric import FirstStageSlot, SecondStageSlot
 from .symmetric import SymmetricSlot
 from .tree import TreeSlot
@@ -23,13 +23,13 @@ class Scheme:
 
     Parameters
     ----------
-    route
-        Which slots of the first stage a row goes to.
+    routing
+        How rows find the slots of the first stage.
     stages
         For each stage what makes the slot with a number.
     """
 
-    route: Callable[[JoinSpec], Router]
+    routing: Routing
     stages: Callable[[JoinSpec], tuple[SlotMaker, ...]]
 
 
@@ -38,9 +38,9 @@ def _tree_stages(spec: JoinSpec) -> tuple[SlotMaker, ...]:
 
 
 SCHEMES: dict[str, Scheme] = {
-    "symmetric": Scheme(broadcast, lambda _: (SymmetricSlot,)),
-    "semi_symmetric": Scheme(broadcast, lambda _: (FirstStageSlot, SecondStageSlot)),
-    "biclique": Scheme(broadcast, lambda _: (partial(IterativeSlot, stores_all=False),)),
-    "matrix": Scheme(grid, lambda _: (partial(IterativeSlot, stores_all=True),)),
-    "tree": Scheme(broadcast, _tree_stages),
+    "symmetric": Scheme(TO_GROUPS, lambda _: (SymmetricSlot,)),
+    "semi_symmetric": Scheme(TO_GROUPS, lambda _: (FirstStageSlot, SecondStageSlot)),
+    "biclique": Scheme(TO_GROUPS, lambda _: (partial(IterativeSlot, stores_all=False),)),
+    "matrix": Scheme(TO_CELLS, lambda _: (partial(IterativeSlot, stores_all=True),)),
+    "tree": Scheme(TO_GROUPS, _tree_stages),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -17,6 +18,25 @@ from .base import owned
 #: ``(rank, rows) -> (slots, row numbers)``: rows that go to the same slots come together, for they are packed once.
 #: None for the row numbers means all rows.
 Router = Callable[[int, pa.RecordBatch], Iterator[tuple[Sequence[int], Int64s | None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """How rows find the slots of a scheme's first stage.
+
+    Parameters
+    ----------
+    router
+        Makes what says which slots a row goes to.
+    counted
+        How many of some rows of a stream that reached a slot are counted there, so that each is counted in one slot.
+    spreads
+        Whether rows of a stream that are alike may go to different slots: by their route, not by a key.
+    """
+
+    router: Callable[[JoinSpec], Router]
+    counted: Callable[[JoinSpec, int, pa.RecordBatch, int], int]
+    spreads: Callable[[JoinSpec, int], bool]
 
 
 def broadcast(spec: JoinSpec) -> Router:
@@ -83,10 +103,23 @@ def grid(spec: JoinSpec) -> Router:
     return route
 
 
-def counted(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> int:
-    """Return how many of some rows that reached a slot are counted there, if each is counted in one slot alone."""
-    if spec.scheme != "matrix":
-        return int(owned(spec, rank, rows, slot).num_rows)
+def _first_of_its_cells(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> int:
     known = dict(spec.streams[rank].dimensions)
     at = np.unravel_index(slot, (spec.options.grid or (spec.units,)))
     return int(rows.num_rows) if all(at[axis] == 0 for axis in range(len(at)) if axis not in known) else 0
+
+
+def _spread_in_grid(spec: JoinSpec, rank: int) -> bool:
+    stream = spec.streams[rank]
+    return stream.alike and any(column == stream.route for _, column in stream.dimensions)
+
+
+#: Each stream has its own units, which rows of the others reach.
+TO_GROUPS = Routing(
+    broadcast,
+    lambda spec, rank, rows, slot: int(owned(spec, rank, rows, slot).num_rows),
+    lambda spec, rank: spec.streams[rank].alike and spec.group_units > 1,
+)
+
+#: Units are cells of a grid.
+TO_CELLS = Routing(grid, _first_of_its_cells, _spread_in_grid)

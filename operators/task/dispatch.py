@@ -53,9 +53,10 @@ class Dispatcher:
         if KEEP_FREED in self.liberties:
             hold(self.warm_bytes)
         spec, _ = for_this_batch(self.spec)
-        route = SCHEMES[spec.scheme].route(spec)
+        routing = SCHEMES[spec.scheme].routing
+        route = routing.router(spec)
         keys = slot_keys(spec.slots)
-        alike = AlikeRows() if spreads(spec, self.rank) else None
+        alike = AlikeRows() if routing.spreads(spec, self.rank) else None
         handled = 0
         for rows in _gathered(batches):
             handled += rows.nbytes
@@ -70,14 +71,6 @@ class Dispatcher:
         release(handled, self.warm_bytes)
         if FREEZE_IMPORTS in self.liberties:
             settle()
-
-
-def spreads(spec: JoinSpec, rank: int) -> bool:
-    """Return whether rows of a stream that are alike may go to different slots: by their route, not by a key."""
-    stream = spec.streams[rank]
-    if spec.scheme == "matrix":
-        return stream.alike and any(column == stream.route for _, column in stream.dimensions)
-    return stream.alike and spec.group_units > 1
 
 
 class AlikeRows:

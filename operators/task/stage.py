@@ -26,7 +26,6 @@ from ..results.local_views import Reducer
 from ..results.outcomes import Outcome, Result, listed
 from ..schemes import SCHEMES
 from ..schemes.base import Slot, Work
-from ..schemes.routing import counted
 from ..spec import KEEP_FREED, JoinSpec
 from ..state.slot_state import SlotState
 from ..worker_memory import hold, release
@@ -196,7 +195,7 @@ class StageTask:
         As in Spark it is that of the micro-batch before. A slot that had no rows then knows an older one, and takes
         more.
         """
-        dropped = 0
+        dropped, counted = 0, SCHEMES[self.spec.scheme].routing.counted
         for rank, batches in work.rows.items():
             time = self.spec.streams[rank].time
             if time is None or self.spec.streams[rank].stateful:

@@ -11,6 +11,7 @@ from ..plan.document import Conjunct, EventTime, Graph, GraphEdge, Group, State,
 from ..plan.grid import lay_out
 from ..plan.nodes import JoinNode, LeftAlone
 from ..plan.parts import Decision, JoinGraph
+from ..plan.schemes import RECORDS
 from .cost import can_hash
 
 
@@ -64,7 +65,7 @@ def _decision(group: JoinNode | LeftAlone) -> Decision:
     """
     decision = group.decision
     shown = tuple(decision.options.shown(group.graph.relations).items())
-    if not isinstance(group, JoinNode) or decision.scheme != "matrix":
+    if not isinstance(group, JoinNode) or not RECORDS[decision.scheme or "matrix"].in_cells:
         return dataclasses.replace(decision, shown=shown)
     grid = lay_out(group.graph, decision.units or DEFAULT_UNITS, can_hash(group))
     return dataclasses.replace(decision, shown=shown, grid=grid)

@@ -169,7 +169,7 @@ class JoinNode(Node):
         The output columns, including those that only residuals need.
     result_time
         The name of a further output column with the latest event time of a result's rows, None if nothing above it
-        reads one (see `rewriter.event_times`).
+        reads one (see `rewriter.event_time.event_times`).
     event_times
         The output columns that are event time for operators above the node.
     held_back

@@ -187,7 +187,7 @@ def run(
     The results as tuples of ids, and the slots of every stage. Where the spec aggregates, ``groups`` gets its groups.
     """
     scheme = SCHEMES[spec.scheme]
-    route = scheme.route(spec)
+    route = scheme.routing.router(spec)
     stages = [[make(spec, slot) for slot in range(spec.units)] for make in scheme.stages(spec)]
     found: Counter[tuple[Any, ...]] = Counter()
     for batch in batches:

@@ -104,7 +104,7 @@ def test_expiry_loses_and_doubles_nothing(seed: int, scheme: str, local: Path, m
     monkeypatch.setattr(store_module, "CROWDED", random.choice([2, 64]))
     monkeypatch.setattr(store_module, "SEGMENT_BYTES", random.choice([900, 32 << 20]))
     spec = random_join(random, scheme)
-    route = SCHEMES[scheme].route(spec)
+    route = SCHEMES[scheme].routing.router(spec)
     stages: list[list[tuple[Chunks, Any]]] = [
         [(Chunks(), partial(make, spec, slot)) for slot in range(spec.units)] for make in SCHEMES[scheme].stages(spec)
     ]

@@ -57,7 +57,7 @@ class Run:
         scheme = SCHEMES[spec.scheme]
         works = [Work() for _ in range(spec.slots)]
         for rank, some in rows.items():
-            for slots, taken in scheme.route(spec)(rank, batch_of(some, SCHEMA)):
+            for slots, taken in scheme.routing.router(spec)(rank, batch_of(some, SCHEMA)):
                 assert taken is None
                 for slot in slots:
                     works[slot].rows[rank] = [batch_of(some, SCHEMA)]

@@ -269,7 +269,7 @@ def skew_advice(live: Live, group: Group) -> str | None:
 def _goes_by_one_key(group: Group) -> bool:
     """Tell whether rows go to their units by a key that all relations share, and another routing could spread it."""
     count = len(group.graph.relations)
-    if group.decision.scheme != "matrix":
+    if not RECORDS[group.decision.scheme or "matrix"].in_cells:
         return group.decision.option("routing") in ("hash", "contrand")
     return count < 4 and any(len(axis.relations) == count for axis in group.decision.grid)
 
