@@ -12,11 +12,11 @@ from .aggregates.two_steps import AggregationReader, NotInUnits, aggregates
 from .names.derived_tables import MergedTree, open_derived_tables
 from .names.lookup import column_of, star_fields
 from .names.scopes import (
-    Block,
     Field,
     JoinTree,
     Output,
     Resolution,
+    ResolvedSelect,
     Source,
     Tree,
     Unresolvable,
@@ -27,8 +27,7 @@ from .names.scopes import (
 )
 from .names.time_uses import time_uses
 from .plan.conjuncts import Residual, Term
-from .plan.nodes import Block as PlanBlock
-from .plan.nodes import Join, Node, Project, Query, Scan, Where, scans
+from .plan.nodes import Block, Join, Node, Project, Query, Scan, Where, scans
 from .plan.parts import Aggregation, Column, TimeUses, unused
 from .predicates.terms import Scope
 from .sql.catalog import TableInfo
@@ -54,7 +53,7 @@ class Binding:
         Conjuncts of WHERE and of inner joins that stay in WHERE: subqueries, columns of other SELECTs, rand().
     """
 
-    block: Block
+    block: ResolvedSelect
     stuck: tuple[exp.Expr, ...]
 
 
@@ -90,13 +89,13 @@ def build_plan(resolution: Resolution) -> Parsed:
 class _Builder:
     """Builds the plan of one SELECT."""
 
-    def __init__(self, block: Block, plans: dict[int, Node], blocks: list[Block]) -> None:
+    def __init__(self, block: ResolvedSelect, plans: dict[int, Node], blocks: list[ResolvedSelect]) -> None:
         self.block, self.plans, self.blocks = block, plans, blocks
         self.problem = block.problem
         self.sources: list[Source] = []
         self.stuck: list[exp.Expr] = []
 
-    def build(self) -> tuple[PlanBlock, Binding]:
+    def build(self) -> tuple[Block, Binding]:
         self.collect(self.block.tree, None)
         for source in self.sources:
             self.problem = self.problem or source.problem or computed_anew(source)
@@ -110,7 +109,7 @@ class _Builder:
             tree = Where(tree, tuple(conjuncts))
         within = self.block.select.args.get("within")
         aggregation, not_aggregated = self.aggregation()
-        plan = PlanBlock(
+        plan = Block(
             tree,
             self.block.number,
             required,
@@ -326,7 +325,7 @@ def computed_anew(source: Source) -> str | None:
     return f"{cte.name} is read {cte.uses} times and has other values each time it is computed"
 
 
-def _compared(block: Block) -> Iterator[Field]:
+def _compared(block: ResolvedSelect) -> Iterator[Field]:
     """Yield the columns that ON, USING and WHERE of a SELECT read, also of derived tables that were opened."""
     where = block.select.args.get("where")
     if where is not None:
@@ -429,7 +428,7 @@ def tables_of(source: Source) -> list[exp.Table]:
     return [table for table in source.item.find_all(exp.Table) if id(table) not in joined]
 
 
-def _blocks_in(source: Source, blocks: list[Block]) -> list[int]:
+def _blocks_in(source: Source, blocks: list[ResolvedSelect]) -> list[int]:
     """Return the numbers of the blocks inside a derived table or in the CTEs that a relation reads."""
     numbers: dict[int, None] = {}
 

@@ -78,12 +78,12 @@ def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
         for column, _ in side.outputs:
             side.pack_read("column", column)
     types: dict[str, str] = {}
-    layout = _layout(node, inputs, compiling.units)
+    placement = _place(node, inputs, compiling.units)
     aggregation = node.aggregation
     states = {} if aggregation is None else aggregation_.output_types(node, inputs)
     in_units = aggregation is not None and aggregation_.can_reduce(aggregation, states)
-    streams = tuple(_stream(node, inputs[alias], types, layout) for alias in node.graph.relations)
-    spec = _spec(node, streams, tuple(edges), layout, types, compiling.key(node))
+    streams = tuple(_stream(node, inputs[alias], types, placement) for alias in node.graph.relations)
+    spec = _spec(node, streams, tuple(edges), placement, types, compiling.key(node))
     if aggregation is not None and in_units:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
     frames, stored, mixed = _packed_streams(spec, inputs)
@@ -105,7 +105,7 @@ def _spec(
     node: JoinNode,
     streams: tuple[StreamSpec, ...],
     edges: tuple[EdgeSpec, ...],
-    layout: _Layout,
+    placement: _Placement,
     types: dict[str, str],
     key: str,
 ) -> JoinSpec:
@@ -120,19 +120,19 @@ def _spec(
         node.name,
         streams,
         edges,
-        layout.scheme,
-        layout.units,
+        placement.scheme,
+        placement.units,
         hub=node.graph.relations.index(node.graph.hub) if node.graph.hub else None,
         options=Options(
             node.decision.options.pairs,
-            layout.grid.shares if RECORDS[layout.scheme].in_cells and layout.grid is not None else (),
+            placement.grid.shares if RECORDS[placement.scheme].in_cells and placement.grid is not None else (),
             leaves(node.decision.options.tree),
             tuple(tuple(map(node.graph.relations.index, order)) for _, order in node.decision.probes),
         ),
         output=output,
         bounds=_bounds(node),
-        subgroups=layout.subgroups,
-        elastic=is_elastic(layout.scheme, by_key=layout.grid is not None),
+        subgroups=placement.subgroups,
+        elastic=is_elastic(placement.scheme, by_key=placement.grid is not None),
         key=key,
         result_time=node.result_time,
         held_back=node.held_back,
@@ -155,7 +155,7 @@ def _packed_streams(
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class _Placement:
     """How a node runs: the scheme as the operators know it, its slots, and what rows are routed by."""
 
     scheme: str
@@ -164,7 +164,7 @@ class _Layout:
     grid: Grid | None = None
 
 
-def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> _Layout:
+def _place(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> _Placement:
     """Return how a node runs."""
     decision = node.decision
     units = decision.units or default_units
@@ -175,18 +175,18 @@ def _layout(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> 
     name = record.runs_as
     if RECORDS[name].in_cells:
         grid = lay_out(node, inputs, units)
-        return _Layout(name, grid.cells, 1, grid)
+        return _Placement(name, grid.cells, 1, grid)
     common = lay_out_by_key(node, inputs, units) if goes_by_key(name, options.routing) else None
     if common is None:
-        return _Layout(name, units)
+        return _Placement(name, units)
     subgroups = options.subgroups or units
     if units % subgroups:
         hint = f"ROUTING('contrand', {subgroups})"
         raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {subgroups} subgroups")
-    return _Layout(name, units, subgroups, common)
+    return _Placement(name, units, subgroups, common)
 
 
-def _stream(node: JoinNode, side: Input, types: dict[str, str], layout: _Layout) -> StreamSpec:
+def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Placement) -> StreamSpec:
     """Return a stream; the types of its output columns go to ``types``."""
     payload = []
     if node.aggregation is not None:
@@ -196,9 +196,9 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], layout: _Layout)
     for column, name in side.outputs:
         payload.append((side.pack_read("column", column), name))
         types[name] = side.type_of("column", column)
-    coordinates = () if layout.grid is None else layout.grid.coordinates[side.alias]
+    coordinates = () if placement.grid is None else placement.grid.coordinates[side.alias]
     dimensions = tuple((axis, column or _ROUTE) for axis, column in coordinates)
-    group = dimensions[0][1] if layout.subgroups > 1 else None
+    group = dimensions[0][1] if placement.subgroups > 1 else None
     time = side.pack_read("time", side.event_time) if side.event_time is not None else None
     scan = next(found for source in node.sources if (found := source_scan(source)).alias == side.alias)
     stateful = time is not None and scan.stateful

@@ -66,12 +66,12 @@ def probe_steps(spec: JoinSpec, arriving: int) -> tuple[Step, ...]:
 def _selectivity(edge: EdgeSpec) -> int:
     """Return a rank of how well an edge's index narrows candidates; lower is better."""
     plan = plan_probe(edge)
-    layout = plan.layout
-    if layout.equal is not None:
-        return 0 if layout.low or layout.high else 1
-    if layout.low is not None and layout.high is not None:
+    sort_order = plan.sort_order
+    if sort_order.equal is not None:
+        return 0 if sort_order.low or sort_order.high else 1
+    if sort_order.low is not None and sort_order.high is not None:
         return 3 if plan.wide else 2
-    return 3 if layout.low or layout.high else 4 if edge.checks else 5
+    return 3 if sort_order.low or sort_order.high else 4 if edge.checks else 5
 
 
 class IterativeUnit:
@@ -93,7 +93,7 @@ class IterativeUnit:
         for rank, stream in enumerate(spec.streams):
             plans = [step.plan for order in self.orders.values() for step in order if step.target == rank]
             life = Lifetime(stream.time, spec.keep_for(rank))
-            self.stored[rank] = Store(stream.alias, [plan.layout for plan in plans], life)
+            self.stored[rank] = Store(stream.alias, [plan.sort_order for plan in plans], life)
         self.counters: Counter[str] = Counter()
 
     def arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Outcome]:

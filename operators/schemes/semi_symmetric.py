@@ -36,7 +36,7 @@ from ..results.bundle import Bundle, Part, numbered
 from ..results.outcomes import Outcome, Pack, joined
 from ..spec import JoinSpec
 from ..store.index import Probe
-from ..store.probe_plan import Layout, ProbePlan, plan_probe
+from ..store.probe_plan import ProbePlan, SortOrder, plan_probe
 from ..store.segment import Lifetime
 from ..store.store import Store
 from .base import MEMBERS, Work, gathered, kept, matches, owned, pack, passing
@@ -73,12 +73,12 @@ class ListUnit:
         alias = spec.streams[self.rank].alias
         self.plans = {side: plan_probe(spec.edge(side, self.rank)) for side in self.sides}
         life = Lifetime(spec.streams[self.rank].time, spec.keep_for(self.rank))
-        self.stored = Store(alias, [plan.layout for plan in self.plans.values()], life)
-        self.by_id = ProbePlan(Layout(equal=MEMBERS), _ID, None, None, (), ())
+        self.stored = Store(alias, [plan.sort_order for plan in self.plans.values()], life)
+        self.by_id = ProbePlan(SortOrder(equal=MEMBERS), _ID, None, None, (), ())
         self.lists = {
             side: Store(
                 f"{alias}.lists.{spec.streams[side].alias}",
-                [self.by_id.layout],
+                [self.by_id.sort_order],
                 life=Lifetime(spec.streams[side].time, spec.most(side, other)),
             )
             for side, other in self.sides.items()

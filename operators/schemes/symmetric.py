@@ -53,7 +53,7 @@ class HubUnit:
         self.to_hubs = {other: plan_probe(spec.edge(other, hub)) for other in others for hub in hubs if hub != other}
         self.stored = Store(
             alias,
-            [plan.layout for plan in self.to_stored.values()],
+            [plan.sort_order for plan in self.to_stored.values()],
             Lifetime(spec.streams[rank].time, spec.keep_for(rank)),
         )
         self.hubs = {}
@@ -62,7 +62,7 @@ class HubUnit:
             plan = self.to_hubs[third]
             self.hubs[hub] = Store(
                 f"{alias}.hubs.{spec.streams[hub].alias}",
-                [plan.layout],
+                [plan.sort_order],
                 Lifetime(spec.streams[hub].time, spec.most(hub, third)),
             )
         self.counters: Counter[str] = Counter()

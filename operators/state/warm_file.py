@@ -71,8 +71,8 @@ def read_body(data: pa.Buffer, count: int, store: Store) -> Body:
         found: dict[str, Any] = {"equal": None, "low": None, "reach": None}
         for name, (start, size) in arrays.items():
             found[name] = np.frombuffer(data, np.int32 if name == "rows" else np.int64, size, start)
-        indexes[key] = SortedIndex(store.layouts[key], **found)
-    if indexes.keys() != store.layouts.keys():
+        indexes[key] = SortedIndex(store.sort_orders[key], **found)
+    if indexes.keys() != store.sort_orders.keys():
         raise ValueError("other indexes than those of this query")
     return rows, indexes
 

@@ -25,7 +25,7 @@ from ..batches.pieces import list_parts, longest_text
 from ..kernels.order_keys import Int64s, order_key, plus
 from ..kernels.pairs import BLOCK, expand
 from ..kernels.sorting import range_ends, sort_column, sort_keys
-from .probe_plan import Layout, ProbePlan, same_order
+from .probe_plan import ProbePlan, SortOrder, same_order
 
 #: Extremes of an index: least and greatest ``equal``, least and greatest ``low``, greatest ``reach``; None for unknown.
 Zone = tuple[int | None, int | None, int | None, int | None, int | None]
@@ -33,42 +33,42 @@ Zone = tuple[int | None, int | None, int | None, int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class SortedIndex:
-    """One segment's rows in the order of a `Layout`.
+    """One segment's rows in the order of a `SortOrder`.
 
     Parameters
     ----------
     equal, low
-        Sorted keys, shape (n,); None where the layout has none. ``low`` is sorted within equal ``equal``. Where the
-        layout has only ``high``, ``low`` holds that column.
+        Sorted keys, shape (n,); None where the sort_order has none. ``low`` is sorted within equal ``equal``. Where the
+        sort_order has only ``high``, ``low`` holds that column.
     reach
-        The running maximum of ``high`` along the order, for stabbing layouts.
+        The running maximum of ``high`` along the order, for stabbing sort_orders.
     rows
         Row numbers in the segment, shape (n,).
     """
 
-    layout: Layout
+    sort_order: SortOrder
     equal: Int64s | None
     low: Int64s | None
     reach: Int64s | None
     rows: npt.NDArray[np.int32]
 
     @classmethod
-    def build(cls, layout: Layout, batch: pa.RecordBatch) -> SortedIndex:
+    def build(cls, sort_order: SortOrder, batch: pa.RecordBatch) -> SortedIndex:
         """Sort the rows of a segment."""
-        single = layout.single
+        single = sort_order.single
         if single is not None and not pa.types.is_list(batch.column(single).type):
             order, keys = sort_column(batch.column(single))
-            equal, low = (None, keys) if layout.equal is None else (keys, None)
-            return cls(layout, equal, low, None, order.astype(np.int32))
-        equal, parents = _equal_keys(layout, batch)
-        low = order_key(batch.column(layout.low or layout.high)) if layout.low or layout.high else None
-        high = order_key(batch.column(layout.high)) if layout.stabs else None
-        return cls._sorted(layout, equal, low, high, parents, presorted=False)
+            equal, low = (None, keys) if sort_order.equal is None else (keys, None)
+            return cls(sort_order, equal, low, None, order.astype(np.int32))
+        equal, parents = _equal_keys(sort_order, batch)
+        low = order_key(batch.column(sort_order.low or sort_order.high)) if sort_order.low or sort_order.high else None
+        high = order_key(batch.column(sort_order.high)) if sort_order.stabs else None
+        return cls._sorted(sort_order, equal, low, high, parents, presorted=False)
 
     @classmethod
     def _sorted(
         cls,
-        layout: Layout,
+        sort_order: SortOrder,
         equal: Int64s | None,
         low: Int64s | None,
         high: Int64s | None,
@@ -78,7 +78,7 @@ class SortedIndex:
     ) -> SortedIndex:
         lead = low if equal is None else equal
         if lead is None:
-            return cls(layout, None, None, None, rows)
+            return cls(sort_order, None, None, None, rows)
         if equal is not None and low is not None:
             order, _ = sort_keys(low)
             order = order[sort_keys(equal[order])[0]]
@@ -87,7 +87,7 @@ class SortedIndex:
         else:
             order, _ = sort_keys(lead)
         return cls(
-            layout,
+            sort_order,
             None if equal is None else equal[order],
             None if low is None else low[order],
             None if high is None else np.maximum.accumulate(high[order]) if len(high) else high,
@@ -99,8 +99,8 @@ class SortedIndex:
         rows = np.concatenate([self.rows, other.rows + np.int32(shift)])
         equal = None if self.equal is None or other.equal is None else np.concatenate([self.equal, other.equal])
         low = None if self.low is None or other.low is None else np.concatenate([self.low, other.low])
-        high = order_key(batch.column(self.layout.high))[rows] if self.reach is not None else None
-        return self._sorted(self.layout, equal, low, high, rows, presorted=True)
+        high = order_key(batch.column(self.sort_order.high))[rows] if self.reach is not None else None
+        return self._sorted(self.sort_order, equal, low, high, rows, presorted=True)
 
     def zone(self) -> Zone:
         """Return the extremes of the keys, by which a probe knows that it finds nothing here."""
@@ -127,19 +127,21 @@ class SortedIndex:
             if self.low is None or not count:
                 return begin, end
             first, last = begin, end
-            if self.layout.low is not None and probe.upper is not None:
+            if self.sort_order.low is not None and probe.upper is not None:
                 end = _search_within(self.low, begin, end, probe.upper, right=upper_right)
-            if probe.lower is not None and (self.layout.low is None or self.layout.high in (self.layout.low, None)):
+            if probe.lower is not None and (
+                self.sort_order.low is None or self.sort_order.high in (self.sort_order.low, None)
+            ):
                 begin = _search_within(self.low, first, end, probe.lower, right=lower_right)
             return (begin, end) if narrow else self._with_overflows(probe, first, last, begin, end)
         if self.low is None:
             return begin, end
         first, last = begin, end
-        if self.layout.high is not None and probe.lower is not None:
+        if self.sort_order.high is not None and probe.lower is not None:
             along = self.reach if self.reach is not None else self.low
             begin = np.searchsorted(along, probe.lower, "right" if lower_right else "left")
-        if self.layout.low is not None and probe.upper is not None:
-            if self.layout.high == self.layout.low and probe.lower is not None:
+        if self.sort_order.low is not None and probe.upper is not None:
+            if self.sort_order.high == self.sort_order.low and probe.lower is not None:
                 end = range_ends(self.low, begin, probe.upper, right=upper_right)
             else:
                 end = np.searchsorted(self.low, probe.upper, "right" if upper_right else "left")
@@ -159,12 +161,12 @@ class SortedIndex:
         return (np.where(over, first, begin), np.where(over, last, end)) if over.any() else (begin, end)
 
 
-def _equal_keys(layout: Layout, batch: pa.RecordBatch) -> tuple[Int64s | None, npt.NDArray[np.int32]]:
+def _equal_keys(sort_order: SortOrder, batch: pa.RecordBatch) -> tuple[Int64s | None, npt.NDArray[np.int32]]:
     """Return the equality keys and the row of each; a list column has a key for every element."""
     rows = np.arange(batch.num_rows, dtype=np.int32)
-    if layout.equal is None:
+    if sort_order.equal is None:
         return None, rows
-    column = batch.column(layout.equal)
+    column = batch.column(sort_order.equal)
     if not pa.types.is_list(column.type):
         return order_key(column), rows
     offsets, items = list_parts(column)
@@ -259,15 +261,15 @@ class Probe:
         if zone is None or not self.is_narrow(zone):
             return True
         first, last, low, high, reach = zone
-        layout = self.plan.layout
+        sort_order = self.plan.sort_order
         if self.equal is not None and first is not None and last is not None:
             near = np.searchsorted(self.equal, first, "left")  # equal is what the rows are ordered by
             if near == len(self.equal) or self.equal[near] > last:
                 return False
-        if layout.low is not None and self.upper is not None and low is not None and int(self.upper.max()) < low:
+        if sort_order.low is not None and self.upper is not None and low is not None and int(self.upper.max()) < low:
             return False
-        greatest = reach if layout.low is not None and layout.high not in (layout.low, None) else high
-        if layout.high is None or self.lower is None or greatest is None:
+        greatest = reach if sort_order.low is not None and sort_order.high not in (sort_order.low, None) else high
+        if sort_order.high is None or self.lower is None or greatest is None:
             return True
         return int(self.lower.min()) <= greatest
 
@@ -287,10 +289,10 @@ class Probe:
 
     def _is_searchable(self, index: SortedIndex) -> bool:
         """Return whether an index' rows may search the probing ones, as these are in the order of all their bounds."""
-        layout, bounds = self.plan.layout, (self.plan.lower, self.plan.upper)
-        if layout.equal is not None:
+        sort_order, bounds = self.plan.sort_order, (self.plan.lower, self.plan.upper)
+        if sort_order.equal is not None:
             return index.low is None and self.equal is not None
-        return layout.low is not None and layout.low == layout.high and same_order(*bounds)
+        return sort_order.low is not None and sort_order.low == sort_order.high and same_order(*bounds)
 
     def _search(self, index: SortedIndex) -> tuple[Int64s, Int64s]:
         """Return for each row of an index the half-open range of (sorted) probing rows that it is a candidate of.

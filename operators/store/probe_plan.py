@@ -21,7 +21,7 @@ from ..spec import Band, Check, Compare, EdgeSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SortOrder:
     """Which stored columns an index sorts by; see `operators.index`."""
 
     equal: str | None = None
@@ -88,12 +88,12 @@ class ProbePlan:
 
     Parameters
     ----------
-    layout
+    sort_order
         The stored side's index.
     equal
-        The probe's column for ``layout.equal``.
+        The probe's column for ``sort_order.equal``.
     upper, lower
-        Bounds on ``layout.low`` and ``layout.high``.
+        Bounds on ``sort_order.low`` and ``sort_order.high``.
     checks
         What remains to be evaluated on candidates, seen from the probe (``left`` is the probe's column).
     narrow_checks
@@ -106,7 +106,7 @@ class ProbePlan:
         Whether the index searches for a wide band of event times and nothing else, because there is nothing better.
     """
 
-    layout: Layout
+    sort_order: SortOrder
     equal: str | None
     upper: Bound | None
     lower: Bound | None
@@ -172,7 +172,7 @@ def plan_probe(edge: EdgeSpec) -> ProbePlan:
     # Where a difference may overflow, the widened range holds rows that the predicates before the band rule out.
     checked = decided if limited is None else decided & equalities
     return ProbePlan(
-        Layout(equal_stored, low, high),
+        SortOrder(equal_stored, low, high),
         equal_probe,
         upper[0] if upper else None,
         lower[0] if lower else None,

@@ -24,7 +24,7 @@ Body = tuple[pa.RecordBatch, dict[str, SortedIndex]]
 
 @dataclass(eq=False, slots=True)
 class Segment:
-    """Rows with ids ``start`` to ``start + count``, and an index for each layout of its store.
+    """Rows with ids ``start`` to ``start + count``, and an index for each sort_order of its store.
 
     Parameters
     ----------

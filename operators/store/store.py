@@ -25,7 +25,7 @@ from ..kernels.order_keys import Int64s, values
 from ..kernels.pairs import evaluate
 from ..spec import Band, Check
 from .index import Probe, SortedIndex
-from .probe_plan import Layout
+from .probe_plan import SortOrder
 from .segment import AHEAD, ARCHIVE_PERIODS, Lifetime, Segment, lanes
 
 #: A segment merges with its younger neighbour once it is at most this many times larger. Less makes more segments, each
@@ -61,7 +61,7 @@ class Store:
     ----------
     name
         Name within the unit, such as ``"r"`` or ``"r.hubs.s"``.
-    layouts
+    sort_orders
         The indexes to keep.
     life
         What decides how long rows are kept.
@@ -76,12 +76,12 @@ class Store:
         The id that the next row gets, and that of the next one far ahead.
     """
 
-    def __init__(self, name: str, layouts: Sequence[Layout], life: Lifetime | None = None) -> None:
+    def __init__(self, name: str, sort_orders: Sequence[SortOrder], life: Lifetime | None = None) -> None:
         self.name = name
         self.life = life or Lifetime()
         #: Comparisons so far: steps of searches, and candidates that they found.
         self.compared = 0
-        self.layouts = {layout.key: layout for layout in layouts}
+        self.sort_orders = {sort_order.key: sort_order for sort_order in sort_orders}
         self.segments: list[Segment] = []
         self.fresh: list[tuple[int, pa.RecordBatch]] = []
         self.next_ids = [0, AHEAD]
@@ -152,7 +152,7 @@ class Store:
 
     def indexed(self, rows: pa.RecordBatch) -> dict[str, SortedIndex]:
         """Return the indexes of some rows."""
-        return {key: SortedIndex.build(layout, rows) for key, layout in self.layouts.items()}
+        return {key: SortedIndex.build(sort_order, rows) for key, sort_order in self.sort_orders.items()}
 
     def compact(self) -> None:
         """Merge neighbours of like size."""
@@ -230,7 +230,7 @@ class Store:
     def _near(self, probe: Probe) -> Iterator[tuple[Segment, bool]]:
         """Yield the segments that may hold partners, and whether no difference can overflow there."""
         for segment in self.segments:
-            zone = segment.zones.get(probe.plan.layout.key)
+            zone = segment.zones.get(probe.plan.sort_order.key)
             if probe.may_match(zone):
                 self.compared += len(probe.order) * segment.count.bit_length()  # a binary search for each
                 yield segment, probe.is_narrow(zone)
@@ -238,7 +238,7 @@ class Store:
     def _pairs(self, probe: Probe, segment: Segment, *, narrow: bool) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
         rows, indexes = segment.loaded()
         checks = self._open(probe, segment, narrow=narrow)
-        for mine, theirs in probe.candidates(indexes[probe.plan.layout.key], narrow=narrow):
+        for mine, theirs in probe.candidates(indexes[probe.plan.sort_order.key], narrow=narrow):
             self.compared += len(mine)
             most = len(mine) * (probe.longest + segment.longest)
             whole = (slice(0, len(mine)),)
@@ -279,7 +279,7 @@ class Store:
                     each = np.arange(len(mine))
                     yield mine, segment, theirs, each, each + 1
                 continue
-            index = segment.indexes[probe.plan.layout.key]
+            index = segment.indexes[probe.plan.sort_order.key]
             if not len(index.rows):
                 continue
             begin, end = index.search(probe, narrow=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from ..sql.functions import VOLATILE, called
-from .scopes import Block, JoinTree, Output, Source, Tree, own_nodes
+from .scopes import JoinTree, Output, ResolvedSelect, Source, Tree, own_nodes
 
 
-def open_derived_tables(block: Block) -> None:
+def open_derived_tables(block: ResolvedSelect) -> None:
     """Open derived tables and CTEs that are plain projections over inner joins, so that their joins join the group."""
     if block.problem:
         return
@@ -36,7 +36,7 @@ def open_derived_tables(block: Block) -> None:
 class MergedTree(Source):
     """A derived table whose joins take part in the group above it."""
 
-    def __init__(self, source: Source, inner: Block) -> None:
+    def __init__(self, source: Source, inner: ResolvedSelect) -> None:
         super().__init__(source.alias, source.item, source.fields, source.parts, source.info, source.definition)
         self.inner = inner
 

@@ -21,13 +21,13 @@ from ..sql.spark_types import UNKNOWN
 from .having import grouped_columns
 from .lookup import Names, column_of
 from .scopes import (
-    Block,
     Cte,
     Field,
     Frame,
     JoinTree,
     Output,
     Resolution,
+    ResolvedSelect,
     Source,
     Tree,
     Unresolvable,
@@ -53,7 +53,7 @@ class _Resolver(Names):
         super().__init__(settings.case_sensitive)
         self.catalog = catalog
         self.join_before_comma = settings.join_before_comma
-        self.blocks: list[Block] = []
+        self.blocks: list[ResolvedSelect] = []
         self.missing: list[tuple[exp.Column, Source]] = []
 
     # ------------------------------------------------------------------------------------------------------- queries
@@ -116,7 +116,7 @@ class _Resolver(Names):
         except Unresolvable as reason:
             problem = str(reason)
             tree, frame = self.fallback(select, ctes, outer)
-        block = Block(len(self.blocks), select, tree, frame, ctes, problem)
+        block = ResolvedSelect(len(self.blocks), select, tree, frame, ctes, problem)
         self.blocks.append(block)
         try:
             for lateral in select.args.get("laterals") or []:

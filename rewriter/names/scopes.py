@@ -102,7 +102,7 @@ class Frame:
 
 
 @dataclass(eq=False)
-class Block:
+class ResolvedSelect:
     """One SELECT that has a FROM."""
 
     number: int
@@ -124,7 +124,7 @@ class Output:
     """What a query puts out: its columns (None if unknown), and the block if it is a plain SELECT."""
 
     columns: list[Field] | None
-    block: Block | None = None
+    block: ResolvedSelect | None = None
     streaming: bool | None = None
     times: tuple[Time, ...] = ()
     rows: float | None = None
@@ -168,7 +168,7 @@ class Resolution:
     """
 
     tree: exp.Expr
-    blocks: list[Block]
+    blocks: list[ResolvedSelect]
     output: Output
     missing: list[tuple[exp.Column, Source]] = field(default_factory=list)
 

@@ -17,7 +17,7 @@ from trijoin_sql.operators.state import warm
 from trijoin_sql.operators.state.layout import History
 from trijoin_sql.operators.state.manifest import MANIFEST, Manifest
 from trijoin_sql.operators.state.slot_state import SlotState
-from trijoin_sql.operators.store.probe_plan import Layout
+from trijoin_sql.operators.store.probe_plan import SortOrder
 from trijoin_sql.operators.store.segment import Lifetime
 from trijoin_sql.operators.store.store import Store
 
@@ -46,7 +46,7 @@ class OneStore:
     forwards: frozenset[int] = frozenset()
 
     def __init__(self, keep_for: int | None) -> None:
-        self.store = Store("r", [Layout(low="t", high="t")], Lifetime("t", keep_for))
+        self.store = Store("r", [SortOrder(low="t", high="t")], Lifetime("t", keep_for))
         self.stores = {"r": self.store}
         self.counters: Counter[str] = Counter()
 

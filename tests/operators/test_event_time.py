@@ -26,7 +26,7 @@ from trijoin_sql.operators.state import slot_state as state_module
 from trijoin_sql.operators.state import warm
 from trijoin_sql.operators.state.slot_state import SlotState
 from trijoin_sql.operators.store import store as store_module
-from trijoin_sql.operators.store.probe_plan import Layout
+from trijoin_sql.operators.store.probe_plan import SortOrder
 from trijoin_sql.operators.store.segment import AHEAD, ARCHIVE_PERIODS, Lifetime, lanes
 from trijoin_sql.operators.store.store import Store
 
@@ -185,7 +185,7 @@ def test_rows_that_come_in_two_times_do_not_leave_a_piece_a_batch() -> None:
 def test_a_pause_leads_nobody_ahead_for_long() -> None:
     """After a night without rows all of them are far ahead of what is stored, until that has gone."""
     times = [[number] for number in range(100)] + [[10_000 + number] for number in range(400)]
-    store = Store("r", [Layout(low="t", high="t")], Lifetime("t", 50))
+    store = Store("r", [SortOrder(low="t", high="t")], Lifetime("t", 50))
     for some in times:
         store.expire(some[0] - 2)
         store.append(pa.RecordBatch.from_pydict({"t": np.array(some, np.int64)}))

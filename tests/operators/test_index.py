@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec
 from trijoin_sql.operators.store.index import Probe
-from trijoin_sql.operators.store.probe_plan import Layout, plan_probe
+from trijoin_sql.operators.store.probe_plan import SortOrder, plan_probe
 from trijoin_sql.operators.store.store import Store
 
 from trijoin_sql.errors import JoinOverflowError
@@ -25,48 +25,48 @@ from trijoin_sql.errors import JoinOverflowError
 from .reference import DOMAINS, INT64, Row, batch_of, holds, matches
 from .test_order_keys import WIDE
 
-#: By name the checks of an edge on columns a and b (both sides have both), and the layout they should get.
-EDGES: dict[str, tuple[tuple[Check, ...], Layout]] = {
-    "nothing": ((), Layout()),
-    "equality": ((Compare("=", "a", "a"),), Layout("a")),
-    "equality of other columns": ((Compare("=", "a", "b"),), Layout("b")),
-    "two equalities": ((Compare("=", "a", "a"), Compare("=", "b", "b")), Layout("a")),
-    "less": ((Compare("<", "a", "b"),), Layout(None, None, "b")),
-    "at most": ((Compare("<=", "a", "b"),), Layout(None, None, "b")),
-    "greater": ((Compare(">", "a", "b"),), Layout(None, "b", None)),
-    "at least": ((Compare(">=", "a", "b"),), Layout(None, "b", None)),
-    "not equal": ((Compare("<>", "a", "a"),), Layout()),
-    "null-safe": ((Compare("<=>", "a", "a"),), Layout()),
-    "two-sided range": ((Compare(">", "a", "b"), Compare("<=", "b", "b")), Layout(None, "b", "b")),
-    "strict on both sides": ((Compare(">", "a", "b"), Compare("<", "b", "b")), Layout(None, "b", "b")),
-    "stabbing": ((Compare(">=", "a", "a"), Compare("<=", "a", "b")), Layout(None, "a", "b")),
-    "strict stabbing": ((Compare(">", "a", "a"), Compare("<", "a", "b")), Layout(None, "a", "b")),
-    "equality and less": ((Compare("=", "a", "a"), Compare("<", "b", "b")), Layout("a", None, "b")),
-    "equality and greater": ((Compare(">", "b", "b"), Compare("=", "a", "a")), Layout("a", "b", None)),
+#: By name the checks of an edge on columns a and b (both sides have both), and the sort order they should get.
+EDGES: dict[str, tuple[tuple[Check, ...], SortOrder]] = {
+    "nothing": ((), SortOrder()),
+    "equality": ((Compare("=", "a", "a"),), SortOrder("a")),
+    "equality of other columns": ((Compare("=", "a", "b"),), SortOrder("b")),
+    "two equalities": ((Compare("=", "a", "a"), Compare("=", "b", "b")), SortOrder("a")),
+    "less": ((Compare("<", "a", "b"),), SortOrder(None, None, "b")),
+    "at most": ((Compare("<=", "a", "b"),), SortOrder(None, None, "b")),
+    "greater": ((Compare(">", "a", "b"),), SortOrder(None, "b", None)),
+    "at least": ((Compare(">=", "a", "b"),), SortOrder(None, "b", None)),
+    "not equal": ((Compare("<>", "a", "a"),), SortOrder()),
+    "null-safe": ((Compare("<=>", "a", "a"),), SortOrder()),
+    "two-sided range": ((Compare(">", "a", "b"), Compare("<=", "b", "b")), SortOrder(None, "b", "b")),
+    "strict on both sides": ((Compare(">", "a", "b"), Compare("<", "b", "b")), SortOrder(None, "b", "b")),
+    "stabbing": ((Compare(">=", "a", "a"), Compare("<=", "a", "b")), SortOrder(None, "a", "b")),
+    "strict stabbing": ((Compare(">", "a", "a"), Compare("<", "a", "b")), SortOrder(None, "a", "b")),
+    "equality and less": ((Compare("=", "a", "a"), Compare("<", "b", "b")), SortOrder("a", None, "b")),
+    "equality and greater": ((Compare(">", "b", "b"), Compare("=", "a", "a")), SortOrder("a", "b", None)),
     "equality and range": (
         (Compare("=", "a", "a"), Compare(">=", "b", "b"), Compare("<", "a", "b")),
-        Layout("a", "b", "b"),
+        SortOrder("a", "b", "b"),
     ),
     "equality and stabbing": (
         (Compare("=", "a", "a"), Compare(">=", "b", "a"), Compare("<=", "a", "b")),
-        Layout("a", "a", None),
+        SortOrder("a", "a", None),
     ),
-    "range and not equal": ((Compare(">=", "a", "a"), Compare("<>", "b", "b")), Layout(None, "a", None)),
-    "two ranges the same way": ((Compare("<", "a", "a"), Compare("<=", "b", "b")), Layout(None, None, "a")),
+    "range and not equal": ((Compare(">=", "a", "a"), Compare("<>", "b", "b")), SortOrder(None, "a", None)),
+    "two ranges the same way": ((Compare("<", "a", "a"), Compare("<=", "b", "b")), SortOrder(None, None, "a")),
 }
-BANDS: dict[str, tuple[tuple[Check, ...], Layout]] = {
-    "band": ((Band("a", "a", -1, 1),), Layout(None, "a", "a")),
-    "band off zero": ((Band("a", "a", 2, 4),), Layout(None, "a", "a")),
-    "empty band": ((Band("a", "a", 2, -2),), Layout(None, "a", "a")),
-    "lower bound": ((Band("a", "b", 2, None),), Layout(None, "b", None)),
-    "upper bound": ((Band("a", "b", None, -2),), Layout(None, None, "b")),
-    "two bands": ((Band("a", "a", -2, 2), Band("b", "b", -1, 3)), Layout(None, "a", "a")),
-    "wide band first": ((Band("a", "a", -2, 2, wide=True), Band("b", "b", -1, 3)), Layout(None, "b", "b")),
-    "wide band alone": ((Band("a", "a", -2, 2, wide=True),), Layout(None, "a", "a")),
-    "equality and band": ((Compare("=", "a", "a"), Band("b", "b", -1, 1)), Layout("a", "b", "b")),
-    "band and range": ((Band("a", "a", -3, None), Compare("<", "a", "a")), Layout(None, "a", "a")),
-    "band across the border": ((Band("a", "a", INT64[0], INT64[1]),), Layout(None, "a", "a")),
-    "band beyond the border": ((Band("a", "a", -(1 << 66), 1 << 66),), Layout(None, "a", "a")),
+BANDS: dict[str, tuple[tuple[Check, ...], SortOrder]] = {
+    "band": ((Band("a", "a", -1, 1),), SortOrder(None, "a", "a")),
+    "band off zero": ((Band("a", "a", 2, 4),), SortOrder(None, "a", "a")),
+    "empty band": ((Band("a", "a", 2, -2),), SortOrder(None, "a", "a")),
+    "lower bound": ((Band("a", "b", 2, None),), SortOrder(None, "b", None)),
+    "upper bound": ((Band("a", "b", None, -2),), SortOrder(None, None, "b")),
+    "two bands": ((Band("a", "a", -2, 2), Band("b", "b", -1, 3)), SortOrder(None, "a", "a")),
+    "wide band first": ((Band("a", "a", -2, 2, wide=True), Band("b", "b", -1, 3)), SortOrder(None, "b", "b")),
+    "wide band alone": ((Band("a", "a", -2, 2, wide=True),), SortOrder(None, "a", "a")),
+    "equality and band": ((Compare("=", "a", "a"), Band("b", "b", -1, 1)), SortOrder("a", "b", "b")),
+    "band and range": ((Band("a", "a", -3, None), Compare("<", "a", "a")), SortOrder(None, "a", "a")),
+    "band across the border": ((Band("a", "a", INT64[0], INT64[1]),), SortOrder(None, "a", "a")),
+    "band beyond the border": ((Band("a", "a", -(1 << 66), 1 << 66),), SortOrder(None, "a", "a")),
 }
 
 
@@ -86,7 +86,7 @@ def probe_matches(
     if edge.hash_left is not None:
         schema["h"] = pa.int64()
     plan = plan_probe(edge)
-    store = Store("s", [plan.layout])
+    store = Store("s", [plan.sort_order])
     for rows in stored:
         store.append(batch_of(rows, schema))
         if compact:
@@ -119,9 +119,9 @@ def assert_same(edge: EdgeSpec, name: str, domain: Sequence[Any], seed: int, siz
 @pytest.mark.parametrize("kind", [*EDGES, *BANDS])
 def test_every_layout_against_a_nested_loop(kind: str, mirrored: bool) -> None:
     """Small numbers, so that there are many matches and many ties; segments apart and merged."""
-    checks, layout = {**EDGES, **BANDS}[kind]
+    checks, sort_order = {**EDGES, **BANDS}[kind]
     edge = EdgeSpec(0, 1, checks)
-    assert plan_probe(edge).layout == layout
+    assert plan_probe(edge).sort_order == sort_order
     edge = edge.seen_from(1) if mirrored else edge
     for seed in range(4):
         assert_same(edge, "int64", range(8), seed, (9, 1, 0, 7, 20, 3))
@@ -185,10 +185,10 @@ def test_wide_decimals_of_few_digits_are_no_candidates_of_each_other(kind: str) 
     )
     probing = stored.slice(0, 1)
     plan = plan_probe(EdgeSpec(0, 1, checks))
-    store = Store("s", [plan.layout])
+    store = Store("s", [plan.sort_order])
     store.append(stored)
     (segment,) = store.segments
-    found = Probe(plan, probing).candidates(segment.indexes[plan.layout.key], narrow=True)
+    found = Probe(plan, probing).candidates(segment.indexes[plan.sort_order.key], narrow=True)
     assert sum(len(mine) for mine, _ in found) <= 2
 
 
@@ -197,25 +197,25 @@ def test_a_band_of_event_times_that_all_stored_rows_lie_in_is_not_what_is_search
     within, near = Band("t", "t", -60, 60, wide=True), Band("a", "a", -1, 1)
     for checks in ((within, near), (near, within)):
         plan = plan_probe(EdgeSpec(0, 1, checks))
-        assert plan.layout == Layout(None, "a", "a")
+        assert plan.sort_order == SortOrder(None, "a", "a")
         assert plan.narrow_checks == (within,)
         assert not plan.wide
     assert plan_probe(EdgeSpec(0, 1, (within,))).wide
     assert plan_probe(EdgeSpec(0, 1, (within, Compare("<>", "a", "a")))).wide
     equal = plan_probe(EdgeSpec(0, 1, (within, Compare("=", "a", "a"))))
-    assert equal.layout == Layout("a", "t", "t")
+    assert equal.sort_order == SortOrder("a", "t", "t")
     assert not equal.wide
     limited = dataclasses.replace(within, limits=(-(1 << 31), (1 << 31) - 1))  # it raises on pairs far apart
-    assert plan_probe(EdgeSpec(0, 1, (limited, near))).layout == Layout(None, "t", "t")
+    assert plan_probe(EdgeSpec(0, 1, (limited, near))).sort_order == SortOrder(None, "t", "t")
     narrow = dataclasses.replace(within, wide=False)
-    assert plan_probe(EdgeSpec(0, 1, (narrow, near))).layout == Layout(None, "t", "t")
+    assert plan_probe(EdgeSpec(0, 1, (narrow, near))).sort_order == SortOrder(None, "t", "t")
 
 
 def test_a_hash_only_finds_candidates() -> None:
     """Two different pairs of values may share a 64-bit hash; the values decide."""
     checks = (Compare("=", "a", "a", False), Compare("=", "b", "b", False))
     edge = EdgeSpec(0, 1, checks, "h", "h")
-    assert plan_probe(edge).layout.equal == "h"
+    assert plan_probe(edge).sort_order.equal == "h"
     random = Random(1)
     words = ["aaaaaaaab", "aaaaaaaac", "x"]
     stored = [[{**row, "h": 7} for row in rows_of(random, words, 20, 0)]]
@@ -229,7 +229,7 @@ def test_a_sliced_batch_can_be_indexed() -> None:
     band = Band("a", "a", 0, 0)
     plan = plan_probe(EdgeSpec(0, 1, (band,)))
     whole = pa.RecordBatch.from_pydict({"a": pa.array(range(10), pa.int32())})
-    store = Store("s", [plan.layout])
+    store = Store("s", [plan.sort_order])
     for start in (5, 2):
         store.append(whole.slice(start, 3))
     store.compact()
@@ -250,7 +250,7 @@ def limited(stored: list[tuple[int, int]], probing: tuple[int, int], *before: Ch
     results = []
     for edge in (EdgeSpec(0, 1, checks), EdgeSpec(1, 0, tuple(check.mirrored() for check in checks)).seen_from(0)):
         plan = plan_probe(edge)
-        store = Store("s", [plan.layout])
+        store = Store("s", [plan.sort_order])
         for a, b in stored:
             store.append(batch_of([{"a": a, "b": b}], schema))
             store.compact()
@@ -338,7 +338,7 @@ def test_two_bands_each_watch_their_own_column() -> None:
     """One store, two edges, two columns: the extremes of one must not raise for the other."""
     schema = {"a": pa.int8(), "b": pa.int8()}
     plans = [plan_probe(EdgeSpec(0, 1, (Band(name, name, -1, 1, limits=(-128, 127)),))) for name in "ab"]
-    store = Store("s", [plan.layout for plan in plans])
+    store = Store("s", [plan.sort_order for plan in plans])
     store.append(batch_of([{"a": 100, "b": 0}], schema))
     probing = batch_of([{"a": 0, "b": -100}], schema)
     assert [list(store.probe(Probe(plan, probing))) for plan in plans] == [[], []]

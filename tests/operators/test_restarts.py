@@ -22,7 +22,7 @@ from trijoin_sql.operators.state.layout import History
 from trijoin_sql.operators.state.manifest import MANIFEST
 from trijoin_sql.operators.state.slot_state import FAN_IN, SlotState
 from trijoin_sql.operators.store import segment as segment_module
-from trijoin_sql.operators.store.probe_plan import Layout
+from trijoin_sql.operators.store.probe_plan import SortOrder
 
 from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError
 
@@ -122,7 +122,7 @@ def test_a_probe_order_may_be_another_after_a_restart(copied: bool, local: Path)
     )
     orders = ((1, 2), (0, 2), (0, 1)), ((2, 1), (2, 0), (1, 0))
     tasks = [Task(JoinSpec("j", streams, edges, "matrix", 1, options=Options((1, 1, 1), probes=one))) for one in orders]
-    indexes = [{r: set(store.layouts) for r, store in IterativeUnit(task.spec).stored.items()} for task in tasks]
+    indexes = [{r: set(store.sort_orders) for r, store in IterativeUnit(task.spec).stored.items()} for task in tasks]
     assert indexes[0] != indexes[1]
     tasks[1].stages = [(chunks, make) for (chunks, _), (_, make) in zip(tasks[0].stages, tasks[1].stages, strict=True)]
     found, seed = Counter[tuple[Any, ...]](), np.random.default_rng(7)
@@ -239,13 +239,13 @@ def test_files_with_other_indexes_are_not_used(local: Path) -> None:
 
     def more() -> OneStore:
         slot = OneStore(None)
-        layout = Layout(low="n", high="n")
-        slot.store.layouts[layout.key] = layout
+        layout = SortOrder(low="n", high="n")
+        slot.store.sort_orders[layout.key] = layout
         return slot
 
     state = SlotState(more, chunks, "q", ONE)
     (segment,) = state.slot.stores["r"].segments
-    assert set(segment.indexes) == set(state.slot.stores["r"].layouts)
+    assert set(segment.indexes) == set(state.slot.stores["r"].sort_orders)
 
 
 @pytest.mark.parametrize("left_out", ["uid", "chunks", "layouts", "timer"])

@@ -470,7 +470,7 @@ def test_a_window_is_searched_only_where_there_is_nothing_better() -> None:
     edges = tuple(EdgeSpec(*pair, (*EDGES["band"], window)) for pair in ((0, 1), (1, 2)))
     spec = JoinSpec("j", streams(3, COLUMNS), (EdgeSpec(0, 2, (window,)), *edges), "tree", 1, None)
     (tree,) = SCHEMES["tree"].stages(spec)[1](spec, 0).unit.orders[1]  # type: ignore[attr-defined]
-    assert (tree.plan.layout.low, tree.plan.wide) == ("1.a", False)
+    assert (tree.plan.sort_order.low, tree.plan.wide) == ("1.a", False)
 
 
 @pytest.mark.parametrize("stored", [False, True])

@@ -18,7 +18,7 @@ from trijoin_sql.operators.schemes.base import MEMBERS, pack
 from trijoin_sql.operators.spec import Band, Compare, EdgeSpec
 from trijoin_sql.operators.store import store as store_module
 from trijoin_sql.operators.store.index import Probe
-from trijoin_sql.operators.store.probe_plan import Layout, ProbePlan, plan_probe
+from trijoin_sql.operators.store.probe_plan import ProbePlan, SortOrder, plan_probe
 from trijoin_sql.operators.store.segment import Body, Lifetime, Segment
 from trijoin_sql.operators.store.store import Store
 
@@ -43,7 +43,7 @@ def _given(body: Body, _: Segment) -> Body:
 
 
 def filled(sizes: list[int], compact: bool) -> Store:
-    store = Store("s", [PLAN.layout])
+    store = Store("s", [PLAN.sort_order])
     for size in sizes:
         store.append(batch(store.next_ids[0], size))
         if compact:
@@ -138,7 +138,7 @@ def test_a_probe_sees_all_segments(sizes: list[int], compact: bool) -> None:
 
 def test_many_small_batches_leave_few_segments_and_copy_little() -> None:
     """A probe walks all segments, so n micro-batches must not leave n of them."""
-    store, copied, most = Store("s", [PLAN.layout]), 0, 0
+    store, copied, most = Store("s", [PLAN.sort_order]), 0, 0
     for number in range(600):
         store.append(batch(number * 4, 4))
         before = {id(segment) for segment in store.segments}
@@ -196,7 +196,7 @@ def test_finding_the_segments_of_ids_does_not_compare_them_with_each(segments: i
 
 def test_a_large_segment_waits_for_its_like() -> None:
     """Merging a million rows with every arriving hundred would cost a micro-batch seconds."""
-    store = Store("s", [PLAN.layout])
+    store = Store("s", [PLAN.sort_order])
     store.append(batch(0, 1000))
     store.append(batch(1000, 10))
     store.compact()
@@ -206,8 +206,8 @@ def test_a_large_segment_waits_for_its_like() -> None:
 @pytest.mark.parametrize("pairs", [False, True])
 def test_lists_are_probed_by_member(pairs: bool) -> None:
     """The list of an s names the r packed with it; merged segments keep lists and rows together."""
-    by_member = ProbePlan(Layout(equal=MEMBERS), "wanted", None, None, (), ())
-    store = Store("lists", [by_member.layout])
+    by_member = ProbePlan(SortOrder(equal=MEMBERS), "wanted", None, None, (), ())
+    store = Store("lists", [by_member.sort_order])
     random = np.random.default_rng(5)
     wanted: Counter[tuple[int, int]] = Counter()
     for round_ in range(6):
@@ -245,7 +245,7 @@ def test_a_hub_has_one_row_and_all_its_members() -> None:
 
 def test_ranges_leave_segments_out_of_reach_alone() -> None:
     """As `Store.probe` does: what no key of a probe can reach may be on another machine's disk."""
-    store = Store("s", [PLAN.layout])
+    store = Store("s", [PLAN.sort_order])
     for first in (0, 100, 200):
         store.append(pa.RecordBatch.from_pydict({"a": pa.array([first, first + 1], pa.int32())}))
     for segment in (store.segments[0], store.segments[2]):
@@ -301,7 +301,7 @@ def test_concat_of_one_batch_is_that_batch() -> None:
 def test_equality_on_a_null_safe_edge_is_verified() -> None:
     """``<=>`` has no index of its own; NULL matches NULL and nothing else."""
     plan = plan_probe(EdgeSpec(0, 1, (Compare("<=>", "a", "a"),)))
-    store = Store("s", [plan.layout])
+    store = Store("s", [plan.sort_order])
     store.append(pa.RecordBatch.from_pydict({"a": pa.array([None, 0, 1], pa.int32())}))
     probing = pa.RecordBatch.from_pydict({"a": pa.array([0, None], pa.int32())})
     ((mine, _, theirs),) = store.probe(Probe(plan, probing))
@@ -319,7 +319,7 @@ def test_long_texts_are_compared_a_part_at_a_time(monkeypatch: pytest.MonkeyPatc
     plan = plan_probe(EdgeSpec(0, 1, (Compare("=", "a", "a", exact=False),), "h", "h"))
     texts = ["x" * 2000, "y" * 2000, "z"] * 20
     rows = pa.RecordBatch.from_pydict({"a": texts, "h": pa.array([0] * 60, pa.int64())})
-    store = Store("s", [plan.layout])
+    store = Store("s", [plan.sort_order])
     store.append(rows)
     found = [pair for mine, _, theirs in store.probe(Probe(plan, rows)) for pair in zip(mine, theirs, strict=True)]
     assert sorted(found) == [(one, other) for one in range(60) for other in range(60) if texts[one] == texts[other]]
@@ -339,7 +339,7 @@ def test_a_window_is_evaluated_only_where_a_segment_is_not_all_within_it(
 ) -> None:
     """Most of what is kept lies in the window; to take two columns of each candidate for that is much of a probe."""
     plan = plan_probe(EdgeSpec(0, 1, (Band("t", "t", -60, 60, wide=True), Band("a", "a", -1, 1))))
-    store = Store("s", [plan.layout], Lifetime("t", 600))
+    store = Store("s", [plan.sort_order], Lifetime("t", 600))
     store.append(pa.RecordBatch.from_pydict({"a": [1, 2, 9], "t": [100, 110, 100]}))
     probe = Probe(plan, pa.RecordBatch.from_pydict({"a": [1, 2], "t": pa.array([120, newest], pa.int64())}))
     assert bool(store._open(probe, store.segments[0], narrow=True)) == evaluated
