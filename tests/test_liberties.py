@@ -126,7 +126,8 @@ def test_workers_do_what_the_driver_allows(allowed: frozenset[str], monkeypatch:
     monkeypatch.setattr(stage, "for_this_batch", lambda spec: (spec, None))
     monkeypatch.setattr(dispatch, "for_this_batch", lambda spec: (spec, None))
     spec: Any = SimpleNamespace(scheme="symmetric", slots=1, streams=[SimpleNamespace(alike=False, time=None)])
-    monkeypatch.setitem(dispatch.SCHEMES, "symmetric", SimpleNamespace(route=lambda spec: None))
+    routing = SimpleNamespace(router=lambda spec: None, spreads=lambda spec, rank: False)
+    monkeypatch.setitem(dispatch.SCHEMES, "symmetric", SimpleNamespace(routing=routing))
     assert not list(dispatch.Dispatcher(spec, 0, None, allowed)([]))
     assert done == allowed
     done.clear()

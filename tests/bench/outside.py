@@ -115,17 +115,18 @@ def watch(command: list[str], engine: str, tuples: int, limit: float, start_limi
         )
         assert process.stdout is not None
         began = over = False
+        timer: threading.Timer | None = None
+        answer: dict[str, Any] | None = None
 
         def stop() -> None:
             nonlocal over
             over = True
             _kill(process)
 
-        timer = threading.Timer(start_limit, stop)
-        timer.start()
-        answer: dict[str, Any] | None = None
-        peak = Peak(lambda: (process.pid, *below(process.pid)))
-        try:
+        try:  # right behind the start: SIGTERM may come at once
+            timer = threading.Timer(start_limit, stop)
+            timer.start()
+            peak = Peak(lambda: (process.pid, *below(process.pid)))
             with peak:
                 for line in process.stdout:
                     message = _message(line)
@@ -139,7 +140,8 @@ def watch(command: list[str], engine: str, tuples: int, limit: float, start_limi
                     elif "seconds" in message:
                         answer = message
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             _kill(process)
             process.wait()
             process.stdout.close()
