@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .order_keys import mirrored
+
 Floats = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
@@ -78,16 +80,16 @@ def last_within(numbers: Floats, limit: float, *, single: bool, below: bool) -> 
         moved = wide - limit
         y = (moved + ((wide - (moved + limit)) - gap / 2)).astype(dtype)
         y = np.where(np.isfinite(y), y, dtype(0))
-        left = np.arange(len(x))
+        left = np.flatnonzero(~within(x, y) | within(x, np.nextafter(y, outwards)))
         for _ in range(2):  # off by one number as a rule, if at all
+            if not len(left):
+                break
             some, at = x[left], y[left]
             at = np.where(within(some, at), at, np.nextafter(at, inwards))
             further = np.nextafter(at, outwards)
             beyond = within(some, further)
             y[left] = np.where(beyond, further, at)
             left = left[beyond | ~within(some, at)]
-            if not len(left):
-                break
         y[left], nothing = _bisect(x[left], within, dtype, below=below)
     none = np.zeros(len(x), np.bool_)
     none[left] = nothing
@@ -109,16 +111,11 @@ def _bisect(x: Floats, within: Any, dtype: Any, *, below: bool) -> tuple[Floats,
 
 def _places(numbers: Floats, below: bool) -> Any:
     """Return the place of each number in the order of all floats, counted from above if not ``below``."""
-    places = _mirrored(numbers.view(f"i{numbers.itemsize}"))
+    places = mirrored(numbers.view(f"i{numbers.itemsize}"))
     return places if below else ~places
 
 
 def _numbers(places: Any, below: bool) -> Floats:
     """Return the numbers at some `_places`."""
-    bits = _mirrored(places if below else ~places)
-    return np.asarray(bits).view(f"f{bits.itemsize}")
-
-
-def _mirrored(bits: Any) -> Any:
-    """Turn the bits of floats into integers in their order, and back."""
-    return bits ^ ((bits >> (8 * bits.itemsize - 1)) & np.iinfo(bits.dtype).max)
+    bits = mirrored(places if below else ~places)
+    return bits.view(f"f{bits.itemsize}")

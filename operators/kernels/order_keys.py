@@ -117,8 +117,12 @@ def float_key(numbers: npt.NDArray[Any]) -> Int64s:
     with np.errstate(invalid="ignore"):  # a signalling NaN
         doubles = numbers.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
     doubles = np.where(np.isnan(doubles), np.nan, doubles)
-    bits = doubles.view(np.int64)
-    return np.asarray(bits ^ ((bits >> 63) & HIGHEST), np.int64)
+    return np.asarray(mirrored(doubles.view(np.int64)), np.int64)
+
+
+def mirrored(bits: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Turn the bits of floats, as signed integers of their size, into integers in the floats' order; and back."""
+    return np.asarray(bits ^ ((bits >> (8 * bits.itemsize - 1)) & np.iinfo(bits.dtype).max))
 
 
 def _decimal_words(array: pa.Array) -> Int64s:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isfinite
 from typing import Literal
 
@@ -124,6 +125,7 @@ class ProbePlan:
         return tuple(dict.fromkeys(column for column in found if column is not None))
 
 
+@lru_cache(maxsize=1024)  # slots of a join have the same edges, and each asks several times
 def plan_probe(edge: EdgeSpec) -> ProbePlan:
     """Choose the index for an edge, seen from the probing stream (``edge.left``).
 

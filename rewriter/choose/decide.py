@@ -352,7 +352,8 @@ def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
     if hints.routing != "random" and _has_common_key(node):
         reached = max(model.units // (hints.subgroups or model.units), 1)
     fit = fit_of(node, model, reached)
-    found = {name: record.cost(model, fit) for name, record in RECORDS.items()}
+    joining = {name: record for name, record in RECORDS.items() if record.relations in (None, model.count)}
+    found = {name: record.cost(model, fit) for name, record in joining.items()}
     return {name: cost for name, cost in found.items() if cost is not None}
 
 
@@ -373,8 +374,8 @@ def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, s
     if count == 3 and not keeps_packs and _has_common_key(node):
         return "matrix", "three relations with one key, which sends a row to one unit"
     for name, record in RECORDS.items():
-        if (why := record.suits(graph)) is not None:
-            return name, why
+        if record.suits is not None and record.relations == count and record.suits[0] in (None, graph.shape):
+            return name, record.suits[1].format(hub=graph.hub)
     if count == 3:
         return "matrix", "three relations that the predicates do not connect"
     article = f"of the shape {graph.shape}" if is_connected(graph) else "not connected"

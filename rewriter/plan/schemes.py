@@ -10,7 +10,7 @@ from typing import Any
 
 from .cost_model import Model, matches, probing, search
 from .document import Group
-from .parts import Cost, JoinGraph, Shape
+from .parts import Cost, Shape
 from .trees import read_tree
 
 #: A member in a pack is a row number, a small part of a row.
@@ -157,13 +157,11 @@ class Fit:
     copies: tuple[int, ...]
 
 
-def _cost_of_symmetric(model: Model, fit: Fit) -> Cost | None:
+def _cost_of_symmetric(model: Model, fit: Fit) -> Cost:
     """Return the cost of TriJoin's cyclic scheme: a row is stored once and goes to both other groups (001 section 4).
 
     It reaches all units of each group, or those that its key selects.
     """
-    if model.count != 3:
-        return None
     reached = fit.reached
     network = sum(model.rates) * (1 + 2 * reached)
     hubs = sum(_hubs(model, y, x, reached) for x, y in permutations(range(3), 2))
@@ -177,7 +175,7 @@ def _cost_of_symmetric(model: Model, fit: Fit) -> Cost | None:
 def _cost_of_semi_symmetric(model: Model, fit: Fit) -> Cost | None:
     """Return the cost of TriJoin's chain scheme: two stages, packs go from the R units to the T units."""
     hub, reached = fit.hub, fit.reached
-    if model.count != 3 or fit.shape != "chain" or hub is None:
+    if fit.shape != "chain" or hub is None:
         return None
     first, last = (one for one in range(3) if one != hub)
     packs = model.rates[hub] * min(reached, matches(model, hub, first)) * reached
@@ -197,10 +195,8 @@ def _hubs(model: Model, hub: int, other: int, reached: int) -> float:
     return min(model.kept[hub] * reached, pairs) + PACKED * pairs / 2
 
 
-def _cost_of_biclique(model: Model, fit: Fit) -> Cost | None:
+def _cost_of_biclique(model: Model, fit: Fit) -> Cost:
     """Return the cost of BiStream's biclique: a row goes to all units of the other side, or to those of its key."""
-    if model.count != 2:
-        return None
     reached = fit.reached
     probes = sum(
         model.rates[one] * (reached * search(model.kept[other] / model.units) + matches(model, one, other))
@@ -240,8 +236,9 @@ class SchemeRecord:
         Its units, who is stored and who probes there, for the picture in EXPLAIN.
     cost
         What it costs, None for a group that it does not join. Trees are costed in `choose.cost`, by their order.
-    suits
-        Why the shape of a group suggests it, None if it does not.
+    relations, suits
+        How many relations it joins, None for any number; the shape of such a group that suggests it (None for any), and
+        why.
     joins
         What it joins, as a sentence: for who hints at it where it does not fit.
     runs_as
@@ -267,7 +264,8 @@ class SchemeRecord:
     words: str
     draw: Callable[[Group], Units]
     cost: Callable[[Model, Fit], Cost | None] = lambda _model, _fit: None
-    suits: Callable[[JoinGraph], str | None] = lambda _graph: None
+    relations: int | None = None
+    suits: tuple[Shape | None, str] | None = None
     joins: str = "it does not fit"
     runs_as: str | None = None
     in_cells: bool = False
@@ -289,13 +287,10 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             "it. One stage.",
             _hub_units,
             _cost_of_symmetric,
-            lambda graph: (
-                "three relations, each pair of them joined: a cyclic join"
-                if len(graph.relations) == 3 and graph.shape == "cyclic"
-                else None
-            ),
-            "it joins three relations",
-            "symmetric",
+            relations=3,
+            suits=("cyclic", "three relations, each pair of them joined: a cyclic join"),
+            joins="it joins three relations",
+            runs_as="symmetric",
             packs=True,
             routed=True,
             elastic=True,
@@ -305,13 +300,10 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             "units to the last end's. Two stages.",
             _chain_units,
             _cost_of_semi_symmetric,
-            lambda graph: (
-                f"three relations in a chain with the hub {graph.hub}"
-                if len(graph.relations) == 3 and graph.shape == "chain"
-                else None
-            ),
-            "it joins three relations in a chain",
-            "semi_symmetric",
+            relations=3,
+            suits=("chain", "three relations in a chain with the hub {hub}"),
+            joins="it joins three relations in a chain",
+            runs_as="semi_symmetric",
             packs=True,
             routed=True,
             elastic=True,
@@ -321,9 +313,10 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             "Each stream has its own units. A row is stored among its own and probes the other side's.",
             _own_units,
             _cost_of_biclique,
-            lambda graph: "two relations" if len(graph.relations) == 2 else None,
-            "it joins two relations",
-            "biclique",
+            relations=2,
+            suits=(None, "two relations"),
+            joins="it joins two relations",
+            runs_as="biclique",
             routed=True,
             elastic=True,
         ),

@@ -27,8 +27,6 @@ _SEEN, _QUERIES = 100, 50
 
 #: Nodes of Spark's plans that put out the rows of their input, or fewer.
 _THROUGH = ("Project", "Filter", "EventTimeWatermark", "SubqueryAlias", "View")
-#: Nodes that read a streaming source.
-_SOURCES = ("StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation", "StreamingDataSourceV2Relation")
 
 
 def declared_rate(get: Setting, name: tuple[str, ...]) -> float | None:
@@ -108,7 +106,7 @@ def sources_in(plan: Any) -> list[PlanSource]:
     """
     found: dict[Any, PlanSource] = {}  # equal nodes are one source
     for step in walk(plan):
-        if step.name in _SOURCES:
+        if step.name.startswith("Streaming") and "Relation" in step.name:  # of five kinds, and of later ones
             before = found.get(step.node, PlanSource((), 0))
             found[step.node] = PlanSource(tuple(dict.fromkeys((*before.names, *_names(step)))), before.reads + 1)
     return list(found.values())
