@@ -19,7 +19,7 @@ from .plan.nodes import Node, Query
 from .render.select import render_query
 from .sql.arguments import Arguments, put_into_conditions
 from .sql.catalog import Catalog
-from .sql.dialect import Statement
+from .sql.statement import Statement
 
 
 @dataclass(frozen=True)

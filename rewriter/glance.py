@@ -11,8 +11,9 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from ..errors import SqlSyntaxError
-from .sql.dialect import Statement, parse_statement, tokenize
+from .sql.dialect import tokenize
 from .sql.hints import for_spark, our_hints, read_hints
+from .sql.statement import Statement, parse_statement
 
 Joins = Literal["none", "outer", "inner"]
 

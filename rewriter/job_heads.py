@@ -7,7 +7,8 @@ from dataclasses import replace
 from .names.resolve import resolve
 from .plan.parts import Column
 from .sql.catalog import RATE_SETTING, DdlCatalog, declared
-from .sql.dialect import parse_statement, tokenize
+from .sql.dialect import tokenize
+from .sql.statement import parse_statement
 
 _QUERY = ("SELECT", "WITH", "FROM", "(")
 

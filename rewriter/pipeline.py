@@ -40,8 +40,8 @@ from .rules.separate_static_relations import separate_static_relations
 from .rules.simplify_conditions import simplify_conditions
 from .sql.arguments import Arguments
 from .sql.catalog import Catalog
-from .sql.dialect import Statement, View, parse_statement, positional_name, why_unreadable
 from .sql.hints import for_spark
+from .sql.statement import Statement, View, parse_statement, positional_name, why_unreadable
 
 Kind = Literal["select", "create_view", "explain", "other"]
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from trijoin_sql.operators.compile.compiling import Compiling
 from trijoin_sql.operators.compile.node import Compiled, compile_join
 from trijoin_sql.operators.spec import JoinSpec
-from trijoin_sql.rewriter.sql.dialect import Statement, parse_statement
+from trijoin_sql.rewriter.sql.statement import Statement, parse_statement
 
 import trijoin_sql
 from trijoin_sql import SqlSyntaxError, TriJoinSession, UnavailableError, UnsupportedQueryError

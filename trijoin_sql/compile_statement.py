@@ -21,7 +21,7 @@ from .rewriter.plan.nodes import JoinNode, LeftAlone, walk
 from .rewriter.plan.stored import Stored
 from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.catalog import Catalog
-from .rewriter.sql.dialect import Statement
+from .rewriter.sql.statement import Statement
 from .running.listener import Registered, next_number, register
 from .settings import parallelism, warm_bytes
 from .spark.flags import Setting

@@ -23,9 +23,9 @@ from .rewriter.plan.nodes import Scan, walk
 from .rewriter.plan.parts import Refusal
 from .rewriter.plan.stored import Stored
 from .rewriter.sql.arguments import Arguments
-from .rewriter.sql.dialect import Statement, View, without_online
 from .rewriter.sql.hints import for_spark
 from .rewriter.sql.places import place_of_reason
+from .rewriter.sql.statement import Statement, View, without_online
 from .running.checkpoint import stored_groups
 from .running.listener import observed_rates
 from .running.metrics import Metrics, compiled_number, live_groups, read_metrics

@@ -6,8 +6,9 @@ import dataclasses
 
 from ...errors import SqlSyntaxError
 from ..plan.nodes import JoinNode, Node, Query, Scan, transform
-from ..sql.dialect import Watermark, parse_expression, parse_statement, render
+from ..sql.dialect import Watermark, parse_expression, render
 from ..sql.intervals import interval_microseconds
+from ..sql.statement import parse_statement
 
 
 def lasting(scan: Scan) -> Scan:

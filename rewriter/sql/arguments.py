@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from .dialect import parse_expression, positional_name
+from .dialect import parse_expression
+from .statement import positional_name
 
 #: The values of ``:name`` or ``?``, as ``spark.sql(args=...)`` takes them.
 Arguments = Mapping[str, object] | Sequence[object] | None

@@ -17,7 +17,8 @@ from ..options import MOST_UNITS
 from ..plan.nodes import Hints
 from ..plan.schemes import RECORDS
 from ..plan.trees import TreeOf, read_tree
-from .dialect import Statement, render
+from .dialect import render
+from .statement import Statement
 
 _NUMBER = re.compile("[0-9]{1,9}")
 

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from trijoin_sql.rewriter.sql.dialect import EXPLAIN_FORMATS
+from trijoin_sql.rewriter.sql.statement import EXPLAIN_FORMATS
 
 from trijoin_sql.cli import Form
 from trijoin_sql.errors import InvalidSettingError, PlanError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from trijoin_sql.rewriter.pipeline import Rewrite, rewrite
-from trijoin_sql.rewriter.sql.dialect import Statement
+from trijoin_sql.rewriter.sql.statement import Statement
 
 from trijoin_sql import TriJoinSession
 from trijoin_sql.errors import JobError

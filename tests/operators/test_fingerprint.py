@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from trijoin_sql.operators.compile.node import Compiled, compile_join
 from trijoin_sql.operators.state.changed_query import difference, only_chosen_differs
 from trijoin_sql.rewriter.render.delays import without_delays
-from trijoin_sql.rewriter.sql.dialect import parse_statement, render
+from trijoin_sql.rewriter.sql.dialect import render
+from trijoin_sql.rewriter.sql.statement import parse_statement
 
 import trijoin_sql
 from trijoin_sql import compile_statement

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from itertools import permutations
 from random import Random
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators.results.bundle import Part
-from trijoin_sql.operators.results.outcomes import RESULT_BYTES, Pack, Result, joined
-from trijoin_sql.operators.schemes import SCHEMES, base, semi_symmetric
+from trijoin_sql.operators.results.outcomes import Result
+from trijoin_sql.operators.schemes import SCHEMES, base
 from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.schemes.iterative import probe_steps
 from trijoin_sql.operators.schemes.routing import grid
 from trijoin_sql.operators.spec import (
     AggregateSpec,
     Band,
-    Check,
     Compare,
     EdgeSpec,
     JoinSpec,
@@ -28,105 +25,9 @@ from trijoin_sql.operators.spec import (
     StateSpec,
     StreamSpec,
 )
-from trijoin_sql.operators.store.store import Store
 
-from .reference import Row, batch_of, cut, nested_loop, run, streams
-
-SCHEMA: Mapping[str, pa.DataType] = {
-    "id": pa.int64(),
-    "a": pa.int32(),
-    "b": pa.int64(),
-    "f": pa.float64(),
-    "t": pa.string(),
-    "h": pa.int64(),
-    "route": pa.int64(),
-}
-COLUMNS = ("a", "b", "f", "t", "h")
-EDGES: dict[str, tuple[Check, ...]] = {
-    "nothing": (),
-    "equality": (Compare("=", "a", "a"),),
-    "band": (Band("a", "a", -1, 1),),
-    "one-sided": (Compare("<", "b", "a"),),
-    "two-sided": (Compare(">=", "a", "a"), Compare("<", "a", "b")),
-    "not equal": (Compare("<>", "a", "a"),),
-    "null-safe": (Compare("<=>", "b", "b"),),
-    "equality and band": (Compare("=", "a", "a"), Band("b", "b", -2, 3)),
-    "floats": (Compare("<=", "f", "f"), Compare("<>", "b", "b")),
-    "strings": (Compare(">", "t", "t", exact=False), Band("a", "b", None, 2)),
-}
-
-
-def edge(left: int, right: int, kind: str) -> EdgeSpec:
-    if kind == "hashed strings":
-        return EdgeSpec(left, right, (Compare("=", "t", "t", exact=False),), "h", "h")
-    return EdgeSpec(left, right, EDGES[kind])
-
-
-KINDS = [*EDGES, "hashed strings"]
-
-
-def rows_of(random: Random, count: int, start: int) -> list[Row]:
-    """Few different values, so that there are many matches; every third row is there twice."""
-    rows: list[dict[str, Any]] = []
-    for at in range(count):
-        if at % 3 == 2:
-            rows.append({**rows[-1], "id": start + at})
-            continue
-        text = random.choice(["aaaaaaaab", "aaaaaaaac", "", "z"])
-        rows.append(
-            {
-                "id": start + at,
-                "a": random.randrange(6),
-                "b": random.randrange(6),
-                "f": random.choice([float("nan"), -0.0, 0.0, 1.5, float("-inf")]),
-                "t": text,
-                "h": len(text) % 3,
-                "route": random.getrandbits(63) - (1 << 62),
-            }
-        )
-    return rows
-
-
-def batches_of(cuts: Sequence[Sequence[Sequence[Row]]], pieces: int = 1) -> list[dict[int, list[pa.RecordBatch]]]:
-    """Turn each stream's pieces into micro-batches; each piece into several Arrow batches."""
-    batches = []
-    for number in range(max(len(one) for one in cuts)):
-        batch: dict[int, list[pa.RecordBatch]] = {}
-        for rank, one in enumerate(cuts):
-            if number < len(one) and one[number]:
-                rows = batch_of(one[number], SCHEMA)
-                step = -(-rows.num_rows // pieces)
-                batch[rank] = [rows.slice(start, step) for start in range(0, rows.num_rows, step)]
-        batches.append(batch)
-    return batches
-
-
-def chain(hub: int, kinds: Sequence[str]) -> tuple[EdgeSpec, ...]:
-    ends = [rank for rank in range(3) if rank != hub]
-    return tuple(edge(*sorted((hub, end)), kind) for end, kind in zip(ends, kinds, strict=True))
-
-
-def cycle(kinds: Sequence[str]) -> tuple[EdgeSpec, ...]:
-    return tuple(edge(left, right, kind) for (left, right), kind in zip(((0, 1), (1, 2), (0, 2)), kinds, strict=True))
-
-
-def assert_exact(spec: JoinSpec, random: Random, count: int = 15) -> int:
-    """Run one random input under every way to cut it into micro-batches; return the number of results."""
-    inputs = [rows_of(random, count, 1000 * rank) for rank in range(len(spec.streams))]
-    wanted = nested_loop(spec, inputs)
-    ways = [
-        [[rows] for rows in inputs],
-        [cut(random, rows, 4) for rows in inputs],
-        [[[]] * random.randrange(4) + cut(random, rows, 3) for rows in inputs],
-    ]
-    if spec.units in (1, 3):  # one row a micro-batch, and some streams later than others
-        few = [rows[:8] for rows in inputs]
-        single = [[[]] * random.randrange(9) + [[row] for row in rows] for rows in few]
-        assert run(spec, batches_of(single))[0] == nested_loop(spec, few)
-    for number, cuts in enumerate(ways):
-        found, _ = run(spec, batches_of(cuts, pieces=1 + number % 2), compact=number != 1)
-        assert found == wanted, (spec.scheme, spec.units, spec.hub, number)
-    return sum(wanted.values())
+from .reference import batch_of, cut, nested_loop, run, streams
+from .scheme_runs import COLUMNS, EDGES, KINDS, SCHEMA, assert_exact, batches_of, chain, cycle, edge, rows_of
 
 
 @pytest.mark.parametrize(("hub", "units"), [(0, 1), (1, 1), (2, 1), (0, 2), (1, 3), (2, 4), (1, 7)])
@@ -165,42 +66,6 @@ def test_symmetric(units: int) -> None:
         spec = JoinSpec("j", streams(3, COLUMNS), edges, "symmetric", units, None, options)
         results += assert_exact(spec, random)
     assert results > 100
-
-
-@pytest.mark.parametrize("scheme", ["symmetric", "semi_symmetric"])
-def test_long_lists_are_cut(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hub with millions of members was one value in the state store, and all packs of a micro-batch were one."""
-    monkeypatch.setattr(base, "MOST_MEMBERS", 3)
-    monkeypatch.setattr(semi_symmetric, "PACK_BYTES", 48)
-    random, results = Random(7), 0
-    for kinds in (("equality", "nothing"), ("not equal", "band"), ("nothing", "two-sided")):
-        spec = JoinSpec("j", streams(3, COLUMNS), chain(1, kinds), scheme, 2, 1)
-        results += assert_exact(spec, random)
-    assert results > 100
-
-
-def test_a_list_goes_on_in_another_row_of_its_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "MOST_MEMBERS", 3)
-    rows = batch_of(rows_of(Random(1), 4, 0), SCHEMA)
-    at, members = np.array([2, 0, 2, 3, 2, 2, 2, 2, 0]), np.arange(9)
-    hubs = base.pack(rows, at, members)
-    lists = hubs.column(base.MEMBERS).to_pylist()
-    assert hubs.column("id").to_pylist() == [0, 2, 2, 3]
-    assert lists == [[1, 8], [0, 2, 4], [5, 6, 7], [3]]
-    assert base.pack(rows, at[:0], members[:0]).num_rows == 0
-
-
-def test_packs_that_cross_are_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark takes each as one value, and needs several copies of it on its heap."""
-    monkeypatch.setattr(semi_symmetric, "PACK_BYTES", 4096)
-    monkeypatch.setattr(base, "MOST_MEMBERS", 100)
-    spec = JoinSpec("j", streams(3, COLUMNS), chain(1, ("nothing", "nothing")), "semi_symmetric", 1, 1)
-    slot = SCHEMES["semi_symmetric"].stages(spec)[0](spec, 0)
-    works = [Work({rank: [batch_of(rows_of(Random(rank), 60, 0), SCHEMA)]}) for rank in range(2)]
-    packs = [found for work in works for found in slot.process(work) if isinstance(found, Pack)]
-    assert len(packs) > 3
-    assert all(found.hubs.nbytes + found.members.nbytes <= 2 * 4096 or found.hubs.num_rows == 1 for found in packs)
-    assert sum(len(members) for found in packs for members in found.hubs.column(base.MEMBERS).to_pylist()) == 3600
 
 
 def test_what_comes_in_one_micro_batch_is_joined_in_the_second_stage() -> None:
@@ -341,47 +206,6 @@ def test_matrix_of_four_and_five_streams() -> None:
     assert assert_exact(spec, random, 12) > 0
 
 
-@pytest.mark.parametrize("aggregated", [False, True])
-@pytest.mark.parametrize("scheme", ["semi_symmetric", "symmetric", "matrix", "tree", "biclique"])
-def test_a_rank_in_pieces(scheme: str, aggregated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table of gigabytes is one micro-batch, and more than Arrow puts together: pieces of a rank never meet."""
-    monkeypatch.setattr(base, "ARRIVING_BYTES", 700)
-    random = Random(scheme)
-    count = 2 if scheme == "biclique" else 3
-    aggregate = AggregateSpec((), (StateSpec("count", "n"),)) if aggregated else None
-    grid_ = Options(grid=(1, 2, 1))
-    for number, intermediates in enumerate(("pack", "pair")):
-        edges = cycle(("band", "equality", "one-sided")) if number else chain(1, ("band", "equality"))
-        if count == 2:
-            edges = edges[:1]
-        elif scheme == "semi_symmetric":
-            edges = edges[:2]
-        options = grid_ if scheme == "matrix" else Options(pairs=intermediates == "pair")
-        dimensions = {rank: ((rank, "route"),) for rank in range(3)}
-        spec = JoinSpec("j", streams(count, COLUMNS, dimensions), edges, scheme, 2, 1, options, aggregate=aggregate)
-        inputs = [rows_of(random, 40, 1000 * rank) for rank in range(count)]
-        batches = batches_of([cut(random, rows, 2) for rows in inputs], pieces=6)
-        groups: list[pa.RecordBatch] = []
-        found, stages = run(spec, batches, groups=groups)
-        wanted = nested_loop(spec, inputs)
-        assert max(store.next_ids[0] for slot in stages[0] for store in slot.stores.values()) > 15
-        if aggregated:
-            assert sum(sum(group.column("n").to_pylist()) for group in groups) == sum(wanted.values()) > 0
-        else:
-            assert found == wanted
-            assert found
-
-
-def test_rows_are_put_together_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small batches as one, for each costs a probe; none is lost, none larger than allowed unless it came so."""
-    monkeypatch.setattr(base, "ARRIVING_BYTES", 800)
-    sizes = [10, 20, 30, 40, 0, 1, 300, 5, 0]
-    batches = [pa.RecordBatch.from_pydict({"id": pa.array(range(size), pa.int64())}) for size in sizes]
-    assert [rows.num_rows for rows in base.gathered(batches)] == [100, 1, 300, 5]
-    assert [rows.num_rows for rows in base.gathered(batches[4:5])] == [0]
-    assert list(base.gathered([])) == []
-
-
 def test_an_empty_stream_has_no_results_and_stores_the_others() -> None:
     """When it wakes up, everything that came before is there."""
     random = Random(2)
@@ -471,23 +295,6 @@ def test_a_window_is_searched_only_where_there_is_nothing_better() -> None:
     spec = JoinSpec("j", streams(3, COLUMNS), (EdgeSpec(0, 2, (window,)), *edges), "tree", 1, None)
     (tree,) = SCHEMES["tree"].stages(spec)[1](spec, 0).unit.orders[1]  # type: ignore[attr-defined]
     assert (tree.plan.sort_order.low, tree.plan.wide) == ("1.a", False)
-
-
-@pytest.mark.parametrize("stored", [False, True])
-def test_a_long_text_that_many_results_have_is_put_together_in_pieces(stored: bool) -> None:
-    """By the mean of its stream a text of 100 kB was a few bytes, and 10,000 results with it a gigabyte at once."""
-    rows = pa.RecordBatch.from_pydict({"id": range(40_001), "a": ["x" * 100_000, *[""] * 40_000]})
-    store = Store("r", [])
-    for first in range(0, rows.num_rows, 10_000):
-        store.append(rows.slice(first, 10_000))
-    ids = np.array([0] * 1000 + list(range(1, 3000)), np.int64)
-    others = pa.RecordBatch.from_pydict({"n": range(len(ids))})
-    parts = {0: Part(store if stored else rows, ids), 1: Part(others)}
-    results = list(joined(parts, [["a", "id"], ["n"]]))
-    assert max(sum(part.nbytes for part in result.parts.values()) for result in results) < 1.1 * RESULT_BYTES
-    assert len(results) < 30
-    assert [number for result in results for number in result.parts[1].column("n").to_pylist()] == list(range(len(ids)))
-    assert [number for result in results for number in result.parts[0].column("id").to_pylist()] == ids.tolist()
 
 
 def test_all_schemes_were_tested_here() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from sqlglot import exp
-from trijoin_sql.rewriter.sql.dialect import View, parse_expression, parse_statement, quote, render, without_online
+from trijoin_sql.rewriter.sql.dialect import parse_expression, quote, render
 from trijoin_sql.rewriter.sql.intervals import interval_microseconds
+from trijoin_sql.rewriter.sql.statement import View, parse_statement, without_online
 
 from trijoin_sql.errors import SqlSyntaxError
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 from trijoin_sql.rewriter import glance as module
 from trijoin_sql.rewriter.glance import glance
 from trijoin_sql.rewriter.sql.declarations import read_script
-from trijoin_sql.rewriter.sql.dialect import parse_statement
+from trijoin_sql.rewriter.sql.statement import parse_statement
 
 from trijoin_sql.errors import SqlSyntaxError
 

@@ -18,7 +18,7 @@ from trijoin_sql.rewriter.plan.json_codec import decode
 from trijoin_sql.rewriter.plan.nodes import Block, Query, Scan, source_conditions
 from trijoin_sql.rewriter.plan.parts import SchemeOptions
 from trijoin_sql.rewriter.sql.declarations import read_script
-from trijoin_sql.rewriter.sql.dialect import View
+from trijoin_sql.rewriter.sql.statement import View
 
 from trijoin_sql.errors import PlanError, SqlSyntaxError
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from ..errors import SqlSyntaxError
 from ..rewriter.names.resolve import resolve
 from ..rewriter.sql.catalog import DdlCatalog
-from ..rewriter.sql.dialect import parse_statement, tokenize
+from ..rewriter.sql.dialect import tokenize
+from ..rewriter.sql.statement import parse_statement
 from .job_text import Script, did_you_mean
 
 

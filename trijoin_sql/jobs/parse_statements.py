@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token
 
 from ..errors import SqlSyntaxError
 from ..rewriter.sql.clauses import NO_OPTIONS, QUOTED, STREAM_CLAUSES, ClauseReader, Word, close
-from ..rewriter.sql.dialect import parse_statement
+from ..rewriter.sql.statement import parse_statement
 from .job_text import Script, did_you_mean
 from .setting_names import assignment
 from .statements import MODES, CreateSink, CreateStream, InsertInto, Job, JobStatement, SparkStatement, StartSetting

@@ -1,0 +1,240 @@
+"""Statements: a query, and what stands around it, from SQL text; every mistake with its place."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Literal
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ...errors import SqlSyntaxError, line_and_column
+from .dialect import DIALECT, WITHIN, WITHIN_TAKES, render, tokenize
+from .intervals import MICROSECONDS
+
+EXPLAIN_FORMATS = ("FORMATTED", "JSON", "MERMAID", "DOT", "HTML")
+
+_NO_ZONE = ["WITHOUT", "TIME", "ZONE"]
+
+_AFTER_WITHIN = (TokenType.NUMBER, TokenType.INTERVAL, TokenType.STRING)
+
+#: What follows the number of an INTERVAL.
+_UNITS = (*MICROSECONDS, "MONTH", "YEAR", "QUARTER")
+
+
+@dataclass(frozen=True)
+class View:
+    """What a ``CREATE [OR REPLACE] [GLOBAL] TEMPORARY VIEW name [(columns)] AS`` declares.
+
+    Parameters
+    ----------
+    name
+        As SQL, quoted where needed.
+    replace
+        Whether it says OR REPLACE.
+    everywhere
+        Whether it says GLOBAL: sessions of one application share it, in the schema ``global_temp``.
+    columns
+        The names of its columns; empty if they come from the query.
+    """
+
+    name: str
+    replace: bool = False
+    everywhere: bool = False
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One parsed statement.
+
+    Parameters
+    ----------
+    kind
+        ``select``, ``create_view``, ``explain`` or ``other`` (not parsed any further).
+    tree
+        The query, None for ``other``.
+    view
+        For ``create_view``: what it declares.
+    explain_format
+        For ``explain``: one of `EXPLAIN_FORMATS`, or None for a plain EXPLAIN.
+    positional
+        How many ``?`` markers there are.
+    sql
+        Its text.
+    """
+
+    kind: Literal["select", "create_view", "explain", "other"]
+    tree: exp.Expr | None = None
+    view: View | None = None
+    explain_format: str | None = None
+    positional: int = 0
+    sql: str = ""
+
+
+def without_online(sql: str) -> str:
+    """Return a statement without the word ONLINE of BiStream's ``SELECT ONLINE`` (003 section 2): every query is.
+
+    Spaces replace it, so that all other places stay the same. A column named ``online`` stays.
+
+    Examples
+    --------
+    >>> without_online("SELECT ONLINE r.a, online FROM r")
+    'SELECT        r.a, online FROM r'
+    """
+    if not re.search(r"(?i)\bSELECT\s+ONLINE\s", sql):
+        return sql
+    tokens = tokenize(sql)
+    for before, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        names = after.token_type in (TokenType.VAR, TokenType.STAR, TokenType.IDENTIFIER, TokenType.DISTINCT)
+        if before.text.upper() == "SELECT" and word.text.upper() == "ONLINE" and names and after.text.upper() != "FROM":
+            sql = sql[: word.start] + " " * len(word.text) + sql[word.end + 1 :]
+    return sql
+
+
+def parse_statement(sql: str) -> Statement:
+    """Parse one statement; anything but a query is ``other``.
+
+    Raises
+    ------
+    SqlSyntaxError
+        The text is not SQL as we and Spark understand it.
+    """
+    sql = without_online(sql)
+    return dataclasses.replace(_read(sql), sql=sql)
+
+
+def _read(sql: str) -> Statement:
+    tokens = tokenize(sql)
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise SqlSyntaxError("there is no statement", sql, 1, 1)
+    words = [token.text.upper() for token in tokens[:8]]
+    match words:
+        case ["EXPLAIN", word, *_] if word in EXPLAIN_FORMATS:
+            return _query(sql, tokens[2:], "explain", explain_format=word)
+        case ["EXPLAIN", "SELECT" | "WITH" | "(" | "FROM", *_]:
+            return _query(sql, tokens[1:], "explain")
+        case ["CREATE", *_]:
+            return _create(sql, tokens, words)
+        case ["SELECT" | "WITH" | "(", *_]:
+            return _query(sql, tokens, "select")
+    return Statement("other")
+
+
+def _create(sql: str, tokens: list[Token], words: list[str]) -> Statement:
+    position = 1
+    replace = words[position : position + 2] == ["OR", "REPLACE"]
+    position += 2 * replace
+    everywhere = words[position : position + 1] == ["GLOBAL"]
+    position += everywhere
+    if words[position : position + 2] not in (["TEMP", "VIEW"], ["TEMPORARY", "VIEW"]):
+        return Statement("other")
+    name, rest = tokens[position + 2 : position + 3], tokens[position + 3 :]
+    columns: tuple[str, ...] = ()
+    if rest and rest[0].token_type == TokenType.L_PAREN:
+        listed = list(takewhile(lambda token: token.token_type != TokenType.R_PAREN, rest[1:]))
+        if not listed or any(comma.token_type != TokenType.COMMA for comma in listed[1::2]) or not len(listed) % 2:
+            return Statement("other")  # with comments, for example: Spark may know
+        columns, rest = tuple(token.text for token in listed[::2]), rest[len(listed) + 2 :]
+    if not name or not rest or rest[0].text.upper() != "AS":
+        return Statement("other")
+    quoted = name[0].token_type == TokenType.IDENTIFIER
+    view = View(exp.to_identifier(name[0].text, quoted=quoted).sql(DIALECT), replace, everywhere, columns)
+    return _query(sql, rest[1:], "create_view", view=view)
+
+
+def positional_name(number: int) -> str:
+    """Return the name of a marker ``?``, counted from 1."""
+    return f"__p{number}"
+
+
+def _check_intervals(sql: str, tokens: list[Token]) -> None:
+    """Refuse ``INTERVAL 5`` and ``INTERVAL 5 MINUTS``, which sqlglot takes for an interval and an alias."""
+    for word, number, unit in zip(tokens, tokens[1:], [*tokens[2:], None], strict=False):
+        plain = re.fullmatch(r"\s*[+-]?[\d.]+\s*", number.text) is not None
+        if word.token_type != TokenType.INTERVAL or not plain or number.token_type == TokenType.IDENTIFIER:
+            continue
+        if unit is None or unit.text.upper().removesuffix("S") not in _UNITS:
+            has = "has no unit" if unit is None or not unit.text.isalpha() else f"has no unit {unit.text}"
+            place = line_and_column(sql, number.end + 1 if unit is None else unit.start)
+            raise SqlSyntaxError(f"INTERVAL {has}; write INTERVAL {number.text.strip()} MINUTES, say", sql, *place)
+
+
+def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view", "explain"], **rest: Any) -> Statement:
+    tokens = [_retag(tokens, index) for index in range(len(tokens))]
+    _check_intervals(sql, tokens)
+    try:
+        trees = DIALECT.parser().parse(tokens, sql)
+    except ParseError as error:
+        raise _syntax_error(error, sql) from None
+    except SqlglotError as error:
+        raise SqlSyntaxError(str(error).splitlines()[0], sql, 1, 1) from None
+    except RecursionError:
+        raise SqlSyntaxError("the statement is nested too deeply", sql, 1, 1) from None
+    if not any(trees):
+        raise SqlSyntaxError("a query is missing", sql, *line_and_column(sql, len(sql.rstrip("; \t\r\n"))))
+    if len(trees) != 1:
+        start = next((t for t in tokens if t.token_type == TokenType.SEMICOLON), tokens[0])
+        raise SqlSyntaxError("there is more than one statement", sql, *line_and_column(sql, start.start))
+    if not isinstance(trees[0], exp.Query):
+        return Statement("other")
+    markers = sorted(
+        (m for m in trees[0].find_all(exp.Placeholder) if "start" in m.meta), key=lambda m: m.meta["start"]
+    )
+    for number, marker in enumerate(markers, 1):
+        marker.set("this", positional_name(number))
+    return Statement(kind, trees[0], positional=len(markers), **rest)
+
+
+def why_unreadable(sql: str, tree: exp.Expr) -> SqlSyntaxError | None:
+    """Return what is wrong with a statement that sqlglot parsed, but not as SQL; None if nothing is wrong."""
+    if any(i.args.get("unit") is None and not isinstance(i.this, exp.Literal) for i in tree.find_all(exp.Interval)):
+        return SqlSyntaxError("an INTERVAL has no unit", sql, 1, 1)
+    if any(isinstance(dot.this, exp.Literal) for dot in tree.find_all(exp.Dot)):
+        return SqlSyntaxError("a literal has no fields", sql, 1, 1)
+    text = render(tree)
+    try:
+        parse_statement(text)
+    except SqlSyntaxError:
+        return SqlSyntaxError("the text can only be parsed as something that is not SQL", sql, 1, 1)
+    return None
+
+
+def _retag(tokens: list[Token], index: int) -> Token:
+    """Return a token, with another type if its word has another meaning in Spark than in sqlglot."""
+    token = tokens[index]
+    after = tokens[index + 1].token_type if index + 1 < len(tokens) else None
+    word = token.text.upper()
+    if token.token_type == TokenType.WINDOW and after == TokenType.L_PAREN:
+        other = TokenType.VAR  # the function window(ts, '5 minutes')
+    elif word == "TIMESTAMP" and [one.text.upper() for one in tokens[index + 1 : index + 4]] == _NO_ZONE:
+        other = TokenType.TIMESTAMPNTZ
+    elif word == "WITHIN" and token.token_type != TokenType.IDENTIFIER and after in _AFTER_WITHIN:
+        other = WITHIN
+    else:
+        return token
+    return Token(other, token.text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def _syntax_error(error: ParseError, sql: str) -> SqlSyntaxError:
+    first = error.errors[0] if error.errors else {}
+    line, column = first.get("line") or 1, first.get("col") or 1
+    highlight = first.get("highlight") or " "
+    detail = (first.get("description") or "cannot be parsed").rstrip(".")
+    if detail.startswith("Required keyword"):
+        detail = "something is missing here"
+    elif "<Token" in detail:
+        detail = detail.split(" but got")[0].lower()
+    elif detail.startswith("Invalid expression"):
+        before = (first.get("start_context") or "").split()[-1:]
+        if "WITHIN" in (highlight.strip().upper(), *map(str.upper, before)):  # nothing here can begin a length of time
+            detail = WITHIN_TAKES
+        else:
+            detail = f"{highlight.strip() or 'this'} was not expected here"
+    return SqlSyntaxError(detail, sql, line, max(1, column - len(highlight) + 1))
