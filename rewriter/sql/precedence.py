@@ -8,6 +8,7 @@ is ``(a = b) < c``.
 
 from __future__ import annotations
 
+from decimal import InvalidOperation
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -49,7 +50,7 @@ class SparkPrecedence(DatabricksParser):
         number = self._parse_primary()
         index = self._index
         if self._match(TokenType.DCOLON):
-            kind = SUFFIXES.get(self._curr.text.upper())
+            kind = Databricks.Tokenizer.NUMERIC_LITERALS.get(self._curr.text.upper())
             if kind is None:
                 self._retreat(index)
             else:
@@ -62,7 +63,11 @@ class SparkPrecedence(DatabricksParser):
 
     def build_cast(self, strict: bool, **kwargs: Any) -> Any:
         """Make a cast; a cast from a literal with a suffix remembers the suffix."""
-        cast = super().build_cast(strict, **kwargs)
+        suffix = self._prev
+        try:
+            cast = super().build_cast(strict, **kwargs)
+        except InvalidOperation:  # as in ``. 1.5BD``
+            self.raise_error("BD is the suffix of a number", suffix)
         if isinstance(cast.this, exp.Literal) and not cast.this.is_string and self._prev.text.upper() in SUFFIXES:
             cast.meta["literal"] = f"{cast.this.name}{self._prev.text.upper()}"
         return cast

@@ -94,6 +94,7 @@ def test_a_right_join_after_a_comma_knows_only_its_own_side() -> None:
         ("SELECT a FROM t WHERE (x = ", 1, 26),
         ("SELECT a\nFROM t WHER x = 1", 2, 13),
         ("SELECT 'abc", 1, 8),
+        ("SELECT. 1.5BD FROM t", 1, 9),  # sqlglot reads the number 0.1.5
         ("SELECT a,\n  `b FROM t", 2, 3),
         ("SELECT a /* no end", 1, 10),
         ("SELECT 1; SELECT 2", 1, 9),

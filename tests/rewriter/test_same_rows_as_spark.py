@@ -149,7 +149,7 @@ SELECT * FROM (SELECT DISTINCT r.a + 1, s.id FROM r JOIN s ON r.a < s.a) q JOIN 
 WITH q AS (SELECT upper(r.n), count(*), s.id FROM r JOIN s ON r.a < s.a GROUP BY r.n, s.id) SELECT * FROM q x JOIN q y ON x.id < y.id
 WITH q AS (SELECT * FROM r) SELECT * FROM (WITH q AS (SELECT * FROM q WHERE a > 1) SELECT q.a FROM q JOIN s ON q.a < s.a)
 WITH q AS (SELECT * FROM r) SELECT x.id, y.m FROM q x JOIN (WITH q AS (SELECT id, a AS m FROM q WHERE a > 1) SELECT m FROM q) y ON x.a < y.m LEFT JOIN (WITH q AS (SELECT id FROM s) SELECT q.id FROM q) z ON z.id = y.m JOIN t ON t.a < x.id
-SELECT -128Y, -32768S, -9223372036854775808L, r.id * 1.55BD, 1.5F FROM r JOIN s ON r.a < s.a
+SELECT -128Y, -32768S, -9223372036854775808L, r.id * 1.55BD, 1.5F, -1.50bd, - -2BD FROM r JOIN s ON r.a - s.a < -1.5BD
 SELECT r.id, s.id FROM r JOIN s ON r.ts < s.ts - INTERVAL '0' HOUR '3' MINUTE
 SELECT r.id, s.id FROM r JOIN s ON r.ts > s.ts - INTERVAL 0 HOUR 3 MINUTES AND r.ts <= s.ts + INTERVAL 0 HOURS 2 MINUTES
 SELECT r.ts - INTERVAL 1 DAY 2 HOURS, INTERVAL 1 HOUR 30 MINUTES / 2, s.d - INTERVAL 1 YEAR 2 MONTHS, - INTERVAL 1 DAY 2 HOURS FROM r JOIN s ON r.id = s.id WHERE s.ts > r.ts - INTERVAL 0 HOURS 5 MINUTES
