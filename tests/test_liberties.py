@@ -149,10 +149,11 @@ def test_files_are_mapped_by_python_where_the_variable_says_so(tmp_path: Path, m
 def test_a_bare_session_of_sparks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is in a session by its making, and by a query of it."""
     from trijoin_sql import compile_statement, session
+    from trijoin_sql.running import listener
 
     done: list[str] = []
     monkeypatch.setattr(session, "hush_false_alarm", lambda _: done.append("hushFalseAlarm"))
-    monkeypatch.setattr(compile_statement, "set_permissions_without_processes", lambda _: done.append("localFiles"))
+    monkeypatch.setattr(listener, "set_permissions_without_processes", lambda _: done.append("localFiles"))
     sent: list[frozenset[str]] = []
     compiled = compile_statement.compile_join
 
@@ -167,7 +168,13 @@ def test_a_bare_session_of_sparks(spark: SparkSession, monkeypatch: pytest.Monke
     for name in "rs":
         theirs.readStream.format("rate").load().createOrReplaceTempView(f"bare_{name}")
     query = "SELECT r.value FROM bare_r AS r JOIN bare_s AS s ON r.value < s.value AND r.timestamp = s.timestamp"
-    trijoin_sql.TriJoinSession.create(theirs).sql(query)
+
+    def run() -> None:
+        frame = trijoin_sql.TriJoinSession.create(theirs).sql(query)
+        frame.writeStream.format("noop").trigger(once=True).start().awaitTermination()
+        theirs._jsparkSession.sparkContext().listenerBus().waitUntilEmpty()
+
+    run()
     assert not done
     assert not sent[0] & LIBERTY_SETTINGS_NAMES
     piped = "FROM bare_r AS r |> JOIN bare_s AS s ON r.value < s.value |> SELECT r.value"
@@ -178,7 +185,7 @@ def test_a_bare_session_of_sparks(spark: SparkSession, monkeypatch: pytest.Monke
         trijoin_sql.TriJoinSession.create(theirs).sql(piped).writeStream.format("noop").start()
     theirs.conf.set("spark.trijoin.liberties.localFiles", "true")
     theirs.conf.set("spark.trijoin.liberties.hushFalseAlarm", "true")
-    trijoin_sql.TriJoinSession.create(theirs).sql(query)
+    run()
     assert done == ["hushFalseAlarm", "localFiles"]
 
 

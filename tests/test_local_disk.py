@@ -19,12 +19,14 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def hadoop(spark: SparkSession) -> Any:
-    """Hadoop's package in the session's JVM, after a streaming query of ours was made."""
+    """Hadoop's package in the session's JVM, after a streaming query of ours had a micro-batch."""
     for name in "rs":
         spark.readStream.format("rate").load().createOrReplaceTempView(f"disk_{name}")
-    trijoin_sql.TriJoinSession.create(spark).sql(
+    found = trijoin_sql.TriJoinSession.create(spark).sql(
         "SELECT r.value FROM disk_r AS r JOIN disk_s AS s ON r.value < s.value AND r.timestamp = s.timestamp"
     )
+    found.writeStream.format("noop").trigger(once=True).start().awaitTermination()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     return spark.sparkContext._jvm.org.apache.hadoop
 
 

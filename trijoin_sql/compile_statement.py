@@ -25,8 +25,7 @@ from .rewriter.sql.statement import Statement
 from .running.listener import Registered, next_number, register
 from .settings import parallelism, warm_bytes
 from .spark.flags import Setting
-from .spark.liberties import LOCAL_FILES, of_workers, taken
-from .spark.local_disk import set_permissions_without_processes
+from .spark.liberties import of_workers
 
 _log = logging.getLogger("trijoin_sql")
 
@@ -103,8 +102,6 @@ def _compiled(spark: SparkSession, planned: Planned, get: Setting, number: int, 
     result = compiling.run_sql(plan.sql)
     if result.isStreaming:
         register(spark, joins)
-        if getattr(spark, "_sc", None) is not None and taken(LOCAL_FILES, get):  # a classic session
-            set_permissions_without_processes(spark.sparkContext)
     # Spark names the columns: users see its names for expressions.
     original = spark_sql(spark, rewritten.spark_sql, planned.arguments)
     ours, theirs = (", ".join(one.dataType.simpleString() for one in frame.schema) for frame in (result, original))

@@ -23,7 +23,8 @@ from ..operators.task.micro_batch import LAYOUTS
 from ..rewriter.plan.stored import Stored
 from ..settings import SCALING_ENABLED, spark_flag
 from ..spark.flags import settings_of
-from ..spark.liberties import REFUSE_EARLY, taken
+from ..spark.liberties import LOCAL_FILES, REFUSE_EARLY, taken
+from ..spark.local_disk import set_permissions_without_processes
 from ..spark.rates import ObservedRates, sources_in
 from .checkpoint import CheckpointFile, Join, follow
 from .metrics import held_by_slot, join_keys
@@ -158,6 +159,7 @@ class LayoutListener:
         self.spark = spark
         self.running: dict[str, Running] = {}
         self.observed = ObservedRates()
+        self.files_are_ours = False  # whether files on a local disk are created our way, where that can be
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
         """Compare, record, tell the tasks."""
@@ -168,6 +170,10 @@ class LayoutListener:
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         """Record the rows read, and drop empty retired slots."""
+        # After the first micro-batch, for compiling a class takes longer than it saves there.
+        if not self.files_are_ours and taken(LOCAL_FILES, settings_of(self.spark)):
+            self.files_are_ours = True
+            set_permissions_without_processes(self.spark.sparkContext)
         try:
             progress = json.loads(event.progress().json())
             self.observed.progressed(progress)

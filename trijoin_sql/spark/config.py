@@ -9,19 +9,21 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from importlib.metadata import distributions
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from ..errors import UnavailableError
-from .liberties import LIBERTY_SETTINGS
+from .liberties import JVM_PIPE, LIBERTY_SETTINGS, PRELOAD_WORKERS, taken
 
 _log = logging.getLogger("trijoin_sql")
 
 _STREAMING = "org.apache.spark.sql.execution.python.streaming"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_DAEMON = "spark.python.daemon.module"
 _SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _TRACEBACK = "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"
 #: Partitions on a cluster whose size the settings do not tell. Spark's 200 would start 200 Python tasks a trigger.
@@ -54,6 +56,8 @@ CONTEXT_SETTINGS: Mapping[str, str] = {
     # Spark gives this variable to workers that dispatch rows but not to those that join them, and keeps a pool of
     # workers for each environment. With it in both they are the same processes: half as many, half the memory.
     _TRACEBACK: "1",
+    # Bars of a stage's progress would stand across the results of a query.
+    "spark.ui.showConsoleProgress": "false",
 }
 
 #: For checkpoints on a local disk: the default manager opens files by another Hadoop class, which starts `chmod`
@@ -110,8 +114,12 @@ def configure(builder: Builder) -> Builder:
     options: dict[str, str] = dict(getattr(builder, "_options", None) or {})
     running = _running_settings(options)
     user = {**submitted_settings(), **(running or {}), **options}
-    if running is None and not _master(user).startswith("sc:"):
+    if running is None and not _master(user).startswith("sc:") and not _has_jvm():
         _refuse_without_java()
+        if taken(JVM_PIPE, user.get):
+            from .quiet import leave_out_chatter  # it asks this module for settings
+
+            leave_out_chatter()
     for key, value in settings_for(user, running=running is not None).items():
         if key not in user:
             builder.config(key, value)
@@ -120,13 +128,18 @@ def configure(builder: Builder) -> Builder:
     return builder
 
 
-def _refuse_without_java() -> None:
-    """Raise if PySpark would fail with JAVA_GATEWAY_EXITED. A running JVM is enough."""
+def _has_jvm() -> bool:
+    """Return whether PySpark need not start a JVM: it has, or spark-submit did."""
     from pyspark import SparkContext
 
+    return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _refuse_without_java() -> None:
+    """Raise if PySpark would fail with JAVA_GATEWAY_EXITED."""
     from .java import missing_java
 
-    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ and (why := missing_java()):
+    if why := missing_java():
         raise UnavailableError("Spark", why, "trijoin-sql doctor says what else this machine lacks")
 
 
@@ -187,6 +200,9 @@ def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str,
             settings.pop(_TRACEBACK)
     if master.startswith("local") and _on_local_disk(user):
         settings.update(LOCAL_CHECKPOINT_SETTINGS)
+    preload = taken(PRELOAD_WORKERS, {**settings, **user}.get)
+    if preload and master.startswith("local") and not running and _workers_know_us(user):
+        settings[_DAEMON] = "trijoin_sql.operators.preload"
     return settings
 
 
@@ -223,6 +239,12 @@ def _master(user: Mapping[str, str]) -> str:
         return user["spark.master"]
     remote = user.get("spark.remote") or os.environ.get("SPARK_REMOTE")
     return remote or os.environ.get("MASTER") or "local[*]"
+
+
+def _workers_know_us(user: Mapping[str, str]) -> bool:
+    """Return whether workers on this machine run on this interpreter, with our package installed."""
+    theirs = user.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    return theirs == sys.executable and any(True for _ in distributions(name="trijoin-sql"))
 
 
 def _cores(master: str, user: Mapping[str, str]) -> int | None:

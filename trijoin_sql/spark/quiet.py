@@ -2,7 +2,8 @@
 
 Spark writes to stderr before any setting of its log can apply (the JVM's own warnings, the hostname, Hadoop), and its
 Python workers write a few lines for every micro-batch. None of that passes through Python's logging. So the JVM gets a
-pipe for its stderr. Its lines are kept in case something fails, and shown only on request.
+pipe for its stderr. On the command line its lines are kept in case something fails, and shown only on request. In a
+session that `configure` made, all lines are passed on but those that are never for the user (`CHATTER`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import subprocess
 import threading
 import warnings
@@ -25,6 +27,17 @@ _NOISY = ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 #: The number of kept lines of the JVM's stderr.
 KEPT = 400
+
+#: Lines that come with every session or query, whatever the user does: of the JVM, of Spark's and Hadoop's start, about
+#: adaptive execution (which streams never have), and a trace of Spark's that its processes print.
+CHATTER = re.compile(
+    rb"WARNING: Using incubator modules: |Using Spark's default log4j profile: |Setting default log level to "
+    rb"|To adjust logging level use sc\.setLogLevel|(?:Starting )?Streaming TransformWithStateInPandas Python worker"
+    rb"|(?:\S+ ){0,2}WARN (?:"
+    rb"Utils: (?:Your hostname, |Set SPARK_LOCAL_IP)|NativeCodeLoader: Unable to load native-hadoop"
+    rb"|ResolveWriteToStream: (?:Temporary checkpoint location|spark\.sql\.adaptive\.enabled)"
+    rb"|MicroBatchExecution: Disabling AQE|TransformWithStateInPySparkStateServer: No more data to read)"
+)
 
 
 @contextlib.contextmanager
@@ -60,7 +73,6 @@ def quiet_jvm(
     if not taken(JVM_PIPE, (submitted_settings() if settings is None else settings).get):
         yield lines
         return
-    original: Any = vars(java_gateway)["Popen"]
 
     def drain(source: int) -> None:
         with os.fdopen(source, encoding="utf-8", errors="replace") as pipe:
@@ -69,23 +81,68 @@ def quiet_jvm(
                 if show is not None:
                     show(lines[-1])
 
+    original: Any = vars(java_gateway)["Popen"]
+
     def start(command: Any, **options: Any) -> subprocess.Popen[Any]:
-        read, write = os.pipe()
-        try:
-            process: subprocess.Popen[Any] = original(command, **{**options, "stderr": write, "process_group": 0})
-        except BaseException:
-            os.close(read)
-            raise
-        finally:
-            os.close(write)
-        threading.Thread(target=drain, args=(read,), name="jvm-stderr", daemon=True).start()
-        return process
+        return _piped(original, command, {**options, "process_group": 0}, drain)
 
     vars(java_gateway)["Popen"] = start
     try:
         yield lines
     finally:
         vars(java_gateway)["Popen"] = original
+
+
+def leave_out_chatter() -> None:
+    """Give the next JVM that PySpark starts a pipe for its stderr, and pass on what is not `CHATTER`."""
+    from pyspark import java_gateway
+
+    if vars(java_gateway)["Popen"] is not subprocess.Popen:  # `quiet_jvm` has it, or an earlier call
+        return
+
+    def start(command: Any, **options: Any) -> subprocess.Popen[Any]:
+        vars(java_gateway)["Popen"] = subprocess.Popen
+        return _piped(subprocess.Popen, command, options, _pass_on)
+
+    vars(java_gateway)["Popen"] = start
+
+
+def _piped(popen: Any, command: Any, options: Mapping[str, Any], drain: Callable[[int], None]) -> subprocess.Popen[Any]:
+    """Start a process whose stderr a thread drains."""
+    read, write = os.pipe()
+    try:
+        process: subprocess.Popen[Any] = popen(command, **{**options, "stderr": write})
+    except BaseException:
+        os.close(read)
+        raise
+    finally:
+        os.close(write)
+    threading.Thread(target=drain, args=(read,), name="jvm-stderr", daemon=True).start()
+    return process
+
+
+def _pass_on(source: int) -> None:
+    """Write the lines of a pipe to our stderr, without chatter and the empty lines behind it."""
+    rest, dropped = b"", False
+    while chunk := os.read(source, 1 << 16):
+        *lines, rest = (rest + chunk).split(b"\n")
+        kept = []
+        for line in lines:
+            dropped = bool(CHATTER.match(line)) or (dropped and not line)
+            if not dropped:
+                kept.append(line + b"\n")
+        if rest.startswith(b"\r"):  # a bar of progress is never a whole line
+            kept.append(rest)
+            rest = b""
+        _write_all(b"".join(kept))
+    _write_all(rest)
+    os.close(source)
+
+
+def _write_all(data: bytes) -> None:
+    with contextlib.suppress(OSError):  # nobody reads our stderr any more; the JVM must not wait for that
+        while data:
+            data = data[os.write(2, data) :]
 
 
 @contextlib.contextmanager
