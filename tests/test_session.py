@@ -159,7 +159,7 @@ def test_a_wrong_argument_is_said(tj: TriJoinSession, spark: SparkSession, caplo
     for call, says in [
         (lambda: wrong.sql(5), r"sql\(\) takes the text of a statement, not int"),
         (lambda: wrong.sql(CHAIN, args=5), "args"),
-        (lambda: wrong.explain(spark.table("r")), r"explain\(\) takes the text of a query"),
+        (lambda: wrong.explain(5), r"explain\(\) takes the text of a query"),
         (lambda: trijoin_sql.enable(wrong), "a SparkSession is needed, not TriJoinSession"),
         (lambda: trijoin_sql.disable(None), "a SparkSession is needed, not NoneType"),  # type: ignore[arg-type]
         (lambda: trijoin_sql.enable(SparkSession), "not the class SparkSession"),  # type: ignore[arg-type]

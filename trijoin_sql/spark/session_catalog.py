@@ -26,10 +26,18 @@ class SparkCatalog:
         The session, classic or Connect.
     observed
         Observed rows a second of its queries, by relation.
+    frames
+        DataFrames that a statement knows by name.
     """
 
-    def __init__(self, spark: SparkSession, observed: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        observed: Mapping[str, float] | None = None,
+        frames: Mapping[str, DataFrame] | None = None,
+    ) -> None:
         self.spark = spark
+        self.frames = frames or {}
         self.observed = observed or {}
         self._setting = settings_of(spark)
         self._known: dict[tuple[str, ...], TableInfo | None] = {}
@@ -56,7 +64,7 @@ class SparkCatalog:
 
     def _look_up(self, name: tuple[str, ...]) -> TableInfo | None:
         try:
-            frame = self.spark.table(".".join("`" + part.replace("`", "``") + "`" for part in name))
+            frame = self.frames.get(".".join(name)) or self.spark.table(".".join(map(quoted, name)))
             fields = frame.schema.fields
         except (AnalysisException, ParseException):
             return None
