@@ -19,7 +19,7 @@ from ..operators.compile.inputs import quoted
 
 #: Views stand for the frames while a statement is compiled. PySpark's own have random names; a checkpoint knows the
 #: inputs of its query by name.
-_VIEW = "__trijoin_arg_{}"
+VIEW = "__trijoin_arg"
 
 #: Two statements may have frames of the same name, and a session more than one thread.
 _one_at_a_time = threading.RLock()
@@ -54,7 +54,8 @@ def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> I
 
     _refuse_missing(text, values)
     formatter = SQLStringFormatter(spark)
-    named = {_VIEW.format(name): value for name, value in values.items() if isinstance(value, DataFrame)}
+    given = {name: value for name, value in values.items() if isinstance(value, DataFrame)}
+    named = dict(zip(view_names(list(given)), given.values(), strict=True))
     formatter._temp_views += [(frame, name) for name, frame in named.items()]
     with temporary_views(named if classic else {}):
         try:
@@ -62,6 +63,19 @@ def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> I
             yield formatted, {} if classic else {name: frame for frame, name in formatter._temp_views}
         finally:
             formatter.clear()  # of frames inside of other values too
+
+
+def view_names(aliases: Sequence[str]) -> list[str]:
+    """Return the names of the views that stand for frames with these names: with them in it, unless they are strange.
+
+    Examples
+    --------
+    >>> view_names(["r", "a b", "S", "s"])
+    ['__trijoin_arg_r', '__trijoin_arg1', '__trijoin_arg2', '__trijoin_arg3']
+    """
+    lower = [alias.lower() for alias in aliases]
+    plain = [re.fullmatch(r"\w+", one, re.ASCII) is not None and lower.count(one) == 1 for one in lower]
+    return [f"{VIEW}_{alias}" if plain[n] else f"{VIEW}{n}" for n, alias in enumerate(aliases)]
 
 
 @contextmanager
@@ -103,6 +117,8 @@ def joined_by_spark(frames: Mapping[str, DataFrame], on: Expressions, select: Ex
     for alias, frame in frames.items():
         if not (isinstance(alias, str) and alias and isinstance(frame, DataFrame)):
             raise TypeError(f"join() takes DataFrames by alias, and {alias!r} is {type(frame).__name__}")
+    if len({alias.lower() for alias in frames}) < len(frames):
+        raise TypeError(f"join() takes DataFrames by alias, and two of {', '.join(frames)} differ in case alone")
     *first, last = (frame.alias(alias) for alias, frame in frames.items())
     left, conditions, selected = reduce(DataFrame.crossJoin, first), _columns("on", on), _columns("select", select)
     result = left.join(last, reduce(and_, conditions), "inner") if conditions else left.crossJoin(last)
@@ -129,7 +145,7 @@ def joined_in_text(
                     reason = f"{name} is in {other} and in {alias}, and Spark Connect keeps no aliases of columns"
                     hint = f"select them by other names: select=['{other}.{name} AS {other}_{name}', ...]"
                     raise UnavailableError("all columns of a join", reason, hint)
-    names = {_VIEW.format(number): alias for number, alias in enumerate(frames)}
+    names = dict(zip(view_names(list(frames)), frames, strict=True))
     sources = " CROSS JOIN ".join(f"{name} AS {quoted(alias)}" for name, alias in names.items())
     where = " AND ".join(f"({sql_text(one, frames)})" for one in _listed(on))
     text = f"SELECT {hints}{', '.join(selected) or '*'} FROM {sources}" + (f" WHERE {where}" if where else "")

@@ -22,6 +22,7 @@ from ..operators.compile.logical_plans import frame_of, items, joins_streams, ov
 from ..operators.compile.watermarks import DELAY
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.predicates.terms import reads_only
+from .frames import view_names
 
 #: Expressions whose meaning depends on their place.
 _BOUND = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "OuterReference", "LateralSubquery"})
@@ -218,7 +219,11 @@ class _Plan:
         """Return the result of a group, under the ids that its attributes have above it."""
         self.changes += 1
         inputs = [self.visit(one) for one in group.inputs]
-        views = {f"__trijoin_input_{number}": self.input(plan, group) for number, plan in enumerate(inputs)}
+        frames = [self.input(plan, group) for plan in inputs]
+        given = [f"__trijoin_input_{n}" for n in range(len(inputs))]  # what checkpoints know inputs by
+        if group.asked is not None:
+            given = view_names([alias for alias, _ in group.names])
+        views = dict(zip(given, frames, strict=True))
         texts, left = [], []
         for one in group.conjuncts:
             text = self.written(one, group).sql() if one.deterministic() and not _is_bound(one) else ""
