@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ..operators.compile.logical_plans import walk
+from ..operators.compile.logical_plans import plan_of, walk
 from ..operators.compile.node import OBSERVED
 from ..operators.spec import PREFIX, RUN, is_key
 from ..operators.task.outputs import COUNTER_NAMES
@@ -33,7 +33,9 @@ def compiled_number(query: StreamingQuery) -> int | None:
 
 def topmost_number(frame: DataFrame) -> int | None:
     """Return the number of the statement that the topmost join of ours in a DataFrame was compiled from, if any."""
-    found = re.findall(rf"CollectMetrics ({PREFIX}_\d+{RUN}\d+)", frame._explain_string(extended=True))  # type: ignore[operator]
+    shown: Any = frame
+    text = plan_of(frame).toString() if hasattr(frame, "_jdf") else shown._explain_string(extended=True)
+    found = re.findall(rf"CollectMetrics ({PREFIX}_\d+{RUN}\d+)", text)
     return max((int(key.partition(RUN)[2]) for key in found), default=None)
 
 

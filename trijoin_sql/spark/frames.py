@@ -147,7 +147,7 @@ def joined_in_text(
                     raise UnavailableError("all columns of a join", reason, hint)
     names = dict(zip(view_names(list(frames)), frames, strict=True))
     sources = " CROSS JOIN ".join(f"{name} AS {quoted(alias)}" for name, alias in names.items())
-    where = " AND ".join(f"({sql_text(one, frames)})" for one in _listed(on))
+    where = " AND ".join(f"({sql_text(one, frames)}\n)" for one in _listed(on))  # a text may end with a comment
     text = f"SELECT {hints}{', '.join(selected) or '*'} FROM {sources}" + (f" WHERE {where}" if where else "")
     return text, {name: frames[alias] for name, alias in names.items()}
 
