@@ -214,9 +214,9 @@ def test_what_dataframe_join_makes_runs(spark: SparkSession, tables: Tables, tmp
 def test_a_dataframe_is_explained(spark: SparkSession, tables: Tables) -> None:
     tj = trijoin_sql.TriJoinSession.create(spark)
     r, s = streams(tables)
-    found = tj.explain(tj.join({"r": r, "s": s}, "r.x < s.x", within="1 minute", scheme="symmetric").select("r.id"))
+    found = tj.explain(tj.join({"r": r, "s": s}, "r.x < s.x", within="1 minute", scheme="matrix").select("r.id"))
     (group,) = found.to_dict()["groups"]
-    assert (group["decision"]["scheme"], group["graph"]["relations"]) == ("symmetric", ["r", "s"])
+    assert (group["decision"]["scheme"], group["graph"]["relations"]) == ("matrix", ["r", "s"])
     with pytest.raises(trijoin_sql.UnavailableError, match="explain what join"):
         tj.explain(r)
 

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 
 from ..errors import UnavailableError
-from ..operators.compile.inputs import quoted
+from ..operators.compile.travel_types import quoted, type_name
 
 #: Operators among the functions that a tree names, and how SQL writes them.
 _INFIX = {name: name for name in ("<", "<=", ">", ">=", "<=>", "+", "-", "*", "/", "%", "&", "|", "^")}
@@ -49,7 +49,7 @@ def _sql(node: Any, frames: Mapping[str, DataFrame]) -> str:
         case "ColumnAlias" if len(node._alias) == 1:
             return f"{_sql(node._child, frames)} AS {quoted(node._alias[0])}"
         case "CastExpression":
-            kind = node._data_type if isinstance(node._data_type, str) else node._data_type.simpleString()
+            kind = node._data_type if isinstance(node._data_type, str) else type_name(node._data_type)
             return f"{'TRY_CAST' if node._eval_mode == 'try' else 'CAST'}({_sql(node._expr, frames)} AS {kind})"
         case "UnresolvedExtractValue":
             inner, key = _sql(node._child, frames), node._extraction

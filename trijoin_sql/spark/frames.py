@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..errors import SqlSyntaxError, UnavailableError, line_and_column
-from ..operators.compile.inputs import quoted
+from ..operators.compile.travel_types import quoted
 
 #: Views stand for the frames while a statement is compiled. PySpark's own have random names; a checkpoint knows the
 #: inputs of its query by name.

@@ -17,8 +17,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from ..errors import UnsupportedQueryError
-from ..operators.compile.inputs import quoted
 from ..operators.compile.logical_plans import frame_of, items, joins_streams, over, plan_of, sequence
+from ..operators.compile.travel_types import quoted
 from ..operators.compile.watermarks import DELAY
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.predicates.terms import reads_only

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
-from ..operators.compile.inputs import quoted
 from ..operators.compile.logical_plans import plan_of
+from ..operators.compile.travel_types import quoted, type_name
 from ..operators.compile.watermarks import DELAY, keeps_state
 from ..rewriter.plan.parts import Column, RowsFrom
 from ..rewriter.sql.catalog import TableInfo
@@ -59,7 +59,7 @@ class SparkCatalog:
             frame = self.spark.sql(
                 f"SELECT {', '.join(f'({text})' for text in texts)} FROM {' CROSS JOIN '.join(inputs)}"
             )
-            return [field.dataType.simpleString() for field in frame.schema.fields]
+            return [type_name(field.dataType) for field in frame.schema.fields]
         except (AnalysisException, ParseException):
             return ()
 
@@ -71,7 +71,7 @@ class SparkCatalog:
             return None
         times = [field for field in fields if DELAY in (field.metadata or {})]
         times.sort(key=lambda field: field.dataType.simpleString() != "timestamp")  # before windows of time
-        columns = tuple(Column(field.name, field.dataType.simpleString()) for field in fields)
+        columns = tuple(Column(field.name, type_name(field.dataType)) for field in fields)
         rows, rows_from = self._rate(name, frame) if frame.isStreaming else _rows(frame)
         stateful = bool(times) and frame.isStreaming and keeps_state(frame)
         delays = tuple((field.name, int(field.metadata[DELAY]) * 1000) for field in times)
