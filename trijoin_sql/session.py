@@ -291,7 +291,8 @@ class TriJoinSession:
         if not hasattr(frame, "_jdf"):
             raise UnavailableError("rewrite", "Spark Connect does not show the plan of a DataFrame", "use join()")
         joined, told = join_in_plan(frame, self._run_over) if frame.isStreaming else (frame, ())
-        return frame if joined is frame else self._checked(joined, told)
+        checked = self._checked(joined, told)
+        return frame if joined is frame else checked
 
     def _run(self, text: str, args: Any, kwargs: Mapping[str, Any]) -> Ran:
         if kwargs and takes_frames(text):
