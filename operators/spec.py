@@ -12,6 +12,9 @@ from typing import Literal
 #: The key of a join: ``<node><RUN><number of the compiled statement>``.
 PREFIX, RUN = "__trijoin", "@"
 
+#: How Spark's plan names the dispatch of a stream: this and its alias.
+DISPATCH = "dispatch_"
+
 
 def is_key(name: str) -> bool:
     """Return whether a name of a metric is the key of a join."""

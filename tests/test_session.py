@@ -106,6 +106,9 @@ def test_frames_in_the_text_are_joined(tj: TriJoinSession, spark: SparkSession) 
     assert uses_us(ours)
     assert ours.columns == theirs.columns == ["id", "other"]
     assert bag(ours) == bag(theirs)
+    text = "SELECT a.id, b.id AS bid, c.id AS cid FROM {x} a JOIN {X} b ON a.a < b.a JOIN {é} c ON b.a < c.a"
+    values = {"x": one, "X": other, "é": spark.table("t")}  # to Spark, two of these names are the same
+    assert bag(tj.sql(text, **values)) == bag(spark.sql(text, **values))
     streams = {name: spark.table(f"stream_{name}") for name in "rs"}
     assert tj.sql("SELECT r.id FROM {r} AS r JOIN {s} AS s ON r.a < s.a", **streams).isStreaming
     assert not uses_us(tj.sql("-- one\n SELECT id FROM {r}", r=one))
@@ -159,7 +162,7 @@ def test_a_wrong_argument_is_said(tj: TriJoinSession, spark: SparkSession, caplo
     for call, says in [
         (lambda: wrong.sql(5), r"sql\(\) takes the text of a statement, not int"),
         (lambda: wrong.sql(CHAIN, args=5), "args"),
-        (lambda: wrong.explain(spark.table("r")), r"explain\(\) takes the text of a query"),
+        (lambda: wrong.explain(5), r"explain\(\) takes the text of a query"),
         (lambda: trijoin_sql.enable(wrong), "a SparkSession is needed, not TriJoinSession"),
         (lambda: trijoin_sql.disable(None), "a SparkSession is needed, not NoneType"),  # type: ignore[arg-type]
         (lambda: trijoin_sql.enable(SparkSession), "not the class SparkSession"),  # type: ignore[arg-type]

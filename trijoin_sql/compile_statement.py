@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from .operators.compile.compiling import Compiling, NotAsPlannedError
+from .operators.compile.compiling import Compiling, NotAsPlannedError, sql_over
 from .operators.compile.node import compile_join
 from .rewriter.event_time.bounds import unbounded
 from .rewriter.options import Settings
@@ -20,12 +19,12 @@ from .rewriter.pipeline import Rewrite, rewrite
 from .rewriter.plan.nodes import JoinNode, LeftAlone, walk
 from .rewriter.plan.stored import Stored
 from .rewriter.sql.arguments import Arguments
-from .rewriter.sql.catalog import Catalog
 from .rewriter.sql.statement import Statement
 from .running.listener import Registered, next_number, register
 from .settings import parallelism, warm_bytes
 from .spark.flags import Setting
 from .spark.liberties import of_workers
+from .spark.session_catalog import SparkCatalog
 
 _log = logging.getLogger("trijoin_sql")
 
@@ -36,12 +35,12 @@ class Planned:
 
     statement: str | Statement
     arguments: Arguments
-    catalog: Catalog
+    catalog: SparkCatalog
     settings: Settings
     rewritten: Rewrite
 
     @classmethod
-    def of(cls, statement: str | Statement, arguments: Arguments, catalog: Catalog, settings: Settings) -> Planned:
+    def of(cls, statement: str | Statement, arguments: Arguments, catalog: SparkCatalog, settings: Settings) -> Planned:
         """Rewrite a statement; see `rewrite` for what is raised."""
         return cls(statement, arguments, catalog, settings, rewrite(statement, catalog, settings, arguments))
 
@@ -84,7 +83,7 @@ def compile_statement(spark: SparkSession, planned: Planned, get: Setting, *, wa
 def _compiled(spark: SparkSession, planned: Planned, get: Setting, number: int, *, warns: bool) -> DataFrame:
     rewritten, plan = planned.rewritten, planned.rewritten.plan
     assert plan is not None
-    frames: dict[str, DataFrame] = {}
+    frames: dict[str, DataFrame] = dict(planned.catalog.frames)
     arguments, units = planned.arguments, parallelism(get) or 1
     if arguments is not None and not isinstance(arguments, Mapping):  # rewriting gave names to positional markers
         arguments = dict(zip(rewritten.parameters, arguments, strict=False))
@@ -103,15 +102,10 @@ def _compiled(spark: SparkSession, planned: Planned, get: Setting, number: int, 
     if result.isStreaming:
         register(spark, joins)
     # Spark names the columns: users see its names for expressions.
-    original = spark_sql(spark, rewritten.spark_sql, planned.arguments)
+    original = sql_over(spark, rewritten.spark_sql, planned.arguments, planned.catalog.frames)
     ours, theirs = (", ".join(one.dataType.simpleString() for one in frame.schema) for frame in (result, original))
     if ours != theirs:  # something was misread
         _log.warning("its columns are %s, to Spark %s: a bug of TriJoin SQL, please report the query", ours, theirs)
         if not original.isStreaming:
             return original
     return result.toDF(*original.columns)
-
-
-def spark_sql(spark: SparkSession, text: str, args: Any = None, **kwargs: Any) -> DataFrame:
-    """Call Spark's own ``sql``, even if the session is extended."""
-    return type(spark).sql(spark, text, args, **kwargs)

@@ -1,14 +1,22 @@
-"""``spark.sql`` of one session, extended with our SQL."""
+"""``spark.sql`` of one session, extended with our SQL, and the joins of its DataFrames."""
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .session import TriJoinSession, check_is_session
+from .spark.flags import settings_of
+from .spark.liberties import JOIN_IN_PLAN, taken
 
 
 def enable(spark: SparkSession) -> TriJoinSession:
     """Extend ``spark.sql`` of this session, and of no other, with our SQL.
+
+    In a classic session, ``DataFrame.writeStream`` also looks for joins that Spark refuses, and writes what
+    `TriJoinSession.rewrite` returns.
 
     Parameters
     ----------
@@ -27,6 +35,8 @@ def enable(spark: SparkSession) -> TriJoinSession:
     """
     session = TriJoinSession.create(spark)
     vars(spark)["sql"] = session.sql
+    if hasattr(spark, "_jsparkSession"):
+        _extend_frames()
     return session
 
 
@@ -45,3 +55,26 @@ def disable(spark: SparkSession) -> None:
     """
     check_is_session(spark)
     vars(spark).pop("sql", None)
+
+
+def _extend_frames() -> None:
+    """Let ``writeStream`` of all DataFrames look whether their session is extended; once in a process."""
+    from pyspark.sql.classic.dataframe import DataFrame as Classic
+
+    of_spark = Classic.__dict__["writeStream"]
+    if of_spark.fget.__module__ == __name__:
+        return
+
+    def write_stream(frame: Any) -> DataStreamWriter:
+        rewritten = _rewritten(frame)
+        return of_spark.fget(frame) if rewritten is frame else rewritten.writeStream
+
+    Classic.writeStream = property(write_stream, doc=of_spark.__doc__)  # type: ignore[assignment,method-assign]
+
+
+def _rewritten(frame: DataFrame) -> DataFrame:
+    spark = frame.sparkSession
+    extended = getattr(vars(spark).get("sql"), "__self__", None)
+    if not isinstance(extended, TriJoinSession) or not taken(JOIN_IN_PLAN, settings_of(spark)):
+        return frame
+    return extended.rewrite(frame)

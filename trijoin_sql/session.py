@@ -14,28 +14,38 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from .compile_statement import Planned, Ran, compile_statement, spark_sql
+from .compile_statement import Planned, Ran, compile_statement
 from .errors import PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import FORMS, Explanation
+from .operators.compile.compiling import sql_over
 from .rewriter.glance import glance, left_to_spark, read_otherwise
 from .rewriter.pipeline import Rewrite
 from .rewriter.plan.nodes import Scan, walk
 from .rewriter.plan.parts import Refusal
 from .rewriter.plan.stored import Stored
 from .rewriter.sql.arguments import Arguments
-from .rewriter.sql.hints import for_spark
+from .rewriter.sql.hints import for_spark, hints_of
+from .rewriter.sql.intervals import length_microseconds
 from .rewriter.sql.places import place_of_reason
 from .rewriter.sql.statement import Statement, View, without_online
 from .running.checkpoint import stored_groups
 from .running.listener import observed_rates
-from .running.metrics import Metrics, compiled_number, live_groups, read_metrics
+from .running.metrics import Metrics, compiled_number, live_groups, read_metrics, topmost_number
 from .running.scaled_query import ScaledQuery, scaling_policy
 from .settings import rewriter_settings
 from .spark.config import STATE_SETTINGS, hush_false_alarm, prepare_workers
 from .spark.flags import Setting, settings_of
-from .spark.frames import named_frames, takes_frames, temporary_views
+from .spark.frames import (
+    Expressions,
+    Named,
+    joined_by_spark,
+    joined_in_text,
+    named_frames,
+    takes_frames,
+    temporary_views,
+)
 from .spark.liberties import HOLD_BACK_IN_PLAN, HUSH_FALSE_ALARM, JOIN_IN_PLAN, taken
-from .spark.plan_joins import join_in_plan
+from .spark.plan_joins import Asked, join_in_plan
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
 from .spark.session_catalog import SparkCatalog
 from .spark.shipping import ship
@@ -53,6 +63,7 @@ class _Read:
 
     text: str
     args: Any
+    frames: Named  # that the text knows by name
     spark_sql: str
     planned: Planned | None = None  # how it runs, if it may be ours
     outer: Statement | None = None  # Spark's because of its outer, semi or anti joins: on streams it may be refused
@@ -123,8 +134,7 @@ class TriJoinSession:
         text
             One statement of Spark SQL with our clauses.
         args, kwargs
-            As in ``SparkSession.sql``: values of parameters, and of ``{name}`` in the text, DataFrames among them. On
-            Spark Connect, text with ``{name}`` goes to Spark as it is.
+            As in ``SparkSession.sql``: values of parameters, and of ``{name}`` in the text, DataFrames among them.
 
         Returns
         -------
@@ -175,13 +185,128 @@ class TriJoinSession:
             leave_out_plan(error, text)
             raise
 
+    def join(
+        self,
+        frames: Mapping[str, DataFrame],
+        on: Expressions = (),
+        how: str = "inner",
+        *,
+        within: str | None = None,
+        select: Expressions = (),
+        scheme: str | None = None,
+        units: int | None = None,
+        routing: str | tuple[str, int] | None = None,
+    ) -> DataFrame:
+        """Join two, three or more DataFrames on any conditions, as `sql` joins the relations of a text.
+
+        Parameters
+        ----------
+        frames
+            The DataFrames by alias, streams or tables, in the order of a FROM clause. A stream's event time is the
+            column of its ``withWatermark``.
+        on
+            The condition as SQL text or as a column, or several, which all hold. Columns have the names that they have
+            in ``DataFrame.join`` of aliased DataFrames: ``"r.x < s.x"``, ``F.col("r.x") < F.col("s.x")``; in a classic
+            session also ``r["x"] < s["x"]``.
+        how
+            Only ``"inner"``.
+        within
+            How far the event times of two joined rows are apart at most: ``"10 minutes"``. Without it, and without
+            conditions that bound them, rows are kept for ever.
+        select
+            Columns of the result, as SQL texts or columns: ``["r.id", "s.id AS other"]``. What is not selected is not
+            kept in state. Without it, the result has all columns of all DataFrames.
+        scheme, units, routing
+            As the hints ``SCHEME``, ``UNITS`` and ``ROUTING``: ``scheme="matrix"``, ``units=8``,
+            ``routing=("contrand", 2)``.
+
+        Returns
+        -------
+        DataFrame
+            Streaming if one of ``frames`` is. Its columns keep their aliases, as those of ``DataFrame.join`` do: two
+            may have the same name, and ``F.col("r.id")`` is one of them.
+
+        Raises
+        ------
+        TypeError
+            An argument has a wrong type.
+        UnsupportedQueryError
+            The join is not an inner one, or cannot run on streams.
+        InvalidHintError
+            ``scheme``, ``units`` or ``routing`` cannot be followed.
+
+        Examples
+        --------
+        >>> near = tj.join({"r": r, "s": s}, on="ABS(r.x - s.x) < 5", within="10 minutes")  # doctest: +SKIP
+        >>> near.select("r.id", F.col("s.id").alias("other")).writeStream.start("out")  # doctest: +SKIP
+        """
+        self._check_alive()
+        if how != "inner":
+            raise UnsupportedQueryError(
+                f"join() with how = {how!r}: it makes inner joins alone",
+                "use DataFrame.join, which on streams needs an equality for other joins",
+            )
+        hints = hints_of(SCHEME=scheme, UNITS=units, ROUTING=routing)
+        asked = Asked(frozenset(frames), hints, _within(within))
+        try:
+            frame = joined_by_spark(frames, on, select)
+            streams = sum(one.isStreaming for one in frames.values())
+            if streams == 1 or not (streams or within):  # Spark joins a stream with tables itself
+                return self.rewrite(frame) if streams and hasattr(frame, "_jdf") else frame
+            if not hasattr(frame, "_jdf"):
+                text, named = joined_in_text(frames, on, select, hints)
+                return self._run_named(text + asked.within, None, named).frame
+        except AnalysisException as error:
+            leave_out_plan(error, "JOIN")
+            raise
+        return self._checked(*join_in_plan(frame, self._run_over, asked))
+
+    def rewrite(self, frame: DataFrame) -> DataFrame:
+        """Return a DataFrame whose joins of streams run, also those that Spark refuses for lack of an equality.
+
+        Parameters
+        ----------
+        frame
+            What ``DataFrame.join`` made in a classic session, and whatever was done with that: the whole query.
+
+        Returns
+        -------
+        DataFrame
+            The same columns; ``frame`` itself where Spark runs all of its joins. What stands above a join is known
+            here, so columns that nothing reads are not kept in state.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            Neither we nor Spark can run the query on streams.
+        UnavailableError
+            The session is one of Spark Connect.
+
+        Examples
+        --------
+        >>> near = r.join(s, F.abs(r["x"] - s["x"]) < 5).select(r["id"])  # doctest: +SKIP
+        >>> tj.rewrite(near).writeStream.start("out")  # doctest: +SKIP
+        """
+        self._check_alive()
+        if not hasattr(frame, "_jdf"):
+            raise UnavailableError("rewrite", "Spark Connect does not show the plan of a DataFrame", "use join()")
+        joined, told = join_in_plan(frame, self._run_over) if frame.isStreaming else (frame, ())
+        checked = self._checked(joined, told)
+        return frame if joined is frame else checked
+
     def _run(self, text: str, args: Any, kwargs: Mapping[str, Any]) -> Ran:
-        if kwargs and takes_frames(self.spark, text):
-            with named_frames(self.spark, text, kwargs) as named:
-                return self._run(named, args, {})
-        if kwargs or not (args is None or isinstance(args, Mapping | list)):  # Spark reports other mistakes
-            return Ran(spark_sql(self.spark, text, args, **kwargs))
-        read = self._read(text, args)
+        if kwargs and takes_frames(text):
+            with named_frames(self.spark, text, kwargs) as (formatted, frames):
+                return self._run_named(formatted, args, frames)
+        if kwargs:
+            return Ran(type(self.spark).sql(self.spark, text, args, **kwargs))
+        return self._run_named(text, args, {})
+
+    def _run_named(self, text: str, args: Any, frames: Named) -> Ran:
+        """Run a statement that may know DataFrames by name."""
+        if not (args is None or isinstance(args, Mapping | list)):  # Spark reports other mistakes
+            return Ran(sql_over(self.spark, text, args, frames))
+        read = self._read(text, args, frames)
         planned = read.planned
         if planned is None:
             return Ran(self._by_spark(read))
@@ -193,32 +318,32 @@ class TriJoinSession:
         ran = self._by_us(read, planned) if rewritten.converted else Ran(self._by_spark(read), rewritten)
         return ran if rewritten.view is None else replace(ran, frame=self._create_view(rewritten.view, ran.frame))
 
-    def _read(self, text: str, args: Any) -> _Read:
+    def _read(self, text: str, args: Any, frames: Named) -> _Read:
         """Read a statement, once, and plan it if it may be ours."""
         if read_otherwise(text, settings_of(self.spark)):
-            return _Read(text, args, text)
+            return _Read(text, args, frames, text)
         statement: Statement | None = None
         try:
             seen = glance(text)
             statement = seen.statement
             if statement is None or seen.joins != "inner":  # not ours, whatever its tables
-                return _Read(text, args, seen.spark_sql, outer=statement if seen.joins == "outer" else None)
-            planned = self._plan(statement, args)
+                return _Read(text, args, frames, seen.spark_sql, outer=statement if seen.joins == "outer" else None)
+            planned = self._plan(statement, args, frames)
         except SqlSyntaxError as error:
-            return _Read(text, args, text, unreadable=error)
+            return _Read(text, args, frames, text, unreadable=error)
         except UnsupportedQueryError as error:
             refused = UnsupportedQueryError(error.reason, error.hint, text, place_of_reason(text, error.reason))
-            return _Read(text, args, for_spark(statement) if statement else text, refused=refused)
+            return _Read(text, args, frames, for_spark(statement) if statement else text, refused=refused)
         except PlanError as error:  # a bug of ours must not keep a user from Spark
             _log.warning("left to Spark: %s", error)
-            return _Read(text, args, text)
+            return _Read(text, args, frames, text)
         rewritten = planned.rewritten
-        return _Read(text, args, text if rewritten.kind == "explain" else rewritten.spark_sql, planned)
+        return _Read(text, args, frames, text if rewritten.kind == "explain" else rewritten.spark_sql, planned)
 
     def _by_spark(self, read: _Read) -> DataFrame:
         """Let Spark run a statement, but for joins of streams that it can parse and not run."""
         try:
-            original = spark_sql(self.spark, read.spark_sql, read.args)
+            original = sql_over(self.spark, read.spark_sql, read.args, read.frames)
         except ParseException:
             if read.unreadable is not None:
                 raise read.unreadable from None
@@ -227,12 +352,12 @@ class TriJoinSession:
             _ = original.schema  # Spark may not know a table or a column
             raise read.refused from None
         if read.outer is not None and original.isStreaming:
-            _refuse(self._plan(read.outer, read.args).rewritten, read.text)
+            _refuse(self._plan(read.outer, read.args, read.frames).rewritten, read.text)
         frame, told = self._join_in_plan(original, read.text)
         rewritten = None if read.planned is None else read.planned.rewritten
         if rewritten is not None and frame is original and frame.isStreaming:
             _refuse(rewritten, read.text)
-        return self._checked(frame, read, told)
+        return self._checked(frame, told, read)
 
     def _by_us(self, read: _Read, planned: Planned) -> Ran:
         """Compile; if Spark refuses, ask it again with the user's own text, so that its message shows that text.
@@ -245,16 +370,16 @@ class TriJoinSession:
         try:
             ran = self._compile(planned)
             frame, told = self._join_in_plan(ran.frame, read.text)
-            return replace(ran, frame=self._checked(frame, read, (*rewritten.append_refusals, *told)))
+            return replace(ran, frame=self._checked(frame, (*rewritten.append_refusals, *told), read))
         except AnalysisException as error:
-            original = spark_sql(self.spark, read.spark_sql, read.args)
+            original = sql_over(self.spark, read.spark_sql, read.args, read.frames)
             _ = original.schema
             frame, told = self._join_in_plan(original, read.text)
             if frame is original and frame.isStreaming:
                 raise
             if frame is original:
                 _log.warning("left to Spark: %s", str(error).splitlines()[0])
-            return Ran(self._checked(frame, read, told), rewritten)
+            return Ran(self._checked(frame, told, read), rewritten)
 
     def _create_view(self, view: View, frame: DataFrame) -> DataFrame:
         if view.columns:
@@ -275,11 +400,12 @@ class TriJoinSession:
             return frame, ()
         return join_in_plan(frame, self._run_over) if taken(JOIN_IN_PLAN, settings_of(self.spark)) else (frame, ())
 
-    def _checked(self, frame: DataFrame, read: _Read, told: Sequence[Refusal]) -> DataFrame:
+    def _checked(self, frame: DataFrame, told: Sequence[Refusal], read: _Read | None = None) -> DataFrame:
         """Refuse a query that no output mode runs. A job knows its mode, and checks only that one; a view has none."""
-        if not self.checks_modes or (read.planned is not None and read.planned.rewritten.view is not None):
+        planned = None if read is None else read.planned
+        if not self.checks_modes or (planned is not None and planned.rewritten.view is not None):
             return frame
-        return check_all_modes(frame, read.text, {"append": told})
+        return check_all_modes(frame, "" if read is None else read.text, {"append": told})
 
     def _run_over(self, text: str, views: dict[str, DataFrame]) -> DataFrame:
         """Run a SELECT that we wrote ourselves, over temporary views."""
@@ -358,14 +484,14 @@ class TriJoinSession:
         target = writer.option("checkpointLocation", checkpoint)
         return ScaledQuery(self.spark, target.start, scaling_policy(self.spark))
 
-    def explain(self, query: str | StreamingQuery | ScaledQuery, args: Arguments = None) -> Explanation:
+    def explain(self, query: str | DataFrame | StreamingQuery | ScaledQuery, args: Arguments = None) -> Explanation:
         """Explain a statement, or what a running query has done.
 
         Parameters
         ----------
         query
-            SQL text (with or without EXPLAIN in front), or a streaming query of ours (EXPLAIN ANALYZE: with its
-            counters, and the load of its units).
+            SQL text (with or without EXPLAIN in front), a streaming DataFrame with a join of ours (the topmost one), or
+            a streaming query of ours (EXPLAIN ANALYZE: with its counters, and the load of its units).
         args
             Values of the text's parameters, as in `sql`: conditions are planned and explained with them.
 
@@ -378,13 +504,24 @@ class TriJoinSession:
         Raises
         ------
         UnavailableError
-            The streaming query is not from this session, or has not finished a micro-batch.
+            The DataFrame or the streaming query is not from this session, or has not finished a micro-batch.
         """
         if isinstance(query, str):
             self._check_alive()
             return Explanation(self._plan(query, args).rewritten.to_dict())
+        if isinstance(query, DataFrame):
+            rewritten = self._compiled.get(topmost_number(query))
+            if rewritten is None:
+                raise UnavailableError(
+                    "an explanation of this DataFrame",
+                    "no streams are joined in it by this session",
+                    "explain what join(), rewrite() or sql() returned",
+                )
+            return Explanation(rewritten.to_dict())
         if not isinstance(query, ScaledQuery) and not hasattr(query, "recentProgress"):
-            raise TypeError(f"explain() takes the text of a query, or a streaming query, not {type(query).__name__}")
+            raise TypeError(
+                f"explain() takes the text of a query, a DataFrame or a streaming query, not {type(query).__name__}"
+            )
         decisions, policy = {}, {}
         if isinstance(query, ScaledQuery):
             decisions, policy, query = query.to_dict(), query.settings(), query.query
@@ -414,10 +551,10 @@ class TriJoinSession:
         """
         return read_metrics(query)
 
-    def _plan(self, statement: str | Statement, args: Arguments) -> Planned:
+    def _plan(self, statement: str | Statement, args: Arguments, frames: Named | None = None) -> Planned:
         get = settings_of(self.spark)
         settings = replace(rewriter_settings(get), stored=_stored.get(), watermarks=self._watermarks(get))
-        return Planned.of(statement, args, SparkCatalog(self.spark, observed_rates(self.spark)), settings)
+        return Planned.of(statement, args, SparkCatalog(self.spark, observed_rates(self.spark), frames), settings)
 
     def _compile(self, planned: Planned) -> Ran:
         ran = compile_statement(self.spark, planned, settings_of(self.spark), warns=self.checks_modes)
@@ -444,6 +581,16 @@ def check_is_session(value: object) -> None:
     if isinstance(value, type) or not hasattr(type(value), "readStream"):
         what = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
         raise TypeError(f"a SparkSession is needed, not {what}")
+
+
+def _within(length: str | None) -> str:
+    """Return a length of time as a WITHIN clause."""
+    if length is None:
+        return ""
+    micros = length_microseconds(length) if isinstance(length, str) else None
+    if micros is None:
+        raise UnsupportedQueryError(f"within = {length!r} is no length of time", "write it as within='10 minutes'")
+    return f" WITHIN {micros} MICROSECONDS"
 
 
 def _refuse(rewritten: Rewrite, text: str = "") -> None:

@@ -14,7 +14,8 @@ from ...rewriter.plan.nodes import JoinNode
 from ...rewriter.plan.parts import Aggregation, PartialState
 from ..spec import AggregateSpec, KeySpec, StateSpec, StreamSpec
 from .compiling import NotAsPlannedError
-from .inputs import Input, quoted
+from .inputs import Input
+from .travel_types import quoted
 
 _EXTREMES = re.compile(
     r"(tinyint|smallint|int|bigint|float|double|boolean|date|timestamp|timestamp_ntz|string|binary|decimal.*)"

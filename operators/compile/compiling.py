@@ -61,12 +61,28 @@ class Compiling:
 
     def run_sql(self, text: str) -> DataFrame:
         """Let Spark run SQL that may refer to the outputs of join nodes by their (quoted) names."""
-        arguments = dict(self.arguments) if self.arguments else None
-        # Whole words only: the first node's name begins the tenth's.
-        used = {name: self.below[name] for name in re.findall(r"\w+", text) if name in self.below}
-        sql = type(self.spark).sql
-        if not used:
-            return sql(self.spark, text, args=arguments) if arguments else sql(self.spark, text)
-        text = text.replace("{", "{{").replace("}", "}}")
-        text = re.sub(r"(`?)\b(" + "|".join(used) + r")\b\1", r"{\2}", text)
-        return sql(self.spark, text, args=arguments, **used)
+        return sql_over(self.spark, text, dict(self.arguments) if self.arguments else None, self.below)
+
+
+def sql_over(spark: SparkSession, text: str, arguments: Any, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Let Spark run SQL, even if the session is extended.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    text
+        It may refer to the frames by their (quoted) names, which are words.
+    arguments
+        Values of the SQL parameters, by name or by position, None if there are none.
+    frames
+        DataFrames by name.
+    """
+    # Whole words only: the first node's name begins the tenth's.
+    used = {name: frames[name] for name in re.findall(r"\w+", text) if name in frames} if frames else {}
+    sql = type(spark).sql
+    if not used:
+        return sql(spark, text) if arguments is None else sql(spark, text, args=arguments)
+    text = text.replace("{", "{{").replace("}", "}}")
+    text = re.sub(r"(`?)\b(" + "|".join(used) + r")\b\1", r"{\2}", text)
+    return sql(spark, text, args=arguments, **used)

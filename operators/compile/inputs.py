@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from ...errors import UnsupportedQueryError
 from ...rewriter.plan.nodes import JoinNode, Scan, source_conditions, source_scan
 from .compiling import Compiling
-from .travel_types import to_wire, travels, type_names
+from .travel_types import quoted, to_wire, travels, type_names
 from .watermarks import DELAY, held_back
 
 
@@ -159,8 +159,3 @@ def _held_back(frame: DataFrame, micros: int, scan: Scan, statement: str) -> tup
     if not micros or not frame.isStreaming or scan.event_time is None or scan.stateful or not hasattr(frame, "_jdf"):
         return frame, ()  # on Spark Connect the text of the input holds it back
     return held_back(frame, micros, statement)
-
-
-def quoted(name: str) -> str:
-    """Return an identifier in backticks."""
-    return "`" + name.replace("`", "``") + "`"

@@ -28,8 +28,8 @@ from .cells import Grid, lay_out, lay_out_by_key
 from .compiling import Compiling
 from .edges import compile_edge
 from .fingerprint import fingerprint
-from .inputs import Input, quoted, read_input
-from .travel_types import from_wire, is_plain, type_names, wire_type
+from .inputs import Input, read_input
+from .travel_types import from_wire, is_plain, quoted, type_names, wire_type
 from .watermarks import DELAY
 
 _ROUTE = "__route"

@@ -79,5 +79,35 @@ def is_plain(type_name: str) -> bool:
 
 
 def type_names(frame: DataFrame) -> list[str]:
-    """Return the DDL names of a frame's columns."""
-    return [field.dataType.simpleString() for field in frame.schema.fields]
+    """Return the DDL names of the types of a frame's columns."""
+    return [type_name(field.dataType) for field in frame.schema.fields]
+
+
+#: Names of fields that stand in DDL as they are.
+_WORD = re.compile(r"(?!\d+(?:e\d+)?(?:[lsyfd]|bd)?$)\w+", re.ASCII | re.IGNORECASE)
+
+
+def type_name(data_type: DataType) -> str:
+    """Return the DDL name of a type: Spark's own ``simpleString``, which Spark cannot read where a field has a space.
+
+    Examples
+    --------
+    >>> from pyspark.sql.types import IntegerType
+    >>> type_name(ArrayType(StructType().add("a", IntegerType()).add("b c", IntegerType())))
+    'array<struct<a:int,`b c`:int>>'
+    """
+    match data_type:
+        case ArrayType():
+            return f"array<{type_name(data_type.elementType)}>"
+        case MapType():
+            return f"map<{type_name(data_type.keyType)},{type_name(data_type.valueType)}>"
+        case StructType():
+            names = [one.name if _WORD.fullmatch(one.name) else quoted(one.name) for one in data_type.fields]
+            types = [type_name(one.dataType) for one in data_type.fields]
+            return f"struct<{','.join(f'{name}:{of}' for name, of in zip(names, types, strict=True))}>"
+    return data_type.simpleString()
+
+
+def quoted(name: str) -> str:
+    """Return a name in backticks."""
+    return "`" + name.replace("`", "``") + "`"

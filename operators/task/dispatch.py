@@ -5,6 +5,7 @@ What crosses the shuffle is a handful of binary rows for each partition and slot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
@@ -15,7 +16,7 @@ from ..batches.ipc import PACKED_BYTES, to_bytes, uniform
 from ..batches.pieces import concat, split
 from ..kernels.order_keys import values
 from ..schemes import SCHEMES
-from ..spec import FREEZE_IMPORTS, KEEP_FREED, JoinSpec
+from ..spec import DISPATCH, FREEZE_IMPORTS, KEEP_FREED, JoinSpec
 from ..worker_memory import hold, release, settle
 from .micro_batch import for_this_batch
 
@@ -47,6 +48,7 @@ class Dispatcher:
         liberties: frozenset[str] = frozenset(),
     ) -> None:
         self.spec, self.rank, self.warm_bytes, self.liberties = spec, rank, warm_bytes, liberties
+        self.__name__ = DISPATCH + re.sub(r"\W", "_", spec.streams[rank].alias)  # Spark's plan shows it
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack the batches of one partition."""

@@ -68,6 +68,23 @@ def read_hints(select: exp.Select) -> Hints:
     return hints
 
 
+def hints_of(**values: str | int | tuple[str | int, ...] | None) -> str:
+    r"""Return our hints with these arguments as SQL, an empty text if none has a value.
+
+    Examples
+    --------
+    >>> hints_of(SCHEME="matrix", UNITS=None, ROUTING=("contrand", 2))
+    "/*+ SCHEME('matrix'), ROUTING('contrand', 2) */ "
+    """
+    hints = []
+    for name, value in values.items():
+        listed = value if isinstance(value, tuple) else () if value is None else (value,)
+        texts = [str(one) if isinstance(one, int) else exp.Literal.string(str(one)) for one in listed]
+        if listed:
+            hints.append(f"{name}({', '.join(one if isinstance(one, str) else render(one) for one in texts)})")
+    return f"/*+ {', '.join(hints)} */ " if hints else ""
+
+
 def _scheme_and_tree(text: str, hint: str) -> tuple[str, TreeOf[str]]:
     """Read ``operator_tree((r, s), t)``, ``tree(r, s, t)``, or the name of a scheme."""
     name, _, rest = text.partition("(")

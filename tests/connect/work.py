@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 import trijoin_sql
 from trijoin_sql import TriJoinError
@@ -120,6 +121,27 @@ def main(folder: Path) -> dict[str, Any]:
     marked = [f"timed_stream_{name} WATERMARK ts DELAY OF INTERVAL 0 SECONDS AS {name}" for name in "rs"]
     _, rows = run_stream(tj.sql(LAGGING.format(*marked)), spark, folder / "lagging")
     found["event time"] = rows == bag(spark.sql(LAGGING.format("timed_r AS r", "timed_s AS s")))
+
+    spark.conf.set("spark.trijoin.units", "2")
+    batch = [spark.table(name) for name in "rst"]
+    live = [spark.table(f"stream_{name}") for name in "rst"]
+    for place, (r, s, t) in (("batch", batch), ("live", live)):
+        text = tj.sql(
+            CHAIN.format("").replace("r r JOIN s s", "{a} r JOIN {b} s").replace("JOIN t t", "JOIN {c} t"),
+            a=r,
+            b=s,
+            c=t,
+        )
+        near = F.abs(F.col("r.a") - F.col("s.a")) < 2
+        select = [r["id"].alias("r"), "s.id AS s", F.col("t.id").alias("t")]
+        on = [near, s["b"] == t["b"], "s.a < t.a"]
+        joined = tj.join({"r": r, "s": s, "t": t}, on, select=select, units=3 if place == "live" else None)
+        for name, frame in (("text", text), ("join", joined)):
+            rows = run_stream(frame, spark, folder / name)[1] if place == "live" else bag(frame)
+            found[f"{name} {place}"] = rows == expected
+    found["explained"] = tj.explain(joined).to_dict()["groups"][0]["graph"]["relations"] == ["r", "s", "t"]
+    found["ambiguous"] = "id is in r and in s" in said(lambda: tj.join({"r": r, "s": s}, near))
+    found["rewritten"] = "use join()" in said(lambda: tj.rewrite(r))
     spark.stop()
     return found
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812 (PySpark's custom)
 from trijoin_sql.operators.compile.compiling import Compiling
-from trijoin_sql.operators.compile.travel_types import travels
+from trijoin_sql.operators.compile.travel_types import travels, type_name
 
 
 class Recorder:
@@ -65,3 +66,11 @@ MONTHS = T.YearMonthIntervalType()
 def test_which_payload_travels(data_type: T.DataType, expected: bool) -> None:
     """What does not is refused when the query is compiled, not in the middle of its first micro-batch."""
     assert travels(data_type) is expected
+
+
+@pytest.mark.parametrize("name", ["a", "from", "1", "1a", "1e5", "2L", "b c", "x`y", "é", "a.b"])
+def test_spark_reads_the_names_of_types(spark: SparkSession, name: str) -> None:
+    """Whatever fields are called: ``simpleString`` writes them as they are."""
+    inner = T.StructType([T.StructField(name, T.MapType(T.StringType(), T.IntegerType()))])
+    kind = T.ArrayType(inner)
+    assert spark.sql(f"SELECT CAST(NULL AS {type_name(kind)}) AS a").schema["a"].dataType == kind

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ..operators.compile.logical_plans import walk
+from ..operators.compile.logical_plans import plan_of, walk
 from ..operators.compile.node import OBSERVED
 from ..operators.spec import PREFIX, RUN, is_key
 from ..operators.task.outputs import COUNTER_NAMES
@@ -27,6 +29,14 @@ def compiled_number(query: StreamingQuery) -> int | None:
             if is_key(name):
                 return int(name.partition(RUN)[2])
     return None
+
+
+def topmost_number(frame: DataFrame) -> int | None:
+    """Return the number of the statement that the topmost join of ours in a DataFrame was compiled from, if any."""
+    shown: Any = frame
+    text = plan_of(frame).toString() if hasattr(frame, "_jdf") else shown._explain_string(extended=True)
+    found = re.findall(rf"CollectMetrics ({PREFIX}_\d+{RUN}\d+)", text)
+    return max((int(key.partition(RUN)[2]) for key in found), default=None)
 
 
 def join_keys(plan: Any) -> list[str]:

@@ -1,53 +1,81 @@
-"""DataFrames in a statement's text, as ``SparkSession.sql`` takes them: ``sql("... {r} AS r JOIN ...", r=frame)``."""
+"""Joins of DataFrames: in a statement's text, as ``SparkSession.sql`` takes them, and written as ``DataFrame.join``."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from operator import and_
 from string import Formatter
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
-from ..errors import SqlSyntaxError, line_and_column
+from ..errors import SqlSyntaxError, UnavailableError, line_and_column
+from ..operators.compile.travel_types import quoted
 
 #: Views stand for the frames while a statement is compiled. PySpark's own have random names; a checkpoint knows the
 #: inputs of its query by name.
-_VIEW = "__trijoin_arg_{}"
+VIEW = "__trijoin_arg"
 
 #: Two statements may have frames of the same name, and a session more than one thread.
 _one_at_a_time = threading.RLock()
 
+#: DataFrames by name.
+Named = Mapping[str, DataFrame]
+
 _QUERY = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(SELECT|WITH|FROM|EXPLAIN)\b", re.IGNORECASE | re.DOTALL)
 
 
-def takes_frames(spark: SparkSession, text: str) -> bool:
-    """Return whether a statement with frames may be ours: a query, in a classic session.
+def takes_frames(text: str) -> bool:
+    """Return whether a statement with frames may be ours: a query.
 
     Objects that a statement creates may outlive the names of its frames, so such statements use Spark's own names.
     """
-    return getattr(spark, "_sc", None) is not None and _QUERY.match(text) is not None
+    return _QUERY.match(text) is not None
 
 
 @contextmanager
-def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> Iterator[str]:
-    """Give DataFrames names for the time of a ``with`` block, and format a statement with them as PySpark does.
+def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Named]]:
+    """Format a statement with DataFrames as PySpark does, and give them names for the time of a ``with`` block.
 
-    ``values`` are DataFrames, columns, strings (which become literals) and anything else, for each ``{name}`` in it.
+    ``values`` are DataFrames, columns, strings (which become literals) and anything else, for each ``{name}`` in it. In
+    a classic session the names are views. On Spark Connect, which looks views up when a query runs, they are given to
+    Spark with each text.
     """
-    from pyspark.sql.sql_formatter import SQLStringFormatter
+    classic = hasattr(spark, "_jsparkSession")
+    if classic:
+        from pyspark.sql.sql_formatter import SQLStringFormatter
+    else:
+        from pyspark.sql.connect.sql_formatter import SQLStringFormatter  # type: ignore[assignment]
 
     _refuse_missing(text, values)
     formatter = SQLStringFormatter(spark)
-    views = {_VIEW.format(name): value for name, value in values.items() if isinstance(value, DataFrame)}
-    formatter._temp_views += [(frame, name) for name, frame in views.items()]
-    with temporary_views(views):
+    given = {name: value for name, value in values.items() if isinstance(value, DataFrame)}
+    named = dict(zip(view_names(list(given)), given.values(), strict=True))
+    formatter._temp_views += [(frame, name) for name, frame in named.items()]
+    with temporary_views(named if classic else {}):
         try:
-            yield formatter.format(text, **values)
+            formatted = formatter.format(text, **values)
+            yield formatted, {} if classic else {name: frame for frame, name in formatter._temp_views}
         finally:
             formatter.clear()  # of frames inside of other values too
+
+
+def view_names(aliases: Sequence[str]) -> list[str]:
+    """Return the names of the views that stand for frames with these names: with them in it, unless they are strange.
+
+    Examples
+    --------
+    >>> view_names(["r", "a b", "S", "s"])
+    ['__trijoin_arg_r', '__trijoin_arg1', '__trijoin_arg2', '__trijoin_arg3']
+    """
+    lower = [alias.lower() for alias in aliases]
+    plain = [re.fullmatch(r"\w+", one, re.ASCII) is not None and lower.count(one) == 1 for one in lower]
+    return [f"{VIEW}_{alias}" if plain[n] else f"{VIEW}{n}" for n, alias in enumerate(aliases)]
 
 
 @contextmanager
@@ -61,6 +89,80 @@ def temporary_views(frames: Mapping[str, DataFrame]) -> Iterator[None]:
         finally:
             for name, frame in frames.items():
                 frame.sparkSession.catalog.dropTempView(name)
+
+
+#: A condition or an expression, as SQL text or as a column; or several.
+Expressions = str | Column | Sequence[str | Column]
+
+
+def joined_by_spark(frames: Mapping[str, DataFrame], on: Expressions, select: Expressions) -> DataFrame:
+    """Return the inner join of DataFrames as Spark writes it, which on streams it may not run.
+
+    Parameters
+    ----------
+    frames
+        Two or more, by alias.
+    on
+        Conditions, which all hold.
+    select
+        What is read of the result, nothing for all columns.
+
+    Raises
+    ------
+    TypeError
+        There are fewer than two frames, or something is not what it should be.
+    """
+    if not isinstance(frames, Mapping) or len(frames) < 2:
+        raise TypeError('join() takes two DataFrames or more by alias: join({"r": r, "s": s}, on=...)')
+    for alias, frame in frames.items():
+        if not (isinstance(alias, str) and alias and isinstance(frame, DataFrame)):
+            raise TypeError(f"join() takes DataFrames by alias, and {alias!r} is {type(frame).__name__}")
+    if len({alias.lower() for alias in frames}) < len(frames):
+        raise TypeError(f"join() takes DataFrames by alias, and two of {', '.join(frames)} differ in case alone")
+    *first, last = (frame.alias(alias) for alias, frame in frames.items())
+    left, conditions, selected = reduce(DataFrame.crossJoin, first), _columns("on", on), _columns("select", select)
+    result = left.join(last, reduce(and_, conditions), "inner") if conditions else left.crossJoin(last)
+    return result.select(*selected) if selected else result
+
+
+def joined_in_text(
+    frames: Mapping[str, DataFrame], on: Expressions, select: Expressions, hints: str
+) -> tuple[str, Named]:
+    """Return the same join as a SELECT, for Spark Connect, and the frames by the names that it has for them.
+
+    Raises
+    ------
+    UnavailableError
+        Nothing is selected, and two frames have a column of the same name; or a column cannot be written as SQL.
+    """
+    from .connect_columns import sql_text
+
+    if not (selected := [sql_text(one, frames) for one in _listed(select)]):
+        owners: dict[str, str] = {}
+        for alias, frame in frames.items():
+            for name in frame.columns:
+                if (other := owners.setdefault(name.lower(), alias)) != alias:
+                    reason = f"{name} is in {other} and in {alias}, and Spark Connect keeps no aliases of columns"
+                    hint = f"select them by other names: select=['{other}.{name} AS {other}_{name}', ...]"
+                    raise UnavailableError("all columns of a join", reason, hint)
+    names = dict(zip(view_names(list(frames)), frames, strict=True))
+    sources = " CROSS JOIN ".join(f"{name} AS {quoted(alias)}" for name, alias in names.items())
+    where = " AND ".join(f"({sql_text(one, frames)}\n)" for one in _listed(on))  # a text may end with a comment
+    text = f"SELECT {hints}{', '.join(selected) or '*'} FROM {sources}" + (f" WHERE {where}" if where else "")
+    return text, {name: frames[alias] for name, alias in names.items()}
+
+
+def _listed(expressions: Expressions) -> Sequence[str | Column]:
+    return expressions if isinstance(expressions, list | tuple) else [expressions]  # type: ignore[list-item]
+
+
+def _columns(name: str, expressions: Expressions) -> list[Column]:
+    """Return expressions as columns."""
+    listed = _listed(expressions)
+    for one in listed:
+        if not isinstance(one, str | Column):
+            raise TypeError(f"join() takes SQL text and columns for {name}, not {type(one).__name__}")
+    return [F.expr(one) if isinstance(one, str) else one for one in listed]
 
 
 def _refuse_missing(text: str, values: Mapping[str, Any]) -> None:

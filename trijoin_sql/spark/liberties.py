@@ -119,8 +119,9 @@ LIBERTIES = (
     ),
     Liberty(
         JOIN_IN_PLAN,
-        does="replaces joins in Spark's analysed plan by way of py4j; for one DataFrame",
-        why="Spark's grammar is larger than ours",
+        does="replaces joins in Spark's analysed plan by way of py4j; for one DataFrame. Where enable was called, "
+        "PySpark's class DataFrame has a writeStream that looks for such joins in that session; until the process ends",
+        why="Spark's grammar is larger than ours, and joins may be written with DataFrames",
         gain="needed: Spark refuses these joins of streams",
         where="trijoin_sql/spark/plan_joins.py",
         by_default=True,

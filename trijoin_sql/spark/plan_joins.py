@@ -3,7 +3,8 @@
 Spark's grammar is larger than ours: pipes, IDENTIFIER, session variables, LATERAL, EXECUTE IMMEDIATE, and views that
 somebody made without us. Spark parses them into a plan. A group of inner joins of streams that Spark
 cannot run, for lack of an equality, is written as a plain SELECT over its inputs. That SELECT is rewritten like any
-other, and its result takes the place of the group. The rest of the plan stays as Spark made it.
+other, and its result takes the place of the group. The rest of the plan stays as Spark made it. Joins that are written
+with DataFrames go the same way.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from ..errors import UnsupportedQueryError
-from ..operators.compile.inputs import quoted
 from ..operators.compile.logical_plans import frame_of, items, joins_streams, over, plan_of, sequence
+from ..operators.compile.travel_types import quoted
 from ..operators.compile.watermarks import DELAY
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.predicates.terms import reads_only
+from .frames import view_names
 
 #: Expressions whose meaning depends on their place.
 _BOUND = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "OuterReference", "LateralSubquery"})
@@ -30,13 +32,32 @@ _EQUALITIES = ("EqualTo", "EqualNullSafe")
 Run = Callable[[str, dict[str, DataFrame]], DataFrame]
 
 
-def join_in_plan(frame: DataFrame, run: Run) -> tuple[DataFrame, tuple[Refusal, ...]]:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The topmost join of a DataFrame, if it is ours whatever its conditions.
+
+    Parameters
+    ----------
+    aliases
+        The names of its inputs; a join below one of them is another one.
+    hints, within
+        What its SELECT says of it: ``/*+ UNITS(8) */``, ``WITHIN 1 HOUR``.
+    """
+
+    aliases: frozenset[str]
+    hints: str = ""
+    within: str = ""
+
+
+def join_in_plan(frame: DataFrame, run: Run, asked: Asked | None = None) -> tuple[DataFrame, tuple[Refusal, ...]]:
     """Replace the joins of a streaming DataFrame of a classic session that Spark cannot run.
 
     Parameters
     ----------
     run
         Runs the SELECT of a group.
+    asked
+        Its topmost join, if it is to be replaced in any case.
 
     Returns
     -------
@@ -47,7 +68,7 @@ def join_in_plan(frame: DataFrame, run: Run) -> tuple[DataFrame, tuple[Refusal, 
     analyzed = plan_of(frame)
     if "Join" not in analyzed.toString():  # one call instead of one for each node
         return frame, ()
-    plan = _Plan(frame.sparkSession, run, analyzed)
+    plan = _Plan(frame.sparkSession, run, analyzed, asked)
     changed = plan.visit(analyzed)
     return (frame_of(frame.sparkSession, changed), tuple(plan.lost)) if plan.changes else (frame, ())
 
@@ -60,6 +81,7 @@ class _Group:
     inputs: list[Any] = field(default_factory=list)
     conjuncts: list[Any] = field(default_factory=list)
     sides: list[tuple[range, range]] = field(default_factory=list)
+    asked: Asked | None = None
 
     @cached_property
     def owners(self) -> dict[int, tuple[int, int]]:
@@ -102,15 +124,15 @@ class _Group:
 class _Plan:
     """A plan in which groups are replaced."""
 
-    def __init__(self, spark: Any, run: Run, root: Any) -> None:
-        self.spark, self.run, self.root = spark, run, root
+    def __init__(self, spark: Any, run: Run, root: Any, asked: Asked | None = None) -> None:
+        self.spark, self.run, self.root, self.asked = spark, run, root, asked
         self.changes = 0
         self.lost: list[Refusal] = []
         self.definitions: list[Any] = []  # of the common table expressions around, which parts of the plan need
 
     def visit(self, plan: Any, conjuncts: list[Any] | None = None) -> Any:
         """Return a plan with its groups replaced; ``conjuncts`` come from a filter directly above it."""
-        if not plan.isStreaming():
+        if self.asked is None and not plan.isStreaming():
             return plan
         if plan.nodeName() == "WithCTE":
             return self.visit_definitions(plan)
@@ -122,7 +144,8 @@ class _Plan:
         if _is_inner(plan):
             group = self.flattened(plan)
             group.conjuncts += conjuncts or []
-            if group.needs_us:
+            self.asked = None  # it was the topmost one
+            if group.asked or group.needs_us:
                 return self.joined(group)
         return self.over(plan, [self.visit(child) for child in items(plan.children())])
 
@@ -170,12 +193,13 @@ class _Plan:
 
     def flattened(self, plan: Any) -> _Group:
         """Return the group with a join at its top."""
-        group = _Group()
+        group = _Group(asked=self.asked)
+        names = frozenset() if self.asked is None else self.asked.aliases
 
         def take(node: Any) -> range:
             first = len(group.inputs)
             inner = _bare(node)
-            if not _is_inner(node):
+            if not _is_inner(node) or (node.nodeName() == "SubqueryAlias" and node.alias() in names):
                 group.inputs.append(node)
             elif inner.nodeName() == "Filter":
                 take(inner.child())
@@ -195,7 +219,11 @@ class _Plan:
         """Return the result of a group, under the ids that its attributes have above it."""
         self.changes += 1
         inputs = [self.visit(one) for one in group.inputs]
-        views = {f"__trijoin_input_{number}": self.input(plan, group) for number, plan in enumerate(inputs)}
+        frames = [self.input(plan, group) for plan in inputs]
+        given = [f"__trijoin_input_{n}" for n in range(len(inputs))]  # what checkpoints know inputs by
+        if group.asked is not None:
+            given = view_names([alias for alias, _ in group.names])
+        views = dict(zip(given, frames, strict=True))
         texts, left = [], []
         for one in group.conjuncts:
             text = self.written(one, group).sql() if one.deterministic() and not _is_bound(one) else ""
@@ -215,7 +243,8 @@ class _Plan:
         named = zip(views, group.names, strict=True)
         sources = " CROSS JOIN ".join(f"{view} AS {quoted(alias)}" for view, (alias, _) in named)
         where = f" WHERE {' AND '.join(texts)}" if texts else ""
-        result = plan_of(self.run(f"SELECT {selected} FROM {sources}{where}", views))
+        hints, within = ("", "") if group.asked is None else (group.asked.hints, group.asked.within)
+        result = plan_of(self.run(f"SELECT {hints}{selected} FROM {sources}{where}{within}", views))
         lost = [one for (_, _, one), new in zip(kept, items(result.output()), strict=True) if not _is_time(new)]
         if any(map(_is_time, lost)):
             self.lost.append(_of_lost(lost))

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ..errors import SqlSyntaxError, UnsupportedQueryError
 from ..operators.compile.logical_plans import items, walk
+from ..operators.spec import DISPATCH
 from ..rewriter.glance import glance
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.places import place_of, place_of_reason
@@ -318,7 +319,7 @@ class StreamCheck:
 
 #: Nodes of a plan as text: joins, Spark's among them, and other nodes that Spark may refuse when it plans.
 _OF_SPARKS = re.compile(r"[-~ ](?:\w*Join|Intersect|Except)\b")
-_JOINING = re.compile(rf"{_OF_SPARKS.pattern}|MapInArrow Dispatcher\(")
+_JOINING = re.compile(rf"{_OF_SPARKS.pattern}|MapInArrow {DISPATCH}")
 _STATEFUL = re.compile(r"[-~ ](?:Aggregate|Distinct|Deduplicate)\b")
 
 #: Operators of a plan that use the one event time of each of their inputs.

@@ -8,12 +8,13 @@ from typing import Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
-from ..operators.compile.inputs import quoted
 from ..operators.compile.logical_plans import plan_of
+from ..operators.compile.travel_types import quoted, type_name
 from ..operators.compile.watermarks import DELAY, keeps_state
 from ..rewriter.plan.parts import Column, RowsFrom
 from ..rewriter.sql.catalog import TableInfo
 from .flags import settings_of
+from .frames import VIEW
 from .rates import declared_rate, rate_of, sources_in
 
 
@@ -26,10 +27,18 @@ class SparkCatalog:
         The session, classic or Connect.
     observed
         Observed rows a second of its queries, by relation.
+    frames
+        DataFrames that a statement knows by name.
     """
 
-    def __init__(self, spark: SparkSession, observed: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        observed: Mapping[str, float] | None = None,
+        frames: Mapping[str, DataFrame] | None = None,
+    ) -> None:
         self.spark = spark
+        self.frames = frames or {}
         self.observed = observed or {}
         self._setting = settings_of(spark)
         self._known: dict[tuple[str, ...], TableInfo | None] = {}
@@ -50,19 +59,19 @@ class SparkCatalog:
             frame = self.spark.sql(
                 f"SELECT {', '.join(f'({text})' for text in texts)} FROM {' CROSS JOIN '.join(inputs)}"
             )
-            return [field.dataType.simpleString() for field in frame.schema.fields]
+            return [type_name(field.dataType) for field in frame.schema.fields]
         except (AnalysisException, ParseException):
             return ()
 
     def _look_up(self, name: tuple[str, ...]) -> TableInfo | None:
         try:
-            frame = self.spark.table(".".join("`" + part.replace("`", "``") + "`" for part in name))
+            frame = self.frames.get(".".join(name)) or self.spark.table(".".join(map(quoted, name)))
             fields = frame.schema.fields
         except (AnalysisException, ParseException):
             return None
         times = [field for field in fields if DELAY in (field.metadata or {})]
         times.sort(key=lambda field: field.dataType.simpleString() != "timestamp")  # before windows of time
-        columns = tuple(Column(field.name, field.dataType.simpleString()) for field in fields)
+        columns = tuple(Column(field.name, type_name(field.dataType)) for field in fields)
         rows, rows_from = self._rate(name, frame) if frame.isStreaming else _rows(frame)
         stateful = bool(times) and frame.isStreaming and keeps_state(frame)
         delays = tuple((field.name, int(field.metadata[DELAY]) * 1000) for field in times)
@@ -74,7 +83,7 @@ class SparkCatalog:
         sources = sources_in(plan_of(frame)) if hasattr(frame, "_jdf") else []
         if len(sources) == 1 and rate_of(dict.fromkeys(sources[0].names, 1.0), name) is not None:
             names += [tuple(one.split(".")) for one in sources[0].names]
-        for one in names:
+        for one in (*names, (name[-1].removeprefix(f"{VIEW}_"),) if name[-1].startswith(VIEW) else name):
             declared = declared_rate(self._setting, one)
             if declared is not None:
                 return declared, "declared"
