@@ -16,6 +16,8 @@ from ..errors import JobError
 from ..settings import UNITS
 
 if TYPE_CHECKING:
+    from .job_text import Script
+    from .prepare import PreparedQuery
     from .run import Outcome
 
 FAILED, REFUSED = 1, 2
@@ -82,7 +84,7 @@ def run(
 ) -> None:
     """Run a job; see `HELP`."""
     err = Console(stderr=True, highlight=False, soft_wrap=True)
-    settings = [*(conf or []), *_jar_settings(packages or [], jars or [])]
+    settings = [*(conf or []), *jar_settings(packages or [], jars or [])]
     settings += [f"{key}={value}" for key, value in (("spark.master", master), (UNITS, units)) if value is not None]
     try:
         why = run_job(str(job), err, settings, once=once, lines=output == "json", quiet=quiet, verbose=verbose)
@@ -121,7 +123,7 @@ def run_job(
     job = parse_job(script)
     for warning in check_job(job):
         notes.print(Text(f"{warning} (warning)", style="yellow"))
-    given = dict(map(_setting, settings))
+    given = dict(map(setting, settings))
 
     from ..running.stopping import StopRequest, signals
     from .prepare import prepare
@@ -144,14 +146,7 @@ def run_job(
             if request.count:
                 return None
             for query in prepared:
-                line, column = script.place(query.insert.query.start)
-                if query.endless:
-                    rows = f"rows of {', '.join(query.endless)} are kept for ever"
-                    how = f"trijoin-sql explain {script.path} says how to bound them"
-                    warning = f"{script.path}:{line}:{column}: UNBOUNDED: {rows}; {how} (warning)"
-                    notes.print(Text(warning, style="yellow"))
-                for kept in query.kept:
-                    notes.print(Text(f"{script.path}:{line}: {kept}", style="dim"))
+                say_what_is_kept(query, script, f"trijoin-sql explain {script.path}", notes)
             outcome = run_queries(job, prepared, board, request, once=once, lines=lines, live=live)
     except QueryFailedError as failure:
         return str(failure)
@@ -159,11 +154,22 @@ def run_job(
         err.print(Text(f"{error}\nHint: trijoin-sql doctor says what this machine lacks", style="red"))
         raise typer.Exit(REFUSED) from None
     if lines or not quiet:
-        _summary(outcome, script.path, lines)
+        summary(outcome, script.path, lines)
     return None
 
 
-def _jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
+def say_what_is_kept(query: PreparedQuery, script: Script, explain: str, notes: Console) -> None:
+    """Warn of rows that a query keeps for ever, and say what follows from its checkpoint; ``explain`` says more."""
+    line, column = script.place(query.insert.query.start)
+    if query.endless:
+        rows = f"rows of {', '.join(query.endless)} are kept for ever"
+        warning = f"{script.path}:{line}:{column}: UNBOUNDED: {rows}; {explain} says how to bound them (warning)"
+        notes.print(Text(warning, style="yellow"))
+    for kept in query.kept:
+        notes.print(Text(f"{script.path}:{line}: {kept}", style="dim"))
+
+
+def jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
     """Return the settings that name the jars of the command line."""
     from .jars import JARS, PACKAGES, jar_files
 
@@ -174,7 +180,14 @@ def _jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
     return [f"{key}={','.join(values)}" for key, values in ((PACKAGES, packages), (JARS, files)) if values]
 
 
-def _setting(text: str) -> tuple[str, str]:
+def setting(text: str) -> tuple[str, str]:
+    """Return key and value of a ``--conf``.
+
+    Raises
+    ------
+    BadParameter
+        It has no value, or there is no such setting.
+    """
     from .setting_names import hint_if_unknown
 
     key, equals, value = text.partition("=")
@@ -185,14 +198,15 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _summary(outcome: Outcome, job: str, lines: bool) -> None:
+def summary(outcome: Outcome, job: str, lines: bool) -> None:
+    """Print what a job did to stdout."""
     if lines:
         queries = [tally.to_dict() for tally in outcome.tallies]
         for query in queries:
             if query["sink"] in outcome.rows:
                 query["rows"] = [json.loads(row) for row in outcome.rows[query["sink"]]]
-        summary = {"job": job, "ended": outcome.ended, "seconds": round(outcome.seconds, 3), "queries": queries}
-        print(json.dumps(summary), flush=True)
+        told = {"job": job, "ended": outcome.ended, "seconds": round(outcome.seconds, 3), "queries": queries}
+        print(json.dumps(told), flush=True)
         return
     for tally in outcome.tallies:
         for row in outcome.rows.get(tally.sink, []):
