@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ..errors import JobError, TriJoinError
+from ..errors import JobError, JoinOverflowError, PlanError, TriJoinError
 from ..jobs.check import check_places, check_statements
 from ..jobs.job_text import Script
 from ..jobs.locate import locate
@@ -127,7 +127,7 @@ class Shell:
             return 2
         except TriJoinError as error:
             self._say(error.told, "red")
-            return 1
+            return 1 if isinstance(error, PlanError | JoinOverflowError) else 2
         except (PySparkException, Py4JError, QueryFailedError) as error:
             why = str(error) if isinstance(error, QueryFailedError) else reason(error)
             self._say(with_socket(why, self.streams.values()), "red")
@@ -156,8 +156,7 @@ class Shell:
                 self._insert(script, insert)
             case StartSetting(key):
                 if self.live:  # elsewhere Spark was started with it
-                    option = key.removeprefix("spark.")
-                    hint = f"begin the shell with it: trijoin-sql shell --{option.removeprefix('jars.')} ..."
+                    hint = f"begin the shell with it: trijoin-sql shell --conf {key}=..."
                     script.fail(0, f"{key} counts when Spark starts, and it has been started", hint)
             case SparkStatement(sql):
                 check_statements(Job(script, (entered.statement,)))
