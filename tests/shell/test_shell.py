@@ -1,4 +1,4 @@
-"""The shell as a user has it: at a terminal, with Ctrl-C, and with statements from stdin. Each test starts a JVM."""
+"""The shell as a user has it: at a terminal, with Ctrl-C, and with statements from stdin. Some tests start a JVM."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from pathlib import Path
 from types import TracebackType
 
 import pytest
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 STREAMS = """\
 CREATE STREAM r (a BIGINT, ts TIMESTAMP) USING json OPTIONS (path 'r') WATERMARK ts DELAY OF INTERVAL 1 HOUR;
@@ -41,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 class Terminal:
     """A shell at a pseudo-terminal of its own; what it has shown is text without escape sequences."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **environment: str) -> None:
         self._ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         # The terminal becomes the controlling one, so that Ctrl-C is a signal as everywhere.
@@ -51,6 +49,7 @@ class Terminal:
         )
         environment = {
             **os.environ,
+            **environment,
             "TERM": "xterm-256color",
             "PROMPT_TOOLKIT_NO_CPR": "1",
             "TRIJOIN_HISTORY": str(folder / "history"),
@@ -101,11 +100,36 @@ def terminal(folder: Path) -> Iterator[Terminal]:
         yield shell
 
 
+def test_the_prompt_without_spark(folder: Path) -> None:
+    """Typing, completion, help and mistakes need no Spark; where it does not start, the first statement says why."""
+    with Terminal(folder, JAVA_HOME="/nonexistent", PATH="/nonexistent") as terminal:
+        terminal.wait_for("trijoin>")
+        terminal.type("SELECT 1 FRO\t")
+        terminal.wait_for("SELECT 1 FROM")
+        terminal.type("\x03")  # clears the line
+        terminal.wait_for("trijoin>")
+        terminal.type("\\help\r")
+        terminal.wait_for("Ctrl-C ends a query, not the shell.*trijoin>")
+        terminal.type("\\rows none\r")
+        terminal.wait_for(r"there is no command \\rows none.*trijoin>")
+        terminal.type("CREATE STREAM r\r")
+        terminal.wait_for("->")
+        terminal.type("USING;\r")
+        terminal.wait_for(r"shell:2:6: the statement ends where a format .*\^\n.*trijoin>")
+        terminal.type("SELECT 1;\r")
+        terminal.wait_for("Spark does not start: JAVA_HOME=/nonexistent has no bin/java.*trijoin-sql doctor")
+        assert terminal.process.wait(30) == 2
+    assert "+USING;" in (folder / "history").read_text()
+    assert (folder / "history").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.spark
+@pytest.mark.slow
 def test_at_a_terminal(terminal: Terminal, folder: Path) -> None:
     """A statement over lines, a mistake, a query over streams and a long one that Ctrl-C ends; the shell goes on."""
-    told = terminal.wait_for("trijoin> ")
+    told = terminal.wait_for("trijoin>")
     terminal.type("SELECT 1 + 1 AS two,\r")
-    terminal.wait_for("-> ")
+    terminal.wait_for("->")
     terminal.type("NULL AS none;\r")
     told += terminal.wait_for(r"two +none.*2 +NULL.*1 row")
     for statement in STREAMS.splitlines():
@@ -116,21 +140,21 @@ def test_at_a_terminal(terminal: Terminal, folder: Path) -> None:
     terminal.type(f"{JOIN};\r")
     told += terminal.wait_for(rf"{len(ROWS)} rows · batch 0 .* Ctrl-C ends the query")
     terminal.type("\x03")
-    told += terminal.wait_for("trijoin> ", 60)
+    told += terminal.wait_for("trijoin>", 60)
     # Groups: all of them, at any time, though the watermark closes none.
     terminal.type("SELECT a % 2 AS odd, COUNT(*) AS many FROM r GROUP BY 1;\r")
     told += terminal.wait_for(r"(0 +3.*1 +2|1 +2.*0 +3).*2 rows")
     terminal.type("\x03")
-    told += terminal.wait_for("trijoin> ", 60)
+    told += terminal.wait_for("trijoin>", 60)
     terminal.type("SELECT COUNT(*) FROM range(10000000) x JOIN range(10000000) y ON x.id * y.id % 7 = 1;\r")
     terminal.wait_for("running")
     time.sleep(3)
     terminal.type("\x03")
-    told += terminal.wait_for("stopped\n.*trijoin> ", 60)
+    told += terminal.wait_for("stopped\n.*trijoin>", 60)
     terminal.type("SELECT r.\t")
     assert "a" in terminal.wait_for("column of r")
     terminal.type("\x03")
-    terminal.wait_for("trijoin> ")
+    terminal.wait_for("trijoin>")
     terminal.type("exit\r")
     assert terminal.process.wait(60) == 0
     assert not [word for word in _NOISE if word in told + mistake]
@@ -144,6 +168,8 @@ def run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess
     return done
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_from_stdin(folder: Path) -> None:
     """Rows as JSON, also of streams and of a sink's table; the first mistake ends it, and says where it is."""
     text = f"""{STREAMS}

@@ -140,4 +140,4 @@ def _prompt(shell: Shell, history: Path, *, quiet: bool) -> int:
         except EOFError:
             return 0
         if text.strip() and not shell.enter(text):
-            return 0 if shell.engine.failure() is None else 2
+            return 2 if shell.lost else 0

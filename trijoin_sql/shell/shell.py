@@ -43,6 +43,9 @@ ROWS = 100
 #: Tables whose columns are looked up for completion.
 LOOKED_UP = 200
 
+#: What can go wrong without a bug of ours.
+_KNOWN = (StoppedError, SparkStartError, QueryFailedError, TriJoinError, PySparkException, Py4JError, OSError)
+
 HELP = r"""A statement ends with ; and may have several lines. All of Spark's SQL, and
 
   CREATE STREAM r (id BIGINT, x DOUBLE, ts TIMESTAMP) USING json OPTIONS (path 'in/r')
@@ -95,6 +98,8 @@ class Shell:
         self.engine, self.out, self.err = engine, out, err
         self.lines, self.once, self.live, self.quiet = lines, once, live, quiet
         self.rows = ROWS
+        #: Whether Spark does not start.
+        self.lost = False
         self.names = Names()
         self.streams: dict[str, CreateStream] = {}
         self.sinks: dict[str, CreateSink] = {}
@@ -104,35 +109,40 @@ class Shell:
         if (told := command(text)) is not None:
             return self._command(told)
         self.attempt(lambda: self.run(Script("shell", text)))
-        return self.engine.failure() is None
+        return not self.lost
 
     def attempt(self, work: Callable[[], Any]) -> int:
-        """Do something; tell what goes wrong in a sentence, and return the exit code: 0, 1 or 2."""
+        """Do something; tell what goes wrong in a sentence, and return the exit code."""
         try:
             work()
-        except StoppedError:
-            self._say("stopped", "yellow")
-            return 130
-        except JobError as error:
-            place, _, rest = error.located.partition("\n")
-            self.err.print(Text.assemble((place, "bold red"), "\n" + rest if rest else ""))
-            return 2
-        except SparkStartError as error:
-            self._say(f"{error}\nHint: trijoin-sql doctor says what this machine lacks", "red")
-            return 2
         except BrokenPipeError:  # the reader of our results has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except OSError as error:
-            self._say(f"{error.filename}: {error.strerror}" if error.filename else str(error), "red")
-            return 2
-        except TriJoinError as error:
-            self._say(error.told, "red")
-            return 1 if isinstance(error, PlanError | JoinOverflowError) else 2
-        except (PySparkException, Py4JError, QueryFailedError) as error:
-            why = str(error) if isinstance(error, QueryFailedError) else reason(error)
-            self._say(with_socket(why, self.streams.values()), "red")
-            return 1
+        except _KNOWN as error:
+            self.lost = error is self.engine.failure()
+            return self._tell(error)
         return 0
+
+    def _tell(self, error: Exception) -> int:
+        match error:
+            case StoppedError():
+                self._say("stopped", "yellow")
+                return 130
+            case JobError():
+                place, _, rest = error.located.partition("\n")
+                self.err.print(Text.assemble((place, "bold red"), "\n" + rest if rest else ""))
+                return 2
+            case SparkStartError():
+                self._say(f"{error}\nHint: trijoin-sql doctor says what this machine lacks", "red")
+                return 2
+            case OSError():
+                self._say(f"{error.filename}: {error.strerror}" if error.filename else str(error), "red")
+                return 2
+            case TriJoinError():
+                self._say(error.told, "red")
+                return 1 if isinstance(error, PlanError | JoinOverflowError) else 2
+        why = str(error) if isinstance(error, QueryFailedError) else reason(error)
+        self._say(with_socket(why, self.streams.values()), "red")
+        return 1
 
     def run(self, script: Script) -> None:
         """Parse a whole text, then run its statements one after the other."""
