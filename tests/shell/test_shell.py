@@ -105,7 +105,7 @@ def test_the_prompt_without_spark(folder: Path) -> None:
     with Terminal(folder, JAVA_HOME="/nonexistent", PATH="/nonexistent") as terminal:
         terminal.wait_for("trijoin>")
         terminal.type("SELECT 1 FRO\t")
-        terminal.wait_for("SELECT 1 FROM")
+        terminal.wait_for("FROM +keyword", 20)
         terminal.type("\x03")  # clears the line
         terminal.wait_for("trijoin>")
         terminal.type("\\help\r")
