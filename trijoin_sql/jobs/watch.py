@@ -220,6 +220,7 @@ class WatchServer(Watch):
 
     def __init__(self, job: str, port: int) -> None:
         super().__init__(job)
+        self.page()  # what it lacks shows now, and not to a browser
         watch = self
 
         class Handler(BaseHTTPRequestHandler):
