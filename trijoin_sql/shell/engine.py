@@ -59,7 +59,8 @@ class Engine:
         asked, heeded = request or StopRequest(), 0
         with signals(asked):
             future = self._thread.submit(lambda: work(self._session.result()))
-            while not wait([future], timeout=0.05).done:
+            while not future.done():  # `wait` does not count what was cancelled
+                wait([future], timeout=0.05)
                 if asked.count > heeded and request is None:
                     heeded = asked.count
                     if not future.cancel() and not self.starting:

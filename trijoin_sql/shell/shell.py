@@ -196,7 +196,7 @@ class Shell:
         if known.pop(drop.name.text.lower(), None) is None:
             script.fail(drop.name.start, f"there is no {drop.kind} named {drop.name}")
         if drop.kind == "stream":
-            self._work(lambda session: session.spark.catalog.dropTempView(quote(drop.name.text)))
+            self._work(lambda session: session.spark.catalog.dropTempView(drop.name.text))
         self._done()
 
     def _insert(self, script: Script, insert: InsertInto) -> None:
