@@ -20,6 +20,7 @@ SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8")
 FOLDERS = {"trijoin_sql": ROOT / "trijoin_sql"} | {
     f"trijoin_sql.{name}": ROOT / name for name in ("rewriter", "operators")
 }
+FOLDERS["trijoin_sql.cookbook"] = ROOT / "queries" / "cookbook"
 MODULES = {
     ".".join((package, *path.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__"): path
     for package, folder in FOLDERS.items()

@@ -23,10 +23,12 @@ from rich.logging import RichHandler
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
+from . import init as templates
 from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnavailableError, UnsupportedQueryError
 from .jobs import run_command as jobs
 from .running.state_report import HELP as STATE_HELP
 from .running.state_report import state
+from .shell import command as shells
 from .spark.messages import reason
 
 if TYPE_CHECKING:
@@ -202,6 +204,8 @@ def _options(
 
 
 app.command(cls=Command, name="run", help=jobs.HELP)(jobs.run)
+app.command(cls=Command, name="shell", help=shells.HELP)(shells.shell)
+app.command(cls=Command, name="init", help=templates.HELP)(templates.init)
 _add_bench()
 app.command(cls=Command, name="state", help=STATE_HELP)(state)
 

@@ -1,7 +1,8 @@
 """Writes the streams that the cookbook's job files read: ``python queries/cookbook/data.py``, a second's work.
 
 An hour of made-up events as JSON files in ``data/`` beside this file, the same at every call. Each stream mixes what
-its question looks for into noise that it has to leave out.
+its question looks for into noise that it has to leave out. With a number of seconds, the hour before now arrives while
+they pass, a file a second: something for a job to follow.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -145,35 +148,48 @@ def grid(draw: random.Random) -> Iterator[tuple[str, Row]]:
         yield "lines", {"line": number, "capacity": draw.randrange(10, 50), "ts": at(draw.uniform(0, HOUR))}
 
 
-STREAMS: tuple[Callable[[random.Random], Iterator[tuple[str, Row]]], ...] = (
-    fraud,
-    sensors,
-    orders,
-    ads,
-    flows,
-    prices,
-    zones,
-    badges,
-    incidents,
-    grid,
-)
+#: What makes the streams of each job file. `trijoin-sql init` writes this file with one of them.
+JOBS: dict[str, Callable[[random.Random], Iterator[tuple[str, Row]]]] = {
+    "fraud_bands": fraud,
+    "sensor_windows": sensors,
+    "order_sla": orders,
+    "ad_attribution": ads,
+    "flow_matching": flows,
+    "price_arbitrage": prices,
+    "geofence": zones,
+    "met_in_the_building": badges,
+    "incidents": incidents,
+    "power_market": grid,
+}
 
 
-def write(folder: Path) -> None:
-    """Write all streams into a folder, each a folder of its own; what stands there is replaced."""
-    for make in STREAMS:
-        rows: dict[str, list[Row]] = {}
+def write(folder: Path, files: int = 1, pause: float = 0.0) -> None:
+    """Write all streams into a folder, each a folder of its own; what stands there is replaced.
+
+    Each stream is cut into that many files by time, with a pause of some seconds between two of them.
+    """
+    rows: dict[str, list[Row]] = {}
+    for make in JOBS.values():
         for stream, row in make(random.Random(make.__name__)):
             rows.setdefault(stream, []).append(row)
+    for stream in rows:
+        shutil.rmtree(folder / stream, ignore_errors=True)
+        (folder / stream).mkdir(parents=True)
+    for file in range(files):
+        time.sleep(pause if file else 0)
+        begins, ends = at(HOUR * file / files) if file else "", at(HOUR * (file + 1) / files)
         for stream, found in rows.items():
-            target = folder / stream
-            shutil.rmtree(target, ignore_errors=True)
-            target.mkdir(parents=True)
-            lines = [json.dumps(row) for row in sorted(found, key=lambda row: str(row["ts"]))]
-            (target / "1.json").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            some = [row for row in found if begins <= row["ts"] and (row["ts"] < ends or file == files - 1)]
+            lines = [json.dumps(row) for row in sorted(some, key=lambda row: str(row["ts"]))]
+            unfinished = folder / stream / f".{file + 1}.json"  # Spark reads no file with a dot in front
+            unfinished.write_text("\n".join(lines) + "\n" if lines else "", encoding="utf-8")
+            unfinished.rename(folder / stream / f"{file + 1}.json")
 
 
 if __name__ == "__main__":
-    here = Path(__file__).parent / "data"
-    write(here)
+    here, seconds = Path(__file__).parent / "data", int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    if seconds:
+        START = datetime.now(UTC) - timedelta(seconds=HOUR)
+        print(f"an hour of events in {seconds} seconds: {here}", flush=True)
+    write(here, max(seconds, 1), pause=1)
     print(f"{sum(1 for _ in here.iterdir())} streams in {here}")

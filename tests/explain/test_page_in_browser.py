@@ -47,7 +47,7 @@ def hits(browser: Browser) -> str:
 
 
 @pytest.mark.parametrize("opened", SAMPLES, indirect=True)
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, 420, 390])
 def test_page_reads(opened: Browser, width: int) -> None:
     opened.size(width, 900)
     assert opened.run("document.querySelector('h1').innerText.length > 10")
@@ -55,6 +55,10 @@ def test_page_reads(opened: Browser, width: int) -> None:
     assert opened.run(
         "[...document.querySelectorAll('.canvas svg')].every((s) => s.getBoundingClientRect().width > 50)"
     )
+    assert opened.run(
+        "[...document.querySelectorAll('.canvas')].every((canvas) => canvas.querySelector('svg')"
+        ".getBoundingClientRect().right <= canvas.getBoundingClientRect().right)"
+    ), "a picture is cut at the right"
 
 
 @pytest.mark.parametrize("width", [1280, 600])

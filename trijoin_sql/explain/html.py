@@ -63,21 +63,21 @@ def render_html(document: Document) -> str:
     ModuleNotFoundError
         If Jinja2 is not installed.
     """
-    environment = _environment()
-    style = "\n".join([*_kind_styles(), *(_asset(name) for name in _STYLES)])
-    theme = _asset("theme.js")
-    script = "\n".join(["'use strict';", *(_asset(name) for name in _SCRIPTS)])
+    templates = environment()
+    style = "\n".join([*_kind_styles(), *(asset(name) for name in _STYLES)])
+    theme = asset("theme.js")
+    script = "\n".join(["'use strict';", *(asset(name) for name in _SCRIPTS)])
     marked = _marked_sql(document)
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"style-src '{_digest(style)}'",
-            f"script-src '{_digest(theme)}' '{_digest(script)}'",
+            f"style-src '{digest(style)}'",
+            f"script-src '{digest(theme)}' '{digest(script)}'",
             "base-uri 'none'",
             "form-action 'none'",
         ]
     )
-    page: str = environment.get_template("page.html").render(
+    page: str = templates.get_template("page.html").render(
         document=document,
         policy=policy,
         style=style,
@@ -226,14 +226,21 @@ def _unit_rows(live: Live) -> list[dict[str, Any]]:
     ]
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return what renders the templates of pages.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Jinja2 is not installed.
+    """
     try:
         import jinja2
     except ModuleNotFoundError:
         message = "the HTML page needs Jinja2: pip install 'trijoin-sql[explain]'"
         raise ModuleNotFoundError(message, name="jinja2") from None
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_asset),
+        loader=jinja2.FunctionLoader(asset),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -269,9 +276,11 @@ def _environment() -> Environment:
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return the text of a file for pages."""
     return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """Return the hash by which a content security policy allows a script or a style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

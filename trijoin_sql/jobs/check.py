@@ -38,16 +38,27 @@ def check_job(job: Job) -> list[str]:
         At the first mistake.
     """
     check_statements(job)
+    check_places(job)
+    if not job.inserts:
+        end = len(job.script.text.rstrip())
+        job.script.fail(end, "the job has no INSERT INTO: nothing would run", "write INSERT INTO sink SELECT ...;")
+    return _unused(job)
+
+
+def check_places(job: Job) -> None:
+    """Check the folders that a job reads and writes, and import its functions.
+
+    Raises
+    ------
+    JobError
+        At the first mistake.
+    """
     for stream in job.streams:
         path = stream.options.find("path")
         if path is not None and find_format(SOURCES, stream.format.text) in FILES:
             _refuse(job.script, path, why_unreadable(path.text))
     for sink in job.sinks:
         _check_target(job.script, sink)
-    if not job.inserts:
-        end = len(job.script.text.rstrip())
-        job.script.fail(end, "the job has no INSERT INTO: nothing would run", "write INSERT INTO sink SELECT ...;")
-    return _unused(job)
 
 
 def check_statements(job: Job) -> None:

@@ -26,7 +26,7 @@ def parse_job(script: Script) -> Job:
     JobError
         At the first mistake.
     """
-    return Job(script, tuple(_statement(script, tokens) for tokens in script.statements()))
+    return Job(script, tuple(read_statement(script, tokens) for tokens in script.statements()))
 
 
 def parse_declarations(script: Script) -> Job:
@@ -43,10 +43,17 @@ def parse_declarations(script: Script) -> Job:
     ours = (["CREATE", "STREAM"], ["CREATE", "SINK"], ["INSERT", "INTO"])
     is_job = any(words == ["CREATE", "SINK"] for _, words in found)
     taken = [tokens for tokens, words in found if is_job and words in ours]
-    return Job(script, tuple(_statement(script, tokens) for tokens in taken))
+    return Job(script, tuple(read_statement(script, tokens) for tokens in taken))
 
 
-def _statement(script: Script, tokens: list[Token]) -> JobStatement:
+def read_statement(script: Script, tokens: list[Token]) -> JobStatement:
+    """Parse one statement of a job.
+
+    Raises
+    ------
+    JobError
+        It has a mistake.
+    """
     reader = _Reader(script, tokens)
     words = [token.text.upper() for token in tokens[:5] if token.token_type not in QUOTED]
     match words:

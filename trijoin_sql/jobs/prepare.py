@@ -85,7 +85,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
             case SparkStatement():  # any query may read a view with a join
                 with ExitStack() as stack:
                     _resume(job, session, job.sinks, stack)
-                    kept += _kept(_sql(job, session, statement.sql).groups)
+                    kept += _kept(run_sql(job, session, statement.sql).groups)
     check_connector(job, session.spark)
     return tuple(queries)
 
@@ -152,7 +152,7 @@ def _found_schema(script: Script, session: TriJoinSession, stream: CreateStream,
     raise script.error(stream.name.start, f"the columns of {stream.name} cannot be read from {path}: {why}", hint)
 
 
-def _sql(job: Job, session: TriJoinSession, sql: Word) -> Ran:
+def run_sql(job: Job, session: TriJoinSession, sql: Word) -> Ran:
     """Run a statement; a refused one is run again as plain Spark SQL, because Spark knows the place."""
     try:
         return session.run(sql.text)
@@ -176,7 +176,7 @@ def _query(
 ) -> PreparedQuery:
     with ExitStack() as stack:
         _resume(job, session, [sink], stack)
-        ran = _sql(job, session, insert.query)
+        ran = run_sql(job, session, insert.query)
     frame = ran.frame
     if not frame.isStreaming:
         hint = "declare an input with CREATE STREAM; a batch query belongs into spark-sql or a notebook"

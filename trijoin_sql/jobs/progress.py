@@ -69,6 +69,8 @@ class Tally:
         Kept groups of Spark's aggregations, including windows.
     appends
         Whether the sink gets a group only when it closes.
+    heard
+        Called with every report that was added, its rows by input, and its results.
     """
 
     sink: str
@@ -85,6 +87,7 @@ class Tally:
     idle: tuple[str, ...] = ()
     open_groups: int = 0
     appends: bool = False
+    heard: Callable[[Any, dict[str, int], int], None] | None = field(default=None, repr=False)
     _quiet: dict[str, int] = field(default_factory=dict, repr=False)
     _waiting: int = field(default=0, repr=False)
     _kept: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
@@ -107,7 +110,8 @@ class Tally:
             return
         self.batch = progress.batchId
         observed = (progress.observedMetrics or {}).get(RESULTS)
-        self.results += observed[0] if observed is not None else 0
+        results = int(observed[0]) if observed is not None else 0
+        self.results += results
         watermark = _watermark(progress) or self.watermark
         self._waiting = self._waiting + 1 if watermark == self.watermark and progress.numInputRows else 0
         self.watermark = watermark
@@ -117,7 +121,7 @@ class Tally:
         self.state_bytes = sum(_bytes(operator) for operator in progress.stateOperators)
         self.late_rows += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
         self.late_rows += sum(counters.total().get("late", 0) for counters in batch_counters(progress))
-        rows = self._rows(progress)
+        rows, brought = self._rows(progress), self._brought(progress, names)
         if rows:
             self.batches += 1
             self.input_rows += rows
@@ -125,7 +129,9 @@ class Tally:
             begun = datetime.fromisoformat(progress.timestamp).timestamp() * 1000
             since = max(begun - self._begun if self._begun else 0, progress.batchDuration, 1)
             self.rate, self._begun = rows / since * 1000, begun
-            self._look_at_inputs(progress, names)
+            self._look_at_inputs(brought)
+        if self.heard is not None:
+            self.heard(progress, brought, results)
 
     def _rows(self, progress: Any) -> int:
         """Return the rows of a micro-batch. Spark counts a stream's rows for each time that the query reads it."""
@@ -140,11 +146,16 @@ class Tally:
         spark = (int(one.numRowsTotal) for one in progress.stateOperators if not one.operatorName.startswith(_OURS))
         return sum(self._kept.values()) + sum(spark)
 
-    def _look_at_inputs(self, progress: Any, names: dict[str, str]) -> None:
+    def _brought(self, progress: Any, names: dict[str, str]) -> dict[str, int]:
+        """Return the rows of each input in a micro-batch."""
         brought: dict[str, int] = {}
         for source in progress.sources:
             name = next((name for mark, name in names.items() if mark in source.description), source.description)
-            brought[name] = brought.get(name, 0) + source.numInputRows
+            rows = int(source.numInputRows) // self._readings.get(source.description, 1)
+            brought[name] = brought.get(name, 0) + rows
+        return brought
+
+    def _look_at_inputs(self, brought: dict[str, int]) -> None:
         for name, rows in brought.items():
             self._quiet[name] = 0 if rows else self._quiet.get(name, 0) + 1
         self.idle = tuple(name for name, count in self._quiet.items() if count >= IDLE)

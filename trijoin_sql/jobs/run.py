@@ -26,6 +26,8 @@ from .statements import CreateStream, Job
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from .watch import Watch
+
 #: Seconds between two checks of the queries.
 POLL = 0.2
 
@@ -65,11 +67,12 @@ def run_queries(
     once: bool = False,
     lines: bool = False,
     live: bool = False,
+    watch: Watch | None = None,
 ) -> Outcome:
     """Run queries until they end, one fails or a stop is requested.
 
     With ``once`` they read the available rows and end. With ``lines`` console sinks write a JSON object for each row.
-    With ``live`` progress is redrawn in place.
+    With ``live`` progress is redrawn in place. A ``watch`` shows the queries.
 
     Raises
     ------
@@ -79,6 +82,10 @@ def run_queries(
         A query failed while it ran; the others were stopped.
     """
     tallies = [Tally(query.sink.name.text, appends=query.sink.output_mode == "append") for query in prepared]
+    if watch is not None:
+        watch.status = lambda: _status(request)
+        for tally, one in zip(tallies, prepared, strict=True):
+            watch.add(tally, one.endless)
     names = input_names(job.streams)
     spark = prepared[0].frame.sparkSession
     begun = time.monotonic()

@@ -16,7 +16,10 @@ from ..errors import JobError
 from ..settings import UNITS
 
 if TYPE_CHECKING:
+    from .job_text import Script
+    from .prepare import PreparedQuery
     from .run import Outcome
+    from .watch import WatchFile, WatchServer
 
 FAILED, REFUSED = 1, 2
 
@@ -49,6 +52,8 @@ checked before anything starts. SIGINT and SIGTERM stop the job after the runnin
 trijoin-sql run job.sql                  # until Ctrl-C, with live progress
 trijoin-sql run job.sql --once           # take what is there, then end
 trijoin-sql run job.sql --format json    # a summary that programs read
+trijoin-sql run job.sql --watch 8080     # a page about it: http://127.0.0.1:8080
+trijoin-sql run job.sql --watch job.html # the same page, as a file
 
 Exit codes: 0 done or stopped, 1 a query failed, 2 wrong usage, a mistake in the file, no Spark.
 """
@@ -77,15 +82,20 @@ def run(
         Literal["text", "json"],
         typer.Option("--format", help="Of the summary on stdout; with json console sinks write a JSON object a row."),
     ] = "text",
+    watch: Annotated[
+        str | None,
+        typer.Option(metavar="PORT|FILE", help="A page with rates, lags, state and times of ten minutes; 0: any port."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Spark's log and our own, in full.")] = False,
 ) -> None:
     """Run a job; see `HELP`."""
     err = Console(stderr=True, highlight=False, soft_wrap=True)
-    settings = [*(conf or []), *_jar_settings(packages or [], jars or [])]
+    settings = [*(conf or []), *jar_settings(packages or [], jars or [])]
     settings += [f"{key}={value}" for key, value in (("spark.master", master), (UNITS, units)) if value is not None]
     try:
-        why = run_job(str(job), err, settings, once=once, lines=output == "json", quiet=quiet, verbose=verbose)
+        lines = output == "json"
+        why = run_job(str(job), err, settings, once=once, lines=lines, quiet=quiet, verbose=verbose, watch=watch)
     except JobError as error:
         place, _, rest = error.located.partition("\n")
         err.print(Text.assemble((place, "bold red"), "\n" + rest if rest else ""))
@@ -99,11 +109,20 @@ def run(
 
 
 def run_job(
-    path: str, err: Console, settings: list[str], *, once: bool, lines: bool, quiet: bool, verbose: bool
+    path: str,
+    err: Console,
+    settings: list[str],
+    *,
+    once: bool,
+    lines: bool,
+    quiet: bool,
+    verbose: bool,
+    watch: str | None = None,
 ) -> str | None:
     """Run a job file (``-``: stdin) from beginning to end; return why a query failed, None if all is well.
 
-    ``settings`` are ``KEY=VALUE``; the last one of a key counts. With ``lines`` stdout gets JSON.
+    ``settings`` are ``KEY=VALUE``; the last one of a key counts. With ``lines`` stdout gets JSON. ``watch`` is a port
+    or a file for a page.
 
     Raises
     ------
@@ -121,7 +140,7 @@ def run_job(
     job = parse_job(script)
     for warning in check_job(job):
         notes.print(Text(f"{warning} (warning)", style="yellow"))
-    given = dict(map(_setting, settings))
+    given = dict(map(setting, settings))
 
     from ..running.stopping import StopRequest, signals
     from .prepare import prepare
@@ -136,6 +155,9 @@ def run_job(
     # Spark's tables on the same terminal would break a redrawn table.
     live = err.is_terminal and not quiet and not (console_sinks and sys.stdout.isatty())
     board = Console(stderr=True, highlight=False, soft_wrap=not live, quiet=quiet)
+    page = None if watch is None else _started(script.path, watch)
+    if page is not None:
+        notes.print(Text(f"watch: {page.place}", style="dim"))
     notes.print(Text("starting Spark", style="dim"))
     try:
         # Twice: Spark sets a handler for SIGINT of its own when it starts.
@@ -144,26 +166,45 @@ def run_job(
             if request.count:
                 return None
             for query in prepared:
-                line, column = script.place(query.insert.query.start)
-                if query.endless:
-                    rows = f"rows of {', '.join(query.endless)} are kept for ever"
-                    how = f"trijoin-sql explain {script.path} says how to bound them"
-                    warning = f"{script.path}:{line}:{column}: UNBOUNDED: {rows}; {how} (warning)"
-                    notes.print(Text(warning, style="yellow"))
-                for kept in query.kept:
-                    notes.print(Text(f"{script.path}:{line}: {kept}", style="dim"))
-            outcome = run_queries(job, prepared, board, request, once=once, lines=lines, live=live)
+                say_what_is_kept(query, script, f"trijoin-sql explain {script.path}", notes)
+            outcome = run_queries(job, prepared, board, request, once=once, lines=lines, live=live, watch=page)
     except QueryFailedError as failure:
         return str(failure)
     except SparkStartError as error:
         err.print(Text(f"{error}\nHint: trijoin-sql doctor says what this machine lacks", style="red"))
         raise typer.Exit(REFUSED) from None
+    finally:
+        if page is not None:
+            page.close()
     if lines or not quiet:
-        _summary(outcome, script.path, lines)
+        summary(outcome, script.path, lines)
     return None
 
 
-def _jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
+def _started(job: str, watch: str) -> WatchFile | WatchServer:
+    from .watch import start_watch
+
+    try:
+        return start_watch(job, watch)
+    except OverflowError:
+        why = "ports end at 65535"
+    except OSError as error:
+        why = f"{error.strerror or error}" if watch.isdigit() else f"it cannot be written: {error.strerror}"
+    raise typer.BadParameter(f"{watch}: {why}", param_hint="'--watch'")
+
+
+def say_what_is_kept(query: PreparedQuery, script: Script, explain: str, notes: Console) -> None:
+    """Warn of rows that a query keeps for ever, and say what follows from its checkpoint; ``explain`` says more."""
+    line, column = script.place(query.insert.query.start)
+    if query.endless:
+        rows = f"rows of {', '.join(query.endless)} are kept for ever"
+        warning = f"{script.path}:{line}:{column}: UNBOUNDED: {rows}; {explain} says how to bound them (warning)"
+        notes.print(Text(warning, style="yellow"))
+    for kept in query.kept:
+        notes.print(Text(f"{script.path}:{line}: {kept}", style="dim"))
+
+
+def jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
     """Return the settings that name the jars of the command line."""
     from .jars import JARS, PACKAGES, jar_files
 
@@ -174,7 +215,14 @@ def _jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
     return [f"{key}={','.join(values)}" for key, values in ((PACKAGES, packages), (JARS, files)) if values]
 
 
-def _setting(text: str) -> tuple[str, str]:
+def setting(text: str) -> tuple[str, str]:
+    """Return key and value of a ``--conf``.
+
+    Raises
+    ------
+    BadParameter
+        It has no value, or there is no such setting.
+    """
     from .setting_names import hint_if_unknown
 
     key, equals, value = text.partition("=")
@@ -185,14 +233,15 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _summary(outcome: Outcome, job: str, lines: bool) -> None:
+def summary(outcome: Outcome, job: str, lines: bool) -> None:
+    """Print what a job did to stdout."""
     if lines:
         queries = [tally.to_dict() for tally in outcome.tallies]
         for query in queries:
             if query["sink"] in outcome.rows:
                 query["rows"] = [json.loads(row) for row in outcome.rows[query["sink"]]]
-        summary = {"job": job, "ended": outcome.ended, "seconds": round(outcome.seconds, 3), "queries": queries}
-        print(json.dumps(summary), flush=True)
+        told = {"job": job, "ended": outcome.ended, "seconds": round(outcome.seconds, 3), "queries": queries}
+        print(json.dumps(told), flush=True)
         return
     for tally in outcome.tallies:
         for row in outcome.rows.get(tally.sink, []):

@@ -57,10 +57,11 @@ def checkpoint_of(spark: SparkSession, sink: CreateSink) -> str | None:
 
 def memory_rows(spark: Any, sink: CreateSink) -> list[str]:
     """Return the first rows of a memory sink's table as JSON objects; the option ``numRows`` sets how many (20)."""
-    return [row[0] for row in _as_json(spark.table(f"`{sink.name.text}`")).take(_rows(sink) or 20)]
+    return [row[0] for row in as_json(spark.table(f"`{sink.name.text}`")).take(_rows(sink) or 20)]
 
 
-def _as_json(frame: DataFrame) -> DataFrame:
+def as_json(frame: DataFrame) -> DataFrame:
+    """Return each row as the text of a JSON object."""
     from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
     return frame.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
@@ -76,7 +77,7 @@ def _print_lines(sink: CreateSink) -> Callable[[DataFrame, int], None]:
 
     def show(frame: DataFrame, _batch: int) -> None:
         rows = frame if limit is None else frame.limit(limit)
-        for row in _as_json(rows).toLocalIterator():
+        for row in as_json(rows).toLocalIterator():
             sys.stdout.write(f"{row[0]}\n")
         sys.stdout.flush()
 

@@ -1,0 +1,1 @@
+"""``trijoin-sql shell``: statements one by one, results as they come."""

@@ -1,0 +1,110 @@
+"""What was entered: where it ends, and its statements. Needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ..errors import SqlSyntaxError
+from ..jobs.job_text import Script
+from ..jobs.parse_statements import read_statement
+from ..jobs.statements import CreateSink, JobStatement, SparkStatement
+from ..rewriter.sql.clauses import QUOTED, Word
+from ..rewriter.sql.dialect import tokenize
+
+#: Words that leave the shell, as in other ones.
+LEAVE = ("exit", "quit", r"\q", r"\quit")
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """``DROP STREAM name`` or ``DROP SINK name``: a job starts from nothing, a shell does not."""
+
+    kind: str
+    name: Word
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A statement; ``replaces`` with OR REPLACE, which a job does not have either."""
+
+    statement: JobStatement | Drop
+    replaces: bool = False
+
+
+def command(text: str) -> str | None:
+    r"""Return a command of the shell's own, None for SQL.
+
+    Examples
+    --------
+    >>> command(" quit; "), command(r"\rows 50"), command("SELECT 1")
+    ('quit', '\\rows 50', None)
+    """
+    words = text.strip().rstrip(";").strip()
+    return words if words.startswith("\\") or words.lower() in (*LEAVE, "help", "?") else None
+
+
+def is_complete(text: str) -> bool:
+    r"""Tell whether Enter runs a text, or only begins another line.
+
+    Examples
+    --------
+    >>> [is_complete(text) for text in ("SELECT 1", "SELECT 1;", "SELECT ';", "SELECT 1; -- done", r"\help", " ")]
+    [False, True, False, True, True, True]
+    """
+    if command(text) is not None:
+        return True
+    try:
+        tokens = tokenize(text)
+    except SqlSyntaxError:  # a string, a quoted name or a comment goes on
+        return False
+    return not tokens or tokens[-1].token_type == TokenType.SEMICOLON
+
+
+def read_entered(script: Script, sinks: Collection[str]) -> list[Entered]:
+    """Parse what was entered, as a job is parsed, and also what only a shell has.
+
+    Parameters
+    ----------
+    script
+        The text.
+    sinks
+        The names of the sinks that exist, in lower case: any other INSERT is Spark's.
+
+    Raises
+    ------
+    JobError
+        At the first mistake.
+    """
+    found, known = list[Entered](), set(sinks)
+    for tokens in script.statements():
+        one = _read(script, tokens, known)
+        if isinstance(one.statement, CreateSink):
+            known.add(one.statement.name.text.lower())
+        found.append(one)
+    return found
+
+
+def _read(script: Script, tokens: list[Token], sinks: set[str]) -> Entered:
+    words = ["" if token.token_type in QUOTED else token.text.upper() for token in tokens[:4]]
+    match words:
+        case ["CREATE", "OR", "REPLACE", "STREAM" | "SINK"]:
+            return Entered(read_statement(script, [tokens[0], *tokens[3:]]), replaces=True)
+        case ["DROP", "STREAM" | "SINK" as kind, *_]:
+            return Entered(_drop(script, tokens, kind.lower()))
+        case ["INSERT", "INTO", _, *_] if tokens[2].text.lower() in sinks:
+            return Entered(read_statement(script, tokens))
+        case ["INSERT" | "SELECT" | "WITH" | "FROM" | "EXPLAIN", *_]:
+            start, end = tokens[0].start, tokens[-1].end + 1
+            return Entered(SparkStatement(Word(script.text[start:end], start)))
+    return Entered(read_statement(script, tokens))
+
+
+def _drop(script: Script, tokens: list[Token], kind: str) -> Drop:
+    if len(tokens) == 2:
+        script.fail(tokens[1].end + 1, f"the {kind} has no name")
+    if len(tokens) > 3:
+        script.fail(tokens[3].start, f"DROP {kind.upper()} takes the name of a {kind}, and nothing else")
+    return Drop(kind, Word(tokens[2].text, tokens[2].start))
