@@ -13,6 +13,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from trijoin_sql import TriJoinSession
+from trijoin_sql.jobs.check import check_job
+from trijoin_sql.jobs.job_text import Script
+from trijoin_sql.jobs.parse_statements import parse_job
+from trijoin_sql.jobs.prepare import prepare
+from trijoin_sql.jobs.run import run_queries
+from trijoin_sql.running.stopping import StopRequest
+
 NAMES = ("r", "s", "t")
 QUERY = """\
 SELECT r.id AS r, s.id AS s, t.id AS t, r.ts AS at
@@ -88,3 +99,13 @@ def unfinished(checkpoint: Path) -> set[int]:
         for log in ("offsets", "commits")
     )
     return begun - done
+
+
+def run_here(spark: SparkSession, script: Script) -> None:
+    """Run a job over what there is, as `trijoin-sql run --once` does, in an existing session."""
+    job = parse_job(script)
+    check_job(job)
+    own = spark.newSession()
+    own.conf.set("spark.sql.session.timeZone", "UTC")
+    outcome = run_queries(job, prepare(job, TriJoinSession.create(own)), Console(quiet=True), StopRequest(), once=True)
+    assert outcome.ended == "done"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..rewriter.sql.clauses import Word
 from .formats import PYTHON, SINKS, SOURCES, find_format
-from .statements import Job, StartSetting
+from .job_text import Script
+from .statements import CreateSink, CreateStream, Job, StartSetting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,17 +72,18 @@ NEEDED: dict[str, Package] = {
 }
 
 
-def formats(job: Job) -> list[Word]:
-    """Return the first mention of every format of a job's streams and sinks."""
+def formats(declared: Iterable[CreateStream | CreateSink]) -> list[Word]:
+    """Return the first mention of every format of streams and sinks."""
     found: dict[str, Word] = {}
-    for one in (*job.streams, *job.sinks):
+    for one in declared:
         found.setdefault(one.format.text.lower(), one.format)
     return list(found.values())
 
 
 def needed(job: Job) -> list[tuple[Word, Package]]:
     """Return the packages that a job's formats need, with where each is named."""
-    return [(word, NEEDED[word.text.lower()]) for word in formats(job) if word.text.lower() in NEEDED]
+    words = formats((*job.streams, *job.sinks))
+    return [(word, NEEDED[word.text.lower()]) for word in words if word.text.lower() in NEEDED]
 
 
 def jar_files(paths: Iterable[Path]) -> list[str]:
@@ -139,8 +141,8 @@ def _is_there(package: Package, settings: Mapping[str, str]) -> bool:
     return package.stem in named or any(home.glob(f"jars/{package.stem}*.jar"))
 
 
-def check_formats(job: Job, spark: SparkSession) -> None:
-    """Ask Spark for every format that is not its own, before anything starts.
+def check_formats(script: Script, declared: Iterable[CreateStream | CreateSink], spark: SparkSession) -> None:
+    """Ask Spark for every format of streams or sinks that is not its own, before anything starts.
 
     Raises
     ------
@@ -151,7 +153,7 @@ def check_formats(job: Job, spark: SparkSession) -> None:
     from pyspark.errors import PySparkException
 
     inside: Any = spark
-    for word in formats(job):
+    for word in formats(declared):
         package = NEEDED.get(word.text.lower())
         ours = find_format(SOURCES, word.text) or find_format(SINKS, word.text)
         if package is None and ours is not None:
@@ -160,8 +162,8 @@ def check_formats(job: Job, spark: SparkSession) -> None:
             source = inside._jvm.org.apache.spark.sql.execution.datasources.DataSource
             source.lookupDataSource(word.text, inside._jsparkSession.sessionState().conf())
         except (PySparkException, Py4JError):
-            title = f"a format named {word.text}" if package is None else package.title
-            raise job.script.error(word.start, f"Spark does not have {title}", how_to_give(package)) from None
+            what = f"Spark has no format named {word.text}" if package is None else f"{package.title} is missing"
+            raise script.error(word.start, what, how_to_give(package)) from None
 
 
 def how_to_give(package: Package | None) -> str:

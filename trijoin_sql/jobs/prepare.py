@@ -73,7 +73,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
     queries: list[PreparedQuery] = []
     kept: tuple[str, ...] = ()
     session.checks_modes = False
-    check_formats(job, session.spark)
+    check_formats(job.script, job.streams, session.spark)
     for statement in job.statements:
         match statement:
             case CreateStream():
@@ -87,6 +87,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
                 with ExitStack() as stack:
                     _resume(job, session, job.sinks, stack)
                     kept += _kept(_sql(job, session, statement.sql).groups)
+    check_formats(job.script, job.sinks, session.spark)
     return tuple(queries)
 
 
