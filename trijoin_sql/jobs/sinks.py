@@ -64,8 +64,8 @@ def spark_format(spark: SparkSession, one: CreateStream | CreateSink, script: Sc
     from pyspark import cloudpickle
 
     source = load_source(script, word)
-    # Workers do not look for modules beside the job file.
-    cloudpickle.register_pickle_by_value(sys.modules[source.__module__])
+    by_value: Any = cloudpickle.register_pickle_by_value
+    by_value(sys.modules[source.__module__])  # workers do not look for modules beside the job file
     spark.dataSource.register(source)
     return str(source.name())
 
