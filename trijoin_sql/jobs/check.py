@@ -22,6 +22,7 @@ from .formats import (
     CHECKPOINT,
     COUNTS,
     FILES,
+    FOLDERS,
     OTHER,
     PYTHON,
     SINKS,
@@ -52,7 +53,7 @@ def check_job(job: Job) -> list[str]:
     check_statements(job)
     for stream in job.streams:
         path = stream.options.find("path")
-        if path is not None and find_format(SOURCES, stream.format.text) in FILES:
+        if path is not None and find_format(SOURCES, stream.format.text) in FOLDERS:
             _refuse(job.script, path, why_unreadable(path.text))
         _check_class(job.script, stream)
     for sink in job.sinks:
@@ -244,7 +245,7 @@ def _check_sink(script: Script, sink: CreateSink) -> None:
 
 def _check_target(script: Script, sink: CreateSink) -> None:
     name = find_format(SINKS, sink.format.text)
-    for word in (sink.options.find(CHECKPOINT), sink.options.find("path") if name in FILES else None):
+    for word in (sink.options.find(CHECKPOINT), sink.options.find("path") if name in FOLDERS else None):
         if word is not None:
             _refuse(script, word, why_unwritable(word.text))
     function = sink.options.find("function")

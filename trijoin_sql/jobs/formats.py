@@ -52,6 +52,9 @@ _KAFKA = "kafka.bootstrap.servers"
 #: Formats whose sources and sinks are tables, named by a path or by their name in a catalog (the option ``table``).
 TABLES = ("delta", "iceberg")
 
+#: Formats whose paths are folders; one of Iceberg may be a name in a catalog.
+FOLDERS = (*FILES, "delta")
+
 #: The format of a class of the user's, a ``pyspark.sql.datasource.DataSource``.
 PYTHON = "python"
 

@@ -220,8 +220,8 @@ def _check_columns(script: Script, frame: DataFrame, insert: InsertInto, sink: C
     at, name = insert.query.start, find_format(SINKS, sink.format.text)
     names = [field.name.lower() for field in fields]
     twice = next((field.name for number, field in enumerate(fields) if field.name.lower() in names[:number]), None)
-    if twice is not None and name in FILES:
-        script.fail(at, f"two columns are named {twice}, which files cannot hold", "give one another name with AS")
+    if twice is not None and name in (*FILES, *TABLES):
+        script.fail(at, f"two columns are named {twice}, which {name} cannot hold", "give one another name with AS")
     types = {field.name: field.dataType.simpleString() for field in fields}
     if name == "text" and list(types.values()) != ["string"]:
         script.fail(at, f"a text file holds one STRING column, not {_listed(types)}", "use CONCAT_WS, or USING csv")
