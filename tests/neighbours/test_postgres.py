@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -41,6 +44,52 @@ def address() -> Iterator[str]:
 
 def test_the_example_is_a_job() -> None:
     check_statements(parse_job(Script.read(str(EXAMPLE / "job.sql"))))
+
+
+class Batch:
+    """As much of a DataFrame as the example asks for, without Spark."""
+
+    columns = ("ordered", "paid", "at")
+
+    def __init__(self, query: str, rows: Iterable[tuple[object, ...]]) -> None:
+        self.rows = rows
+        context = SimpleNamespace(getLocalProperty=lambda key: {"sql.streaming.queryId": query}[key])
+        self.sparkSession = SimpleNamespace(sparkContext=context)
+
+    def toLocalIterator(self) -> Iterator[tuple[object, ...]]:  # noqa: N802 (PySpark's name)
+        return iter(self.rows)
+
+
+def test_rows_and_the_number_of_their_batch_are_one_transaction(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails half way leaves neither; what is repeated, or late, writes nothing; each query counts for itself."""
+    found = importlib.util.spec_from_file_location("to_postgres", EXAMPLE / "to_postgres.py")
+    assert found is not None
+    assert found.loader is not None
+    example = importlib.util.module_from_spec(found)
+    found.loader.exec_module(example)
+    monkeypatch.setenv("TRIJOIN_POSTGRES", address)
+    noon = datetime(2024, 5, 1, 12)
+
+    def failing() -> Iterator[tuple[object, ...]]:
+        yield 3, 4, noon
+        raise RuntimeError("a task failed")
+
+    def there() -> list[tuple[int, int]]:
+        with psycopg.connect(address) as connection:
+            return [(row[0], row[1]) for row in connection.execute("SELECT ordered, paid FROM near ORDER BY 1, 2")]
+
+    example.write(Batch("a", [(1, 2, noon)]), 0)
+    with pytest.raises(RuntimeError, match="a task failed"):
+        example.write(Batch("a", failing()), 1)
+    assert there() == [(1, 2)]
+    example.write(Batch("a", [(3, 4, noon), (5, 6, noon)]), 1)
+    for batch in (1, 0):
+        example.write(Batch("a", [(3, 4, noon)]), batch)
+    example.write(Batch("b", [(7, 8, noon)]), 0)
+    assert there() == [(1, 2), (3, 4), (5, 6), (7, 8)]
+    with psycopg.connect(address) as connection:
+        assert {row[0] for row in connection.execute("SELECT at FROM near")} == {noon.astimezone()}
+        connection.execute("DROP TABLE near, written")
 
 
 @pytest.mark.slow
