@@ -91,9 +91,8 @@ def recover_foreach_batch(
 
     Examples
     --------
-    >>> write = trijoin_sql.recover_foreach_batch(spark, "checkpoints/near", write)  # doctest: +SKIP
-    >>> query = found.writeStream.foreachBatch(write).option("checkpointLocation", "checkpoints/near").start()
-    ... # doctest: +SKIP
+    >>> writer = found.writeStream.option("checkpointLocation", checkpoint)  # doctest: +SKIP
+    >>> writer.foreachBatch(recover_foreach_batch(spark, checkpoint, write)).start()  # doctest: +SKIP
     """
     files = _Files(spark)
     begun = files.numbers(f"{checkpoint}/offsets") - files.numbers(f"{checkpoint}/commits")
