@@ -49,7 +49,7 @@ def start(
     table = sink.options.text("table")
     if name in TABLES and table is not None:
         return target.toTable(table, format=name)
-    if name not in TABLES and path is not None and checkpoint is not None:  # files, of Spark's or another package's
+    if name not in (*TABLES, PYTHON) and path is not None and checkpoint is not None:  # files, maybe a package's
         recover_file_sink(spark, checkpoint, path)
     return target.format(spark_format(spark, sink, script)).start()
 
