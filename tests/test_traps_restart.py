@@ -200,6 +200,34 @@ def test_trap_24_sink_replays(tables: Tables, tmp_path: Path) -> None:
     assert sum(kept.values(), bag([])) == wanted(tables, HINTS[0])
 
 
+@pytest.mark.parametrize("asks_for", ["nothing", "some rows", "all rows, and lets them go"])
+def test_trap_24_a_function_that_skips_a_repeated_batch(tables: Tables, tmp_path: Path, asks_for: str) -> None:
+    """Nobody asks for the batch's rows then, so its state would not be saved: Spark cannot go on."""
+    checkpoint, kept = tmp_path / "checkpoint", {}
+
+    def write(frame: DataFrame, batch: int) -> None:
+        if batch not in kept:
+            kept[batch] = bag(frame.collect())
+        elif asks_for == "some rows":
+            frame.take(1)
+        elif asks_for != "nothing":
+            assert bag(frame.persist().collect()) == kept[batch]
+            frame.unpersist()
+
+    def start() -> None:
+        run(tables, HINTS[1], checkpoint, trijoin_sql.recover_foreach_batch(tables.spark, str(checkpoint), write))
+
+    start()
+    for name in ("3", ".3.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=name.endswith(".crc"))
+    if asks_for == "nothing":
+        with pytest.raises(StreamingQueryException, match="CheckpointInfo length"):
+            run(tables, HINTS[1], checkpoint, write)
+    start()
+    assert (checkpoint / "commits" / "3").exists()
+    assert sum(kept.values(), bag([])) == wanted(tables, HINTS[1])
+
+
 def without_commits(checkpoint: Path, out: Path, batch: int) -> None:
     """Leave what a driver leaves that ends after the sink noted a batch, and before the checkpoint did."""
     for log, first in (

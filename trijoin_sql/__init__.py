@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .extension import disable as disable
     from .extension import enable as enable
     from .running.file_sink import recover_file_sink as recover_file_sink
+    from .running.file_sink import recover_foreach_batch as recover_foreach_batch
     from .session import TriJoinSession as TriJoinSession
     from .spark.config import configure as configure
 
@@ -35,6 +36,7 @@ _HOME = {
     "enable": ".extension",
     "disable": ".extension",
     "recover_file_sink": ".running.file_sink",
+    "recover_foreach_batch": ".running.file_sink",
     "TriJoinError": ".errors",
     "SqlSyntaxError": ".errors",
     "UnsupportedQueryError": ".errors",

@@ -68,6 +68,18 @@ MISTAKES = [
     Mistake("stream without a format", _source("CREATE STREAM r^"), "USING and a format are missing"),
     Mistake("format is text", _source("CREATE STREAM r USING ^'rate'"), "a format such as parquet is expected here"),
     Mistake("unknown source", _source("CREATE STREAM r USING ^parket"), "there is no source format named parket"),
+    Mistake("no table", _source("CREATE STREAM r USING ^delta"), "one of the options path, table"),
+    Mistake(
+        "path and table",
+        _source("CREATE STREAM r USING iceberg OPTIONS (path 'p', table ^'a.b')"),
+        "only one of the options path, table can be given",
+    ),
+    Mistake("no class", _source("CREATE STREAM r USING ^python OPTIONS (path 'p')"), "python needs the option class"),
+    Mistake(
+        "no checkpoint for a format of a package",
+        _sink("CREATE SINK ^o USING hudi OPTIONS (path 'p')"),
+        "has no checkpointLocation",
+    ),
     Mistake("sink as a source", _source("CREATE STREAM r USING ^console"), "console is a sink, no source"),
     Mistake("unknown clause", _source("CREATE STREAM r USING rate ^WATERMRK t"), "did you mean WATERMARK?"),
     Mistake("clause of a sink", _source("CREATE STREAM r USING rate ^MODE append"), "the clauses are USING, OPTIONS"),

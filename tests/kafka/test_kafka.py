@@ -19,8 +19,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
+from .. import maven_jars as jars
 from . import broker as brokers
-from . import jars
 
 pytestmark = pytest.mark.slow
 

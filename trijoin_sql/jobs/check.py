@@ -17,7 +17,20 @@ from ..rewriter.sql.clauses import Options, Word, close
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.spark_types import TYPES
 from .columns import check_columns
-from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, Format, find_format, fixed_columns
+from .formats import (
+    BOOLEANS,
+    CHECKPOINT,
+    COUNTS,
+    FILES,
+    FOLDERS,
+    OTHER,
+    PYTHON,
+    SINKS,
+    SOURCES,
+    Format,
+    find_format,
+    fixed_columns,
+)
 from .job_text import Script, did_you_mean
 from .paths import local_path, why_unreadable, why_unwritable
 from .setting_names import assignment, hint_if_unknown
@@ -55,8 +68,9 @@ def check_places(job: Job) -> None:
     """
     for stream in job.streams:
         path = stream.options.find("path")
-        if path is not None and find_format(SOURCES, stream.format.text) in FILES:
+        if path is not None and find_format(SOURCES, stream.format.text) in FOLDERS:
             _refuse(job.script, path, why_unreadable(path.text))
+        _check_class(job.script, stream)
     for sink in job.sinks:
         _check_target(job.script, sink)
 
@@ -96,12 +110,42 @@ def _declared(stream: CreateStream) -> list[Column]:
 def load_function(script: Script, word: Word) -> Callable[[Any, int], None]:
     """Import the function that a foreachBatch sink names as ``module:name``.
 
-    Modules are looked for beside the job file and in the current folder, then where Python looks.
-
     Raises
     ------
     JobError
         The module does not import, or has no such function.
+    """
+    function = _load(script, word, "function")
+    if not callable(function):
+        script.fail(word.start, f"{word.text} is no function: a function of a DataFrame and a batch's number is needed")
+    if not _takes_two(function):
+        script.fail(word.start, f"{word.text} does not take two arguments, a DataFrame and a batch's number")
+    called: Callable[[Any, int], None] = function
+    return called
+
+
+def load_source(script: Script, word: Word) -> Any:
+    """Import the data source (a class) that ``USING python`` names as ``module:Class``.
+
+    Raises
+    ------
+    JobError
+        The module does not import, or has no such class.
+    """
+    from pyspark.sql.datasource import DataSource
+
+    source = _load(script, word, "class")
+    if not (isinstance(source, type) and issubclass(source, DataSource)):
+        script.fail(
+            word.start, f"{word.text} is no data source: a subclass of pyspark.sql.datasource.DataSource is needed"
+        )
+    return source
+
+
+def _load(script: Script, word: Word, kind: str) -> Any:
+    """Import what a user names as ``module:name``.
+
+    Modules are looked for beside the job file and in the current folder, then where Python looks.
     """
     module_name, colon, name = word.text.partition(":")
     if not colon or not module_name or not name.isidentifier():
@@ -119,13 +163,8 @@ def load_function(script: Script, word: Word) -> Callable[[Any, int], None]:
     function = getattr(module, name, None)
     if function is None:
         names = [known for known, value in vars(module).items() if callable(value) and not known.startswith("_")]
-        script.fail(word.start, f"{module_name} has no function {name}", did_you_mean(name, names))
-    if not callable(function):
-        script.fail(word.start, f"{word.text} is no function: a function of a DataFrame and a batch's number is needed")
-    if not _takes_two(function):
-        script.fail(word.start, f"{word.text} does not take two arguments, a DataFrame and a batch's number")
-    called: Callable[[Any, int], None] = function
-    return called
+        script.fail(word.start, f"{module_name} has no {kind} {name}", did_you_mean(name, names))
+    return function
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:
@@ -217,12 +256,19 @@ def _check_sink(script: Script, sink: CreateSink) -> None:
 
 def _check_target(script: Script, sink: CreateSink) -> None:
     name = find_format(SINKS, sink.format.text)
-    for word in (sink.options.find(CHECKPOINT), sink.options.find("path") if name in FILES else None):
+    for word in (sink.options.find(CHECKPOINT), sink.options.find("path") if name in FOLDERS else None):
         if word is not None:
             _refuse(script, word, why_unwritable(word.text))
     function = sink.options.find("function")
     if name == "foreachBatch" and function is not None:
         load_function(script, function)
+    _check_class(script, sink)
+
+
+def _check_class(script: Script, one: CreateStream | CreateSink) -> None:
+    word = one.options.find("class")
+    if one.format.text.lower() == PYTHON and word is not None:
+        load_source(script, word)
 
 
 def _check_insert(job: Job, insert: InsertInto) -> None:
@@ -272,7 +318,10 @@ def _format(
     if name is None:
         if find_format(others, word.text):
             script.fail(word.start, f"{word.text} is a {other}, no {role}", f"a {role} is one of {', '.join(formats)}")
-        script.fail(word.start, f"there is no {role} format named {word.text}", did_you_mean(word.text, tuple(formats)))
+        if close(word.text, tuple(formats), 0.7):
+            hint = did_you_mean(word.text, tuple(formats))
+            script.fail(word.start, f"there is no {role} format named {word.text}", hint)
+        return word.text, OTHER  # one of a package's; Spark is asked for it before anything runs
     return name, formats[name]
 
 
@@ -298,7 +347,7 @@ def _check_options(script: Script, name: Word, options: Options, taken: Format, 
             script.fail(value.start, f"{value.text} is no port: ports end at 65535")
         if known in BOOLEANS and value.text.lower() not in ("true", "false"):
             script.fail(value.start, f"{known} takes true or false, not {value.text!r}")
-        if known in ("path", CHECKPOINT, "host", "function") and not value.text.strip():
+        if known in ("path", "table", CHECKPOINT, "host", "function", "class") and not value.text.strip():
             script.fail(value.start, f"{known} is empty")
     for names in taken.required:
         given = [word for known in names if (word := options.find(known)) is not None]

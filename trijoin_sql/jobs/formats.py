@@ -49,6 +49,15 @@ _OF_FILES: dict[str, tuple[str, ...]] = {
 }
 _KAFKA = "kafka.bootstrap.servers"
 
+#: Formats whose sources and sinks are tables, named by a path or by their name in a catalog (the option ``table``).
+TABLES = ("delta", "iceberg")
+
+#: Formats whose paths are folders; one of Iceberg may be a name in a catalog.
+FOLDERS = (*FILES, "delta")
+
+#: The format of a class of the user's, a ``pyspark.sql.datasource.DataSource``.
+PYTHON = "python"
+
 #: Options with a whole number, and its least value, or with true and false.
 COUNTS = {
     **dict.fromkeys(("rowsPerSecond", "rowsPerBatch", "numPartitions", "minPartitions", "numRows", "port"), 1),
@@ -92,6 +101,7 @@ class Format:
     checkpoint: bool = False
 
 
+_PLACE = (("path", "table"),)
 _RATE_COLUMNS = (("timestamp", "timestamp"), ("value", "bigint"))
 
 SOURCES: dict[str, Format] = {
@@ -136,6 +146,25 @@ SOURCES: dict[str, Format] = {
             ("headers", "array<struct<key:string,value:binary>>"),
         ),
     ),
+    "delta": Format(
+        (
+            *("path", "table", "maxFilesPerTrigger", "maxBytesPerTrigger", "startingVersion", "startingTimestamp"),
+            *("ignoreDeletes", "ignoreChanges", "skipChangeCommits", "withEventTimeOrder", "readChangeFeed"),
+            *("failOnDataLoss", "excludeRegex", "schemaTrackingLocation"),
+        ),
+        _PLACE,
+        open=True,
+    ),
+    "iceberg": Format(
+        (
+            *("path", "table", "stream-from-timestamp", "streaming-max-files-per-micro-batch"),
+            *("streaming-max-rows-per-micro-batch", "streaming-skip-delete-snapshots"),
+            "streaming-skip-overwrite-snapshots",
+        ),
+        _PLACE,
+        open=True,
+    ),
+    PYTHON: Format(("class",), (("class",),), open=True),
 }
 
 SINKS: dict[str, Format] = {
@@ -148,7 +177,25 @@ SINKS: dict[str, Format] = {
     "noop": Format((CHECKPOINT,)),
     "kafka": Format((_KAFKA, "topic", "includeHeaders", CHECKPOINT), ((_KAFKA,),), open=True, checkpoint=True),
     "foreachBatch": Format(("function", CHECKPOINT), (("function",),), checkpoint=True),
+    "delta": Format(
+        ("path", "table", CHECKPOINT, "mergeSchema", "overwriteSchema", "userMetadata"),
+        _PLACE,
+        open=True,
+        modes=("append", "complete"),
+        checkpoint=True,
+    ),
+    "iceberg": Format(
+        ("path", "table", CHECKPOINT, "fanout-enabled", "write-format", "target-file-size-bytes", "mergeSchema"),
+        _PLACE,
+        open=True,
+        modes=("append", "complete"),
+        checkpoint=True,
+    ),
+    PYTHON: Format(("class", CHECKPOINT), (("class",),), open=True, checkpoint=True),
 }
+
+#: A format that only Spark knows: one of another package, by its name or the name of its class.
+OTHER = Format((CHECKPOINT,), open=True, checkpoint=True)
 
 #: Columns that are there only where an option says so.
 _ON_DEMAND = {"socket": ("timestamp", "includeTimestamp"), "kafka": ("headers", "includeHeaders")}

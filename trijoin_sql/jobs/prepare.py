@@ -20,12 +20,12 @@ from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import quote
 from ..spark.messages import sentence
 from ..spark.refusals import StreamCheck
-from .formats import CHECKPOINT, FILES, SINKS, SOURCES, find_format
-from .jars import check_connector
+from .formats import CHECKPOINT, FILES, PYTHON, SINKS, SOURCES, TABLES, find_format
+from .jars import check_formats
 from .job_text import Script
 from .locate import locate
 from .progress import counted
-from .sinks import checkpoint_of
+from .sinks import checkpoint_of, spark_format
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
     queries: list[PreparedQuery] = []
     kept: tuple[str, ...] = ()
     session.checks_modes = False
+    check_formats(job.script, job.streams, session.spark)
     for statement in job.statements:
         match statement:
             case CreateStream():
@@ -86,17 +87,16 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
                 with ExitStack() as stack:
                     _resume(job, session, job.sinks, stack)
                     kept += _kept(run_sql(job, session, statement.sql).groups)
-    check_connector(job, session.spark)
+    check_formats(job.script, job.sinks, session.spark)
     return tuple(queries)
 
 
 def _create_stream(job: Job, session: TriJoinSession, stream: CreateStream) -> None:
     name = find_format(SOURCES, stream.format.text) or stream.format.text
-    if name == "kafka":
-        check_connector(job, session.spark)
-    reader = session.spark.readStream.format(name)
+    reader = session.spark.readStream.format(spark_format(session.spark, stream, job.script))
+    table = stream.options.text("table") if name in TABLES else None
     for option in stream.options:
-        if option.key.text.lower() != RATE_OPTION.lower():
+        if option.key.text.lower() not in (RATE_OPTION.lower(), "class" if name == PYTHON else ""):
             reader = reader.option(option.key.text, option.value.text)
     _declare_rate(session, stream, name)
     if stream.columns:
@@ -104,7 +104,7 @@ def _create_stream(job: Job, session: TriJoinSession, stream: CreateStream) -> N
     elif name in ("parquet", "orc"):
         reader = reader.schema(_found_schema(job.script, session, stream, name))
     try:
-        frame = reader.load()
+        frame = reader.load() if table is None else reader.table(table)
     except Exception as error:
         raise _refused(error, job.script, stream.format, f"the stream {stream.name} cannot be read") from None
     if stream.watermark is not None:
@@ -220,8 +220,8 @@ def _check_columns(script: Script, frame: DataFrame, insert: InsertInto, sink: C
     at, name = insert.query.start, find_format(SINKS, sink.format.text)
     names = [field.name.lower() for field in fields]
     twice = next((field.name for number, field in enumerate(fields) if field.name.lower() in names[:number]), None)
-    if twice is not None and name in FILES:
-        script.fail(at, f"two columns are named {twice}, which files cannot hold", "give one another name with AS")
+    if twice is not None and name in (*FILES, *TABLES):
+        script.fail(at, f"two columns are named {twice}, which {name} cannot hold", "give one another name with AS")
     types = {field.name: field.dataType.simpleString() for field in fields}
     if name == "text" and list(types.values()) != ["string"]:
         script.fail(at, f"a text file holds one STRING column, not {_listed(types)}", "use CONCAT_WS, or USING csv")

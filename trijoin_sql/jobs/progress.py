@@ -243,8 +243,10 @@ def input_names(streams: list[CreateStream]) -> dict[str, str]:
             mark = f"Subscribe[{topic}]"
         elif options.text("port") is not None:
             mark = f"port: {options.text('port')}"
-        else:
+        elif stream.format.text.lower() == "rate":
             mark = f"rowsPerSecond={options.text('rowsPerSecond') or 1},"
+        else:
+            continue
         marks.setdefault(mark, []).append(stream.name.text)
     return {mark: names[0] for mark, names in marks.items() if len(names) == 1}
 

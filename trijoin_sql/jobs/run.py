@@ -20,7 +20,8 @@ from ..spark.messages import reason, sentence
 from .formats import CHECKPOINT
 from .prepare import PreparedQuery
 from .progress import Board, Tally, input_names
-from .sinks import memory_rows, recover, writer
+from .sinks import memory_rows
+from .sinks import start as start_into
 from .statements import CreateStream, Job
 
 if TYPE_CHECKING:
@@ -133,8 +134,7 @@ def _status(request: StopRequest) -> str:
 
 def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, lines: bool) -> StreamingQuery:
     try:
-        recover(query.frame.sparkSession, query.sink)
-        return writer(query.frame, query.sink, job.script, request, once=once, lines=lines).start()
+        return start_into(query.frame, query.sink, job.script, request, once=once, lines=lines)
     except (PySparkException, Py4JError) as error:
         detail = f"Spark does not start this query: {sentence(error)}"
     raise job.script.error(query.insert.sink.start, detail)

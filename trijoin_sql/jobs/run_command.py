@@ -36,17 +36,21 @@ CREATE SINK name USING format [OPTIONS (key 'value', ...)]
 INSERT INTO sink SELECT ...;
 
 \b
-streams   parquet, json, csv, orc, text, rate, rate-micro-batch, socket, kafka
+streams   parquet, json, csv, orc, text, rate, rate-micro-batch, socket, kafka,
+          delta, iceberg (path or table), any other format that Spark has,
+          python OPTIONS (class 'module:Class', ...), a DataSource of yours
 sinks     parquet, json, csv, orc, text, console, memory, kafka, noop,
+          delta, iceberg, python, any other format that Spark has,
           foreachBatch OPTIONS (function 'module:name')
 triggers  PROCESSING TIME '10 seconds', AVAILABLE NOW, ONCE
 
-Kafka is Spark's own connector, which Spark fetches from Maven's repositories. Where it cannot, or for another \
-version: --packages org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION, or --jars FOLDER with the jars. In the job \
-file SET spark.jars.packages = ... and SET spark.jars = ... say the same.
+Kafka, Avro, Delta Lake and Iceberg come in packages, which Spark fetches from Maven's repositories in the version for \
+the installed Spark. Where it cannot, or for another version or format: --packages GROUP:NAME:VERSION, or --jars \
+FOLDER with the jars. In the job file SET spark.jars.packages = ... and SET spark.jars = ... say the same.
 
-Files, Kafka and foreachBatch need the option checkpointLocation; from there a job goes on where it was. Everything is \
-checked before anything starts. SIGINT and SIGTERM stop the job after the running batch, a second one stops it at once.
+Sinks that last (all but console, memory and noop) need the option checkpointLocation; from there a job goes on where \
+it was. Everything is checked before anything starts. SIGINT and SIGTERM stop the job after the running batch, a \
+second one stops it at once.
 
 \b
 trijoin-sql run job.sql                  # until Ctrl-C, with live progress

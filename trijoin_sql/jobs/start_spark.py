@@ -18,7 +18,7 @@ from ..session import TriJoinSession
 from ..spark.config import configure, submitted_settings
 from ..spark.quiet import quiet_jvm, quiet_python
 from .formats import CHECKPOINT
-from .jars import CONNECTOR, PACKAGES, how_to_give, kafka_format, start_settings, with_connector
+from .jars import PACKAGES, how_to_give, needed, start_settings, with_packages
 from .paths import local_path
 from .statements import Job
 
@@ -36,13 +36,13 @@ def job_session(
     Raises
     ------
     JobError
-        The job reads or writes Kafka, and Spark's connector is not available.
+        A format of the job needs a package that is not available.
     InvalidSettingError
         Spark does not know the master.
     SparkStartError
         Spark does not start: no Java, a setting that it refuses.
     """
-    user = with_connector({**submitted_settings(), **start_settings(job), **settings}, job)
+    user = with_packages({**submitted_settings(), **start_settings(job), **settings}, job)
     builder = SparkSession.builder
     for key, value in {**_defaults(user, job), **user}.items():
         builder.config(key, value)
@@ -91,13 +91,14 @@ def _defaults(user: Mapping[str, str], job: Job) -> dict[str, str]:
 
 def _start_error(error: Exception, lines: Sequence[str], job: Job, user: Mapping[str, str]) -> Exception:
     said = "\n".join(lines)
-    packages, kafka = user.get(PACKAGES, ""), kafka_format(job)
+    packages = user.get(PACKAGES, "")
     unfound = re.findall(r"(?:unresolved dependency|download failed): ([\w.-]+)#([\w.-]+);([\w.-]+)", said)
     if unfound:
         names = list(dict.fromkeys(":".join(name) for name in unfound))
         detail = f"{', '.join(names)} could not be fetched from Maven's repositories"
-        if kafka is not None and any(CONNECTOR in name for name in names):
-            return job.script.error(kafka.start, f"Spark's Kafka connector is missing: {detail}", how_to_give())
+        for word, package in needed(job):
+            if any(package.stem in name for name in names):
+                return job.script.error(word.start, f"{package.title} is missing: {detail}", how_to_give(package))
         return InvalidSettingError(PACKAGES, packages, detail)
     text = str(error)
     if "Master" in text or "Master must" in said:

@@ -1,22 +1,24 @@
-"""Makes a file sink and the checkpoint of its query agree again after a crash between the two.
+"""Makes a sink and the checkpoint of its query agree again after a crash between the two.
 
 At the end of a micro-batch Spark's file sink notes the batch in its log (``_spark_metadata``), and a moment later Spark
 notes it in the checkpoint (``commits``). A query that ends between the two runs the batch again, the sink skips it, and
 so no state is saved: with checkpoint format 2 Spark then fails with ``assertion failed: CheckpointInfo length: 0``, at
 every start. Format 1 would not fail, but it lets a late task replace newer state. So the sink's log entry is removed,
-and the batch is written again, with the same rows.
+and the batch is written again, with the same rows. Functions of batches that know what they have written, by the
+batch's number, skip a batch in the same way; there its rows are computed all the same.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidSettingError, UnavailableError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _LOG = "_spark_metadata"
 _ENTRY = re.compile(r"(\d+)(\.compact)?")
@@ -69,6 +71,47 @@ def recover_file_sink(spark: SparkSession, checkpoint: str, path: str) -> int | 
     return written
 
 
+def recover_foreach_batch(
+    spark: SparkSession, checkpoint: str, function: Callable[[DataFrame, int], None]
+) -> Callable[[DataFrame, int], None]:
+    """Return a function for ``foreachBatch`` that may skip the batch which is repeated after a crash.
+
+    A function that gets each result once compares the batch's number with what it has written, and skips a batch that
+    it has. But rows that nobody asks for are not computed, no state is saved, and the query fails at every start. The
+    returned function computes them. ``trijoin-sql run`` uses it automatically.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    checkpoint
+        The query's ``checkpointLocation``. The query must not be running.
+    function
+        Takes a micro-batch and its number.
+
+    Examples
+    --------
+    >>> writer = found.writeStream.option("checkpointLocation", checkpoint)  # doctest: +SKIP
+    >>> writer.foreachBatch(recover_foreach_batch(spark, checkpoint, write)).start()  # doctest: +SKIP
+    """
+    files = _Files(spark)
+    begun = files.numbers(f"{checkpoint}/offsets") - files.numbers(f"{checkpoint}/commits")
+
+    def recovered(frame: DataFrame, batch: int) -> None:
+        if batch not in begun:
+            return function(frame, batch)
+        frame.persist()  # the rows are computed once, by whoever asks first
+        try:
+            function(frame, batch)
+            if frame.storageLevel.useDisk:  # else the function has had them and let them go
+                frame.write.format("noop").mode("overwrite").save()
+        finally:
+            frame.unpersist()
+        return None
+
+    return recovered
+
+
 class _Files:
     """The few operations that we need from Hadoop's file systems."""
 
@@ -76,7 +119,7 @@ class _Files:
         self.jvm: Any = getattr(spark, "_jvm", None)
         if self.jvm is None:
             raise UnavailableError(
-                "the recovery of a file sink", "files cannot be reached through Spark Connect", "use a classic session"
+                "the recovery of a sink", "files cannot be reached through Spark Connect", "use a classic session"
             )
         self.conf = spark._jsparkSession.sessionState().newHadoopConf()
 

@@ -1,6 +1,6 @@
-"""Spark's Kafka connector and a Kafka broker, as jars from Maven Central, in a cache outside the checkout.
+"""Jars of Kafka, Delta Lake and Iceberg for tests, from Maven Central, in a cache outside the checkout.
 
-``python tests/kafka/jars.py`` fetches them and says what there is. Tests call `connector` and `broker`.
+``python -m tests.maven_jars`` fetches them and says what there is. Tests call `connector`, `broker` and `lake`.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pyspark
+
+from trijoin_sql.jobs.jars import NEEDED
 
 #: Where jars are kept, from run to run.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trijoin-sql-tests"
@@ -73,6 +74,24 @@ CONNECTORS = (
         transitive=False,
     ),
 )
+
+
+#: Parts of a Delta Lake that Spark does not have; Maven would add Hadoop and another Scala.
+_OF_DELTA = ("delta-storage", "delta-kernel-api", "delta-kernel-defaults", "delta-kernel-unitycatalog")
+
+
+def lake(name: str) -> Path:
+    """Return the folder with the jars of ``delta`` or ``iceberg`` for the installed Spark."""
+    package = NEEDED[name]
+    coordinates = package.coordinates(pyspark.__version__)
+    if coordinates is None:
+        raise NotObtainableError(f"{package.title} has no package for Spark {pyspark.__version__}")
+    artifact, version = coordinates.split(":")[1:]
+    parts: tuple[str, ...] = (coordinates,)
+    if name == "delta":
+        parts += tuple(f"io.delta:{part}:{version}" for part in _OF_DELTA)
+        parts += tuple(f"io.unitycatalog:unitycatalog-{part}:0.6.0" for part in ("client", "hadoop"))
+    return _first((Jars(f"{artifact} {version}", parts, transitive=False),))[0].folder
 
 
 def broker() -> list[Path]:
@@ -144,8 +163,16 @@ def _project(jars: Jars) -> str:
     )
 
 
+def main() -> None:
+    """Fetch all, and say what there is."""
+    wanted = {"Kafka": lambda: f"{connector()[0]}, {len(broker())} jars of a broker"}
+    wanted |= {NEEDED[name].title: lambda name=name: lake(name).name for name in ("delta", "iceberg")}  # type: ignore[misc]
+    for name, fetch in wanted.items():
+        try:
+            print(f"{name}: {fetch()}")
+        except NotObtainableError as problem:
+            print(f"{name} is left out: {problem}")
+
+
 if __name__ == "__main__":
-    try:
-        print(f"{BROKER.name}: {len(broker())} jars; {connector()[0]} in {connector()[1]}")
-    except NotObtainableError as problem:
-        sys.exit(f"no Kafka here: {problem}")
+    main()
