@@ -99,7 +99,7 @@ def _compiled(spark: SparkSession, planned: Planned, get: Setting, number: int, 
             fixed = None if compiled.spec.elastic else node.decision.units or units
             stored = () if group is None else (Stored.of(group, fixed),)
             endless = unbounded(node.retention) if warns else None
-            joins.append(Registered(compiled.spec, stored, node.decision.units_by_cost, endless))
+            joins.append(Registered(compiled.spec, stored, node.decision.units_by_cost, endless, warns))
     result = compiling.run_sql(plan.sql)
     if result.isStreaming:
         register(spark, joins)

@@ -72,8 +72,12 @@ def check_statements(job: Job) -> None:
     _check_sharing(job)
     tables = ((stream.name.text, TableInfo(tuple(_declared(stream)), True)) for stream in job.streams)
     catalog = DdlCatalog(tuple(tables))
-    for insert in job.inserts:
-        check_columns(job.script, insert.query.text, insert.query.start, catalog)
+    for statement in job.statements:
+        match statement:
+            case InsertInto(query=sql):
+                check_columns(job.script, sql.text, sql.start, catalog)
+            case SparkStatement(sql=sql) if re.match(r"CREATE\b.*?\bVIEW\b", sql.text, re.IGNORECASE):
+                check_columns(job.script, sql.text, sql.start, catalog)
 
 
 def _declared(stream: CreateStream) -> list[Column]:

@@ -24,7 +24,7 @@ from .formats import CHECKPOINT, FILES, SINKS, SOURCES, find_format
 from .jars import check_connector
 from .job_text import Script
 from .locate import locate
-from .progress import counted
+from .progress import counted, without_corrupt
 from .sinks import checkpoint_of
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
 
@@ -99,14 +99,22 @@ def _create_stream(job: Job, session: TriJoinSession, stream: CreateStream) -> N
         if option.key.text.lower() != RATE_OPTION.lower():
             reader = reader.option(option.key.text, option.value.text)
     _declare_rate(session, stream, name)
+    corrupt = None
     if stream.columns:
-        reader = reader.schema(_schema(job.script, stream))
+        schema = _schema(job.script, stream)
+        corrupt = _corrupt_column(session, stream, name)
+        declared = corrupt is not None and corrupt.lower() in (one.lower() for one in schema.names)
+        if corrupt is not None and not declared:
+            schema.add(corrupt, "string")
+        reader = reader.schema(schema)
     elif name in ("parquet", "orc"):
         reader = reader.schema(_found_schema(job.script, session, stream, name))
     try:
         frame = reader.load()
     except Exception as error:
         raise _refused(error, job.script, stream.format, f"the stream {stream.name} cannot be read") from None
+    if corrupt is not None:
+        frame = without_corrupt(frame, corrupt, stream.name.text, keep=declared)
     if stream.watermark is not None:
         column = stream.watermark.column
         known = {field.name.lower(): field for field in frame.schema.fields}
@@ -120,6 +128,14 @@ def _create_stream(job: Job, session: TriJoinSession, stream: CreateStream) -> N
         except Exception as error:
             raise _refused(error, job.script, column, "the watermark cannot be used") from None
     frame.createOrReplaceTempView(quote(stream.name.text))
+
+
+def _corrupt_column(session: TriJoinSession, stream: CreateStream, name: str) -> str | None:
+    """Return the column for which Spark keeps the text of records that it cannot read; None if it keeps none."""
+    if name not in ("json", "csv") or (stream.options.text("mode") or "PERMISSIVE").upper() != "PERMISSIVE":
+        return None
+    default = session.spark.conf.get("spark.sql.columnNameOfCorruptRecord", None) or "_corrupt_record"
+    return stream.options.text("columnNameOfCorruptRecord") or default
 
 
 def _declare_rate(session: TriJoinSession, stream: CreateStream, source: str) -> None:

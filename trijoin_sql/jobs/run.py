@@ -106,6 +106,9 @@ def run_queries(
             stop(spark, [query.query for query in running], request)
         _look(running, tallies, names, board)
     _raise_failure(job, prepared, running)
+    for tally in tallies:
+        for said in tally.silent():
+            board.warn(f"{tally.sink}: {said}")
     memory = [query.sink for query in prepared if query.sink.format.text.lower() == "memory"]
     return Outcome(
         tuple(tallies),
@@ -135,7 +138,8 @@ def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, 
 
 def _look(running: list[ScaledQuery], tallies: list[Tally], names: dict[str, str], board: Board) -> None:
     for query, tally in zip(running, tallies, strict=False):
-        tally.look(query.query, names)
+        for said in tally.look(query.query, names):
+            board.warn(f"{tally.sink}: {said}")
     board.refresh()
 
 

@@ -198,6 +198,8 @@ def _summary(outcome: Outcome, job: str, lines: bool) -> None:
         for row in outcome.rows.get(tally.sink, []):
             print(row)
         print(tally)
+        for lost in tally.lost:
+            print(f"  {lost}")
         if tally.still_open:
             print(f"  {tally.still_open}")
     ended = "done" if outcome.ended == "done" else f"stopped by {outcome.ended}"

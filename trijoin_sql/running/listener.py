@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ..errors import NO_WORKER, TOO_BUSY, CheckpointDamagedError, CheckpointMismatchError
-from ..operators.spec import JoinSpec
+from ..operators.spec import JoinSpec, is_key
 from ..operators.task.micro_batch import LAYOUTS
 from ..rewriter.plan.stored import Stored
 from ..settings import SCALING_ENABLED, spark_flag
@@ -26,8 +26,9 @@ from ..spark.flags import settings_of
 from ..spark.liberties import REFUSE_EARLY, taken
 from ..spark.rates import ObservedRates, sources_in
 from .checkpoint import CheckpointFile, Join, follow
-from .metrics import held_by_slot, join_keys
+from .metrics import held_by_slot, join_keys, slots_of
 from .stopping import no_further_batch
+from .vanished import Vanished
 
 _log = logging.getLogger("trijoin_sql")
 
@@ -56,12 +57,15 @@ class Registered:
         Whether cost chose its units: a checkpoint's number has precedence.
     endless
         The warning about rows that it keeps for ever, to be given once when a query starts.
+    warns
+        Whether to warn of rows that cannot join while it runs.
     """
 
     spec: JoinSpec
     stored: tuple[Stored, ...] = ()
     by_cost: bool = False
     endless: str | None = None
+    warns: bool = False
 
     def warn(self) -> None:
         """Log the warning once, however often the query restarts."""
@@ -133,6 +137,11 @@ def held_back_in_all(specs: Sequence[JoinSpec]) -> list[JoinSpec]:
     ]
 
 
+def _warn(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        _log.warning("%s", sentence)
+
+
 def _look_at_failure(event: Any) -> None:
     """Log why a Python worker did not start; Spark's own message names no cause."""
     failed = getattr(event, "exception", None)
@@ -157,6 +166,7 @@ class LayoutListener:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.running: dict[str, Running] = {}
+        self.vanished: dict[str, tuple[str, Vanished]] = {}  # by query: its run, and what it has lost
         self.observed = ObservedRates()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
@@ -171,6 +181,7 @@ class LayoutListener:
         try:
             progress = json.loads(event.progress().json())
             self.observed.progressed(progress)
+            self._look_for_vanished(progress)
             self._retire(progress["id"], progress)
         except Exception:
             _log.warning("a progress report could not be read", exc_info=True)
@@ -185,6 +196,19 @@ class LayoutListener:
         running = self.running.get(query_id)
         if running is not None and running.run_id == str(event.runId().toString()):
             del self.running[query_id]
+        run, vanished = self.vanished.get(query_id, ("", None))
+        if vanished is not None and run == str(event.runId().toString()):
+            del self.vanished[query_id]
+            _warn(vanished.silent(while_others=True))
+
+    def _look_for_vanished(self, progress: Mapping[str, Any]) -> None:
+        """Warn of rows that cannot join, unless the query belongs to a job, which says so itself."""
+        run, vanished = self.vanished.get(progress["id"], ("", None))
+        if vanished is None or run != progress["runId"]:
+            return
+        for key, row in progress.get("observedMetrics", {}).items():
+            if is_key(key):
+                _warn(vanished.add(slots_of(key, progress["id"], progress["batchId"], row)))
 
     def _start(self, query_id: str) -> None:
         found = next((query for query in self.spark.streams.active if query.id == query_id), None)
@@ -199,6 +223,8 @@ class LayoutListener:
         registered = [_joins[key] for key in keys]
         for one in registered:
             one.warn()
+        if any(one.warns for one in registered):
+            self.vanished[query_id] = (found.runId, Vanished())
         specs = held_back_in_all([one.spec for one in registered])
         file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
         properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()
