@@ -10,6 +10,7 @@ from typing import Any, Literal
 from sqlglot.errors import SqlglotError
 
 from ..errors import PlanError, TriJoinError, UnsupportedQueryError
+from .cautions import cautions
 from .choose.describe import describe
 from .event_time.event_times import append_refusals, carry_event_times, join_refusals
 from .front_end import read
@@ -67,6 +68,8 @@ class Rewrite:
         Every join group, in plan order.
     advice
         Sentences for the user.
+    cautions
+        Those of them that a user should hear when the query starts.
     refusals
         Why Spark cannot run its part of the query on streams.
     append_refusals
@@ -86,6 +89,7 @@ class Rewrite:
     stages: tuple[Stage, ...] = ()
     groups: tuple[JoinNode | LeftAlone, ...] = ()
     advice: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     append_refusals: tuple[Refusal, ...] = ()
     view: View | None = None
@@ -222,7 +226,8 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
             stages.append(Stage("grow_operator_trees", plan_text(final)))
         if settings.watermarks == "text":
             final = held_back_in_text(final)
-    advice = tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
+    warned = cautions(found)
+    advice = warned + tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
     advice += tuple(f"{refusal.reason}; {refusal.hint}" for refusal in not_appended)
     said = (sentence for group in found for sentence in (group.decision.advice, group.decision.unscaled) if sentence)
     advice += tuple(dict.fromkeys(said))
@@ -234,6 +239,7 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
         stages=tuple(stages),
         groups=found,
         advice=advice,
+        cautions=warned,
         refusals=refused,
         append_refusals=not_appended,
         view=statement.view,

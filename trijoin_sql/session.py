@@ -25,7 +25,7 @@ from .rewriter.plan.stored import Stored
 from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.hints import for_spark
 from .rewriter.sql.places import place_of_reason
-from .rewriter.sql.statement import Statement, View, without_online
+from .rewriter.sql.statement import ASOF, Statement, View, without_online
 from .running.checkpoint import stored_groups
 from .running.listener import observed_rates
 from .running.metrics import Metrics, compiled_number, live_groups, read_metrics
@@ -33,7 +33,7 @@ from .running.scaled_query import ScaledQuery, scaling_policy
 from .settings import rewriter_settings
 from .spark.config import STATE_SETTINGS, hush_false_alarm, prepare_workers
 from .spark.flags import Setting, settings_of
-from .spark.frames import named_frames, takes_frames, temporary_views
+from .spark.frames import named_frames, refuse_missing, takes_frames, temporary_views
 from .spark.liberties import HOLD_BACK_IN_PLAN, HUSH_FALSE_ALARM, JOIN_IN_PLAN, taken
 from .spark.plan_joins import join_in_plan
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
@@ -176,6 +176,8 @@ class TriJoinSession:
             raise
 
     def _run(self, text: str, args: Any, kwargs: Mapping[str, Any]) -> Ran:
+        if "{" in text:
+            refuse_missing(text, kwargs)
         if kwargs and takes_frames(self.spark, text):
             with named_frames(self.spark, text, kwargs) as named:
                 return self._run(named, args, {})
@@ -221,6 +223,10 @@ class TriJoinSession:
             original = spark_sql(self.spark, read.spark_sql, read.args)
         except ParseException:
             if read.unreadable is not None:
+                raise read.unreadable from None
+            raise
+        except AnalysisException:
+            if read.unreadable is not None and read.unreadable.detail == ASOF:  # an alias, to Spark
                 raise read.unreadable from None
             raise
         if read.refused is not None:

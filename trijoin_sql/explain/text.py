@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ..rewriter.cautions import PRODUCT
 from ..rewriter.plan.document import Document, Group, Live, Stage
 from ..rewriter.plan.parts import Alternative
 from .stage_diff import DiffLine, stage_changes
@@ -84,6 +85,8 @@ def _headline(document: Document) -> str:
     parts += ["REFUSED on streams"] if document.refusals else []
     if any(group.state_is_unbounded for group in document.groups):
         parts.append("STATE UNBOUNDED")
+    if any(one.startswith(PRODUCT) for one in document.advice):
+        parts.append(PRODUCT)
     return "; ".join(parts)
 
 

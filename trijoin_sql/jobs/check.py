@@ -19,9 +19,12 @@ from ..rewriter.sql.spark_types import TYPES
 from .columns import check_columns
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, Format, find_format, fixed_columns
 from .job_text import Script, did_you_mean
-from .paths import local_path, why_unreadable, why_unwritable
+from .paths import local_path, why_of_another, why_unreadable, why_unwritable
 from .setting_names import assignment, hint_if_unknown
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
+
+#: What to do about a file sink's folder with the results of another checkpoint.
+EMPTY_OR_RENAME = "empty or rename that folder, or go on with the checkpoint that belongs to it"
 
 
 def check_job(job: Job) -> list[str]:
@@ -213,6 +216,9 @@ def _check_target(script: Script, sink: CreateSink) -> None:
     for word in (sink.options.find(CHECKPOINT), sink.options.find("path") if name in FILES else None):
         if word is not None:
             _refuse(script, word, why_unwritable(word.text))
+    path, checkpoint = sink.options.find("path"), sink.options.text(CHECKPOINT)
+    if name in FILES and path is not None and checkpoint and (why := why_of_another(path.text, checkpoint)):
+        script.fail(path.start, why, EMPTY_OR_RENAME)
     function = sink.options.find("function")
     if name == "foreachBatch" and function is not None:
         load_function(script, function)

@@ -53,6 +53,8 @@ class PreparedQuery:
     kept
         The reasons of joins that store rows as their checkpoint does although cost would now choose otherwise, and
         of joins that scaling leaves alone.
+    cautions
+        What its writer probably does not mean, such as a product.
     """
 
     sink: CreateSink
@@ -60,6 +62,7 @@ class PreparedQuery:
     frame: DataFrame
     endless: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
 
 def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
@@ -72,6 +75,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
     """
     queries: list[PreparedQuery] = []
     kept: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
     session.checks_modes = False
     for statement in job.statements:
         match statement:
@@ -80,12 +84,13 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
             case InsertInto():
                 sink = job.sink(statement.sink.text)
                 assert sink is not None  # check_job has checked this
-                queries.append(_query(job, session, statement, sink, kept))
-                kept = ()
+                queries.append(_query(job, session, statement, sink, kept, cautions))
+                kept, cautions = (), ()
             case SparkStatement():  # any query may read a view with a join
                 with ExitStack() as stack:
                     _resume(job, session, job.sinks, stack)
-                    kept += _kept(_sql(job, session, statement.sql).groups)
+                    ran = _sql(job, session, statement.sql)
+                    kept, cautions = kept + _kept(ran.groups), cautions + ran.cautions
     check_connector(job, session.spark)
     return tuple(queries)
 
@@ -188,7 +193,12 @@ def _sql(job: Job, session: TriJoinSession, sql: Word) -> Ran:
 
 
 def _query(
-    job: Job, session: TriJoinSession, insert: InsertInto, sink: CreateSink, kept: tuple[str, ...]
+    job: Job,
+    session: TriJoinSession,
+    insert: InsertInto,
+    sink: CreateSink,
+    kept: tuple[str, ...],
+    cautions: tuple[str, ...],
 ) -> PreparedQuery:
     with ExitStack() as stack:
         _resume(job, session, [sink], stack)
@@ -202,7 +212,7 @@ def _query(
     _check_mode(job.script, told, frame, insert, sink)
     kept_for = [one for group in ran.groups if isinstance(group, JoinNode) for one in group.retention]
     endless = tuple(one.alias for one in kept_for if one.keep_for is None)
-    return PreparedQuery(sink, insert, counted(frame), endless, kept + _kept(ran.groups))
+    return PreparedQuery(sink, insert, counted(frame), endless, kept + _kept(ran.groups), cautions + ran.cautions)
 
 
 def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stack: ExitStack) -> None:

@@ -13,10 +13,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
-from ..errors import JobError
+from ..errors import InvalidSettingError, JobError
 from ..running.scaled_query import ScaledQuery, scaling_policy
 from ..running.stopping import StopRequest, failure, stop
 from ..spark.messages import reason, sentence
+from .check import EMPTY_OR_RENAME
 from .formats import CHECKPOINT
 from .prepare import PreparedQuery
 from .progress import Board, Tally, input_names
@@ -131,6 +132,9 @@ def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, 
     try:
         recover(query.frame.sparkSession, query.sink)
         return writer(query.frame, query.sink, job.script, request, once=once, lines=lines).start()
+    except InvalidSettingError as error:  # of a file sink in an object store, say: `check` has looked at local ones
+        word = query.sink.options.find("path") or query.sink.name
+        raise job.script.error(word.start, error.parameters["reason"], EMPTY_OR_RENAME) from None
     except (PySparkException, Py4JError) as error:
         detail = f"Spark does not start this query: {sentence(error)}"
     raise job.script.error(query.insert.sink.start, detail)

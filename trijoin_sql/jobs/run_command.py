@@ -150,6 +150,8 @@ def run_job(
                     how = f"trijoin-sql explain {script.path} says how to bound them"
                     warning = f"{script.path}:{line}:{column}: UNBOUNDED: {rows}; {how} (warning)"
                     notes.print(Text(warning, style="yellow"))
+                for caution in query.cautions:
+                    notes.print(Text(f"{script.path}:{line}:{column}: {caution} (warning)", style="yellow"))
                 for kept in query.kept:
                     notes.print(Text(f"{script.path}:{line}: {kept}", style="dim"))
             outcome = run_queries(job, prepared, board, request, once=once, lines=lines, live=live)

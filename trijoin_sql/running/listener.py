@@ -55,8 +55,8 @@ class Registered:
         The group that it runs, as its checkpoint is to record it.
     by_cost
         Whether cost chose its units: a checkpoint's number has precedence.
-    endless
-        The warning about rows that it keeps for ever, to be given once when a query starts.
+    said
+        Warnings to be given once when a query starts: rows that are kept for ever, products.
     warns
         Whether to warn of rows that cannot join while it runs.
     """
@@ -64,14 +64,15 @@ class Registered:
     spec: JoinSpec
     stored: tuple[Stored, ...] = ()
     by_cost: bool = False
-    endless: str | None = None
+    said: tuple[str, ...] = ()
     warns: bool = False
 
     def warn(self) -> None:
-        """Log the warning once, however often the query restarts."""
-        if self.endless is not None and (self.spec.fingerprint, self.endless) not in _said:
-            _said.add((self.spec.fingerprint, self.endless))
-            _log.warning("%s", self.endless)
+        """Log the warnings once, however often the query restarts."""
+        for text in self.said:
+            if (self.spec.fingerprint, text) not in _said:
+                _said.add((self.spec.fingerprint, text))
+                _log.warning("%s", text)
 
 
 def next_number() -> int:
