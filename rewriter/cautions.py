@@ -8,10 +8,20 @@ from collections.abc import Iterator, Sequence
 import networkx as nx
 
 from .plan.nodes import JoinNode, LeftAlone, Scan, scans, walk
-from .plan.parts import JoinGraph
+from .plan.parts import JoinGraph, Refusal
 from .sql.spark_types import text_type
 
 PRODUCT = "CROSS PRODUCT"
+
+#: What Spark refuses, and can be told from the text alone.
+NEVER_CLOSE = Refusal(
+    "groups without a window of event time never close, so append mode would give none",
+    "group by window(...) over an event time, or use MODE complete or update",
+)
+UNBOUNDED_OUTER = Refusal(
+    "the {} of streams has no bound in event time, so it would never know that a row has no partner",
+    "give both sides a watermark, and bound their event times in ON: AND s.ts BETWEEN r.ts AND r.ts + INTERVAL ...",
+)
 
 #: A cast of a whole key, and what a text must be for it.
 _CAST = re.compile(r"CAST\((.+) AS ([\w(), ]+)\)")

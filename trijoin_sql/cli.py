@@ -261,7 +261,7 @@ def explain(
 def _documents(file: str) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
     from .jobs.check import check_setting, check_statements
-    from .jobs.columns import check_columns
+    from .jobs.columns import check_columns, unknown_relation
     from .jobs.formats import fixed_columns
     from .jobs.job_text import Script
     from .jobs.parse_statements import parse_declarations, refuse_slips
@@ -290,6 +290,9 @@ def _documents(file: str) -> list[dict[str, Any]]:
             place = script.place(script.offset(start, error.line, error.column))
             raise SqlSyntaxError(error.detail, text, *place) from None
         except UnsupportedQueryError as error:
+            unknown = unknown_relation(script, sql, start, catalog, error)
+            if unknown is not None:
+                raise unknown from None
             at = place_of_reason(sql, error.reason)
             if at is None:
                 raise

@@ -76,6 +76,23 @@ MISTAKES = [
         f"{STREAM}CREATE TEMPORARY VIEW v AS SELECT ^valu FROM r;\n{SINK}INSERT INTO o SELECT * FROM v;",
         "did you mean value?",
     ),
+    Mistake(
+        "groups that never close",
+        f"{STREAM}{SINK}INSERT INTO o SELECT value, COUNT(*) FROM r ^GROUP BY value;",
+        "group by window(...) over an event time, or use MODE complete",
+    ),
+    Mistake(
+        "ASOF JOIN",
+        f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r ^ASOF JOIN q "
+        "MATCH_CONDITION (r.timestamp >= q.timestamp) ON r.value = q.value;",
+        "ASOF JOIN is not supported yet; join the rows before",
+    ),
+    Mistake(
+        "ASOF JOIN that Spark reads as an alias",
+        f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r ^ASOF JOIN q "
+        "ON r.value = q.value;",
+        "ASOF JOIN is not supported yet",
+    ),
     Mistake("alias in WHERE", f"{STREAM}{SINK}INSERT INTO o SELECT value AS v FROM r WHERE ^v > 1;", "no column v"),
     Mistake("slip in STREAM", f"CREATE ^STREEM r USING rate;\n{REST}", "did you mean STREAM?"),
     Mistake("slip in SINK", f"{STREAM}CREATE ^SNK o USING noop;\n{INSERT}", "did you mean SINK?"),
@@ -385,4 +402,12 @@ NOT_A_MISTAKE = (
     "SELECT v FROM (SELECT value AS v FROM r) WHERE EXISTS (SELECT 1 FROM q WHERE q.value = v)",
     "SELECT aggregate(array(1), 0, (acc, x) -> acc + x + value), _metadata.file_path FROM r",
     "SELECT nope, value FROM r, elsewhere",
+    "SELECT asof.value FROM r asof JOIN q ON asof.value = q.value",
+    "SELECT asof.value FROM r AS asof JOIN q ON asof.value = q.value",
+    "SELECT window(timestamp, '1 minute') AS w, COUNT(*) FROM r GROUP BY w",
+    "SELECT w.start, COUNT(*) FROM (SELECT window(timestamp, '1 minute') AS w FROM r) GROUP BY w",
+    "SELECT timestamp, COUNT(*) FROM r GROUP BY timestamp",
+    "SELECT date_trunc('HOUR', timestamp), COUNT(*) FROM r GROUP BY date_trunc('HOUR', timestamp)",
+    "SELECT value, (SELECT MAX(id) FROM range(3) GROUP BY id % 1) FROM r",
+    "SELECT value, COUNT(*) FROM elsewhere GROUP BY value",
 )

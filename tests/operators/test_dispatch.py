@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -191,3 +193,21 @@ def test_rows_for_several_cells_are_packed_once(monkeypatch: pytest.MonkeyPatch)
 def test_nothing_is_sent_for_nothing() -> None:
     spec = JoinSpec("j", streams(3, ("a",)), (EdgeSpec(0, 1),), "symmetric", 2)
     assert dispatched(spec, 0, []) == {}
+
+
+def test_rows_with_null_where_a_value_is_needed_are_dropped_and_counted() -> None:
+    """A corrupt line, or a column that no file has, is a NULL: such rows vanished, and nobody knew how many."""
+    spec = JoinSpec("j", streams(2, ("x", "ts")), (EdgeSpec(0, 1, ()),), "biclique", 2)
+    first = replace(spec.streams[0], required=(("x", "r.x"), ("ts", "r.ts")), time="ts")
+    spec = replace(spec, streams=(first, *spec.streams[1:]))
+    rows = {"id": [1, 2, 3, 4], "x": [1, None, 3, None], "ts": [1, 2, None, None], "route": [1, 2, 3, 4]}
+    batch = pa.RecordBatch.from_pydict({name: pa.array(values, pa.int64()) for name, values in rows.items()})
+    sent = list(Dispatcher(spec, 0)(iter([batch, batch.slice(0, 1)])))
+    packed = [one for piece in sent for one in zip(piece["kind"].to_pylist(), piece["data"].to_pylist(), strict=True)]
+    assert {row["id"] for kind, data in packed if kind == 0 for row in from_bytes(data).to_pylist()} == {1}
+    (report,) = (json.loads(data) for kind, data in packed if kind == dispatch.COUNTED)
+    alias = spec.streams[0].alias
+    assert report["null_rows"] == {
+        alias: {"rows": 5, "dropped": 3, "time": "r.ts", "columns": {"r.x": 2, "r.ts": 2}},
+    }
+    assert not any(one["kind"].to_pylist() == [dispatch.COUNTED] for one in Dispatcher(spec, 0)(iter([batch[:1]])))

@@ -16,7 +16,7 @@ from ..rewriter.sql.catalog import RATE_OPTION, DdlCatalog, TableInfo, positive
 from ..rewriter.sql.clauses import Options, Word, close
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.spark_types import TYPES
-from .columns import check_columns
+from .columns import check_columns, check_groups
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, FILES, SINKS, SOURCES, Format, find_format, fixed_columns
 from .job_text import Script, did_you_mean
 from .paths import local_path, why_of_another, why_unreadable, why_unwritable
@@ -77,8 +77,11 @@ def check_statements(job: Job) -> None:
     catalog = DdlCatalog(tuple(tables))
     for statement in job.statements:
         match statement:
-            case InsertInto(query=sql):
+            case InsertInto(sink=name, query=sql):
                 check_columns(job.script, sql.text, sql.start, catalog)
+                sink = job.sink(name.text)
+                if sink is not None and sink.output_mode == "append":
+                    check_groups(job.script, sql.text, sql.start, catalog)
             case SparkStatement(sql=sql) if re.match(r"CREATE\b.*?\bVIEW\b", sql.text, re.IGNORECASE):
                 check_columns(job.script, sql.text, sql.start, catalog)
 

@@ -1,14 +1,20 @@
-"""Finds columns that a stream does not have, and ambiguous ones, from the text alone."""
+"""Finds names that do not resolve, and groups that never close, from the text alone."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from ..errors import SqlSyntaxError
+from sqlglot import exp
+
+from ..errors import SqlSyntaxError, UnsupportedQueryError
+from ..rewriter.cautions import NEVER_CLOSE
 from ..rewriter.names.resolve import resolve
-from ..rewriter.names.scopes import Misnamed
+from ..rewriter.names.scopes import Misnamed, Resolution, field_of
 from ..rewriter.sql.catalog import DdlCatalog
 from ..rewriter.sql.dialect import tokenize
+from ..rewriter.sql.places import place_of
+from ..rewriter.sql.spark_types import UNKNOWN
 from ..rewriter.sql.statement import parse_statement
 from .job_text import Script, did_you_mean
 
@@ -24,21 +30,70 @@ def check_columns(script: Script, sql: str, start: int, catalog: DdlCatalog) -> 
     JobError
         At the first column that no relation has, or that several have.
     """
-    try:
-        tree = parse_statement(sql).tree
-    except SqlSyntaxError:
+    found = _resolved(script, sql, start, catalog)
+    if found is None:
         return
-    if tree is None:
-        return
-    hidden = {*_declared(script, "view", start), *_declared(script, "table", start)}
-    known = tuple((name, info) for name, info in catalog.tables if info.columns and name.lower() not in hidden)
     variables = {*_declared(script, "declare", start), *_declared(script, "variable", start)}
-    for misnamed in resolve(tree, DdlCatalog(known)).misnamed:
+    for misnamed in found.misnamed:
         column = misnamed.column
         # Names with _ are Spark's own, such as _metadata.
         if not column.name.startswith("_") and not {column.name.lower(), column.table.lower()} & variables:
             first = column.args["table"] if column.table else column.this
             script.fail(start + int(first.meta.get("start") or 0), *_told(misnamed))
+
+
+def check_groups(script: Script, sql: str, start: int, catalog: DdlCatalog) -> None:
+    """Check a query for a sink in append mode: its groups must have a window of event time.
+
+    Only what Spark certainly refuses is an error: GROUP BY over plain values of streams.
+
+    Raises
+    ------
+    JobError
+        Groups that never close.
+    """
+    found = _resolved(script, sql, start, catalog)
+    select = found.tree if found is not None else None
+    group = select.args.get("group") if isinstance(select, exp.Select) else None
+    block = next((one for one in found.blocks if one.select is select), None) if found is not None else None
+    known = block is not None and all(one.fields and one.info and one.info.streaming for one in block.sources)
+    if not known or group is None or any(value for key, value in group.args.items() if key != "expressions"):
+        return
+    keys = [field_of(key) if isinstance(key, exp.Column) else None for key in group.expressions]
+    if keys and all(key is not None and not key.type.startswith((*_MAY_BE_TIMES, UNKNOWN)) for key in keys):
+        script.fail(start + (place_of(sql, "GROUP BY") or 0), NEVER_CLOSE.reason, NEVER_CLOSE.hint)
+
+
+#: Types of event times and of windows.
+_MAY_BE_TIMES = ("timestamp", "struct")
+
+
+def unknown_relation(
+    script: Script, sql: str, start: int, catalog: DdlCatalog, error: UnsupportedQueryError
+) -> Exception | None:
+    """Return a mistake in the name of a relation that has no event time for WITHIN because nothing declares it."""
+    alias = re.fullmatch(r"WITHIN needs the event time of (.+)", error.reason)
+    tree = parse_statement(sql).tree
+    for table in tree.find_all(exp.Table) if alias is not None and tree is not None else ():
+        name = ".".join(part.name for part in table.parts)
+        if table.alias_or_name == alias[1] and catalog.table(tuple(name.split("."))) is None:
+            at = table.parts[0].meta.get("start")
+            if name and at is not None:
+                known = [known for known, _ in catalog.tables]
+                detail = f"there is no stream or table named {name} in this file"
+                return script.error(start + int(at), detail, did_you_mean(name, known))
+    return None
+
+
+def _resolved(script: Script, sql: str, start: int, catalog: DdlCatalog) -> Resolution | None:
+    """Resolve a statement's names over the tables that a file certainly declares; None if it does not parse."""
+    try:
+        tree = parse_statement(sql).tree
+    except SqlSyntaxError:
+        return None
+    hidden = {*_declared(script, "view", start), *_declared(script, "table", start)}
+    known = tuple((name, info) for name, info in catalog.tables if info.columns and name.lower() not in hidden)
+    return None if tree is None else resolve(tree, DdlCatalog(known))
 
 
 def _told(misnamed: Misnamed) -> tuple[str, str]:
