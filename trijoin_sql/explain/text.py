@@ -170,6 +170,8 @@ def _live(live: Live, group: Group) -> _Branch:
         branch.lines += _aligned(
             [(name.replace("_", " "), measure(name, value)) for name, value in live.counters], right={1}
         )
+    if live.vanished:
+        branch.below.append(_Branch("!! rows that cannot join !!", [_Hanging(one, 3) for one in live.vanished]))
     if live.idle:
         branch.below.append(_Branch("idle inputs", [_Hanging(sentence, 3) for sentence in live.idle]))
     compared = sorted(comparisons(live))

@@ -74,7 +74,9 @@ def unknown_relation(
     """Return a mistake in the name of a relation that has no event time for WITHIN because nothing declares it."""
     alias = re.fullmatch(r"WITHIN needs the event time of (.+)", error.reason)
     tree = parse_statement(sql).tree
-    for table in tree.find_all(exp.Table) if alias is not None and tree is not None else ():
+    if alias is None or tree is None:
+        return None
+    for table in tree.find_all(exp.Table):
         name = ".".join(part.name for part in table.parts)
         if table.alias_or_name == alias[1] and catalog.table(tuple(name.split("."))) is None:
             at = table.parts[0].meta.get("start")

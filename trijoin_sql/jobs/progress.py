@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..rewriter.sql.dialect import quote
-from ..running.metrics import IDLE, batch_counters
-from ..running.vanished import Vanished, counted_as, phrases
+from ..running.metrics import batch_counters
+from ..running.vanished import IDLE, Vanished, counted_as, phrases
 from .paths import local_path
 from .statements import CreateStream
 
