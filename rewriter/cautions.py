@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 import networkx as nx
 
 from .plan.nodes import JoinNode, LeftAlone, Scan, scans, walk
-from .plan.parts import JoinGraph, Refusal
+from .plan.parts import PRODUCT, JoinGraph, Refusal
 from .sql.spark_types import text_type
-
-PRODUCT = "CROSS PRODUCT"
 
 #: What Spark refuses, and can be told from the text alone.
 NEVER_CLOSE = Refusal(
