@@ -198,6 +198,9 @@ def test_rows_that_vanish_are_counted_and_said(session: TriJoinSession, tmp_path
         f"INSERT INTO {name}_out SELECT s.a FROM {name} JOIN s ON ABS({name}.{column} - s.a) < 1 WITHIN 1 MINUTE;\n"
         for name, column in (("r", "nope"), ("bad", "a"), ("late", "a"), ("empty", "a"))
     )
+    text += "CREATE SINK self_out USING noop;\nCREATE SINK count_out USING noop MODE complete;\n"
+    text += "INSERT INTO self_out SELECT x.a FROM bad AS x JOIN bad AS y ON ABS(x.a - y.a) < 1 WITHIN 1 MINUTE;\n"
+    text += "INSERT INTO count_out SELECT COUNT(*) AS n FROM late;\n"
     console = Console(file=io.StringIO(), width=300, soft_wrap=True)
     outcome = carry_out(session, text, tmp_path, console=console)
     tallies = {tally.sink: tally for tally in outcome.tallies}
@@ -208,7 +211,11 @@ def test_rows_that_vanish_are_counted_and_said(session: TriJoinSession, tmp_path
     ]
     assert tallies["bad_out"].results == 5
     assert tallies["late_out"].lost == ["5 corrupt records of late", "5 rows of late cannot join (NULL: late.ts in 5)"]
+    assert tallies["self_out"].corrupt == {"bad": 2}
+    assert tallies["self_out"].vanished.rows.keys() == {"x", "y"}
+    assert tallies["count_out"].corrupt.keys() <= {"late"}  # no column of it is parsed
     said = [line.partition("; ")[0] for line in console.file.getvalue().splitlines() if "(warning)" in line]
+    said = [line for line in said if not line.startswith(("self_out", "count_out"))]
     assert sorted(said) == [
         "bad_out: 1 row of bad without event time, dropped: bad.ts is NULL",
         "bad_out: 2 records of bad so far: corrupt, or of other types",

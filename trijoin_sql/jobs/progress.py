@@ -52,7 +52,10 @@ def without_corrupt(frame: DataFrame, corrupt: str, stream: str, *, keep: bool) 
     """Return a stream's frame with its corrupt records counted; ``keep`` the column that has their text, or drop it."""
     from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
-    frame = frame.observe(CORRUPT + stream, F.count(F.col(quote(corrupt))).alias("records"))
+    # A second column, because Spark reads no file for the texts of corrupt records alone.
+    columns = [corrupt, *(name for name in frame.columns if name.lower() != corrupt.lower())][:2]
+    counts = [F.count(F.col(quote(name))).alias(f"c{number}") for number, name in enumerate(columns)]
+    frame = frame.observe(CORRUPT + stream, *counts)
     return frame if keep else frame.drop(corrupt)
 
 
