@@ -39,6 +39,9 @@ _listeners: dict[int, LayoutListener] = {}
 _joins: dict[str, Registered] = {}
 _said: set[tuple[str, str]] = set()
 
+#: Of how many queries it is known what they have lost.
+_REMEMBERED = 100
+
 #: Units that a query should have from its next start on, by the query's id.
 _wanted: dict[str, dict[str, int]] = {}
 
@@ -199,7 +202,6 @@ class LayoutListener:
             del self.running[query_id]
         run, vanished = self.vanished.get(query_id, ("", None))
         if vanished is not None and run == str(event.runId().toString()):
-            del self.vanished[query_id]
             _warn(vanished.silent(while_others=True))
 
     def _look_for_vanished(self, progress: Mapping[str, Any]) -> None:
@@ -225,7 +227,10 @@ class LayoutListener:
         for one in registered:
             one.warn()
         if any(one.warns for one in registered):
-            self.vanished[query_id] = (found.runId, Vanished())
+            _, known = self.vanished.pop(query_id, ("", Vanished()))  # what was said before a restart is not said again
+            self.vanished[query_id] = (found.runId, known)
+            while len(self.vanished) > _REMEMBERED:
+                del self.vanished[next(iter(self.vanished))]
         specs = held_back_in_all([one.spec for one in registered])
         file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
         properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()
