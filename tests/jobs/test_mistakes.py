@@ -240,6 +240,13 @@ def test_wrong_usage_exits_with_2(
     assert "Traceback" not in said.stderr
 
 
+def test_names_that_differ_in_case_are_left_to_spark_where_a_setting_says_so() -> None:
+    check(
+        "SET spark.sql.caseSensitive = true;\nCREATE STREAM r (a INT) USING csv OPTIONS (path '/tmp');\n"
+        f"CREATE STREAM q (A INT) USING csv OPTIONS (path '/tmp');\n{SINK}INSERT INTO o SELECT a FROM r JOIN q ON a < A;"
+    )
+
+
 def test_a_folder_with_the_results_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
     """Spark would leave out the batches that its log of the folder has, and say nothing."""
     log, commits = tmp_path / "out" / "_spark_metadata", tmp_path / "c" / "commits"

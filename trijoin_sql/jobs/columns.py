@@ -88,7 +88,9 @@ def unknown_relation(
 
 
 def _resolved(script: Script, sql: str, start: int, catalog: DdlCatalog) -> Resolution | None:
-    """Resolve a statement's names over the tables that a file certainly declares; None if it does not parse."""
+    """Resolve a statement's names over the tables that a file certainly declares; None if nothing is certain."""
+    if "spark.sql.casesensitive" in script.text.lower():
+        return None
     try:
         tree = parse_statement(sql).tree
     except SqlSyntaxError:
