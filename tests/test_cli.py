@@ -269,6 +269,10 @@ JOINED = "SELECT r.a FROM r JOIN s ON r.a < s.a"
         (JOINED.replace("SELECT", "SELECT /*+ UNITS(2), UNITS(3) */"), "UNITS stands there twice."),
         (JOINED.replace("SELECT", "SELECT /*+ SCHEM('tree') */"), "perhaps SCHEME is meant."),
         (f"{JOINED} WITHIN 99999999999999999999 SECONDS", "WITHIN"),
+        (JOINED.replace("r.a <", "r.aa <") + " WITHIN 1 MINUTE", "r has no column aa\n"),
+        (JOINED.replace("r.a <", "a <") + " WITHIN 1 MINUTE", "the column a is ambiguous: r and s have it"),
+        (JOINED.replace("FROM r", "FROM rr AS r") + " WITHIN 1 MINUTE", "there is no stream or table named rr in this"),
+        (JOINED.replace("JOIN s", "ASOF JOIN s") + " AND r.a = s.a", "ASOF JOIN is not supported yet"),
     ],
 )
 def test_explain_refuses_what_run_would(sql: str, says: str) -> None:

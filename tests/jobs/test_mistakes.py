@@ -243,7 +243,8 @@ def test_wrong_usage_exits_with_2(
 def test_names_that_differ_in_case_are_left_to_spark_where_a_setting_says_so() -> None:
     check(
         "SET spark.sql.caseSensitive = true;\nCREATE STREAM r (a INT) USING csv OPTIONS (path '/tmp');\n"
-        f"CREATE STREAM q (A INT) USING csv OPTIONS (path '/tmp');\n{SINK}INSERT INTO o SELECT a FROM r JOIN q ON a < A;"
+        "CREATE STREAM q (A INT) USING csv OPTIONS (path '/tmp');\n"
+        f"{SINK}INSERT INTO o SELECT a FROM r JOIN q ON a < A;"
     )
 
 
