@@ -17,7 +17,10 @@ from trijoin_sql.operators.schemes.base import MEMBERS
 from trijoin_sql.operators.spec import EdgeSpec, JoinSpec, Options
 from trijoin_sql.operators.task import dispatch
 from trijoin_sql.operators.task.dispatch import PACKED_SCHEMA, Dispatcher, slot_keys, unmurmur3
+from trijoin_sql.operators.task.outputs import Output
 from trijoin_sql.operators.task.wire import pack_from_bytes, pack_to_bytes
+
+from trijoin_sql.running.vanished import Vanished
 
 from .reference import DOMAINS, streams
 
@@ -210,4 +213,12 @@ def test_rows_with_null_where_a_value_is_needed_are_dropped_and_counted() -> Non
     assert report["null_rows"] == {
         alias: {"rows": 5, "dropped": 3, "time": "r.ts", "columns": {"r.x": 2, "r.ts": 2}},
     }
+    # A slot's report has them, through a second stage too; the driver reads it.
+    out = Output(spec, 0, packed=True)
+    first = json.loads(out.report(0, [report, report, {"inputs": {alias: 7}}], 0))
+    second = json.loads(out.report(0, [first, {"inputs": {}}], 0))
+    assert (second["nulls"], second["null_rows"][alias]["columns"]) == (6, {"r.x": 4, "r.ts": 4})
+    vanished = Vanished()
+    (said,) = vanished.add([second])
+    assert said.startswith(f"4 rows of {alias} without event time, dropped: r.ts is NULL")
     assert not any(one["kind"].to_pylist() == [dispatch.COUNTED] for one in Dispatcher(spec, 0)(iter([batch[:1]])))
