@@ -69,7 +69,7 @@ def refuse_missing(text: str, values: Mapping[str, Any]) -> None:
         if name not in values:
             place = line_and_column(text, text.index("{" + name))
             given = f"; there is {', '.join(f'{{{one}}}' for one in values)}" if values else ""
-            detail = f"{{{name}}} has no DataFrame and no value: give sql(..., {name}=...){given}"
+            detail = f"{{{name}}} has no value: give sql(..., {name}=...), a DataFrame, say{given}"
             raise SqlSyntaxError(detail, text, *place)
 
 
