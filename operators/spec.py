@@ -171,6 +171,9 @@ class StreamSpec:
     stateful
         Whether an operator of Spark's with state makes its rows: they come when Spark's watermark passes them, and none
         of them is late.
+    required
+        The packed columns in which a row that joins has no NULL, with the text of each in the query: the dispatcher
+        drops other rows. None of a table, where Spark does.
     """
 
     alias: str
@@ -183,6 +186,7 @@ class StreamSpec:
     timed: bool = False
     stateful: bool = False
     alike: bool = True
+    required: tuple[tuple[str, str], ...] = ()
 
     @property
     def listed(self) -> tuple[str, ...]:

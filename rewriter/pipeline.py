@@ -10,6 +10,7 @@ from typing import Any, Literal
 from sqlglot.errors import SqlglotError
 
 from ..errors import PlanError, TriJoinError, UnsupportedQueryError
+from .cautions import UNBOUNDED_OUTER, cautions
 from .choose.describe import describe
 from .event_time.event_times import append_refusals, carry_event_times, join_refusals
 from .front_end import read
@@ -41,6 +42,7 @@ from .rules.simplify_conditions import simplify_conditions
 from .sql.arguments import Arguments
 from .sql.catalog import Catalog
 from .sql.hints import for_spark
+from .sql.spark_types import UNKNOWN
 from .sql.statement import Statement, View, parse_statement, positional_name, why_unreadable
 
 Kind = Literal["select", "create_view", "explain", "other"]
@@ -67,6 +69,8 @@ class Rewrite:
         Every join group, in plan order.
     advice
         Sentences for the user.
+    cautions
+        Those of them that a user should hear when the query starts.
     refusals
         Why Spark cannot run its part of the query on streams.
     append_refusals
@@ -86,6 +90,7 @@ class Rewrite:
     stages: tuple[Stage, ...] = ()
     groups: tuple[JoinNode | LeftAlone, ...] = ()
     advice: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     append_refusals: tuple[Refusal, ...] = ()
     view: View | None = None
@@ -222,7 +227,8 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
             stages.append(Stage("grow_operator_trees", plan_text(final)))
         if settings.watermarks == "text":
             final = held_back_in_text(final)
-    advice = tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
+    warned = cautions(found)
+    advice = warned + tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
     advice += tuple(f"{refusal.reason}; {refusal.hint}" for refusal in not_appended)
     said = (sentence for group in found for sentence in (group.decision.advice, group.decision.unscaled) if sentence)
     advice += tuple(dict.fromkeys(said))
@@ -234,6 +240,7 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
         stages=tuple(stages),
         groups=found,
         advice=advice,
+        cautions=warned,
         refusals=refused,
         append_refusals=not_appended,
         view=statement.view,
@@ -316,9 +323,11 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             or not all(any(scan.streaming for scan in scans(side)) for side in (node.left, node.right))
         ):
             continue
-        if any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates):
-            continue
         kind = _OUTER.get(node.kind)
+        if any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates):
+            if kind is not None and node.kind != "anti" and not _may_bound_times(node):
+                found.append(dataclasses.replace(UNBOUNDED_OUTER, reason=UNBOUNDED_OUTER.reason.format(f"{kind} JOIN")))
+            continue
         if kind is None:
             reason = "a join of streams without an equality is left to Spark, which refuses it"
             hint = "see the reason in EXPLAIN for which the group was left alone, and remove it"
@@ -327,3 +336,10 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             hint = "write it as an inner join, or add an equality such as a common key or time bucket"
         found.append(Refusal(reason, hint))
     return tuple(dict.fromkeys(found))
+
+
+def _may_bound_times(join: Join) -> bool:
+    """Tell whether a condition of an outer join reads what may be an event time: anything but plain values."""
+    types = {(scan.alias, column.name): column.type for scan in scans(join) for column in scan.columns}
+    read = [at for predicate in join.predicates for at in predicate.condition.columns]
+    return not read or any(types.get(at, UNKNOWN).startswith(("timestamp", "struct", UNKNOWN)) for at in read)

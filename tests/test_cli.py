@@ -255,8 +255,9 @@ JOINED = "SELECT r.a FROM r JOIN s ON r.a < s.a"
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        (f"SELEC{JOINED[6:]}; {JOINED}", "stdin:2:1: there is no statement SELEC"),
-        (f"-- note\nINSRT INTO k {JOINED}; {JOINED}", "stdin:3:1: there is no statement INSRT"),
+        (f"SELEC{JOINED[6:]}; {JOINED}", "stdin:2:1: no statement begins with SELEC"),
+        (f"-- note\nINSRT INTO k {JOINED}; {JOINED}", "stdin:3:1: no statement begins with INSRT"),
+        (f"CREATE STRAEM k (a INT) USING json; {JOINED}", "stdin:2:8: no statement begins with CREATE STRAEM"),
         (f"SET spark.trijoin.unit = 3; {JOINED}", "stdin:2:5: there is no setting spark.trijoin.unit"),
         (f"/* SET spark.trijoin.unit = 3 */ SET spark.trijoin.unit = 3; {JOINED}", "stdin:2:38: there is no setting"),
         (f"SET spark.trijoin.units = abc; {JOINED}", "spark.trijoin.units = abc is not usable"),
@@ -268,6 +269,10 @@ JOINED = "SELECT r.a FROM r JOIN s ON r.a < s.a"
         (JOINED.replace("SELECT", "SELECT /*+ UNITS(2), UNITS(3) */"), "UNITS stands there twice."),
         (JOINED.replace("SELECT", "SELECT /*+ SCHEM('tree') */"), "perhaps SCHEME is meant."),
         (f"{JOINED} WITHIN 99999999999999999999 SECONDS", "WITHIN"),
+        (JOINED.replace("r.a <", "r.aa <") + " WITHIN 1 MINUTE", "r has no column aa\n"),
+        (JOINED.replace("r.a <", "a <") + " WITHIN 1 MINUTE", "the column a is ambiguous: r and s have it"),
+        (JOINED.replace("FROM r", "FROM rr AS r") + " WITHIN 1 MINUTE", "there is no stream or table named rr in this"),
+        (JOINED.replace("JOIN s", "ASOF JOIN s") + " AND r.a = s.a", "ASOF JOIN is not supported yet"),
     ],
 )
 def test_explain_refuses_what_run_would(sql: str, says: str) -> None:
@@ -362,6 +367,18 @@ def test_sparks_errors_are_one_message_too() -> None:
         "the query stopped",
         1,
     )
+
+
+def test_without_pyspark_it_is_what_doctor_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib import metadata
+
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    message, code = cli.explain_error(ModuleNotFoundError("No module named 'pyspark'", name="pyspark")) or ("", 0)
+    assert "pyspark is not installed: pip install" in message
+    assert code == 2
 
 
 def test_a_bug_keeps_its_traceback() -> None:

@@ -32,7 +32,7 @@ from .shell import command as shells
 from .spark.messages import reason
 
 if TYPE_CHECKING:
-    from .jobs.job_text import Script
+    pass
 
 
 DONE, FAILED, REFUSED = 0, 1, 2
@@ -117,6 +117,10 @@ def explain_error(error: Exception) -> tuple[str, int] | None:
         return f"cannot write: {error.strerror}", FAILED  # to stdout: other files have names
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
         return f"{error.name} is not installed: pip install {_pin(EXTRAS[error.name], error.name)}", REFUSED
+    if isinstance(error, ModuleNotFoundError) and error.name in ("pyspark", "py4j"):
+        from .doctor import check_packages
+
+        return "; ".join(finding.text for finding in check_packages() if finding.level == "problem"), REFUSED
     spark = sys.modules.get("pyspark.errors")  # an error of Spark can only come if Spark is loaded
     if spark is None or not isinstance(error, spark.PySparkException):
         return None
@@ -260,11 +264,11 @@ def explain(
 
 def _documents(file: str) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
-    from .jobs.check import check_statements
-    from .jobs.columns import check_columns
+    from .jobs.check import check_setting, check_statements
+    from .jobs.columns import check_columns, unknown_relation
     from .jobs.formats import fixed_columns
     from .jobs.job_text import Script
-    from .jobs.parse_statements import parse_declarations
+    from .jobs.parse_statements import parse_declarations, refuse_slips
     from .jobs.setting_names import assignment
     from .rewriter.job_heads import query_start, with_rate, with_view
     from .rewriter.pipeline import rewrite
@@ -274,6 +278,8 @@ def _documents(file: str) -> list[dict[str, Any]]:
 
     script = Script.read(file)
     text, settings = script.text, dict[str, str]()
+    for tokens in script.statements():
+        refuse_slips(script, tokens, ("SELECT", "INSERT", "CREATE"))
     check_statements(parse_declarations(script))
     catalog, statements = read_with_places(text, fixed_columns)
     documents: list[dict[str, Any]] = []
@@ -288,12 +294,15 @@ def _documents(file: str) -> list[dict[str, Any]]:
             place = script.place(script.offset(start, error.line, error.column))
             raise SqlSyntaxError(error.detail, text, *place) from None
         except UnsupportedQueryError as error:
+            unknown = unknown_relation(script, sql, start, catalog, error)
+            if unknown is not None:
+                raise unknown from None
             at = place_of_reason(sql, error.reason)
             if at is None:
                 raise
             raise script.error(start + at, f"This query cannot run on streams: {error.reason}", error.hint) from None
         if rewritten.kind == "other":
-            _refuse_slips(script, sql, start)
+            check_setting(script, sql, start)
         if (set_ := assignment(sql)) is not None:
             settings[set_.key] = set_.value
             catalog = with_rate(catalog, set_.key, set_.value)
@@ -302,19 +311,6 @@ def _documents(file: str) -> list[dict[str, Any]]:
             plain_view = rewritten.kind == "create_view" and not rewritten.groups
             (views if plain_view else documents).append(rewritten.to_dict())
     return documents or views
-
-
-def _refuse_slips(script: Script, sql: str, start: int) -> None:
-    """Refuse a Spark statement that is probably a typing mistake: Spark would say so, but here it would be ignored."""
-    from .jobs.check import check_setting
-    from .rewriter.sql.clauses import close
-    from .rewriter.sql.dialect import tokenize
-
-    check_setting(script, sql, start)
-    first = tokenize(sql)[0]
-    meant = close(first.text, ("SELECT", "INSERT", "CREATE"), 0.8)
-    if meant not in (None, first.text.upper()):
-        script.fail(start + first.start, f"there is no statement {first.text}", f"did you mean {meant}?")
 
 
 @app.command(cls=Command)

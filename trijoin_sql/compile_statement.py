@@ -69,6 +69,11 @@ class Ran:
         """The join groups of the statement."""
         return () if self.rewritten is None else self.rewritten.groups
 
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What its writer should hear when it starts."""
+        return () if self.rewritten is None else self.rewritten.cautions
+
 
 def compile_statement(spark: SparkSession, planned: Planned, get: Setting, *, warns: bool) -> Ran:
     """Compile a statement whose joins are ours; ``warns`` tells whether its start warns of rows kept for ever."""
@@ -96,8 +101,9 @@ def _compiled(spark: SparkSession, planned: Planned, get: Setting, number: int, 
             frames[node.name], group = compiled.frame, groups.get(node.name)
             fixed = None if compiled.spec.elastic else node.decision.units or units
             stored = () if group is None else (Stored.of(group, fixed),)
-            endless = unbounded(node.retention) if warns else None
-            joins.append(Registered(compiled.spec, stored, node.decision.units_by_cost, endless))
+            said = [unbounded(node.retention), *(() if joins else rewritten.cautions)] if warns else []
+            told = tuple(filter(None, said))
+            joins.append(Registered(compiled.spec, stored, node.decision.units_by_cost, told, warns))
     result = compiling.run_sql(plan.sql)
     if result.isStreaming:
         register(spark, joins)

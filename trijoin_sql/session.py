@@ -27,7 +27,7 @@ from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.hints import for_spark, hints_of
 from .rewriter.sql.intervals import length_microseconds
 from .rewriter.sql.places import place_of_reason
-from .rewriter.sql.statement import Statement, View, without_online
+from .rewriter.sql.statement import ASOF, Statement, View, without_online
 from .running.checkpoint import stored_groups
 from .running.listener import observed_rates
 from .running.metrics import Metrics, compiled_number, live_groups, read_metrics, topmost_number
@@ -41,6 +41,7 @@ from .spark.frames import (
     joined_by_spark,
     joined_in_text,
     named_frames,
+    refuse_missing,
     takes_frames,
     temporary_views,
 )
@@ -295,6 +296,8 @@ class TriJoinSession:
         return frame if joined is frame else checked
 
     def _run(self, text: str, args: Any, kwargs: Mapping[str, Any]) -> Ran:
+        if "{" in text:
+            refuse_missing(text, kwargs)
         if kwargs and takes_frames(text):
             with named_frames(self.spark, text, kwargs) as (formatted, frames):
                 return self._run_named(formatted, args, frames)
@@ -346,6 +349,10 @@ class TriJoinSession:
             original = sql_over(self.spark, read.spark_sql, read.args, read.frames)
         except ParseException:
             if read.unreadable is not None:
+                raise read.unreadable from None
+            raise
+        except AnalysisException:
+            if read.unreadable is not None and read.unreadable.detail == ASOF:  # an alias, to Spark
                 raise read.unreadable from None
             raise
         if read.refused is not None:

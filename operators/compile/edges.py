@@ -66,8 +66,8 @@ def _compare(predicate: Compare | NotEqual, left: Input, right: Input, equal: li
         hashed = [hashable(column, common.type) for column in columns]
         equal.append((hashed[0], hashed[1], common.exact and op == "="))
     if op != "<=>":
-        left.required.append(packed[0])
-        right.required.append(packed[1])
+        left.required.setdefault(packed[0], one)
+        right.required.setdefault(packed[1], other)
     return spec.Compare(op, *packed, common.exact)
 
 
@@ -83,8 +83,8 @@ def _band(predicate: Band, left: Input, right: Input) -> spec.Band:
     one, other, bounds = predicate.left.sql, predicate.right.sql, predicate.bounds
     common = _common(predicate, left, right).type
     packed = left.pack_read("key", one, common), right.pack_read("key", other, common)
-    left.required.append(packed[0])
-    right.required.append(packed[1])
+    left.required.setdefault(packed[0], one)
+    right.required.setdefault(packed[1], other)
     strict = not bounds.lower_inclusive, not bounds.upper_inclusive
     if bounds.rounded:
         arithmetic: Literal["float32", "float64"] = "float32" if common == "float" else "float64"

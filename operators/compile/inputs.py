@@ -15,10 +15,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import UnsupportedQueryError
+from ...rewriter.plan.conjuncts import Compare, KernelPredicate
 from ...rewriter.plan.nodes import JoinNode, Scan, source_conditions, source_scan
 from .compiling import Compiling
 from .travel_types import quoted, to_wire, travels, type_names
 from .watermarks import DELAY, held_back
+
+#: A relation's bare column.
+_BARE = re.compile(r"(?:`((?:[^`]|``)+)`|(\w+))\.(?:`((?:[^`]|``)+)`|(\w+))")
 
 
 @dataclass(slots=True)
@@ -45,7 +49,7 @@ class Input:
     packed
         The packed columns by name.
     required
-        Packed columns that a predicate rejects if NULL: such rows never join.
+        Packed columns that a predicate rejects if NULL, with the user's text of each: such rows never join.
     """
 
     alias: str
@@ -56,7 +60,7 @@ class Input:
     event_time: str | None = None
     above: tuple[str, ...] = ()
     packed: dict[str, Column] = field(default_factory=dict)
-    required: list[str] = field(default_factory=list)
+    required: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
 
     def type_of(self, what: str, text: str) -> str:
@@ -109,6 +113,8 @@ def read_input(compiling: Compiling, node: JoinNode, source: Any) -> Input:
     # What is wanted for two reasons (as a key, and in the output) is read, sent and stored once. Named in the text: a
     # projection for the names alone would be one more for Spark to optimise every micro-batch.
     texts = {item: _as_column(text, scan.alias) for item, text in items.items()}
+    if scan.streaming:  # rows with NULL in a joined column are counted where they are dropped, which is further on
+        texts = _computed_of_joinable(texts, predicates, scan.alias)
     names = {text: f"v{number}" for number, text in enumerate(dict.fromkeys(texts.values() or ["1"]))}
     columns = [f"{text} AS {name}" for text, name in names.items()]
     text = f"SELECT {', '.join(columns)} FROM {scan.relation} AS {alias}"
@@ -124,9 +130,29 @@ def read_input(compiling: Compiling, node: JoinNode, source: Any) -> Input:
     return Input(scan.alias, frame, read, types, outputs, _event_time(scan, frame, read, types), above)
 
 
+def _computed_of_joinable(
+    texts: Mapping[tuple[str, str], str], predicates: list[KernelPredicate], alias: str
+) -> dict[tuple[str, str], str]:
+    """Return texts in which expressions are computed only of rows that can join by the bare columns of predicates.
+
+    Spark's own join never computes the other ones, so they must not fail on such rows.
+    """
+    keys = (
+        texts["key", one.sql]
+        for predicate in predicates
+        if not (isinstance(predicate, Compare) and predicate.op == "<=>")
+        for one in (predicate.left, predicate.right)
+        if alias in one.relations
+    )
+    there = " AND ".join(f"{key} IS NOT NULL" for key in dict.fromkeys(keys) if _BARE.fullmatch(key))
+    if not there:
+        return dict(texts)
+    return {item: text if _BARE.fullmatch(text) else f"IF({there}, {text}, NULL)" for item, text in texts.items()}
+
+
 def _as_column(text: str, alias: str) -> str:
     """Return a relation's bare column in the spelling that we give it, and any other expression as it is."""
-    found = re.fullmatch(r"(?:`((?:[^`]|``)+)`|(\w+))\.(?:`((?:[^`]|``)+)`|(\w+))", text)
+    found = _BARE.fullmatch(text)
     if found is None or (found[1] or found[2]).replace("``", "`") != alias:
         return text
     return f"{quoted(alias)}.{quoted((found[3] or found[4]).replace('``', '`'))}"

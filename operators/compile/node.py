@@ -87,7 +87,10 @@ def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     if aggregation is not None and in_units:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
     frames, stored, mixed = _packed_streams(spec, inputs)
-    streams = tuple(replace(stream, alike=stream.alias not in mixed) for stream in spec.streams)
+    streams = tuple(
+        replace(stream, alike=stream.alias not in mixed, required=_required(inputs[stream.alias]))
+        for stream in spec.streams
+    )
     above = dict.fromkeys(key for side in inputs.values() for key in side.above)
     spec = replace(spec, streams=streams, above=tuple(above))
     text = fingerprint(spec, node, inputs, types, stored, compiling.arguments)
@@ -146,7 +149,8 @@ def _packed_streams(
     frames, stored, mixed = [], {}, set()
     for rank, stream in enumerate(spec.streams):
         if stream.time is not None and spec.keep_for(rank) is not None:  # a row without a time would never expire
-            inputs[stream.alias].required.append(stream.time)
+            side = inputs[stream.alias]
+            side.required.setdefault(stream.time, f"{side.alias}.{side.event_time}")
         frame, stored[stream.alias], whole = _packed(inputs[stream.alias], stream)
         frames.append(frame)
         if not whole:
@@ -207,8 +211,8 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Plac
 
 
 def _packed(side: Input, stream: StreamSpec) -> tuple[DataFrame, str, bool]:
-    """Return the frame of a stream's packed columns and its route, without rows that cannot join; what is stored; and
-    whether the route is a hash of all of it.
+    """Return the frame of an input's packed columns and its route, of a table without rows that cannot join; what is
+    stored; and whether the route is a hash of all of it.
 
     One filter and one projection: Spark optimises the plan anew for every micro-batch, node by node.
     """
@@ -217,11 +221,16 @@ def _packed(side: Input, stream: StreamSpec) -> tuple[DataFrame, str, bool]:
     # Guards are part of the route: so Spark has to compute them, and raises where the user's text would.
     hashed = [column for column, kind in zip(columns, kinds, strict=True) if _is_hashable(kind)]
     route = F.xxhash64(*hashed) if hashed else F.lit(0).cast("bigint")
-    required = [side.packed[name].isNotNull() for name in dict.fromkeys(side.required)]
-    frame = side.frame.where(reduce(and_, required)) if required else side.frame
+    required = [side.packed[name].isNotNull() for name in side.required]
+    # Of a stream, the dispatcher drops them and counts them: Arrow knows how many NULLs a column has.
+    frame = side.frame.where(reduce(and_, required)) if required and not side.frame.isStreaming else side.frame
     stored = ", ".join(f"{name} {kind}" for name, kind in zip(side.packed, kinds, strict=False))
     packed = frame.select(*[side.packed[name].alias(name) for name in stream.columns], route.alias(_ROUTE))
     return packed, stored, len(hashed) == len(columns)
+
+
+def _required(side: Input) -> tuple[tuple[str, str], ...]:
+    return tuple(side.required.items()) if side.frame.isStreaming else ()
 
 
 def _bounds(node: JoinNode) -> tuple[tuple[int, int, int], ...]:

@@ -5,6 +5,11 @@ from __future__ import annotations
 #: What the line of a stream's stored columns begins with.
 STORED = "stored columns of "
 
+_KEYS = "keys of "
+
+#: What the lines begin with that have conditions of the user.
+_WRITTEN = ("condition between ", "filter on ")
+
 #: The lines that say what cost chooses; a stream's stored columns follow from it.
 CHOSEN = ("scheme", "units", "subgroups", "option grid", "option routing", "option order")
 
@@ -17,17 +22,41 @@ def lines_of(text: str) -> dict[str, str]:
 def difference(old: str, new: str) -> str:
     """Say in one sentence what differs between two fingerprints."""
     before, after = lines_of(old), lines_of(new)
-    changes = [
-        f"{what} was {before.get(what, 'absent')} and is now {after.get(what, 'absent')}"
-        for what in (*before, *(name for name in after if name not in before))
-        if before.get(what) != after.get(what)
-    ]
-    # What is stored follows from the rest: it is said where nothing else is.
-    changes = [change for change in changes if not change.startswith(STORED)] or changes
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    # Keys and what is stored follow from what the user wrote: they are said where nothing else is.
+    for following in ((_KEYS, STORED) if any(name.startswith(_WRITTEN) for name in names) else (), (STORED,)):
+        names = [name for name in names if not name.startswith(tuple(following))] or names
+    changes = []
+    for name in names:
+        was, now = before.get(name), after.get(name)
+        if name.startswith(_WRITTEN) and was is not None and now is not None:
+            was, now = _only_changed(was, now)
+        changes.append(f"{name} was {was or 'absent'} and is now {now or 'absent'}")
     if before.get("scheme") == after.get("scheme") and before.get("units") != after.get("units"):
         kind = "cells of a grid" if after.get("scheme") == "matrix" else "units by a key that all streams share"
         changes.append(f"rows go to {kind}, so another number of units would have to move what is stored")
     return "; ".join(changes) or "it was written by another version"
+
+
+def _only_changed(old: str, new: str) -> tuple[str, str]:
+    """Return the conjuncts that differ of two conditions, each once: a band can come from one conjunct twice.
+
+    Examples
+    --------
+    >>> _only_changed("a < 5 AND x BETWEEN 1 AND 2", "a < 6 AND a < 6 AND x BETWEEN 1 AND 2")
+    ('a < 5', 'a < 6')
+    """
+    olds, news = _conjuncts(old), _conjuncts(new)
+    was, now = ([one for one in some if one not in others] for some, others in ((olds, news), (news, olds)))
+    return (" AND ".join(was) or "absent", " AND ".join(now) or "absent") if was or now else (old, new)
+
+
+def _conjuncts(text: str) -> list[str]:
+    found: list[str] = []
+    for part in text.split(" AND "):
+        whole = not found or found[-1].upper().count("BETWEEN") == found[-1].count(" AND ")
+        found = [*found, part] if whole else [*found[:-1], f"{found[-1]} AND {part}"]
+    return list(dict.fromkeys(found))
 
 
 def only_chosen_differs(old: str, new: str) -> bool:

@@ -5,23 +5,30 @@ What crosses the shuffle is a handful of binary rows for each partition and slot
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..batches.ipc import PACKED_BYTES, to_bytes, uniform
 from ..batches.pieces import concat, split
 from ..kernels.order_keys import values
 from ..schemes import SCHEMES
-from ..spec import DISPATCH, FREEZE_IMPORTS, KEEP_FREED, JoinSpec
+from ..spec import DISPATCH, FREEZE_IMPORTS, KEEP_FREED, JoinSpec, StreamSpec
 from ..worker_memory import hold, release, settle
 from .micro_batch import for_this_batch
 
 #: Schema of packed rows: the slot's key, what is inside (a rank, or one of the codes below), Arrow IPC bytes.
 PACKED_SCHEMA = "slot int, kind int, data binary"
+
+#: In a slot's report: rows with NULL where a condition needs a value, by input.
+NULL_ROWS = "null_rows"
 
 #: ``kind`` of packs, of results on their way out, of a slot's counters, of intermediate results, and of bundles.
 PACK, RESULT, COUNTED, PARTIAL, BUNDLE = -1, -2, -3, -4, -5
@@ -60,7 +67,10 @@ class Dispatcher:
         keys = slot_keys(spec.slots)
         alike = AlikeRows() if routing.spreads(spec, self.rank) else None
         handled = 0
-        for rows in _gathered(batches):
+        nulls = NullRows(spec.streams[self.rank])
+        for rows in map(nulls.dropped, _gathered(batches)):
+            if not rows.num_rows:
+                continue
             handled += rows.nbytes
             if alike is not None:
                 rows = alike.spread(rows, spec.streams[self.rank].route)
@@ -70,9 +80,42 @@ class Dispatcher:
                 for first in range(0, len(slots), together):
                     wanted = [keys[slot] for slot in slots[first : first + together]]
                     yield packed_rows(wanted, self.rank, [data] * len(wanted))
+        if nulls.count:  # one slot tells of them, in its report
+            yield packed_rows([keys[0]], COUNTED, [json.dumps(nulls.report()).encode()])
         release(handled, self.warm_bytes)
         if FREEZE_IMPORTS in self.liberties:
             settle()
+
+
+class NullRows:
+    """Drops the rows of one partition that cannot join, because they have NULL where a condition needs a value.
+
+    A corrupt line, a column that is not in the files, or a time in another format gives NULL. So these rows are
+    counted. That costs nothing where there are none: Arrow's batches come with their number of NULLs.
+    """
+
+    def __init__(self, stream: StreamSpec) -> None:
+        self.stream = stream
+        self.rows = self.count = 0
+        self.by_column: Counter[str] = Counter()
+
+    def dropped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows without those that cannot join."""
+        self.rows += rows.num_rows
+        columns = [(rows.column(name), text) for name, text in self.stream.required]
+        columns = [(column, text) for column, text in columns if column.null_count]
+        if not columns:
+            return rows
+        self.by_column.update({text: column.null_count for column, text in columns})
+        kept = rows.filter(reduce(pc.and_, (column.is_valid() for column, _ in columns)))
+        self.count += rows.num_rows - kept.num_rows
+        return kept
+
+    def report(self) -> dict[str, Any]:
+        """Return what a slot's report adds: rows seen, rows dropped, and NULLs by the text of their column."""
+        time = dict(self.stream.required).get(self.stream.time or "")
+        found = {"rows": self.rows, "dropped": self.count, "time": time, "columns": dict(self.by_column)}
+        return {"nulls": self.count, "inputs": {}, NULL_ROWS: {self.stream.alias: found}}
 
 
 class AlikeRows:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..results.bundle import Bundle
 from ..results.outcomes import Outcome, Pack, Partial, Reduced, Result, listed
 from ..schemes.routing import subgroup_slots
 from ..spec import JoinSpec
-from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
+from .dispatch import BUNDLE, COUNTED, NULL_ROWS, PACK, PARTIAL, RESULT, slot_keys
 from .wire import bundle_to_bytes, pack_to_bytes
 
 #: What a slot counts in each micro-batch; keys of the JSON objects in the ``COUNTERS`` column.
@@ -29,6 +30,7 @@ COUNTER_NAMES = (
     "comparisons",
     "results",
     "bytes_in",
+    "nulls",
     "late",
     "expired",
     "state_rows",
@@ -88,7 +90,10 @@ class Output:
         total = {name: sum(int(tally.get(name, 0)) for tally in tallies) for name in COUNTER_NAMES}
         inputs: dict[str, int | None] = {stream.alias: None for stream in self.spec.streams}
         inputs.update((alias, time) for tally in reversed(tallies) for alias, time in tally["inputs"].items())
-        return json.dumps({"slot": slot, "units": self.spec.units, **total, "inputs": inputs, "watermark": watermark})
+        report = {"slot": slot, "units": self.spec.units, **total, "inputs": inputs, "watermark": watermark}
+        if nulls := [tally[NULL_ROWS] for tally in tallies if NULL_ROWS in tally]:
+            report[NULL_ROWS] = add_null_rows(nulls)
+        return json.dumps(report)
 
     def in_row(self, report: str) -> pd.DataFrame | PackedRow:
         """Return the slot's report as a row behind its results."""
@@ -179,6 +184,18 @@ class Output:
                     yield piece
                 else:
                     yield from listed(piece, columns)
+
+
+def add_null_rows(reports: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sum of what reports say about rows with NULL where a condition needs a value, by input."""
+    total: dict[str, Any] = {}
+    for report in reports:
+        for alias, one in report.items():
+            sums = total.setdefault(alias, {"rows": 0, "dropped": 0, "time": one["time"], "columns": {}})
+            sums["rows"] += one["rows"]
+            sums["dropped"] += one["dropped"]
+            sums["columns"] = dict(Counter(sums["columns"]) + Counter(one["columns"]))
+    return total
 
 
 def framed(outcomes: Iterator[pd.DataFrame | PackedRow]) -> Iterator[pd.DataFrame]:

@@ -25,6 +25,7 @@ from .scopes import (
     Field,
     Frame,
     JoinTree,
+    Misnamed,
     Output,
     Resolution,
     ResolvedSelect,
@@ -45,7 +46,7 @@ def resolve(tree: exp.Expr, catalog: Catalog, settings: Settings = DEFAULTS) -> 
     """Resolve every name of a query. The tree is annotated in place; give a copy."""
     resolver = _Resolver(catalog, settings)
     output = resolver.query(tree, {}, [])
-    return Resolution(tree, resolver.blocks, output, resolver.missing)
+    return Resolution(tree, resolver.blocks, output, resolver.misnamed)
 
 
 class _Resolver(Names):
@@ -54,7 +55,7 @@ class _Resolver(Names):
         self.catalog = catalog
         self.join_before_comma = settings.join_before_comma
         self.blocks: list[ResolvedSelect] = []
-        self.missing: list[tuple[exp.Column, Source]] = []
+        self.misnamed: list[Misnamed] = []
 
     # ------------------------------------------------------------------------------------------------------- queries
 
@@ -384,6 +385,7 @@ class _Resolver(Names):
                     self.resolve_column(node, [frame, *outer])
                 except Unresolvable as reason:
                     if not (bare and self.key(node.name) in (*after, *first)):
+                        self.note_misnamed(node, [frame, *outer])
                         problem = problem or reason
         if problem:
             raise problem
@@ -397,7 +399,6 @@ class _Resolver(Names):
                 attached, used = found
                 break
         else:
-            self.note_missing(column, frames)
             raise Unresolvable(f"the column {render(column)} cannot be resolved with the schemas that are known")
         if used == len(parts):
             column.meta["field"] = attached
@@ -409,13 +410,48 @@ class _Resolver(Names):
             base = exp.Dot(this=base, expression=part.copy())
         column.replace(base)
 
-    def note_missing(self, column: exp.Column, frames: list[Frame]) -> None:
-        """Note a column whose qualifier names a table; all relations in scope are known, and none has it."""
+    def note_misnamed(self, column: exp.Column, frames: list[Frame]) -> None:
+        """Note a column that several relations have, or none although all in scope are known."""
+        if len(column.parts) > 2 or column.find_ancestor(exp.Lambda, exp.Lateral) is not None:
+            return  # a variable, perhaps, or a column of a relation before LATERAL
+        sources = [one for frame in frames for one in frame.sources]
+        if not column.table:
+            owners = [one for one in frames[0].sources if self.has(one, column.name)]
+            if len(owners) > 1:
+                self.misnamed.append(Misnamed(column, owners, ambiguous=True))
+            elif all(frame.complete for frame in frames) and not _is_word_of_sparks(column):
+                self.misnamed.append(Misnamed(column, sources))
+            return
         named = [[one for one in frame.sources if self.names_source(one, [column.table])] for frame in frames]
         nearest = next(filter(None, named), [])
-        is_variable = column.find_ancestor(exp.Lambda) is not None
-        if len(column.parts) == 2 and len(nearest) == 1 and nearest[0].parts and not is_variable:
-            self.missing.append((column, nearest[0]))
+        if len(nearest) == 1 and nearest[0].parts and nearest[0].fields is not None:
+            self.misnamed.append(Misnamed(column, nearest))
+        elif not nearest and all(frame.complete for frame in frames) and not _is_struct(column):
+            self.misnamed.append(Misnamed(column, sources))
+
+    def has(self, source: Source, name: str) -> bool:
+        return self.key(name) in (self.key(field.name) for field in source.fields or ())
+
+
+#: What looks like a column and is none: functions without parentheses, units of time, ALL.
+_WORDS_OF_SPARKS = frozenset(
+    {"current_date", "current_timestamp", "current_time", "localtimestamp", "current_user", "session_user", "user"}
+    | {"current_catalog", "current_database", "current_schema", "grouping__id", "all", "dayofweek", "dayofyear"}
+    | {f"{unit}{plural}" for unit in ("year", "quarter", "month", "week", "day", "hour") for plural in ("", "s")}
+    | {f"{unit}{plural}" for unit in ("minute", "second", "millisecond", "microsecond") for plural in ("", "s")}
+)
+
+
+def _is_struct(column: exp.Column) -> bool:
+    """Tell whether ``w.start`` may be a field of a result: of a window, or of an item of SELECT."""
+    select = column.find_ancestor(exp.Select)
+    own = column.find_ancestor(exp.Alias)
+    results = [] if select is None else [one.alias.lower() for one in select.expressions if one is not own]
+    return column.table.startswith("_") or column.table.lower() in ("window", "session_window", *results)
+
+
+def _is_word_of_sparks(column: exp.Column) -> bool:
+    return column.name.lower() in _WORDS_OF_SPARKS or isinstance(column.parent, exp.PropertyEQ | exp.Kwarg)
 
 
 def _common_columns(left: list[Field], right: list[Field]) -> list[Field]:

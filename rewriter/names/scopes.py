@@ -152,6 +152,25 @@ class Cte:
 
 
 @dataclass
+class Misnamed:
+    """A column that Spark will certainly not resolve.
+
+    Parameters
+    ----------
+    column
+        As it stands in the statement.
+    sources
+        Where it was looked for: the relation of its qualifier, else all that are in scope.
+    ambiguous
+        Whether several of them have it; else none has.
+    """
+
+    column: exp.Column
+    sources: list[Source]
+    ambiguous: bool = False
+
+
+@dataclass
 class Resolution:
     """What the names of a statement mean.
 
@@ -163,14 +182,14 @@ class Resolution:
         In plan order: a block comes after those in its FROM.
     output
         What it puts out.
-    missing
-        The columns ``r.x`` that certainly do not exist, and the tables that their qualifiers name.
+    misnamed
+        The columns that certainly do not exist, or are ambiguous.
     """
 
     tree: exp.Expr
     blocks: list[ResolvedSelect]
     output: Output
-    missing: list[tuple[exp.Column, Source]] = field(default_factory=list)
+    misnamed: list[Misnamed] = field(default_factory=list)
 
 
 def leaves(tree: Tree) -> Iterator[Source]:

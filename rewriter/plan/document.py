@@ -167,6 +167,8 @@ class Live:
         The settings of scaling and its decisions, the last one at the end.
     inputs, idle
         What inputs brought, and sentences on those that bring nothing.
+    vanished
+        Sentences on rows that cannot join, and on inputs that have brought none.
     """
 
     batch: int | None = None
@@ -179,6 +181,7 @@ class Live:
     scaling: tuple[Json, ...] = ()
     inputs: tuple[Json, ...] = ()
     idle: tuple[str, ...] = ()
+    vanished: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

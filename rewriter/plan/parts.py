@@ -329,6 +329,10 @@ class Decision:
         return dict(self.shown).get(name)
 
 
+#: What the caution about a cross product begins with.
+PRODUCT = "CROSS PRODUCT"
+
+
 @dataclass(frozen=True)
 class Refusal:
     """What cannot run on streams, and why; `hint` names a way out."""

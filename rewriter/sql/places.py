@@ -50,7 +50,7 @@ def place_of_reason(text: str, reason: str) -> int | None:
     >>> place_of_reason("SELECT * FROM r LEFT JOIN s ON r.x < s.x", "a LEFT JOIN of streams without an equality")
     16
     """
-    if kind := re.match(r"a ((?:LEFT|RIGHT|FULL)(?: SEMI| ANTI)?) JOIN", reason):
+    if kind := re.match(r"(?:a|the) ((?:LEFT|RIGHT|FULL)(?: SEMI| ANTI)?) JOIN", reason):
         return place_of(text, f"{kind[1]} JOIN|{kind[1]} OUTER JOIN")
     if "an outer, semi or anti join" in reason:
         places = (place_of(text, word) for word in ("LEFT", "RIGHT", "FULL", "SEMI", "ANTI"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any, Literal
 
 from sqlglot import exp
@@ -24,6 +24,12 @@ _AFTER_WITHIN = (TokenType.NUMBER, TokenType.INTERVAL, TokenType.STRING)
 
 #: What follows the number of an INTERVAL.
 _UNITS = (*MICROSECONDS, "MONTH", "YEAR", "QUARTER")
+
+
+ASOF = (
+    "ASOF JOIN is not supported yet; join the rows before, r.k = s.k AND s.ts BETWEEN r.ts - INTERVAL 10 SECONDS AND "
+    "r.ts, and take the last: MAX_BY(s.x, s.ts) with GROUP BY over r's columns and window(r.ts, ...)"
+)
 
 
 @dataclass(frozen=True)
@@ -166,9 +172,22 @@ def _check_intervals(sql: str, tokens: list[Token]) -> None:
             raise SqlSyntaxError(f"INTERVAL {has}; write INTERVAL {number.text.strip()} MINUTES, say", sql, *place)
 
 
+def _refuse_asof(sql: str, tokens: list[Token]) -> None:
+    """Refuse an ASOF JOIN in words: to Spark, ASOF is an alias of the relation before, and its message says so."""
+    words = [token.text.upper() for token in tokens]
+    for at in range(1, len(words) - 1):
+        joined = words[at + 1] == "JOIN" or words[at + 1 : at + 3] in (["LEFT", "JOIN"], ["INNER", "JOIN"])
+        if words[at] != "ASOF" or words[at - 1] == "AS" or not joined:
+            continue
+        pairs = list(pairwise(words))
+        if "MATCH_CONDITION" in words or ((words[at - 1], ".") in pairs and ("ASOF", ".") not in pairs):
+            raise SqlSyntaxError(ASOF, sql, *line_and_column(sql, tokens[at].start))
+
+
 def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view", "explain"], **rest: Any) -> Statement:
     tokens = [_retag(tokens, index) for index in range(len(tokens))]
     _check_intervals(sql, tokens)
+    _refuse_asof(sql, tokens)
     try:
         trees = DIALECT.parser().parse(tokens, sql)
     except ParseError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ def run_stream(spark: SparkSession, workload: Workload, folder: Path, engine: st
         frame = with_event_time(workload, reader.parquet(str(folder / stream)), rows)
         frame.createOrReplaceTempView(stream)
     checkpoint = tempfile.mkdtemp(prefix="trijoin-bench-")
+    running = None
     try:
         frame, metrics = frame_of(spark, workload, engine)
         if metrics is None:
@@ -61,6 +63,9 @@ def run_stream(spark: SparkSession, workload: Workload, folder: Path, engine: st
     except (PySparkException, TriJoinError) as error:
         return Outcome(engine, problem=str(error).partition("\n")[0][:160])
     finally:
+        if running is not None:  # else it makes its folders anew, where SIGTERM has ended the waiting
+            with suppress(Exception):
+                running.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)
     reports = [report for report in running.recentProgress if report.numInputRows]
     took = [report.durationMs["triggerExecution"] / 1000 for report in reports[1:]]

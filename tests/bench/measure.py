@@ -210,6 +210,7 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     from trijoin_sql.spark.quiet import quiet_jvm, quiet_python
 
+    spark = None
     try:
         with quiet_python(), quiet_jvm(), Progress(*columns, console=err, disable=not err.is_terminal) as progress:
             spark = _session(name, options.units)
@@ -244,8 +245,9 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
             if options.idle:
                 found.idle = _middles(rounds, "idle", streaming, idling, lambda run: run.trigger)
             found.compiling = rounds.compiling
-            spark.stop()
     finally:
+        if spark is not None:
+            spark.stop()  # removes the folders of Spark's own
         shutil.rmtree(folder, ignore_errors=True)
     return found
 

@@ -55,6 +55,45 @@ MISTAKES = [
     Mistake("jars without a name", f"SET spark.jars.packages =^;\n{STREAM}{REST}", "spark.jars.packages has no value"),
     Mistake("slip in the first word", f"^CRATE STREAM r USING rate;\n{REST}", "did you mean CREATE?"),
     Mistake("slip in the verb", f"{STREAM}{SINK}^INSRT INTO o SELECT value FROM r;", "did you mean INSERT?"),
+    Mistake(
+        "column that no stream has", f"{STREAM}{SINK}INSERT INTO o SELECT value FROM r WHERE ^valu > 1;", "mean value?"
+    ),
+    Mistake(
+        "column of a join that no stream has",
+        f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r JOIN q ON ^valeu < q.value;",
+        "r, q have no column valeu",
+    ),
+    Mistake(
+        "column of two streams",
+        f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT ^value FROM r JOIN q ON r.value < q.value;",
+        "write r.value or q.value",
+    ),
+    Mistake(
+        "alias of no relation", f"{STREAM}{SINK}INSERT INTO o SELECT ^t.value FROM r;", "there is no relation t here"
+    ),
+    Mistake(
+        "column of a view's stream",
+        f"{STREAM}CREATE TEMPORARY VIEW v AS SELECT ^valu FROM r;\n{SINK}INSERT INTO o SELECT * FROM v;",
+        "did you mean value?",
+    ),
+    Mistake(
+        "groups that never close",
+        f"{STREAM}{SINK}INSERT INTO o SELECT value, COUNT(*) FROM r ^GROUP BY value;",
+        "group by window(...) over an event time, or use MODE complete",
+    ),
+    Mistake(
+        "ASOF JOIN",
+        f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r ^ASOF JOIN q "
+        "MATCH_CONDITION (r.timestamp >= q.timestamp) ON r.value = q.value;",
+        "ASOF JOIN is not supported yet; join the rows before",
+    ),
+    Mistake(
+        "ASOF JOIN that Spark reads as an alias",
+        f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r ^ASOF JOIN q "
+        "ON r.value = q.value;",
+        "ASOF JOIN is not supported yet",
+    ),
+    Mistake("alias in WHERE", f"{STREAM}{SINK}INSERT INTO o SELECT value AS v FROM r WHERE ^v > 1;", "no column v"),
     Mistake("slip in STREAM", f"CREATE ^STREEM r USING rate;\n{REST}", "did you mean STREAM?"),
     Mistake("slip in SINK", f"{STREAM}CREATE ^SNK o USING noop;\n{INSERT}", "did you mean SINK?"),
     Mistake("temporary stream", _source("CREATE ^TEMPORARY STREAM r USING rate"), "takes no TEMPORARY"),
@@ -176,7 +215,7 @@ MISTAKES = [
     ),
     Mistake(
         "path of a file",
-        _source("CREATE STREAM r (a INT) USING json OPTIONS (path ^'{file}')"),
+        _source("CREATE STREAM r (value INT) USING json OPTIONS (path ^'{file}')"),
         "is a file, and a stream reads the files of a folder",
     ),
     Mistake("path missing", _source("CREATE STREAM r (a INT) USING ^csv"), "csv needs the option path"),
@@ -199,7 +238,7 @@ MISTAKES = [
     ),
     Mistake(
         "unreachable path",
-        _source("CREATE STREAM r (a INT) USING csv OPTIONS (path ^'{free}/in')"),
+        _source("CREATE STREAM r (value INT) USING csv OPTIONS (path ^'{free}/in')"),
         "/in does not exist",
     ),
     Mistake("empty path", _source("CREATE STREAM r (a INT) USING csv OPTIONS (path ^'')"), "path is empty"),
@@ -363,4 +402,24 @@ NOT_A_MISTAKE = (
     "SELECT t.nope, r.value FROM r LATERAL VIEW explode(array(1)) t AS nope",
     "SELECT q.value.x FROM q, (SELECT struct(1 AS x) AS q) AS w",
     "FROM r |> SELECT r.nope",
+    "SELECT DATEADD(MINUTE, 1, timestamp), EXTRACT(DAY FROM timestamp), current_date, current_user FROM r",
+    "SELECT value, count(*) FROM r GROUP BY ALL ORDER BY ALL",
+    "SELECT value AS a, a + 1 AS b FROM r ORDER BY b",
+    "SELECT struct(value AS a) AS st, st.a FROM r",
+    "SELECT window.start, count(*) FROM r GROUP BY window(timeColumn => timestamp, windowDuration => '1 minute')",
+    "SELECT value FROM r JOIN q USING (value)",
+    "SELECT value FROM r LEFT SEMI JOIN q ON r.value = q.value",
+    "SELECT pos, col FROM r LATERAL VIEW posexplode(array(1))",
+    "SELECT t.value, k FROM r AS t JOIN LATERAL (SELECT t.value AS k) ON TRUE",
+    "SELECT v FROM (SELECT value AS v FROM r) WHERE EXISTS (SELECT 1 FROM q WHERE q.value = v)",
+    "SELECT aggregate(array(1), 0, (acc, x) -> acc + x + value), _metadata.file_path FROM r",
+    "SELECT nope, value FROM r, elsewhere",
+    "SELECT asof.value FROM r asof JOIN q ON asof.value = q.value",
+    "SELECT asof.value FROM r AS asof JOIN q ON asof.value = q.value",
+    "SELECT window(timestamp, '1 minute') AS w, COUNT(*) FROM r GROUP BY w",
+    "SELECT w.start, COUNT(*) FROM (SELECT window(timestamp, '1 minute') AS w FROM r) GROUP BY w",
+    "SELECT timestamp, COUNT(*) FROM r GROUP BY timestamp",
+    "SELECT date_trunc('HOUR', timestamp), COUNT(*) FROM r GROUP BY date_trunc('HOUR', timestamp)",
+    "SELECT value, (SELECT MAX(id) FROM range(3) GROUP BY id % 1) FROM r",
+    "SELECT value, COUNT(*) FROM elsewhere GROUP BY value",
 )

@@ -238,3 +238,30 @@ def test_wrong_usage_exits_with_2(
     assert (said.exit_code, said.stdout) == (2, "")
     assert says in said.stderr
     assert "Traceback" not in said.stderr
+
+
+def test_names_that_differ_in_case_are_left_to_spark_where_a_setting_says_so() -> None:
+    check(
+        "SET spark.sql.caseSensitive = true;\nCREATE STREAM r (a INT) USING csv OPTIONS (path '/tmp');\n"
+        "CREATE STREAM q (A INT) USING csv OPTIONS (path '/tmp');\n"
+        f"{SINK}INSERT INTO o SELECT a FROM r JOIN q ON a < A;"
+    )
+
+
+def test_a_folder_with_the_results_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
+    """Spark would leave out the batches that its log of the folder has, and say nothing."""
+    log, commits = tmp_path / "out" / "_spark_metadata", tmp_path / "c" / "commits"
+    log.mkdir(parents=True)
+    text = f"{STREAM}CREATE SINK o USING json OPTIONS (path '{tmp_path}/out', checkpointLocation '{tmp_path}/c');\n"
+    check(text + INSERT)  # nothing is written yet
+    for batch in ("0", "1.compact"):
+        (log / batch).touch()
+    with pytest.raises(JobError, match=r"results of another checkpoint, of batches up to 1, and .*/c is new") as caught:
+        check(text + INSERT)
+    assert (caught.value.line, caught.value.column) == (2, 40)
+    assert "empty or rename that folder" in caught.value.located
+    commits.mkdir(parents=True)
+    (commits / "0").touch()
+    (tmp_path / "c" / "offsets").mkdir()
+    (tmp_path / "c" / "offsets" / "1").touch()
+    check(text + INSERT)  # as after a kill between the two logs: the next start repairs it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -125,10 +126,16 @@ def session(spark: SparkSession) -> Iterator[TriJoinSession]:
     assert not own.streams.active
 
 
-def carry_out(session: TriJoinSession, text: str, path: Path, request: StopRequest | None = None) -> Outcome:
+def carry_out(
+    session: TriJoinSession,
+    text: str,
+    path: Path,
+    request: StopRequest | None = None,
+    console: Console | None = None,
+) -> Outcome:
     job: Job = parse_job(Script(str(path / "job.sql"), text))
     check_job(job)
-    console = Console(quiet=True)
+    console = console or Console(quiet=True)
     return run_queries(job, prepare(job, session), console, request or StopRequest(), once=request is None)
 
 
@@ -168,3 +175,78 @@ def test_a_request_before_the_first_look_stops_at_once(session: TriJoinSession, 
     request.ask("SIGINT")
     text = "CREATE STREAM r USING rate;\nCREATE SINK n USING noop;\nINSERT INTO n SELECT value FROM r;\n"
     assert carry_out(session, text, tmp_path, request).ended == "SIGINT"
+
+
+def test_rows_that_vanish_are_counted_and_said(session: TriJoinSession, tmp_path: Path) -> None:
+    """Corrupt lines, a column that no file has, times in another format, and an empty folder: 0 results, exit 0."""
+    write(tmp_path / "r", "1.json", "a", range(5))
+    write(tmp_path / "s", "1.json", "a", range(5))
+    for name in ("bad", "late", "empty"):
+        (tmp_path / name).mkdir()
+    good = (tmp_path / "r" / "1.json").read_text()
+    (tmp_path / "bad" / "1.json").write_text(good + '{"a": 3, "ts": oops\n{"a": "x", "ts": "2024-01-01T00:00:01Z"}\n')
+    (tmp_path / "late" / "1.json").write_text(good.replace("2024-01-01T", "01.01.2024 "))
+    columns = dict.fromkeys(("r", "s", "bad", "late", "empty"), "a BIGINT, ts TIMESTAMP") | {
+        "r": "nope BIGINT, ts TIMESTAMP"
+    }
+    text = "".join(
+        f"CREATE STREAM {name} ({some}) USING json OPTIONS (path '{tmp_path}/{name}') "
+        "WATERMARK ts DELAY OF INTERVAL 1 HOUR;\nCREATE SINK {0}_out USING noop;\n".format(name)
+        for name, some in columns.items()
+    )
+    text += "".join(
+        f"INSERT INTO {name}_out SELECT s.a FROM {name} JOIN s ON ABS({name}.{column} - s.a) < 1 WITHIN 1 MINUTE;\n"
+        for name, column in (("r", "nope"), ("bad", "a"), ("late", "a"), ("empty", "a"))
+    )
+    text += "CREATE SINK self_out USING noop;\nCREATE SINK count_out USING noop MODE complete;\n"
+    text += "INSERT INTO self_out SELECT x.a FROM bad AS x JOIN bad AS y ON ABS(x.a - y.a) < 1 WITHIN 1 MINUTE;\n"
+    text += "INSERT INTO count_out SELECT COUNT(*) AS n FROM late;\n"
+    console = Console(file=io.StringIO(), width=300, soft_wrap=True)
+    outcome = carry_out(session, text, tmp_path, console=console)
+    tallies = {tally.sink: tally for tally in outcome.tallies}
+    assert tallies["r_out"].lost == ["5 rows of r cannot join (NULL: r.nope in 5)"]
+    assert tallies["bad_out"].lost == [
+        "2 corrupt records of bad",
+        "2 rows of bad cannot join (NULL: bad.a in 2, bad.ts in 1)",
+    ]
+    assert tallies["bad_out"].results == 5
+    assert tallies["late_out"].lost == ["5 corrupt records of late", "5 rows of late cannot join (NULL: late.ts in 5)"]
+    assert tallies["self_out"].corrupt == {"bad": 2}
+    assert tallies["self_out"].vanished.rows.keys() == {"x", "y"}
+    assert tallies["count_out"].corrupt.keys() <= {"late"}  # no column of it is parsed
+    said = [line.partition("; ")[0] for line in console.file.getvalue().splitlines() if "(warning)" in line]
+    said = [line for line in said if not line.startswith(("self_out", "count_out"))]
+    assert sorted(said) == [
+        "bad_out: 1 row of bad without event time, dropped: bad.ts is NULL",
+        "bad_out: 2 records of bad so far: corrupt, or of other types",
+        "empty_out: no row of empty has come, so nothing joins",
+        "late_out: 5 records of late so far: corrupt, or of other types",
+        "late_out: no row of late can join: late.ts is NULL in all 5 rows so far",
+        "r_out: no row of r can join: r.nope is NULL in all 5 rows so far",
+    ]
+    assert tallies["late_out"].to_dict()["null_rows"]["late"]["dropped"] == 5
+    assert tallies["late_out"].to_dict()["corrupt_records"] == {"late": 5}
+
+
+def test_the_text_of_corrupt_records_is_kept_where_it_is_declared(session: TriJoinSession, tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "1.csv").write_text("1\nx\n")
+    outcome = carry_out(
+        session,
+        f"CREATE STREAM r (a BIGINT, bad STRING) USING csv OPTIONS (path '{tmp_path}/r', columnNameOfCorruptRecord "
+        "'bad');\nCREATE SINK m USING memory;\nINSERT INTO m SELECT * FROM r",
+        tmp_path,
+    )
+    assert sorted(outcome.rows["m"]) == ['{"a":1,"bad":null}', '{"a":null,"bad":"x"}']
+    assert outcome.tallies[0].corrupt == {"r": 1}
+
+
+def test_a_product_is_said_with_its_place(session: TriJoinSession, tmp_path: Path) -> None:
+    text = (
+        "CREATE STREAM r USING rate WATERMARK timestamp DELAY OF INTERVAL 1 SECOND;\nCREATE SINK n USING noop;\n"
+        "CREATE TEMPORARY VIEW both AS SELECT r.value FROM r CROSS JOIN r AS s WITHIN 5 SECONDS;\n"
+        "INSERT INTO n SELECT value FROM both;\n"
+    )
+    job = parse_job(Script("job.sql", text))
+    (query,) = prepare(job, session)
+    assert [one.partition(":")[0] for one in query.cautions] == ["CROSS PRODUCT"]

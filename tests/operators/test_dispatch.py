@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,10 @@ from trijoin_sql.operators.schemes.base import MEMBERS
 from trijoin_sql.operators.spec import EdgeSpec, JoinSpec, Options
 from trijoin_sql.operators.task import dispatch
 from trijoin_sql.operators.task.dispatch import PACKED_SCHEMA, Dispatcher, slot_keys, unmurmur3
+from trijoin_sql.operators.task.outputs import Output
 from trijoin_sql.operators.task.wire import pack_from_bytes, pack_to_bytes
+
+from trijoin_sql.running.vanished import Vanished
 
 from .reference import DOMAINS, streams
 
@@ -191,3 +196,29 @@ def test_rows_for_several_cells_are_packed_once(monkeypatch: pytest.MonkeyPatch)
 def test_nothing_is_sent_for_nothing() -> None:
     spec = JoinSpec("j", streams(3, ("a",)), (EdgeSpec(0, 1),), "symmetric", 2)
     assert dispatched(spec, 0, []) == {}
+
+
+def test_rows_with_null_where_a_value_is_needed_are_dropped_and_counted() -> None:
+    """A corrupt line, or a column that no file has, is a NULL: such rows vanished, and nobody knew how many."""
+    spec = JoinSpec("j", streams(2, ("x", "ts")), (EdgeSpec(0, 1, ()),), "biclique", 2)
+    first = replace(spec.streams[0], required=(("x", "r.x"), ("ts", "r.ts")), time="ts")
+    spec = replace(spec, streams=(first, *spec.streams[1:]))
+    rows = {"id": [1, 2, 3, 4], "x": [1, None, 3, None], "ts": [1, 2, None, None], "route": [1, 2, 3, 4]}
+    batch = pa.RecordBatch.from_pydict({name: pa.array(values, pa.int64()) for name, values in rows.items()})
+    sent = list(Dispatcher(spec, 0)(iter([batch, batch.slice(0, 1)])))
+    packed = [one for piece in sent for one in zip(piece["kind"].to_pylist(), piece["data"].to_pylist(), strict=True)]
+    assert {row["id"] for kind, data in packed if kind == 0 for row in from_bytes(data).to_pylist()} == {1}
+    (report,) = (json.loads(data) for kind, data in packed if kind == dispatch.COUNTED)
+    alias = spec.streams[0].alias
+    assert report["null_rows"] == {
+        alias: {"rows": 5, "dropped": 3, "time": "r.ts", "columns": {"r.x": 2, "r.ts": 2}},
+    }
+    # A slot's report has them, through a second stage too; the driver reads it.
+    out = Output(spec, 0, packed=True)
+    first = json.loads(out.report(0, [report, report, {"inputs": {alias: 7}}], 0))
+    second = json.loads(out.report(0, [first, {"inputs": {}}], 0))
+    assert (second["nulls"], second["null_rows"][alias]["columns"]) == (6, {"r.x": 4, "r.ts": 4})
+    vanished = Vanished()
+    (said,) = vanished.add([second])
+    assert said.startswith(f"4 rows of {alias} without event time, dropped: r.ts is NULL")
+    assert not any(one["kind"].to_pylist() == [dispatch.COUNTED] for one in Dispatcher(spec, 0)(iter([batch[:1]])))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 import trijoin_sql
@@ -110,3 +112,36 @@ def test_counters_cost_results_nothing(spark: SparkSession, tmp_path: Path) -> N
     running = query.trigger(availableNow=True).start()
     running.awaitTermination()
     assert tj.metrics(running).total()["results"] == 1
+
+
+def test_rows_that_cannot_join_are_in_the_metrics_and_said_once(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows without event time, and a column that nobody has; with results that stay those of Spark batch."""
+    sql = "SELECT r.k, s.ts FROM r JOIN s ON r.k = s.k AND 10 DIV r.v > s.v AND ABS(r.ts - s.ts) <= INTERVAL 20 SECONDS"
+    schema = "k int, v int, ts timestamp"
+    arrow = pa.schema([("k", pa.int32()), ("v", pa.int32()), ("ts", pa.timestamp("us", "UTC"))])
+    good = [{"k": key, "v": 1 + key % 2, "ts": START} for key in range(6)]
+    bad = [{"k": None, "v": 0, "ts": START}, {"k": 1, "v": 1, "ts": None}, {"k": 2, "v": None, "ts": START}]
+    tables = Tables(spark, tmp_path / "tables")
+    for name, some in {"r": [good, [*good, *bad], [*good, *bad]], "s": [good]}.items():
+        tables.create(name, some, schema, arrow, lambda frame: frame.withWatermark("ts", "10 seconds"))
+    tables.use(streaming=False)
+    wanted = bag(spark.sql(sql).collect())  # a row whose key is NULL divides nothing by 0
+    tables.use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    with caplog.at_level("WARNING", "trijoin_sql"):
+        query = tj.sql(sql).writeStream.format("memory").queryName("cannot_join")
+        running = query.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+        running.awaitTermination()
+        deadline = time.monotonic() + 30
+        while "without event time" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.1)  # Spark's listeners hear of a micro-batch some time after it
+    assert bag(spark.table("cannot_join").collect()) == wanted
+    metrics = tj.metrics(running)
+    assert metrics.total()["nulls"] == 6
+    lost = metrics.vanished().rows["r"]
+    assert (lost["dropped"], lost["columns"]["r.k"], lost["columns"]["r.ts"], lost["time"]) == (6, 2, 2, "r.ts")
+    (said,) = (message for message in caplog.messages if "event time" in message)
+    assert said.startswith("1 row of r without event time, dropped: r.ts is NULL; ")
+    assert any("without event time" in text for text in tj.explain(running).to_dict()["groups"][0]["live"]["vanished"])

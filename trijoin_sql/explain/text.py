@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..rewriter.plan.document import Document, Group, Live, Stage
-from ..rewriter.plan.parts import Alternative
+from ..rewriter.plan.parts import PRODUCT, Alternative
 from .stage_diff import DiffLine, stage_changes
 from .wording import (
     aggregation_sentence,
@@ -84,6 +84,8 @@ def _headline(document: Document) -> str:
     parts += ["REFUSED on streams"] if document.refusals else []
     if any(group.state_is_unbounded for group in document.groups):
         parts.append("STATE UNBOUNDED")
+    if any(one.startswith(PRODUCT) for one in document.advice):
+        parts.append(PRODUCT)
     return "; ".join(parts)
 
 
@@ -167,6 +169,8 @@ def _live(live: Live, group: Group) -> _Branch:
         branch.lines += _aligned(
             [(name.replace("_", " "), measure(name, value)) for name, value in live.counters], right={1}
         )
+    if live.vanished:
+        branch.below.append(_Branch("!! rows that cannot join !!", [_Hanging(one, 3) for one in live.vanished]))
     if live.idle:
         branch.below.append(_Branch("idle inputs", [_Hanging(sentence, 3) for sentence in live.idle]))
     compared = sorted(comparisons(live))

@@ -16,7 +16,7 @@ from ..rewriter.sql.catalog import RATE_OPTION, DdlCatalog, TableInfo, positive
 from ..rewriter.sql.clauses import Options, Word, close
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.spark_types import TYPES
-from .columns import check_columns
+from .columns import check_columns, check_groups
 from .formats import (
     BOOLEANS,
     CHECKPOINT,
@@ -32,9 +32,12 @@ from .formats import (
     fixed_columns,
 )
 from .job_text import Script, did_you_mean
-from .paths import local_path, why_unreadable, why_unwritable
+from .paths import local_path, why_of_another, why_unreadable, why_unwritable
 from .setting_names import assignment, hint_if_unknown
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
+
+#: What to do about a file sink's folder with the results of another checkpoint.
+EMPTY_OR_RENAME = "empty or rename that folder, or go on with the checkpoint that belongs to it"
 
 
 def check_job(job: Job) -> list[str]:
@@ -97,8 +100,15 @@ def check_statements(job: Job) -> None:
     _check_sharing(job)
     tables = ((stream.name.text, TableInfo(tuple(_declared(stream)), True)) for stream in job.streams)
     catalog = DdlCatalog(tuple(tables))
-    for insert in job.inserts:
-        check_columns(job.script, insert.query.text, insert.query.start, catalog)
+    for statement in job.statements:
+        match statement:
+            case InsertInto(sink=name, query=sql):
+                check_columns(job.script, sql.text, sql.start, catalog)
+                sink = job.sink(name.text)
+                if sink is not None and sink.output_mode == "append":
+                    check_groups(job.script, sql.text, sql.start, catalog)
+            case SparkStatement(sql=sql) if re.match(r"CREATE\b.*?\bVIEW\b", sql.text, re.IGNORECASE):
+                check_columns(job.script, sql.text, sql.start, catalog)
 
 
 def _declared(stream: CreateStream) -> list[Column]:
@@ -259,6 +269,9 @@ def _check_target(script: Script, sink: CreateSink) -> None:
     for word in (sink.options.find(CHECKPOINT), sink.options.find("path") if name in FOLDERS else None):
         if word is not None:
             _refuse(script, word, why_unwritable(word.text))
+    path, checkpoint = sink.options.find("path"), sink.options.text(CHECKPOINT)
+    if name in FILES and path is not None and checkpoint and (why := why_of_another(path.text, checkpoint)):
+        script.fail(path.start, why, EMPTY_OR_RENAME)
     function = sink.options.find("function")
     if name == "foreachBatch" and function is not None:
         load_function(script, function)

@@ -86,15 +86,22 @@ def read_statement(script: Script, tokens: list[Token]) -> JobStatement:
             _check_one_line(reader)
             if rest[:3] == ["SPARK", ".", "JARS"]:
                 return _start_setting(reader)
-    for at, known in enumerate((("CREATE", "INSERT"), ("STREAM", "SINK") if words[:1] == ["CREATE"] else ())):
-        is_word = at < len(tokens) and words[at : at + 1] == [tokens[at].text.upper()]
-        meant = close(words[at], known, 0.75) if is_word else None
-        if meant is not None and meant != words[at]:
-            reader.fail_at(at, f"no statement begins with {' '.join(words[: at + 1])}", f"did you mean {meant}?")
+    refuse_slips(script, tokens)
     sql = reader.rest()
     if words[:1] == ["CREATE"] and "VIEW" in words:
         _check_sql(script, sql)
     return SparkStatement(sql)
+
+
+def refuse_slips(script: Script, tokens: list[Token], verbs: tuple[str, ...] = ("CREATE", "INSERT")) -> None:
+    """Fail at the first or second word of a statement of Spark's that is probably one of ours, mistyped."""
+    words = [token.text.upper() for token in tokens[:5] if token.token_type not in QUOTED]
+    for at, known in enumerate((verbs, ("STREAM", "SINK") if words[:1] == ["CREATE"] else ())):
+        is_word = at < len(tokens) and words[at : at + 1] == [tokens[at].text.upper()]
+        meant = close(words[at], known, 0.75) if is_word else None
+        if meant is not None and meant != words[at]:
+            detail = f"no statement begins with {' '.join(words[: at + 1])}"
+            script.fail(tokens[at].start, detail, f"did you mean {meant}?")
 
 
 def _stream(reader: _Reader) -> CreateStream:

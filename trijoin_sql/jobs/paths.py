@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from tempfile import TemporaryFile
 from urllib.parse import unquote, urlsplit
 
 
@@ -40,6 +41,30 @@ def why_unwritable(location: str) -> str | None:
     there = next(parent for parent in (path, *path.parents) if parent.exists())
     if not there.is_dir():
         return f"{location} cannot be made: {there} is a file"
-    if not os.access(there, os.W_OK | os.X_OK):
-        return f"{location} cannot be written to: permission denied"
-    return None
+    try:  # rights do not tell of a file system that is read-only
+        with TemporaryFile(dir=there):
+            return None
+    except OSError as error:
+        return f"{location} cannot be written to: {(error.strerror or str(error)).lower()}"
+
+
+def why_of_another(output: str, checkpoint: str) -> str | None:
+    """Return why a file sink cannot go on in a folder: the results there are not of this checkpoint's query.
+
+    Spark would silently leave out batches. None if it can, or if a folder is elsewhere.
+    """
+    folder, state = local_path(output), local_path(checkpoint)
+    if folder is None or state is None:
+        return None
+    written = max(_batches(folder / "_spark_metadata"), default=-1)
+    committed = max(_batches(state / "commits"), default=-1)
+    if written <= committed or (written == committed + 1 and written in _batches(state / "offsets")):
+        return None
+    here = f"is at batch {committed}" if committed >= 0 else "is new"
+    return f"{output} holds results of another checkpoint, of batches up to {written}, and {checkpoint} {here}"
+
+
+def _batches(log: Path) -> set[int]:
+    """Return the batches in a log of Spark's."""
+    names = [path.name.removesuffix(".compact") for path in log.iterdir()] if log.is_dir() else []
+    return {int(name) for name in names if name.isdigit()}

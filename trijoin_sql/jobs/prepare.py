@@ -24,7 +24,7 @@ from .formats import CHECKPOINT, FILES, PYTHON, SINKS, SOURCES, TABLES, find_for
 from .jars import check_formats
 from .job_text import Script
 from .locate import locate
-from .progress import counted
+from .progress import counted, without_corrupt
 from .sinks import checkpoint_of, spark_format
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
 
@@ -53,6 +53,8 @@ class PreparedQuery:
     kept
         The reasons of joins that store rows as their checkpoint does although cost would now choose otherwise, and
         of joins that scaling leaves alone.
+    cautions
+        What its writer probably does not mean, such as a product.
     """
 
     sink: CreateSink
@@ -60,6 +62,7 @@ class PreparedQuery:
     frame: DataFrame
     endless: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
 
 def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
@@ -72,6 +75,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
     """
     queries: list[PreparedQuery] = []
     kept: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
     session.checks_modes = False
     check_formats(job.script, job.streams, session.spark)
     for statement in job.statements:
@@ -81,12 +85,13 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
             case InsertInto():
                 sink = job.sink(statement.sink.text)
                 assert sink is not None  # check_job has checked this
-                queries.append(_query(job, session, statement, sink, kept))
-                kept = ()
+                queries.append(_query(job, session, statement, sink, kept, cautions))
+                kept, cautions = (), ()
             case SparkStatement():  # any query may read a view with a join
                 with ExitStack() as stack:
                     _resume(job, session, job.sinks, stack)
-                    kept += _kept(run_sql(job, session, statement.sql).groups)
+                    ran = run_sql(job, session, statement.sql)
+                    kept, cautions = kept + _kept(ran.groups), cautions + ran.cautions
     check_formats(job.script, job.sinks, session.spark)
     return tuple(queries)
 
@@ -99,14 +104,22 @@ def _create_stream(job: Job, session: TriJoinSession, stream: CreateStream) -> N
         if option.key.text.lower() not in (RATE_OPTION.lower(), "class" if name == PYTHON else ""):
             reader = reader.option(option.key.text, option.value.text)
     _declare_rate(session, stream, name)
+    corrupt = None
     if stream.columns:
-        reader = reader.schema(_schema(job.script, stream))
+        schema = _schema(job.script, stream)
+        corrupt = _corrupt_column(session, stream, name)
+        declared = corrupt is not None and corrupt.lower() in (one.lower() for one in schema.names)
+        if corrupt is not None and not declared:
+            schema.add(corrupt, "string")
+        reader = reader.schema(schema)
     elif name in ("parquet", "orc"):
         reader = reader.schema(_found_schema(job.script, session, stream, name))
     try:
         frame = reader.load() if table is None else reader.table(table)
     except Exception as error:
         raise _refused(error, job.script, stream.format, f"the stream {stream.name} cannot be read") from None
+    if corrupt is not None:
+        frame = without_corrupt(frame, corrupt, stream.name.text, keep=declared)
     if stream.watermark is not None:
         column = stream.watermark.column
         known = {field.name.lower(): field for field in frame.schema.fields}
@@ -120,6 +133,14 @@ def _create_stream(job: Job, session: TriJoinSession, stream: CreateStream) -> N
         except Exception as error:
             raise _refused(error, job.script, column, "the watermark cannot be used") from None
     frame.createOrReplaceTempView(quote(stream.name.text))
+
+
+def _corrupt_column(session: TriJoinSession, stream: CreateStream, name: str) -> str | None:
+    """Return the column for which Spark keeps the text of records that it cannot read; None if it keeps none."""
+    if name not in ("json", "csv") or (stream.options.text("mode") or "PERMISSIVE").upper() != "PERMISSIVE":
+        return None
+    default = session.spark.conf.get("spark.sql.columnNameOfCorruptRecord", None) or "_corrupt_record"
+    return stream.options.text("columnNameOfCorruptRecord") or default
 
 
 def _declare_rate(session: TriJoinSession, stream: CreateStream, source: str) -> None:
@@ -172,7 +193,12 @@ def run_sql(job: Job, session: TriJoinSession, sql: Word) -> Ran:
 
 
 def _query(
-    job: Job, session: TriJoinSession, insert: InsertInto, sink: CreateSink, kept: tuple[str, ...]
+    job: Job,
+    session: TriJoinSession,
+    insert: InsertInto,
+    sink: CreateSink,
+    kept: tuple[str, ...],
+    cautions: tuple[str, ...],
 ) -> PreparedQuery:
     with ExitStack() as stack:
         _resume(job, session, [sink], stack)
@@ -186,7 +212,7 @@ def _query(
     _check_mode(job.script, told, frame, insert, sink)
     kept_for = [one for group in ran.groups if isinstance(group, JoinNode) for one in group.retention]
     endless = tuple(one.alias for one in kept_for if one.keep_for is None)
-    return PreparedQuery(sink, insert, counted(frame), endless, kept + _kept(ran.groups))
+    return PreparedQuery(sink, insert, counted(frame), endless, kept + _kept(ran.groups), cautions + ran.cautions)
 
 
 def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stack: ExitStack) -> None:

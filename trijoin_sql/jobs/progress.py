@@ -14,7 +14,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..running.metrics import IDLE, batch_counters
+from ..rewriter.sql.dialect import quote
+from ..running.metrics import batch_counters
+from ..running.vanished import IDLE, Vanished, counted_as, phrases
 from .paths import local_path
 from .statements import CreateStream
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Name of the metric that `counted` observes.
 RESULTS = "trijoin_job_results"
+#: Beginning of the names of the metrics that count the corrupt records of a stream.
+CORRUPT = "trijoin_corrupt_"
 #: Seconds between two lines if nothing can be redrawn.
 LINE = 5.0
 #: A terminal with this many columns shows a query on one line.
@@ -32,6 +36,8 @@ WIDE = 105
 _OURS = "transformWithState"
 #: Spark's names of its aggregations that keep groups.
 _GROUPS = ("stateStoreSave", "sessionWindowStateStoreSave")
+_CORRUPT_ARE_NULL = "what cannot be read of them is NULL (OPTIONS (mode 'FAILFAST') ends the query at the first)"
+_NOTHING_CAME = "no stream has brought a row"
 _HELD = " (the watermark waits for it)"
 
 
@@ -40,6 +46,17 @@ def counted(frame: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
     return frame.observe(RESULTS, F.count(F.lit(1)).alias("rows"))
+
+
+def without_corrupt(frame: DataFrame, corrupt: str, stream: str, *, keep: bool) -> DataFrame:
+    """Return a stream's frame with its corrupt records counted; ``keep`` the column that has their text, or drop it."""
+    from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+    # A second column, because Spark reads no file for the texts of corrupt records alone.
+    columns = [corrupt, *(name for name in frame.columns if name.lower() != corrupt.lower())][:2]
+    counts = [F.count(F.col(quote(name))).alias(f"c{number}") for number, name in enumerate(columns)]
+    frame = frame.observe(CORRUPT + stream, *counts)
+    return frame if keep else frame.drop(corrupt)
 
 
 @dataclass(slots=True)
@@ -71,6 +88,10 @@ class Tally:
         Whether the sink gets a group only when it closes.
     heard
         Called with every report that was added, its rows by input, and its results.
+    corrupt
+        Records that were not in the format of their file, by stream.
+    vanished
+        What joins have lost to NULLs and inputs without rows.
     """
 
     sink: str
@@ -88,26 +109,34 @@ class Tally:
     open_groups: int = 0
     appends: bool = False
     heard: Callable[[Any, dict[str, int], int], None] | None = field(default=None, repr=False)
+    corrupt: dict[str, int] = field(default_factory=dict)
+    vanished: Vanished = field(default_factory=Vanished)
     _quiet: dict[str, int] = field(default_factory=dict, repr=False)
     _waiting: int = field(default=0, repr=False)
     _kept: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
     _begun: float | None = field(default=None, repr=False)
     _readings: dict[str, int] = field(default_factory=dict, repr=False)
 
-    def look(self, query: StreamingQuery, names: dict[str, str]) -> None:
-        """Read a query's reports since the last call; `names` are the names of its inputs (see `input_names`)."""
+    def look(self, query: StreamingQuery, names: dict[str, str]) -> list[str]:
+        """Read a query's reports since the last call; return what is to be said at once.
+
+        `names` are the names of its inputs (see `input_names`).
+        """
         last: Any = query.lastProgress
         if last is None or last.batchId <= self.batch:
-            return
+            return []
         self._readings = self._readings or readings(query)
         # Fetching all reports is slow, and needed only if several came at once.
-        for progress in [last] if last.batchId == self.batch + 1 else query.recentProgress:
-            self.add(progress, names)
+        recent = [last] if last.batchId == self.batch + 1 else query.recentProgress
+        return [said for progress in recent for said in self.add(progress, names)]
 
-    def add(self, progress: Any, names: dict[str, str]) -> None:
-        """Add one of Spark's progress reports, unless it was added before or is not about a micro-batch."""
+    def add(self, progress: Any, names: dict[str, str]) -> list[str]:
+        """Add one of Spark's progress reports, unless it was added before or is not about a micro-batch.
+
+        Return what is to be said: rows that vanish.
+        """
         if progress.batchId <= self.batch or "addBatch" not in (progress.durationMs or {}):
-            return
+            return []
         self.batch = progress.batchId
         observed = (progress.observedMetrics or {}).get(RESULTS)
         results = int(observed[0]) if observed is not None else 0
@@ -120,7 +149,9 @@ class Tally:
         self.open_groups = sum(int(rows) for rows in grouped)
         self.state_bytes = sum(_bytes(operator) for operator in progress.stateOperators)
         self.late_rows += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
-        self.late_rows += sum(counters.total().get("late", 0) for counters in batch_counters(progress))
+        joins = batch_counters(progress)
+        self.late_rows += sum(counters.total().get("late", 0) for counters in joins)
+        said = self._corrupt(progress) + [one for counters in joins for one in self.vanished.add(counters.slots)]
         rows, brought = self._rows(progress), self._brought(progress, names)
         if rows:
             self.batches += 1
@@ -132,6 +163,32 @@ class Tally:
             self._look_at_inputs(brought)
         if self.heard is not None:
             self.heard(progress, brought, results)
+        return said
+
+    def _corrupt(self, progress: Any) -> list[str]:
+        said = []
+        for name, observed in (progress.observedMetrics or {}).items():
+            stream = name.removeprefix(CORRUPT)
+            if stream != name and observed[0]:
+                if stream not in self.corrupt:
+                    count = counted_as(observed[0], "record")
+                    said.append(
+                        f"{count} of {stream} so far: corrupt, or not of the declared types; {_CORRUPT_ARE_NULL}"
+                    )
+                self.corrupt[stream] = self.corrupt.get(stream, 0) + int(observed[0])
+        return said
+
+    @property
+    def lost(self) -> list[str]:
+        """What the query has lost, for its summary."""
+        corrupt = [f"{counted_as(count, 'corrupt record')} of {stream}" for stream, count in self.corrupt.items()]
+        return [*corrupt, *phrases(self.vanished.rows)]
+
+    def silent(self) -> list[str]:
+        """Return the inputs without a row, at the end; each once."""
+        if not self.input_rows and not self.late_rows:
+            return [] if self.batch > 0 else [_NOTHING_CAME]
+        return self.vanished.silent(while_others=True)
 
     def _rows(self, progress: Any) -> int:
         """Return the rows of a micro-batch. Spark counts a stream's rows for each time that the query reads it."""
@@ -197,6 +254,8 @@ class Tally:
             "open_groups": self.open_groups,
             "idle_inputs": list(self.idle),
             "idle_inputs_hold_watermark": self.held_back,
+            "corrupt_records": self.corrupt,
+            "null_rows": self.vanished.rows,
         }
 
     def __str__(self) -> str:
@@ -283,6 +342,10 @@ class Board:
     def say(self, text: str) -> None:
         """Show a line that stays."""
         self.console.print(text, markup=False)
+
+    def warn(self, text: str) -> None:
+        """Show a warning that stays."""
+        self.console.print(Text(f"{text} (warning)", style="yellow"))
 
     def _table(self) -> Group:
         """Return the table; idle inputs, and columns that do not fit a narrow terminal, are below it."""

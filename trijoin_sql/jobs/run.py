@@ -13,10 +13,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
-from ..errors import JobError
+from ..errors import InvalidSettingError, JobError
 from ..running.scaled_query import ScaledQuery, scaling_policy
 from ..running.stopping import StopRequest, failure, stop
 from ..spark.messages import reason, sentence
+from .check import EMPTY_OR_RENAME
 from .formats import CHECKPOINT
 from .prepare import PreparedQuery
 from .progress import Board, Tally, input_names
@@ -114,6 +115,9 @@ def run_queries(
             stop(spark, [query.query for query in running], request)
         _look(running, tallies, names, board)
     _raise_failure(job, prepared, running)
+    for tally in tallies:
+        for said in tally.silent():
+            board.warn(f"{tally.sink}: {said}")
     memory = [query.sink for query in prepared if query.sink.format.text.lower() == "memory"]
     return Outcome(
         tuple(tallies),
@@ -135,6 +139,9 @@ def _status(request: StopRequest) -> str:
 def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, lines: bool) -> StreamingQuery:
     try:
         return start_into(query.frame, query.sink, job.script, request, once=once, lines=lines)
+    except InvalidSettingError as error:  # of a file sink in an object store, say: `check` has looked at local ones
+        word = query.sink.options.find("path") or query.sink.name
+        raise job.script.error(word.start, error.parameters["reason"], EMPTY_OR_RENAME) from None
     except (PySparkException, Py4JError) as error:
         detail = f"Spark does not start this query: {sentence(error)}"
     raise job.script.error(query.insert.sink.start, detail)
@@ -142,7 +149,8 @@ def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, 
 
 def _look(running: list[ScaledQuery], tallies: list[Tally], names: dict[str, str], board: Board) -> None:
     for query, tally in zip(running, tallies, strict=False):
-        tally.look(query.query, names)
+        for said in tally.look(query.query, names):
+            board.warn(f"{tally.sink}: {said}")
     board.refresh()
 
 

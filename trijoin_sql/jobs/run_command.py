@@ -204,6 +204,8 @@ def say_what_is_kept(query: PreparedQuery, script: Script, explain: str, notes: 
         rows = f"rows of {', '.join(query.endless)} are kept for ever"
         warning = f"{script.path}:{line}:{column}: UNBOUNDED: {rows}; {explain} says how to bound them (warning)"
         notes.print(Text(warning, style="yellow"))
+    for caution in query.cautions:
+        notes.print(Text(f"{script.path}:{line}:{column}: {caution} (warning)", style="yellow"))
     for kept in query.kept:
         notes.print(Text(f"{script.path}:{line}: {kept}", style="dim"))
 
@@ -251,6 +253,8 @@ def summary(outcome: Outcome, job: str, lines: bool) -> None:
         for row in outcome.rows.get(tally.sink, []):
             print(row)
         print(tally)
+        for lost in tally.lost:
+            print(f"  {lost}")
         if tally.still_open:
             print(f"  {tally.still_open}")
     ended = "done" if outcome.ended == "done" else f"stopped by {outcome.ended}"

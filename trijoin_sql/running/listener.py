@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ..errors import NO_WORKER, TOO_BUSY, CheckpointDamagedError, CheckpointMismatchError
-from ..operators.spec import JoinSpec
+from ..operators.spec import JoinSpec, is_key
 from ..operators.task.micro_batch import LAYOUTS
 from ..rewriter.plan.stored import Stored
 from ..settings import SCALING_ENABLED, spark_flag
@@ -27,8 +27,9 @@ from ..spark.liberties import LOCAL_FILES, REFUSE_EARLY, taken
 from ..spark.local_disk import set_permissions_without_processes
 from ..spark.rates import ObservedRates, sources_in
 from .checkpoint import CheckpointFile, Join, follow
-from .metrics import held_by_slot, join_keys
+from .metrics import held_by_slot, join_keys, slots_of
 from .stopping import no_further_batch
+from .vanished import Vanished
 
 _log = logging.getLogger("trijoin_sql")
 
@@ -38,6 +39,9 @@ _listeners: dict[int, LayoutListener] = {}
 #: The joins that were compiled, by key; and the warnings about rows that are kept for ever, already given.
 _joins: dict[str, Registered] = {}
 _said: set[tuple[str, str]] = set()
+
+#: Of how many queries it is known what they have lost.
+_REMEMBERED = 100
 
 #: Units that a query should have from its next start on, by the query's id.
 _wanted: dict[str, dict[str, int]] = {}
@@ -55,20 +59,24 @@ class Registered:
         The group that it runs, as its checkpoint is to record it.
     by_cost
         Whether cost chose its units: a checkpoint's number has precedence.
-    endless
-        The warning about rows that it keeps for ever, to be given once when a query starts.
+    said
+        Warnings to be given once when a query starts: rows that are kept for ever, products.
+    warns
+        Whether to warn of rows that cannot join while it runs.
     """
 
     spec: JoinSpec
     stored: tuple[Stored, ...] = ()
     by_cost: bool = False
-    endless: str | None = None
+    said: tuple[str, ...] = ()
+    warns: bool = False
 
     def warn(self) -> None:
-        """Log the warning once, however often the query restarts."""
-        if self.endless is not None and (self.spec.fingerprint, self.endless) not in _said:
-            _said.add((self.spec.fingerprint, self.endless))
-            _log.warning("%s", self.endless)
+        """Log the warnings once, however often the query restarts."""
+        for text in self.said:
+            if (self.spec.fingerprint, text) not in _said:
+                _said.add((self.spec.fingerprint, text))
+                _log.warning("%s", text)
 
 
 def next_number() -> int:
@@ -134,6 +142,11 @@ def held_back_in_all(specs: Sequence[JoinSpec]) -> list[JoinSpec]:
     ]
 
 
+def _warn(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        _log.warning("%s", sentence)
+
+
 def _look_at_failure(event: Any) -> None:
     """Log why a Python worker did not start; Spark's own message names no cause."""
     failed = getattr(event, "exception", None)
@@ -158,6 +171,7 @@ class LayoutListener:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.running: dict[str, Running] = {}
+        self.vanished: dict[str, tuple[str, Vanished]] = {}  # by query: its run, and what it has lost
         self.observed = ObservedRates()
         self.files_are_ours = False  # whether files on a local disk are created our way, where that can be
 
@@ -177,6 +191,7 @@ class LayoutListener:
         try:
             progress = json.loads(event.progress().json())
             self.observed.progressed(progress)
+            self._look_for_vanished(progress)
             self._retire(progress["id"], progress)
         except Exception:
             _log.warning("a progress report could not be read", exc_info=True)
@@ -191,6 +206,18 @@ class LayoutListener:
         running = self.running.get(query_id)
         if running is not None and running.run_id == str(event.runId().toString()):
             del self.running[query_id]
+        run, vanished = self.vanished.get(query_id, ("", None))
+        if vanished is not None and run == str(event.runId().toString()):
+            _warn(vanished.silent(while_others=True))
+
+    def _look_for_vanished(self, progress: Mapping[str, Any]) -> None:
+        """Warn of rows that cannot join, unless the query belongs to a job, which says so itself."""
+        run, vanished = self.vanished.get(progress["id"], ("", None))
+        if vanished is None or run != progress["runId"]:
+            return
+        for key, row in progress.get("observedMetrics", {}).items():
+            if is_key(key):
+                _warn(vanished.add(slots_of(key, progress["id"], progress["batchId"], row)))
 
     def _start(self, query_id: str) -> None:
         found = next((query for query in self.spark.streams.active if query.id == query_id), None)
@@ -205,6 +232,11 @@ class LayoutListener:
         registered = [_joins[key] for key in keys]
         for one in registered:
             one.warn()
+        if any(one.warns for one in registered):
+            _, known = self.vanished.pop(query_id, ("", Vanished()))  # what was said before a restart is not said again
+            self.vanished[query_id] = (found.runId, known)
+            while len(self.vanished) > _REMEMBERED:
+                del self.vanished[next(iter(self.vanished))]
         specs = held_back_in_all([one.spec for one in registered])
         file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
         properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()

@@ -17,9 +17,7 @@ from ..operators.compile.node import OBSERVED
 from ..operators.spec import PREFIX, RUN, is_key
 from ..operators.task.outputs import COUNTER_NAMES
 from ..operators.task.reports import reported
-
-#: An input is idle after this many micro-batches without a row.
-IDLE = 3
+from .vanished import IDLE, Vanished
 
 
 def compiled_number(query: StreamingQuery) -> int | None:
@@ -86,7 +84,9 @@ class BatchCounters:
         The micro-batch.
     slots
         For each slot its counters (see ``operators.results.COUNTER_NAMES``), the newest event time of each input that
-        brought rows (``inputs``: microseconds, null for none) and the ``watermark``.
+        brought rows (``inputs``: microseconds, null for none) and the ``watermark``. Where rows had NULL in a joined
+        column or in their event time, one slot has ``null_rows``: by input, the rows that a task looked at (``rows``),
+        those that it dropped (``dropped``) and the NULLs of each column (``columns``).
     """
 
     node: str
@@ -195,6 +195,25 @@ class Metrics:
             for alias, count in quiet.items()
         ]
 
+    def vanished(self, node: str | None = None) -> Vanished:
+        """Return the rows that could not join because of NULLs, and the inputs that have brought none.
+
+        Parameters
+        ----------
+        node
+            The name of a join node; all of them if None.
+
+        Returns
+        -------
+        Vanished
+            ``rows`` has counts, ``said`` what is suspicious about them, in sentences.
+        """
+        found = Vanished()
+        for batch in self.batches:
+            if node in (None, batch.node):
+                found.add(batch.slots)
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """Return the counters as plain data."""
         return {
@@ -235,6 +254,7 @@ def live_groups(
                 "actual": _actual(mine.total(), metrics),
                 "inputs": [asdict(one) for one in inputs],
                 "idle": [str(one) for one in inputs if one.idle],
+                "vanished": mine.vanished().said,
             }
             if said := decisions.get(str(group.get("name"))):  # scaling decides nothing on units that cannot change
                 live |= {"policy": dict(policy or {}), "scaling": said}

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..errors import SqlSyntaxError, UnavailableError, line_and_column
 from ..operators.compile.travel_types import quoted
+from ..rewriter.sql.dialect import tokenize
 
 #: Views stand for the frames while a statement is compiled. PySpark's own have random names; a checkpoint knows the
 #: inputs of its query by name.
@@ -52,7 +53,6 @@ def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> I
     else:
         from pyspark.sql.connect.sql_formatter import SQLStringFormatter  # type: ignore[assignment]
 
-    _refuse_missing(text, values)
     formatter = SQLStringFormatter(spark)
     given = {name: value for name, value in values.items() if isinstance(value, DataFrame)}
     named = dict(zip(view_names(list(given)), given.values(), strict=True))
@@ -165,15 +165,25 @@ def _columns(name: str, expressions: Expressions) -> list[Column]:
     return [F.expr(one) if isinstance(one, str) else one for one in listed]
 
 
-def _refuse_missing(text: str, values: Mapping[str, Any]) -> None:
-    """Raise for a ``{name}`` without a value; PySpark would raise with only the name."""
-    try:
-        wanted = [re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(text) if name]
-    except ValueError:  # PySpark reports what is wrong with the braces
-        return
-    for name in wanted:
+def refuse_missing(text: str, values: Mapping[str, Any]) -> None:
+    """Raise for a ``{name}`` without a value; PySpark would raise with only the name, or report the brace."""
+    for name in _names(text, formatted=bool(values)):
         if name not in values:
-            at = text.index("{" + name)
-            place = line_and_column(text, at)
-            given = ", ".join(f"{{{one}}}" for one in values)
-            raise SqlSyntaxError(f"{{{name}}} has no value: give sql(..., {name}=...); there is {given}", text, *place)
+            place = line_and_column(text, text.index("{" + name))
+            given = f"; there is {', '.join(f'{{{one}}}' for one in values)}" if values else ""
+            detail = f"{{{name}}} has no value: give sql(..., {name}=...), a DataFrame, say{given}"
+            raise SqlSyntaxError(detail, text, *place)
+
+
+def _names(text: str, *, formatted: bool) -> list[str]:
+    """Return the names in braces; in a text that is not going to be formatted, only those outside of strings."""
+    if not formatted:
+        try:
+            words = [token.text for token in tokenize(text)] if re.search(r"\{\w+\}", text) else []
+        except SqlSyntaxError:  # it is reported as such
+            return []
+        return [name for one, name, other in zip(words, words[1:], words[2:], strict=False) if one + other == "{}"]
+    try:
+        return [re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(text) if name]
+    except ValueError:  # PySpark reports what is wrong with the braces
+        return []

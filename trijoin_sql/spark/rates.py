@@ -26,7 +26,7 @@ Setting = Callable[[str], "str | None"]
 _SEEN, _QUERIES = 100, 50
 
 #: Nodes of Spark's plans that put out the rows of their input, or fewer.
-_THROUGH = ("Project", "Filter", "EventTimeWatermark", "SubqueryAlias", "View")
+_THROUGH = ("Project", "Filter", "EventTimeWatermark", "CollectMetrics", "SubqueryAlias", "View")
 
 
 def declared_rate(get: Setting, name: tuple[str, ...]) -> float | None:

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from ..errors import SqlSyntaxError, UnsupportedQueryError
 from ..operators.compile.logical_plans import items, walk
 from ..operators.spec import DISPATCH
+from ..rewriter.cautions import NEVER_CLOSE, UNBOUNDED_OUTER
 from ..rewriter.glance import glance
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.places import place_of, place_of_reason
@@ -101,8 +102,8 @@ _MEANINGS = (
     _Meaning(r"^pivot is not", "PIVOT of a stream", "write max(CASE WHEN ... END) for each of its columns", "PIVOT"),
     _Meaning(
         r"^Stream-stream (\w+) join .* without a watermark",
-        "the {0} of streams has no bound in event time, so it would never know that a row has no partner",
-        "give both sides a watermark, and bound their event times in ON: AND s.ts BETWEEN r.ts AND r.ts + INTERVAL ...",
+        UNBOUNDED_OUTER.reason,
+        UNBOUNDED_OUTER.hint or "",
         "{0}",
     ),
     _Meaning(
@@ -152,8 +153,8 @@ _MEANINGS = (
     _Meaning(
         r"append. This output mode is not supported for streaming aggregations without watermark"
         r"|Append output mode not supported for aggregations",
-        "groups without a window of event time never close, so append mode would give none",
-        "group by window(...) over an event time, or use MODE complete or update",
+        NEVER_CLOSE.reason,
+        NEVER_CLOSE.hint or "",
         "GROUP BY|SELECT DISTINCT|UNION|EXCEPT|MINUS",
         by_mode=True,
     ),

@@ -1,0 +1,90 @@
+"""What a query over streams does and its writer probably does not mean: products, and casts of texts that may fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import networkx as nx
+
+from .plan.nodes import JoinNode, LeftAlone, Scan, scans, walk
+from .plan.parts import PRODUCT, JoinGraph, Refusal
+from .sql.spark_types import text_type
+
+#: What Spark refuses, and can be told from the text alone.
+NEVER_CLOSE = Refusal(
+    "groups without a window of event time never close, so append mode would give none",
+    "group by window(...) over an event time, or use MODE complete or update",
+)
+UNBOUNDED_OUTER = Refusal(
+    "the {} of streams has no bound in event time, so it would never know that a row has no partner",
+    "give both sides a watermark, and bound their event times in ON: AND s.ts BETWEEN r.ts AND r.ts + INTERVAL ...",
+)
+
+#: A cast of a whole key, and what a text must be for it.
+_CAST = re.compile(r"CAST\((.+) AS ([\w(), ]+)\)")
+_WHAT = {"DATE": "date", "TIMESTAMP": "time", "TIMESTAMP_NTZ": "time", "BOOLEAN": "boolean", "BIGINT": "whole number"}
+
+
+def cautions(groups: Sequence[JoinNode | LeftAlone]) -> tuple[str, ...]:
+    """Return sentences about the join groups of a query over streams.
+
+    Parameters
+    ----------
+    groups
+        In plan order.
+    """
+    found: list[str] = []
+    for group in groups:
+        if isinstance(group, JoinNode) and any(isinstance(one, Scan) and one.streaming for one in walk(group)):
+            found += _products(group.graph)
+            found += _casts(group)
+    return tuple(dict.fromkeys(found))
+
+
+def _products(graph: JoinGraph) -> Iterator[str]:
+    """Yield a sentence for relations that nothing of the query's own connects with those before them."""
+    if graph.shape != "disconnected":
+        return
+    whole: nx.Graph[str] = nx.Graph()
+    whole.add_nodes_from(graph.relations)
+    whole.add_edges_from((edge.left, edge.right) for edge in graph.edges if not edge.derived)
+    first, *others = (sorted(part, key=graph.relations.index) for part in nx.connected_components(whole))
+    before = set(first)
+    for part in others:
+        tested = [one.sql for one in graph.residuals if before & {*one.relations} and {*part} & {*one.relations}]
+        bound = next((one.sql for edge in graph.edges if edge.derived for one in edge.predicates), "")
+        bound = f" {bound}" if bound.startswith("WITHIN") else ""
+        pairs = f"every pair of their rows{bound} is made"
+        sides = f"{' and '.join(sorted(before, key=graph.relations.index))} with {' and '.join(part)}"
+        if any(" OR " in sql for sql in tested):
+            yield (
+                f"{PRODUCT}: only {' AND '.join(tested)} compares {sides}, so {pairs}, and then tested; "
+                "write one SELECT for each side of OR, and put them together with UNION ALL"
+            )
+        elif tested:
+            yield f"{PRODUCT}: only {' AND '.join(tested)} compares {sides}, so {pairs}, and then tested; {_CONNECT}"
+        else:
+            yield f"{PRODUCT}: no condition compares {sides}, so {pairs}; {_CONNECT}"
+        before |= {*part}
+
+
+_CONNECT = "add an equality, an order (r.x < s.x) or a distance (ABS(r.x - s.x) < 5) between them"
+
+
+def _casts(group: JoinNode) -> Iterator[str]:
+    """Yield a sentence for each text column that is compared with another type: the keys have Spark's own cast."""
+    types = {f"{scan.alias}.{column.name}": column.type for scan in scans(group) for column in scan.columns}
+    for predicate in (one for edge in group.graph.edges for one in edge.predicates):
+        for term, other in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
+            cast = _CAST.fullmatch(term.sql)
+            if cast is None or text_type(types.get(cast[1].replace("`", ""), "")) != "string":
+                continue
+            if term.sql.upper() not in predicate.condition.sql.upper():  # the user wrote no cast
+                beside = inner[1] if (inner := _CAST.fullmatch(other.sql)) else other.sql
+                what = _WHAT.get(cast[2].partition("(")[0], "number")
+                yield (
+                    f"{cast[1]} is a STRING and {beside} is not: Spark casts the text to {cast[2]}, and the query "
+                    f"fails at the first one that is no {what}; write TRY_CAST({cast[1]} AS {cast[2]}), which makes "
+                    "such texts NULL, or declare the column so"
+                )
