@@ -39,6 +39,7 @@ from .spark.plan_joins import join_in_plan
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
 from .spark.session_catalog import SparkCatalog
 from .spark.shipping import ship
+from .spark.versions import lacks, refuse_older
 
 #: How the checkpoint of `TriJoinSession.resuming` stores rows.
 _stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
@@ -80,6 +81,7 @@ class TriJoinSession:
 
     def __init__(self, spark: SparkSession) -> None:
         check_is_session(spark)
+        refuse_older(spark.version)
         self.spark = spark
         #: Whether to look at output modes; a job knows its modes and says so itself.
         self.checks_modes = True
@@ -112,6 +114,8 @@ class TriJoinSession:
         ------
         TypeError
             It is no Spark session.
+        UnavailableError
+            Its Spark is too old.
         """
         return cls(spark)
 
@@ -219,10 +223,8 @@ class TriJoinSession:
         """Let Spark run a statement, but for joins of streams that it can parse and not run."""
         try:
             original = spark_sql(self.spark, read.spark_sql, read.args)
-        except ParseException:
-            if read.unreadable is not None:
-                raise read.unreadable from None
-            raise
+        except ParseException as error:
+            raise lacks(self.spark.version, read.spark_sql, error) or read.unreadable or error from None
         if read.refused is not None:
             _ = original.schema  # Spark may not know a table or a column
             raise read.refused from None

@@ -56,13 +56,7 @@ _NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "
 
 
 def render_html(document: Document) -> str:
-    """Return an explanation as a self-contained HTML page.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If Jinja2 is not installed.
-    """
+    """Return an explanation as a self-contained HTML page."""
     environment = _environment()
     style = "\n".join([*_kind_styles(), *(_asset(name) for name in _STYLES)])
     theme = _asset("theme.js")
@@ -227,11 +221,8 @@ def _unit_rows(live: Live) -> list[dict[str, Any]]:
 
 
 def _environment() -> Environment:
-    try:
-        import jinja2
-    except ModuleNotFoundError:
-        message = "the HTML page needs Jinja2: pip install 'trijoin-sql[explain]'"
-        raise ModuleNotFoundError(message, name="jinja2") from None
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_asset),
         autoescape=True,
