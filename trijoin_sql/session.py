@@ -39,7 +39,7 @@ from .spark.plan_joins import join_in_plan
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
 from .spark.session_catalog import SparkCatalog
 from .spark.shipping import ship
-from .spark.versions import lacks, refuse_older
+from .spark.versions import lacks, make_up_for, refuse_older
 
 #: How the checkpoint of `TriJoinSession.resuming` stores rows.
 _stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
@@ -89,6 +89,7 @@ class TriJoinSession:
         if (spark.conf.get(_STATE_PROVIDER, "") or "").endswith("HDFSBackedStateStoreProvider"):
             for key, value in STATE_SETTINGS.items():
                 spark.conf.set(key, value)
+        make_up_for(spark)
         context = getattr(spark, "_sc", None)  # of a classic session
         if context is not None:
             prepare_workers(context, str(spark.conf.get("spark.sql.shuffle.partitions")))

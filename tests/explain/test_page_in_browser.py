@@ -47,7 +47,7 @@ def hits(browser: Browser) -> str:
 
 
 @pytest.mark.parametrize("opened", SAMPLES, indirect=True)
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, 420, 390])
 def test_page_reads(opened: Browser, width: int) -> None:
     opened.size(width, 900)
     assert opened.run("document.querySelector('h1').innerText.length > 10")
@@ -55,6 +55,8 @@ def test_page_reads(opened: Browser, width: int) -> None:
     assert opened.run(
         "[...document.querySelectorAll('.canvas svg')].every((s) => s.getBoundingClientRect().width > 50)"
     )
+    inside = "s.getBoundingClientRect().right <= s.closest('.canvas').getBoundingClientRect().right"
+    assert opened.run(f"[...document.querySelectorAll('.canvas svg')].every((s) => {inside})"), "a picture is cut"
 
 
 @pytest.mark.parametrize("width", [1280, 600])
@@ -109,8 +111,8 @@ def test_search_counts_walks_and_highlights(opened: Browser) -> None:
 
 def test_search_opens_the_stage_of_a_match(opened: Browser) -> None:
     opened.key("/")
-    opened.type("split_disjunctions")
-    opened.wait_for("document.querySelectorAll('mark.hit').length === 1")
+    opened.type("1 line added, 2 removed")
+    opened.wait_for("document.getElementById('hits').textContent === '1 of 2'")
     assert opened.run("document.querySelector('.hit.now').checkVisibility()")
     assert opened.run("document.getElementById('stage-now').textContent") == "2 of 4"
     opened.run("document.getElementById('query').value = ''")

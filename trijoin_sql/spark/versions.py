@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ..errors import UnavailableError
 from ..rewriter.sql.dialect import tokenize
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: The first version that our operators run on.
 OLDEST = (4, 1)
@@ -40,6 +44,14 @@ def refuse_older(version: str) -> None:
         raise UnavailableError(
             f"Spark {version}", f"TriJoin SQL needs Spark {_text(OLDEST)} or newer", "pip install 'pyspark>=4.1,<4.4'"
         )
+
+
+def make_up_for(spark: SparkSession) -> None:
+    """Do what a newer Spark does by itself: in 4.1 state of a batch query has no coordinator before someone asks for
+    streams.
+    """
+    if _numbers(spark.version) < (4, 2):
+        _ = spark.streams.active
 
 
 def lacks(version: str, text: str, error: Exception) -> UnavailableError | None:
