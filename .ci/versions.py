@@ -1,7 +1,7 @@
 """The tests that matter on the lowest and on the highest versions of what we depend on, and the README's table of them.
 
-``python .ci/versions.py`` makes an environment for each set of versions, runs `TESTS` in it and writes what ran between
-the marks ``<!-- versions -->`` and ``<!-- /versions -->`` of README.md. Sets and table have no other source.
+``python .ci/versions.py`` makes an environment for each set of versions, runs the tests of .ci/versions.txt in it and
+writes what ran between the marks ``<!-- versions -->`` and ``<!-- /versions -->`` of README.md.
 """
 
 from __future__ import annotations
@@ -18,36 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-#: What has to hold on every version, by what differs between versions: sqlglot's parser, NumPy's and Arrow's kernels,
-#: PySpark's processes, its classes in the JVM, its checkpoints. A test that is gone is an error.
-TESTS = """
-tests/test_versions.py
-tests/rewriter/test_dialect.py
-tests/rewriter/test_pipeline.py
-tests/rewriter/test_names_and_rendering.py
-tests/operators/test_pairs.py
-tests/operators/test_order_keys.py
-tests/operators/test_float_bounds.py
-tests/operators/test_columns.py
-tests/operators/test_inputs.py
-tests/operators/test_fingerprint.py
-tests/operators/test_event_time.py
-tests/operators/test_restarts.py
-tests/explain/test_html.py
-tests/test_session.py
-tests/test_config.py::test_a_session_has_every_setting
-tests/test_shipping.py
-tests/test_traps.py::test_trap_06_dates_times_and_zones
-tests/test_traps.py::test_trap_15_16_late_rows
-tests/streaming/test_checkpoints.py
-tests/streaming/test_restart.py
-tests/streaming/test_plan_joins.py
-tests/streaming/test_aggregation.py::test_streams
-tests/streaming/test_layouts.py::test_units_follow_the_load
-tests/streaming/test_sql_differential.py::test_streams_under_every_scheme
-tests/streaming/test_sql_differential.py::test_payload_of_any_type_passes_unchanged
-tests/jobs/test_run.py::test_a_job_drains_and_goes_on_after_a_restart
-""".split()
+#: The tests, one a line.
+TESTS = [line for line in Path(__file__).with_suffix(".txt").read_text().splitlines() if not line.startswith("#")]
 
 #: What these tests need beside our own dependencies.
 RUNNER = ("pytest", "pytest-xdist", "hypothesis")
@@ -97,7 +69,10 @@ def versions_in(interpreter: Path) -> dict[str, str]:
 
 def table(ran: Mapping[str, Mapping[str, str]], ranges: Mapping[str, str]) -> str:
     """Return the table of versions, in Markdown."""
-    lines = ["| | works with | " + " | ".join(f"tested: {name}" for name in ran) + " |", "|---|---|" + "---|" * len(ran)]
+    lines = [
+        "| | works with | " + " | ".join(f"tested: {name}" for name in ran) + " |",
+        "|---|---|" + "---|" * len(ran),
+    ]
     for package, name in {"python": "Python", **SHOWN}.items():
         found = " | ".join(versions[package] for versions in ran.values())
         lines.append(f"| {name} | {ranges[package]} | {found} |")
