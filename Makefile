@@ -4,19 +4,30 @@ VENV := .venv
 # One pytest process has the Spark session and all tests that share it, the other one all other tests.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadgroup
 BIN := $(VENV)/bin
+# In exact versions. Groups of dependencies need pip 25.1, which older Pythons do not bring.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test fast lint types format corpus corpus-test fuzz plans soak bench clean
+.PHONY: help setup lock java demo test fast lint types format versions corpus corpus-test fuzz plans soak bench clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-setup: $(VENV)/.ready  ## a .venv with the package and its pinned dependencies
+setup: $(VENV)/.ready  ## a .venv with the package and its dependencies, in the versions of constraints.txt
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(INSTALL) pip
+	@$(INSTALL) -e '.[demo,connect]' --group dev
 	@touch $@
+
+LOCKED = $(VENV)/lock
+lock:  ## write constraints.txt anew: the newest versions that pyproject.toml allows
+	@$(PYTHON) -m venv --clear $(LOCKED)
+	@$(LOCKED)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(LOCKED)/bin/python -m pip install --quiet -e '.[demo,connect]' --group dev --group bench --group corpus
+	@{ head -n 1 constraints.txt; $(LOCKED)/bin/python -m pip freeze --exclude-editable --all | grep -v '^setuptools'; } > $(LOCKED)/new
+	@mv $(LOCKED)/new constraints.txt && rm -rf $(LOCKED)
 
 java: setup
 	@$(BIN)/trijoin-sql doctor --quiet
@@ -41,11 +52,14 @@ types: setup  ## mypy, strict
 	@ln -s "$(CURDIR)/tests/__init__.py" "$(CURDIR)/tests/bench" build/types/tests/
 	@cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p trijoin_sql -p tests.bench
 
+versions: java  ## the tests that matter on the lowest and on the highest versions; writes the README's table of versions
+	@$(BIN)/python .ci/versions.py
+
 format: setup  ## format and mend what lint can mend
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 corpus: setup  ## TPC-H's 22 and TPC-DS's 99 queries with small data, in queries/
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[corpus]'
+	@$(INSTALL) --group corpus
 	@$(BIN)/python tests/corpus/generate.py
 
 corpus-test: java  ## run them all, on batch tables and as streams, compare with Spark's own rows, write the table of queries/README.md

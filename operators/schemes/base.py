@@ -150,7 +150,7 @@ def matches(store: Store, plan: ProbePlan, rows: pa.RecordBatch) -> tuple[Int64s
     ids: list[Int64s] = []
     for mine, segment, theirs in store.probe(Probe(plan, rows)):
         at.append(mine)
-        ids.append(theirs + np.int64(segment.start))
+        ids.append(theirs.astype(np.int64) + segment.start)
     if not at:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     return np.concatenate(at), np.concatenate(ids)

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from ...errors import CheckpointDamagedError, CheckpointMismatchError
 from ..batches.ipc import CHUNK_BYTES, MERGED_BYTES, from_bytes, to_bytes, uniform
-from ..batches.pieces import concat, split
+from ..batches.pieces import concat, copied, split
 from ..schemes.base import Slot
 from ..store.segment import AHEAD, ARCHIVE_PERIODS, Body, Segment, joint_zones, lanes, longest
 from ..store.store import Store
@@ -224,7 +224,7 @@ class SlotState:
         if held is None:
             return None
         # With another, empty piece they are copied: bytes of a slice go on with those of the rows behind it.
-        rows = pa.concat_batches([*held, held[0].slice(0, 0)])
+        rows = copied([*held, held[0].slice(0, 0)])
         return rows if zlib.crc32(to_bytes(rows, compress=True)) == chunk.check else None
 
     def _rows(self, chunk: Chunk) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..batches.ipc import PACKED_BYTES, from_bytes, to_bytes
-from ..batches.pieces import split
+from ..batches.pieces import concat, split
 from ..results.bundle import Bundle
 from ..results.outcomes import Outcome, Pack, Partial, Reduced, Result, listed
 from ..schemes.routing import subgroup_slots
@@ -167,10 +167,10 @@ class Output:
                 waiting.append(piece)
                 size += piece.nbytes
                 if size >= PACKED_BYTES:
-                    yield self.key, RESULT, to_bytes(pa.concat_batches(waiting))
+                    yield self.key, RESULT, to_bytes(concat(waiting))
                     waiting, size = [], 0
         if waiting:
-            yield self.key, RESULT, to_bytes(pa.concat_batches(waiting))
+            yield self.key, RESULT, to_bytes(concat(waiting))
 
     def _sent(self, results: Iterator[Outcome]) -> Iterator[Outcome]:
         """Copy what bundles need, or list them where that is less."""

@@ -29,6 +29,10 @@ _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
 SUFFIXES = {suffix: kind for suffix, kind in Databricks.Tokenizer.NUMERIC_LITERALS.items() if suffix != "BD"}
 
 
+#: Since sqlglot 30.24, what IS and <=> compare is put in parentheses by a method, and IS is left out on request.
+_SPLITS_IS = hasattr(DatabricksParser, "_build_predicate")
+
+
 class SparkPrecedence(DatabricksParser):
     """The part of the parser that reads operators, signs and intervals of several parts."""
 
@@ -107,9 +111,13 @@ class SparkPrecedence(DatabricksParser):
             index = self._index
             if self._match_set(self.EQUALITY):
                 kind, comments = self.EQUALITY[self._prev.token_type], self._prev_comments
-                this = self._build_predicate(kind, operand, self._parse_bitwise(), comments=comments)
+                right = self._parse_bitwise()
+                if _SPLITS_IS:
+                    this = self._build_predicate(kind, operand, right, comments=comments)
+                else:
+                    this = self.expression(kind(this=operand, expression=right), comments=comments)
                 continue
-            found = self._parse_range(operand, parse_is=parse_is)
+            found = self._parse_range(operand, **({"parse_is": parse_is} if _SPLITS_IS else {}))
             if self._index == index:
                 break
             this = found

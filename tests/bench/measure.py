@@ -176,7 +176,7 @@ def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
             why = "it is a folder" if file.is_dir() else f"the folder {file.parent} cannot be written"
             raise InvalidSettingError(option, file, why)
     if plot_file is not None and importlib.util.find_spec("matplotlib") is None:
-        raise InvalidSettingError("--plot", plot_file, "it takes matplotlib: pip install 'trijoin-sql[bench]'")
+        raise InvalidSettingError("--plot", plot_file, "it takes matplotlib: pip install matplotlib")
 
 
 def _document(name: str, options: Options, found: Measured) -> dict[str, Any]:

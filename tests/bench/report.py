@@ -148,7 +148,7 @@ def plot(path: Path, documents: list[Any]) -> None:
     Raises
     ------
     ModuleNotFoundError
-        If matplotlib is not installed (``pip install 'trijoin-sql[bench]'``).
+        If matplotlib is not installed (``pip install matplotlib``).
     """
     import matplotlib
 

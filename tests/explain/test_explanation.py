@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import copy
 import json
 import pickle
@@ -172,25 +171,6 @@ def test_save_names_the_suffixes_that_it_knows(tmp_path: Any) -> None:
     with pytest.raises(InvalidSettingError, match=r"\.html.*\.json.*\.txt"):
         Explanation(CYCLIC).save(str(tmp_path / "plan.pdf"))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_without_jinja_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **named: Any) -> Any:
-        if name == "jinja2":
-            raise ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    explanation = Explanation(SAMPLES["odd"])
-    with pytest.raises(
-        ModuleNotFoundError, match=r"^the HTML page needs Jinja2: pip install 'trijoin-sql\[explain\]'$"
-    ):
-        explanation.to_html()
-    shown = explanation._repr_html_()
-    assert shown.startswith("<pre>")
-    assert "<script" not in shown
 
 
 def test_all_who_name_forms_name_the_same() -> None:

@@ -113,8 +113,8 @@ def test_search_counts_walks_and_highlights(opened: Browser) -> None:
 
 def test_search_opens_the_stage_of_a_match(opened: Browser) -> None:
     opened.key("/")
-    opened.type("split_disjunctions")
-    opened.wait_for("document.querySelectorAll('mark.hit').length === 1")
+    opened.type("1 line added, 2 removed")
+    opened.wait_for("document.getElementById('hits').textContent === '1 of 2'")
     assert opened.run("document.querySelector('.hit.now').checkVisibility()")
     assert opened.run("document.getElementById('stage-now').textContent") == "2 of 4"
     opened.run("document.getElementById('query').value = ''")

@@ -90,13 +90,7 @@ class Explanation:
         return render_dot(self._document)
 
     def to_html(self) -> str:
-        """Return one HTML page with everything in it: it opens from disk and fetches nothing.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            If Jinja2 is not installed (``pip install 'trijoin-sql[explain]'``).
-        """
+        """Return one HTML page with everything in it: it opens from disk and fetches nothing."""
         from .html import render_html
 
         return render_html(self._document)
@@ -127,11 +121,8 @@ class Explanation:
         return target
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame, for notebooks; text where Jinja2 is not installed."""
-        try:
-            page = self.to_html()
-        except ModuleNotFoundError:
-            return f"<pre>{html.escape(str(self))}</pre>"
+        """Return the page in a frame, for notebooks."""
+        page = self.to_html()
         return (
             f'<iframe title="TriJoin SQL: explanation of a query" sandbox="allow-scripts" width="100%" height="720" '
             f'frameborder="0" srcdoc="{html.escape(page)}"></iframe>'

@@ -56,13 +56,7 @@ _NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "
 
 
 def render_html(document: Document) -> str:
-    """Return an explanation as a self-contained HTML page.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If Jinja2 is not installed.
-    """
+    """Return an explanation as a self-contained HTML page."""
     templates = environment()
     style = "\n".join([*_kind_styles(), *(asset(name) for name in _STYLES)])
     theme = asset("theme.js")
@@ -227,18 +221,9 @@ def _unit_rows(live: Live) -> list[dict[str, Any]]:
 
 
 def environment() -> Environment:
-    """Return what renders the templates of pages.
+    """Return what renders the templates of pages."""
+    import jinja2
 
-    Raises
-    ------
-    ModuleNotFoundError
-        Jinja2 is not installed.
-    """
-    try:
-        import jinja2
-    except ModuleNotFoundError:
-        message = "the HTML page needs Jinja2: pip install 'trijoin-sql[explain]'"
-        raise ModuleNotFoundError(message, name="jinja2") from None
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(asset),
         autoescape=True,

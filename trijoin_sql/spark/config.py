@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sys
+import warnings
 from collections.abc import Mapping
 from importlib.metadata import distributions
 from itertools import pairwise
@@ -174,8 +175,9 @@ def hush_false_alarm(context: Any) -> None:
     """Switch off a logger that reports an error, with a stack of a hundred lines, whenever a query of ours starts.
 
     Over Unix domain sockets, Spark 4.3 closes a server socket that it never opened. The query is fine, and
-    the class logs nothing else that is not raised too.
+    the class logs nothing else that is not raised too. PySpark's warning about pandas 3 goes too: what we use works.
     """
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     name = f"{_STREAMING}.TransformWithStateInPySparkPythonPreInitRunner"
     try:
         log4j = context._jvm.org.apache.logging.log4j

@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-#: The Java versions that Spark 4.3 supports.
+#: The Java versions that Spark 4.1 to 4.3 support.
 JAVA_VERSIONS = (17, 21)
 
 

@@ -1,0 +1,89 @@
+"""What a version of Spark lacks, refused by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ..errors import UnavailableError
+from ..rewriter.sql.dialect import tokenize
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The first version that our operators run on.
+OLDEST = (4, 1)
+
+#: Words of Spark's SQL that came after it.
+SINCE: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        "QUALIFY": (4, 2),
+        "NEAREST": (4, 2),
+        "ASOF": (4, 3),
+        "MATCH_CONDITION": (4, 3),
+        "JSON_TABLE": (4, 3),
+        "UNNEST": (4, 3),
+    }
+)
+
+#: How many words later an older parser stumbles: it takes such a word for the name of a table first.
+_LATER = 6
+
+
+def refuse_older(version: str) -> None:
+    """Raise if this version of Spark is too old to run anything of ours.
+
+    Raises
+    ------
+    UnavailableError
+        It is.
+    """
+    if _numbers(version) < OLDEST:
+        raise UnavailableError(
+            f"Spark {version}", f"TriJoin SQL needs Spark {_text(OLDEST)} or newer", "pip install 'pyspark>=4.1,<4.4'"
+        )
+
+
+def make_up_for(spark: SparkSession) -> None:
+    """Do what a newer Spark does by itself: in 4.1 state of a batch query has no coordinator before someone asks for
+    streams.
+    """
+    if _numbers(spark.version) < (4, 2):
+        _ = spark.streams.active
+
+
+def lacks(version: str, text: str, error: Exception) -> UnavailableError | None:
+    """Return what to say of a statement that this version of Spark cannot parse and a newer one can.
+
+    Parameters
+    ----------
+    version
+        Spark's version.
+    text
+        The statement, as Spark got it.
+    error
+        The error of Spark's parser, with the place where it gave up.
+    """
+    place = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
+    if place is None:
+        return None
+    line, column = int(place[1]), int(place[2])  # the column counts from 0
+    lines = text.splitlines(keepends=True)
+    at = sum(map(len, lines[: line - 1])) + column
+    read = [token for token in tokenize(text) if token.start <= at][-_LATER - 1 :]
+    for token in reversed(read):
+        since = SINCE.get(token.text.upper())
+        if since is not None and text[token.start] != "`" and _numbers(version) < since:
+            return UnavailableError(token.text.upper(), f"it needs Spark {_text(since)}, and this is Spark {version}")
+    return None
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else OLDEST
+
+
+def _text(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
