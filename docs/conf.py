@@ -36,6 +36,7 @@ numpydoc_class_members_toctree = False
 html_theme = "furo"
 html_title = f"TriJoin SQL {release}"
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
