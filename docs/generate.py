@@ -114,11 +114,8 @@ def spark_settings() -> str:
 
 def liberties() -> str:
     """Return the table of liberties with Spark's processes."""
-
-    def sentence(text: str) -> str:
-        return text[:1].upper() + text[1:]
-
-    rows = ((_code(one.switch), sentence(one.does), sentence(one.why), one.gain) for one in LIBERTIES)
+    prefix = "spark.trijoin.liberties."
+    rows = ((_code(one.switch.removeprefix(prefix)), one.does, one.why, one.gain) for one in LIBERTIES)
     return _table("Switch | What it does | Why | Gain", rows)
 
 
