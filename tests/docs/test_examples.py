@@ -18,7 +18,10 @@ from trijoin_sql.jobs.prepare import prepare
 from trijoin_sql.jobs.run import run_queries
 from trijoin_sql.running.stopping import StopRequest
 
-from .pages import PAGES, blocks, of_language
+from .pages import PAGES, ROOT, blocks, of_language
+
+#: README's query is run by tests/test_readme.py.
+WITH_PYTHON = [page for page in PAGES if page.parent != ROOT and of_language(page, "python")]
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def run_job(text: str, spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if of_language(page, "python")], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
 @pytest.mark.usefixtures("folder")
 def test_the_code_of_a_page_runs(page: Path, spark: SparkSession) -> None:
     names = {"spark": spark, "tj": TriJoinSession.create(spark)}
