@@ -18,7 +18,7 @@ from trijoin_sql.jobs.prepare import prepare
 from trijoin_sql.jobs.run import run_queries
 from trijoin_sql.running.stopping import StopRequest
 
-from .pages import PAGES, ROOT, blocks, of_language
+from .pages import PAGES, PENDING, ROOT, blocks, of_language
 
 #: README's query is run by tests/test_readme.py.
 WITH_PYTHON = [page for page in PAGES if page.parent != ROOT and of_language(page, "python")]
@@ -53,7 +53,7 @@ def test_the_code_of_a_page_runs(page: Path, spark: SparkSession) -> None:
     saved = {}
     try:
         for block in blocks(page):
-            if block.exempt is not None:
+            if block.exempt is not None or PENDING & set(re.findall(r"\btj\.(\w+)\(", block.code)):
                 continue
             if block.saved_as is not None:
                 saved[block.saved_as] = block.code

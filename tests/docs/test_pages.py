@@ -12,12 +12,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from trijoin_sql import cli
+from trijoin_sql import TriJoinSession, cli
 from trijoin_sql.jobs.check import check_job
 from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
 
-from .pages import DOCS, PAGES, ROOT, Block, blocks, of_language
+from .pages import DOCS, PAGES, PENDING, ROOT, Block, blocks, of_language
 
 #: Languages of blocks, each with the test that looks at it; text is what a program printed.
 LANGUAGES = {"python", "sql", "sh", "text"}
@@ -26,6 +26,13 @@ COMMANDS = [pytest.param(block, id=f"{page.name}:{block.line}") for page in PAGE
 
 def of(page: Path) -> str:
     return page.name
+
+
+def test_what_is_pending_is_not_there_yet() -> None:
+    group: Any = typer.main.get_command(cli.app)
+    options = {name for command in group.commands.values() for parameter in command.params for name in parameter.opts}
+    there = {name for name in PENDING if hasattr(TriJoinSession, name)} | PENDING & (options | set(group.commands))
+    assert there == set(), "take it out of PENDING: its examples can be tested now"
 
 
 def test_the_generated_parts_are_those_of_the_code() -> None:
@@ -86,7 +93,7 @@ def test_commands_and_options_exist(block: Block) -> None:
         words = shlex.split(re.split(r" [|>] ", line)[0], comments=True)
         if words[:1] == ["make"]:
             assert words[1] in targets
-        if words[:1] == ["trijoin-sql"]:
+        if words[:1] == ["trijoin-sql"] and not PENDING & set(words):
             options = {name for parameter in group.commands[words[1]].params for name in parameter.opts}
             assert {word for word in words[2:] if word.startswith("-") and word != "-"} <= options | {"--help"}, line
 
@@ -95,6 +102,8 @@ def test_commands_in_sentences_exist() -> None:
     group: Any = typer.main.get_command(cli.app)
     for page in PAGES:
         for command, rest in re.findall(r"`trijoin-sql ([a-z]+)([^`]*)`", page.read_text("utf-8")):
+            if PENDING & {command, *rest.split()}:
+                continue
             options = {name for parameter in group.commands[command].params for name in parameter.opts}
             assert set(re.findall(r"(?<!\S)--?[a-z][\w-]*", rest)) <= options | {"--help"}, (page.name, command, rest)
 
