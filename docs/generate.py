@@ -81,7 +81,8 @@ def _is_used(rule: str, picture: str) -> bool:
 def _table(heads: str, rows: Iterator[tuple[str, ...]]) -> str:
     names = [name.strip() for name in heads.split("|")]
     lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+    cells = ([cell.replace("|", "\\|") for cell in row] for row in rows)
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in cells)])
 
 
 def _code(text: object) -> str:
