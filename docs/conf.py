@@ -20,8 +20,8 @@ release = version = version_of("trijoin-sql")
 extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc", "sphinx_copybutton"]
 exclude_patterns = ["README.md", "_build"]
 nitpicky = True  # a reference that leads nowhere is a warning, and `make docs` makes warnings errors
-#: Types of other packages: their documentation would have to be fetched.
-nitpick_ignore_regex = [("py:.*", r"(?!trijoin_sql\.(session|explain|running\.metrics|errors)).*")]
+#: Types in signatures, which may be internal or of other packages: their documentation would have to be fetched.
+nitpick_ignore_regex = [("py:class", ".*"), ("py:.*", r"(?!trijoin_sql\.).*")]
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 4

@@ -1,11 +1,12 @@
 """Writes what the documentation takes from the code: ``make docs-parts``.
 
-The picture of README's first query, and the tables of errors, settings, liberties and commands between their markers. A
-test compares them with the files, so a new setting without its row fails. Nothing here needs Spark.
+The picture of README's first query, and between their markers the tables of errors, settings, liberties and commands, and
+the public names. A test compares them with the files, so a new setting without its row fails. Nothing here needs Spark.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import Any
 import typer
 from trijoin_sql.rewriter.plan.conjuncts import KINDS
 
+import trijoin_sql
 from trijoin_sql import cli
-from trijoin_sql.errors import CONDITIONS
+from trijoin_sql.errors import CONDITIONS, TriJoinError
 from trijoin_sql.explain.graph_svg import graph_svg
 from trijoin_sql.explain.reading import read
 from trijoin_sql.settings import OWN
@@ -141,6 +143,24 @@ def commands() -> str:
     return "\n\n".join(parts)
 
 
+def _directives(lines: Iterator[str]) -> str:
+    return "\n".join(["```{eval-rst}", "\n\n".join(lines), "```"])
+
+
+def functions() -> str:
+    """Return the directives that document the package's functions."""
+    public = ((name, getattr(trijoin_sql, name)) for name in trijoin_sql.__all__)
+    return _directives(f".. autofunction:: trijoin_sql.{name}" for name, one in public if inspect.isfunction(one))
+
+
+def exceptions() -> str:
+    """Return the directives that document the errors; the base has the methods."""
+    public = ((name, getattr(trijoin_sql, name)) for name in trijoin_sql.__all__)
+    names = [name for name, one in public if inspect.isclass(one) and issubclass(one, TriJoinError)]
+    members = {"TriJoinError": "\n   :members:"}
+    return _directives(f".. autoexception:: trijoin_sql.{name}{members.get(name, '')}" for name in names)
+
+
 #: The parts by file and marker.
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("errors.md", "errors"): errors,
@@ -148,6 +168,8 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("settings.md", "spark settings"): spark_settings,
     ("settings.md", "liberties"): liberties,
     ("command_line.md", "commands"): commands,
+    ("api.md", "functions"): functions,
+    ("api.md", "exceptions"): exceptions,
 }
 
 
