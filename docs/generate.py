@@ -1,6 +1,6 @@
 """Writes what the documentation takes from the code: ``make docs-parts``.
 
-The picture of README's first query, and between their markers the tables of errors, settings, liberties and commands, and
+The picture of README's first query; and, between markers, the tables of errors, settings, liberties and commands, and
 the public names. A test compares them with the files, so a new setting without its row fails. Nothing here needs Spark.
 """
 
