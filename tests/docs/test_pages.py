@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shlex
 from pathlib import Path
@@ -60,6 +61,21 @@ def test_readme_is_short_and_has_its_commands() -> None:
     assert "\nmake test" in text
     assert "<!-- versions -->" in text
     assert "<!-- /versions -->" in text
+
+
+def test_the_plots_and_the_tables_of_the_page_on_performance_agree() -> None:
+    figures = json.loads((DOCS / "performance.json").read_text("utf-8"))
+    page = (DOCS / "performance.md").read_text("utf-8")
+    for one in figures["latency"]:
+        part = page[page.index(f"| `{one['workload']}` | `{one['scheme']}`") :].partition("\n\n")[0]
+        rows = dict(re.findall(r"^\| ([\d,]+) tuples/s[^|]*\| (.*) \| -", part, re.MULTILINE))
+        for place, rate in enumerate(one["rates"]):
+            shown = [
+                f"{one[name]['mean'][place]:.2f} s ({one[name]['p99'][place]:.2f})" for name in (one["scheme"], "tree")
+            ]
+            assert rows[f"{rate:,}"] == " | ".join(shown)
+    for one in figures["engines"]:
+        assert "Flink" in one["engine"] or f"{one['tuples_per_second']:,}" in page
 
 
 def anchors(page: Path) -> set[str]:
