@@ -74,6 +74,13 @@ fuzz: java  ## random SQL against Spark batch, damaged SQL against the rewriter,
 plans: setup  ## write the golden plans of the corpus anew
 	@$(BIN)/python tests/rewriter/goldens.py
 
+.PHONY: docs docs-parts
+docs: setup  ## the documentation as a site, in build/docs; a warning is an error
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs && echo build/docs/index.html
+
+docs-parts: java  ## write what docs/ takes from the code: tables, README's picture, the notebook's outputs
+	@$(BIN)/python docs/generate.py && $(BIN)/python docs/notebook.py
+
 soak: java  ## long runs: what has to stay flat does, and 5 GiB of state in 512 MiB of memory (an hour)
 	@$(BIN)/python -m tests.soak.soak $(SOAK)
 

@@ -1,10 +1,9 @@
-"""The table of errors: complete, well-formed, in the README, and the classes that carry its rows."""
+"""The table of errors: complete, well-formed, and the classes that carry its rows."""
 
 from __future__ import annotations
 
 import pickle
 import re
-from pathlib import Path
 from string import Formatter
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 import trijoin_sql
 from trijoin_sql import errors
 
-README = Path(__file__).parent.parent / "README.md"
 EXAMPLES = [
     errors.SqlSyntaxError("unexpected FROM", "SELECT\n  FROM r", line=2, column=3),
     errors.UnsupportedQueryError("a theta outer join on streams", hint="use an inner join"),
@@ -66,9 +64,3 @@ def test_a_syntax_error_points_at_the_place() -> None:
 
 def test_the_caret_stands_below_a_tab_as_wide_as_it_is() -> None:
     assert str(errors.SqlSyntaxError("unexpected FROM", "\tSELECT FROM r", 1, 9)).endswith("\n\t       ^")
-
-
-def test_the_readme_lists_every_condition() -> None:
-    rows = re.findall(r"^\| `(TRIJOIN_\w+)` \| (\w{5}) \| (.+?) \| (.+?) \|$", README.read_text("utf-8"), re.MULTILINE)
-    table = {name: (state, message.replace("`", ""), action) for name, state, message, action in rows}
-    assert table == {name: (row.sqlstate, row.message, row.action) for name, row in errors.CONDITIONS.items()}

@@ -46,11 +46,9 @@ def fake(settings: dict[str, str]) -> Any:
 
 def test_the_table_is_whole() -> None:
     assert len({one.switch for one in LIBERTIES}) == len(LIBERTIES)
-    readme = (ROOT / "README.md").read_text("utf-8")
     for one in LIBERTIES:
         assert all((one.does, one.why, one.gain)), one.name
         assert (ROOT / one.where).is_file(), one.name
-        assert f"`{one.switch.removeprefix('spark.trijoin.liberties.')}`" in readme, one.name
     assert {one.name for one in LIBERTIES if one.by_default} == {*NEEDED, "jvmPipe"}
 
 

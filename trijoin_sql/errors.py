@@ -29,7 +29,7 @@ class Condition:
     action: str
 
 
-#: Every error condition there is. README and tests are checked against it.
+#: Every error condition there is. `make docs-parts` writes the table of docs/errors.md from it.
 CONDITIONS: Mapping[str, Condition] = MappingProxyType(
     {
         "TRIJOIN_SYNTAX_ERROR": Condition(

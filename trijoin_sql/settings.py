@@ -58,7 +58,7 @@ def _flag(name: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OwnSetting:
-    """A setting of ours, as in README.
+    """A setting of ours, as in ``docs/settings.md``.
 
     Parameters
     ----------

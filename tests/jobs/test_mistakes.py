@@ -195,7 +195,7 @@ def test_every_setting_of_ours_is_known_to_jobs() -> None:
     files = [path for folder in ("trijoin_sql", "rewriter", "operators") for path in (root / folder).rglob("*.py")]
     written = {
         name
-        for path in (*files, root / "README.md")
+        for path in (*files, root / "README.md", *(root / "docs").glob("*.md"))
         for name in re.findall(r"spark\.trijoin\.[a-z]\w*(?:\.\w+)*", path.read_text("utf-8"))
     }
     prefixes = {name.rpartition(".")[0] for name in NAMES} | {"spark.trijoin.rate"}
