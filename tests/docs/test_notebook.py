@@ -12,7 +12,7 @@ from .pages import DOCS
 
 @pytest.mark.slow
 def test_the_notebook_shows_what_it_prints(tmp_path: Path) -> None:
-    nbformat = pytest.importorskip("nbformat", reason="pip install -e '.[docs]'")
+    nbformat = pytest.importorskip("nbformat", reason="make setup")
     found = importlib.util.spec_from_file_location("docs_notebook", DOCS / "notebook.py")
     assert found is not None
     assert found.loader is not None

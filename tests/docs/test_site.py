@@ -38,7 +38,7 @@ class _Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("furo", reason="pip install -e '.[docs]'")
+    pytest.importorskip("furo", reason="make setup")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", str(folder / "trees")]
     built = subprocess.run([*command, str(DOCS), str(folder / "html")], capture_output=True, text=True, check=False)

@@ -152,11 +152,6 @@ class Watch:
         ----------
         now
             Seconds since 1970; None asks the clock.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            Jinja2 is not installed.
         """
         style = "\n".join(asset(name) for name in ("page.css", "figures.css", "watch.css"))
         script = asset("watch.js")
