@@ -107,9 +107,12 @@ def test_what_is_written_runs(tmp_path: Path) -> None:
         subprocess.run([sys.executable, *command], cwd=tmp_path, check=True, capture_output=True)
     folder = tmp_path / "fraud"
     subprocess.run([sys.executable, "make_data.py"], cwd=folder, check=True, capture_output=True)
-    run = [sys.executable, "-m", "trijoin_sql", "run", "job.sql", "--once", "--format", "json"]
+    run = [sys.executable, "-m", "trijoin_sql", "run", "job.sql", "--once", "--format", "json", "--watch", "page.html"]
     done = subprocess.run(run, cwd=folder, check=True, capture_output=True, text=True)
     *rows, summary = map(json.loads, done.stdout.splitlines())
     assert summary["ended"] == "done"
     assert len(rows) == summary["queries"][0]["results"] >= 3
     assert {"card", "here", "there"} < set(rows[0])
+    page = (folder / "page.html").read_text()
+    for told in ("data-over", f"<dt>results</dt><dd>{len(rows)}</dd>", "payments <b>", "watermark <b>"):
+        assert told in page

@@ -72,7 +72,7 @@ def test_the_page_says_what_there_is() -> None:
     ):
         assert part in told
     watch.close()
-    assert "ended 2024" in text_of(watch.page(BEGUN + 10))
+    assert "ended 2024-01-01 10:00:10 UTC The job has" in text_of(watch.page(BEGUN + 10))  # and no way to stop it
 
 
 def test_names_are_text_and_nothing_is_fetched() -> None:

@@ -165,7 +165,7 @@ class Watch:
             .get_template("watch.html")
             .render(
                 job=self.job,
-                status=self.status(),
+                status="" if self.over else self.status().partition("running; ")[0],
                 over=self.over,
                 every=EVERY,
                 at=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
@@ -331,7 +331,7 @@ def _charts(one: Watched, now: float) -> list[Chart]:
         ]
         top = _top(max((value for line in lines for _, value in line.points), default=0.0), form)
         svg = _drawing(name, lines, begins, now, top, how, form)
-        return Chart(name, lines, svg, form(top), f"{_seconds(round(now - begins))} ago")
+        return Chart(name, lines, svg, form(top), f"{_seconds(now - begins)} ago".replace(".0 s", " s"))
 
     def points(get: Callable[[Report], float]) -> Points:
         return [(one.at, get(one)) for one in some]

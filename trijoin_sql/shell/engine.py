@@ -7,6 +7,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import TypeVar
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from ..jobs.start_spark import job_session
@@ -56,21 +57,21 @@ class Engine:
         StoppedError
             Ctrl-C ended it.
         """
-        asked, heeded = request or StopRequest(), 0
+        asked, stops = request or StopRequest(), False
         with signals(asked):
             future = self._thread.submit(lambda: work(self._session.result()))
             while not future.done():  # `wait` does not count what was cancelled
-                wait([future], timeout=0.05)
-                if asked.count > heeded and request is None:
-                    heeded = asked.count
-                    if not future.cancel() and not self.starting:
-                        self._session.result().spark.sparkContext.cancelAllJobs()
+                wait([future], timeout=0.05 if not stops else 0.5)
+                stops = asked.count > 0 and request is None
+                # Again and again: at the time of Ctrl-C, Spark may not have begun the job, or one may follow another.
+                if stops and not future.cancel() and not self.starting:
+                    self._session.result().spark.sparkContext.cancelAllJobs()
             try:
                 return future.result()
             except CancelledError:
                 raise StoppedError from None
-            except PySparkException:
-                if heeded:
+            except (PySparkException, Py4JError):
+                if stops:
                     raise StoppedError from None
                 raise
 
