@@ -218,9 +218,9 @@ def test_rows_that_vanish_are_counted_and_said(session: TriJoinSession, tmp_path
     said = [line for line in said if not line.startswith(("self_out", "count_out"))]
     assert sorted(said) == [
         "bad_out: 1 row of bad without event time, dropped: bad.ts is NULL",
-        "bad_out: 2 records of bad so far: corrupt, or of other types",
+        "bad_out: 2 records of bad so far: corrupt, or not of the declared types",
         "empty_out: no row of empty has come, so nothing joins",
-        "late_out: 5 records of late so far: corrupt, or of other types",
+        "late_out: 5 records of late so far: corrupt, or not of the declared types",
         "late_out: no row of late can join: late.ts is NULL in all 5 rows so far",
         "r_out: no row of r can join: r.nope is NULL in all 5 rows so far",
     ]
