@@ -82,6 +82,8 @@ def unpack(name: str, checkpoint: Path, home: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_trap_21_goes_on_from_an_old_checkpoint(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Old rows, kept as this or an earlier version kept them, join new ones; the results are Spark batch's."""
+    if spark.version < "4.3":
+        pytest.skip("Spark 4.3 wrote these checkpoints: an older Spark does not go on from them")
     home = tmp_path / "in"
     write_streams(home, SEED, OLD, ROWS)
     before = batch_answer(spark, home, name)
