@@ -14,7 +14,7 @@ PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.glob("*.md") if path.
 EXEMPT = "*Not run by the tests: "
 
 #: Described already and not yet in this clone: methods of the session, commands, options. Empty after the merge.
-PENDING = {"join", "rewrite", "shell", "init", "--watch"}
+PENDING: set[str] = set()
 
 
 @dataclass(frozen=True)
