@@ -56,7 +56,7 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
         ),
         "TRIJOIN_CHECKPOINT_VERSION": Condition(
             "55000",
-            "The checkpoint {checkpoint} was written by another version of TriJoin SQL: {difference}.",
+            "The checkpoint {checkpoint} was written by another version of TriJoin SQL or Spark: {difference}.",
             "Go on with that version, or give the query a new checkpoint; this one has changed nothing in it.",
         ),
         "TRIJOIN_CHECKPOINT_DAMAGED": Condition(
@@ -318,7 +318,7 @@ class CheckpointMismatchError(TriJoinError):
 
 
 class CheckpointVersionError(CheckpointMismatchError):
-    """A checkpoint was written by another version, in a format that this one does not know.
+    """A checkpoint was written by another version, in a format that this one does not know, or under a newer Spark.
 
     Parameters
     ----------

@@ -315,7 +315,7 @@ def test_another_format_is_refused(written: int) -> None:
     task.batch(0, batches[1])
     stored = task.stages[0][0].now
     stored[MANIFEST] = rewritten(stored[MANIFEST], lambda body: body.update(format=written))
-    told = f"another version of TriJoin SQL: its state has format {written}, and this version reads format {FORMAT}"
+    told = f"version of TriJoin SQL or Spark: its state has format {written}, and this version reads format {FORMAT}"
     with pytest.raises(CheckpointVersionError, match=told):
         task.batch(1, batches[2])
 

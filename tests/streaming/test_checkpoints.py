@@ -81,9 +81,10 @@ def unpack(name: str, checkpoint: Path, home: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_trap_21_goes_on_from_an_old_checkpoint(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Old rows, kept as this or an earlier version kept them, join new ones; the results are Spark batch's."""
-    if spark.version < "4.3":
-        pytest.skip("Spark 4.3 wrote these checkpoints: an older Spark does not go on from them")
+    """Old rows, kept as this or an earlier version kept them, join new ones; the results are Spark batch's.
+
+    Spark 4.3 wrote these checkpoints; an older one refuses them.
+    """
     home = tmp_path / "in"
     write_streams(home, SEED, OLD, ROWS)
     before = batch_answer(spark, home, name)
@@ -92,10 +93,35 @@ def test_trap_21_goes_on_from_an_old_checkpoint(spark: SparkSession, tmp_path: P
         write(name, tmp_path / "made", home)
     unpack(name, tmp_path / "checkpoint", home)
     write_streams(home, SEED, NEW, ROWS)
+    if spark.version < "4.3" and not WRITE:
+        with pytest.raises(Exception, match=r"Spark 4.3 wrote its state, and this is Spark 4.\d"):
+            streamed(spark, home, name, tmp_path / "checkpoint")
+        return
     found = streamed(spark, home, name, tmp_path / "checkpoint")
     alone = batch_answer_of_new_rows(spark, tmp_path / "new", name)
     assert before + found == batch_answer(spark, home, name)
     assert found - alone, "no old row joins a new one: the fixture shows nothing"
+
+
+def test_a_newer_spark_writes_down_that_it_went_on_and_an_older_one_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark 4.1 reads the state of 4.3 without an error, and finds a part of the rows."""
+    home, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    write_streams(home, SEED, OLD, ROWS)
+    unpack("tree", checkpoint, home)
+    (file,) = (checkpoint / "trijoin").glob("joins-*.json")
+    body = json.loads(file.read_text())
+    file.write_text(json.dumps(body | {"spark": "4.1"}))
+    write_streams(home, SEED, range(3, 4), ROWS)
+    streamed(spark, home, "tree", checkpoint)
+    (file,) = (checkpoint / "trijoin").glob("joins-*.json")
+    body = json.loads(file.read_text())
+    assert body["spark"] == ".".join(spark.version.split(".")[:2])
+    file.write_text(json.dumps(body | {"spark": "4.99"}))
+    write_streams(home, SEED, range(4, 5), ROWS)
+    with pytest.raises(Exception, match=r"Spark 4.99 wrote its state, and this is Spark 4.\d, which would misread it"):
+        streamed(spark, home, "tree", checkpoint)
 
 
 @pytest.mark.parametrize("said", [FORMAT - 1, FORMAT + 1, "cut short"])

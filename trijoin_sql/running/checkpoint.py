@@ -25,6 +25,9 @@ FOLDER = "trijoin"
 
 _FILE = re.compile(r"joins-(\d+)\.json")
 
+#: Which Spark wrote files that do not say it: the only one that we ran on then.
+_FIRST_SPARK = "4.3"
+
 
 @dataclass(frozen=True, slots=True)
 class Join:
@@ -172,6 +175,10 @@ def group_of(fingerprint: str) -> Stored:
     return Stored(relations, lines["scheme"], None if units is None else int(units), order, conditions)
 
 
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
+
+
 class CheckpointFile:
     """Our file in a checkpoint, through Spark's own file manager: on any file system, written whole or not at all.
 
@@ -188,6 +195,9 @@ class CheckpointFile:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.root = root
+        self._spark = ".".join(spark.version.split(".")[:2])
+        #: Whether a query of this version of Spark went on last, or none did.
+        self.of_this_spark = True
         jvm: Any = spark._jvm
         self._jvm = jvm
         self._folder = jvm.org.apache.hadoop.fs.Path(f"{root}/{FOLDER}")
@@ -211,7 +221,8 @@ class CheckpointFile:
         Raises
         ------
         CheckpointVersionError
-            It was written by another version, in a format that this one does not know.
+            It was written by another version, in a format that this one does not know, or under a newer Spark, whose
+            state older ones misread without an error.
         CheckpointDamagedError
             It is not in our format.
         """
@@ -233,6 +244,11 @@ class CheckpointFile:
         if version != FORMAT:
             told = f"its folder {FOLDER} has format {version}, and this version reads format {FORMAT}"
             raise CheckpointVersionError(self.root, told)
+        wrote = str(body.get("spark", _FIRST_SPARK))
+        if _numbers(wrote) > _numbers(self._spark):
+            told = f"Spark {wrote} wrote its state, and this is Spark {self._spark}, which would misread it"
+            raise CheckpointVersionError(self.root, told)
+        self.of_this_spark = wrote == self._spark
         return joins
 
     def write(self, joins: Sequence[Join]) -> None:
@@ -241,7 +257,7 @@ class CheckpointFile:
         versions = self._versions()
         stream = self._manager.createAtomic(self._path(versions[-1] + 1 if versions else 0), False)
         try:
-            body = {"version": FORMAT, "joins": [join.to_dict() for join in joins]}
+            body = {"version": FORMAT, "spark": self._spark, "joins": [join.to_dict() for join in joins]}
             stream.write(json.dumps(body, indent=1).encode())
         except BaseException:
             stream.cancel()

@@ -254,7 +254,7 @@ class LayoutListener:
             properties.setProperty(LAYOUTS, json.dumps(dict.fromkeys(keys, told)))
             self._refuse(found, str(type(error)(file.root, why)))
             return
-        if joins != saved:
+        if joins != saved or not file.of_this_spark:
             file.write(joins)
         running = Running(found.runId, file, dict(zip(keys, joins, strict=True)), properties)
         running.tell()
