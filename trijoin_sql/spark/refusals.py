@@ -282,13 +282,20 @@ class StreamCheck:
 
     @cached_property
     def _execution(self) -> Any:
-        """The execution that EXPLAIN makes of a streaming query: a micro-batch in append mode, planned but not run."""
+        """The execution that EXPLAIN makes of a streaming query: a micro-batch in append mode, planned but not run.
+
+        None in Spark 4.1, which does not show it. What it refuses there, it refuses when the query starts.
+        """
+        if self.frame.sparkSession.version < "4.2":
+            return None
         return self.frame._jdf.alias("planned").queryExecution().queryExecutionForExplain()
 
     @cached_property
     def _planned(self) -> tuple[Answer | None, Answer | None]:
         """What Spark says when it plans the query, and about event times that clear state."""
         if not (_OF_SPARKS.search(self._text) or _STATEFUL.search(self._text)):
+            return None, None
+        if self._execution is None:
             return None, None
         try:
             plan = self._execution.sparkPlan()
@@ -312,7 +319,7 @@ class StreamCheck:
         planned, times = self._planned
         if planned is not None or (times is not None and mode != "complete"):
             return planned or times
-        if mode != "append" or not re.search(r"[-~ ]Except\b", self._text):
+        if mode != "append" or not re.search(r"[-~ ]Except\b", self._text) or self._execution is None:
             return None
         found = self.unsupported(self._execution.optimizedPlan(), mode)  # EXCEPT has become an aggregation there
         return found if found is not None and found.by_mode else None
