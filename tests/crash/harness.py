@@ -146,7 +146,7 @@ class Program:
         daemons: set[int] = set()
         found: list[tuple[int, int, str]] = []
         for pid, parent, words in self._ours():
-            if "pyspark.daemon" in words or "pyspark/daemon" in words:
+            if any(name in words for name in ("pyspark.daemon", "pyspark/daemon", "operators.preload")):
                 daemons.add(pid)
                 found.append((pid, parent, "daemon"))
             elif "CoarseGrainedExecutorBackend" in words:

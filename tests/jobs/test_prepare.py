@@ -130,7 +130,7 @@ MISTAKES = {
         "CREATE STREAM k USING ^kafka OPTIONS (kafka.bootstrap.servers 'h:1', subscribe 't');\n"
         + NOOP
         + "INSERT INTO o SELECT value FROM k",
-        "Spark does not have Spark's Kafka connector",
+        "Spark's Kafka connector is missing",
     ),
     "no connector for a sink": (
         "CREATE SINK o USING ^kafka\n"

@@ -106,6 +106,12 @@ def run_here(spark: SparkSession, script: Script) -> None:
     job = parse_job(script)
     check_job(job)
     own = spark.newSession()
+    sessions = own._jvm.org.apache.spark.sql.classic.SparkSession
+    sessions.setActiveSession(own._jsparkSession)  # as in a process of its own
     own.conf.set("spark.sql.session.timeZone", "UTC")
-    outcome = run_queries(job, prepare(job, TriJoinSession.create(own)), Console(quiet=True), StopRequest(), once=True)
+    try:
+        prepared = prepare(job, TriJoinSession.create(own))
+        outcome = run_queries(job, prepared, Console(quiet=True), StopRequest(), once=True)
+    finally:
+        sessions.setActiveSession(spark._jsparkSession)
     assert outcome.ended == "done"

@@ -49,6 +49,8 @@ def suggestions(text: str, cursor: int, names: Names) -> Iterator[tuple[str, str
     >>> names = Names({"orders": ("id", "total"), "paid": ("order_id",)})
     >>> list(suggestions("SELECT o.t FROM orders AS o", 10, names))
     [('total', 'column of orders', 1)]
+    >>> list(suggestions("SELECT paid.", 12, names))
+    [('order_id', 'column of paid', 0)]
     >>> [found for found, _, _ in suggestions("SELECT * FROM ", 14, names)]
     ['orders', 'paid']
     """
@@ -60,7 +62,8 @@ def suggestions(text: str, cursor: int, names: Names) -> Iterator[tuple[str, str
     qualifier, prefix = word[1], word[2]
     used = _relations(statement, names)
     if qualifier is not None:
-        table = used.get(qualifier.strip("`").lower())
+        known = {name.lower(): name for name in names.tables} | used  # FROM may not have been typed yet
+        table = known.get(qualifier.strip("`").lower())
         columns = names.tables.get(table or "", ())
         yield from _matching(((quote(column), f"column of {table}") for column in columns), prefix)
         return
