@@ -33,7 +33,7 @@ from .running.listener import observed_rates
 from .running.metrics import Metrics, compiled_number, live_groups, read_metrics, topmost_number
 from .running.scaled_query import ScaledQuery, scaling_policy
 from .settings import rewriter_settings
-from .spark.config import STATE_SETTINGS, hush_false_alarm, prepare_workers
+from .spark.config import STATE_SETTINGS, hush_false_alarm, prepare_workers, start_workers
 from .spark.flags import Setting, settings_of
 from .spark.frames import (
     Expressions,
@@ -108,6 +108,7 @@ class TriJoinSession:
             ship(context)
             if taken(HUSH_FALSE_ALARM, settings_of(spark)):
                 hush_false_alarm(context)
+            start_workers(spark)
 
     @classmethod
     def create(cls, spark: SparkSession) -> TriJoinSession:

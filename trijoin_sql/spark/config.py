@@ -8,23 +8,29 @@ import re
 import shlex
 import shutil
 import sys
+import threading
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import distributions
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 from ..errors import UnavailableError
 from .liberties import JVM_PIPE, LIBERTY_SETTINGS, PRELOAD_WORKERS, taken
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger("trijoin_sql")
 
 _STREAMING = "org.apache.spark.sql.execution.python.streaming"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_DAEMON = "spark.python.daemon.module"
+_DAEMON, _PRELOAD = "spark.python.daemon.module", "trijoin_sql.operators.preload"
 _SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _TRACEBACK = "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"
 #: Partitions on a cluster whose size the settings do not tell. Spark's 200 would start 200 Python tasks a trigger.
@@ -74,6 +80,9 @@ class SessionBuilder(Protocol):
     def config(self, key: str, value: Any) -> Any:
         """Set one option and return the builder."""
 
+
+#: Contexts whose Python workers were started.
+_with_workers: WeakSet[Any] = WeakSet()
 
 Builder = TypeVar("Builder", bound=SessionBuilder)
 
@@ -171,6 +180,24 @@ def prepare_workers(context: Any, partitions: str) -> None:
         _log.info("triggers take longer without %s: make the session with trijoin_sql.configure", ", ".join(late))
 
 
+def start_workers(spark: SparkSession) -> None:
+    """Let Spark start its daemon of Python workers in the background, once, while a first query is made ready.
+
+    It takes a second, for which the first micro-batch would wait. Only in contexts that `configure` made.
+    """
+    context = spark.sparkContext
+    if context in _with_workers or context.getConf().get(_DAEMON) != _PRELOAD:
+        return
+    _with_workers.add(context)
+
+    def run() -> None:
+        with suppress(Exception):  # Spark has been stopped, or says the same to a query
+            context.setJobDescription("TriJoin SQL starts Python workers")
+            spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
+
+    threading.Thread(target=run, name="trijoin-start-workers", daemon=True).start()
+
+
 def hush_false_alarm(context: Any) -> None:
     """Switch off a logger that reports an error, with a stack of a hundred lines, whenever a query of ours starts.
 
@@ -204,7 +231,7 @@ def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str,
         settings.update(LOCAL_CHECKPOINT_SETTINGS)
     preload = taken(PRELOAD_WORKERS, {**settings, **user}.get)
     if preload and master.startswith("local") and not running and _workers_know_us(user):
-        settings[_DAEMON] = "trijoin_sql.operators.preload"
+        settings[_DAEMON] = _PRELOAD
     return settings
 
 
