@@ -98,7 +98,8 @@ def main() -> int:
     options = parser.parse_args()
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     project = declared["project"]
-    runner = [one for one in declared["dependency-groups"]["dev"] if re.match(r"[\w-]+", one)[0] in RUNNER]  # type: ignore[index]
+    named = [one for one in declared["dependency-groups"]["dev"] if isinstance(one, str)]  # other groups are dicts
+    runner = [one for one in named if re.match(r"[\w-]+", one)[0] in RUNNER]  # type: ignore[index]
     extra = project["optional-dependencies"]["demo"]
     sets = {
         "lowest": (options.lowest_python, lowest(project["dependencies"])),
