@@ -29,6 +29,7 @@ def lake_session(name: str, jars: Path, home: Path) -> SparkSession:
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "hadoop",
         "spark.sql.catalog.lake.warehouse": str(home / "warehouse"),
+        "spark.sql.catalog.lake.cache-enabled": "false",  # of tables, by session: a job here has one of its own
         "spark.databricks.delta.snapshotPartitions": "1",
     }
     with compiled_pyspark(home / "home"):
