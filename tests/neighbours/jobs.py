@@ -61,7 +61,9 @@ def write_json(folder: Path, first: int, last: int) -> None:
     for name in NAMES:
         (folder / name).mkdir(parents=True, exist_ok=True)
         lines = [json.dumps({"id": i, "x": x, "ts": ts.isoformat()}) for i, x, ts in rows(name, first, last)]
-        (folder / name / f"{first:05}.json").write_text("\n".join(lines), "utf-8")
+        file = folder / name / f"{first:05}.json"
+        file.write_text("\n".join(lines), "utf-8")
+        os.utime(file, (1_700_000_000 + first, 1_700_000_000 + first))  # Spark reads them in the order of their times
 
 
 def streams_of_json(folder: Path) -> str:
