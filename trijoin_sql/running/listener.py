@@ -154,12 +154,15 @@ def _look_at_failure(event: Any) -> None:
         _log.warning("a query failed: %s", TOO_BUSY)
 
 
-def _watermark(execution: Any) -> int:
+def _watermark(execution: Any, spark_version: str) -> int:
     """Return the watermark with which a query restarts on its checkpoint, in milliseconds; 0 if there is none."""
     planned, finished = execution.offsetLog().getLatest(), execution.commitLog().getLatest()
     found = [0]
-    if planned.isDefined() and planned.get()._2().metadataOpt().isDefined():
-        found.append(int(planned.get()._2().metadataOpt().get().batchWatermarkMs()))
+    if planned.isDefined():
+        offsets = planned.get()._2()
+        metadata = offsets.metadata() if spark_version < "4.2" else offsets.metadataOpt()
+        if metadata.isDefined():
+            found.append(int(metadata.get().batchWatermarkMs()))
     if finished.isDefined():
         found.append(int(finished.get()._2().nextBatchWatermarkMs()))
     return max(found)
@@ -245,7 +248,7 @@ class LayoutListener:
         try:
             saved = file.read()
             units = self._units(query_id, registered, saved)
-            joins = follow(saved, specs, units, batch, _watermark(execution))
+            joins = follow(saved, specs, units, batch, _watermark(execution, self.spark.version))
             joins = [replace(join, stored=one.stored) for join, one in zip(joins, registered, strict=True)]
         except (CheckpointMismatchError, CheckpointDamagedError) as error:
             said = error.getMessageParameters()
