@@ -42,7 +42,7 @@ from .rules.simplify_conditions import simplify_conditions
 from .sql.arguments import Arguments
 from .sql.catalog import Catalog
 from .sql.hints import for_spark
-from .sql.spark_types import UNKNOWN
+from .sql.spark_types import UNKNOWN, may_be_event_time
 from .sql.statement import Statement, View, parse_statement, positional_name, why_unreadable
 
 Kind = Literal["select", "create_view", "explain", "other"]
@@ -342,4 +342,4 @@ def _may_bound_times(join: Join) -> bool:
     """Tell whether a condition of an outer join reads what may be an event time: anything but plain values."""
     types = {(scan.alias, column.name): column.type for scan in scans(join) for column in scan.columns}
     read = [at for predicate in join.predicates for at in predicate.condition.columns]
-    return not read or any(types.get(at, UNKNOWN).startswith(("timestamp", "struct", UNKNOWN)) for at in read)
+    return not read or any(may_be_event_time(types.get(at, UNKNOWN)) for at in read)

@@ -33,7 +33,6 @@ def local_session(home: Path, name: str, settings: Mapping[str, str]) -> SparkSe
     builder = SparkSession.builder.master("local[2,4]").appName(f"trijoin-sql {name}")
     ours = {
         "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(home / "local"),

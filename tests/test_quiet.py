@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -33,35 +33,35 @@ printed by a function of the user's
 """
 
 
+def start(text: bytes) -> None:
+    """Start a process as PySpark does, that writes a text to its stderr; return when all of it has been passed on."""
+    before = set(threading.enumerate())
+    vars(java_gateway)["Popen"]([sys.executable, "-c", f"import os; os.write(2, {text!r})"]).wait()
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+
+
 def started(text: bytes, capfd: pytest.CaptureFixture[str]) -> str:
-    """What is on our stderr after a process that PySpark started wrote a text to its own."""
-    process = vars(java_gateway)["Popen"]([sys.executable, "-c", f"import os; os.write(2, {text!r})"])
-    process.wait()
-    said, end = "", time.monotonic() + 10
-    while time.monotonic() < end and not said.endswith("end"):  # a thread passes it on
-        time.sleep(0.01)
-        said += capfd.readouterr().err
-    return said.removesuffix("end")
+    """What is then on our stderr."""
+    start(text)
+    return capfd.readouterr().err
 
 
 def test_what_is_never_for_the_user_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:
     leave_out_chatter()
-    assert started(f"{CHATTER}{NEWS}{CHATTER}end".encode(), capfd) == NEWS
+    assert started(f"{CHATTER}{NEWS}{CHATTER}".encode(), capfd) == NEWS
     assert vars(java_gateway)["Popen"] is subprocess.Popen, "only for the next JVM"
 
 
 def test_bars_of_progress_and_bytes_that_are_no_text_pass(capfd: pytest.CaptureFixture[str]) -> None:
     leave_out_chatter()
-    assert started(b"\r[Stage 0:>  (0 + 2) / 6]\r[Stage 1]\n\xff\nend", capfd).startswith("\r[Stage 0:>")
+    assert started(b"\r[Stage 0:>  (0 + 2) / 6]\r[Stage 1]\n\xff\n", capfd).startswith("\r[Stage 0:>")
 
 
 def test_the_command_line_keeps_all_lines(capfd: pytest.CaptureFixture[str]) -> None:
     with quiet_jvm(settings={}) as lines:
         leave_out_chatter()  # as `configure` calls it there
-        vars(java_gateway)["Popen"]([sys.executable, "-c", "import os; os.write(2, b'one\\ntwo\\n')"]).wait()
-        end = time.monotonic() + 10
-        while len(lines) < 2 and time.monotonic() < end:
-            time.sleep(0.01)
+        start(b"one\ntwo\n")
     assert list(lines) == ["one", "two"]
     assert capfd.readouterr().err == ""
 

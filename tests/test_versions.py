@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trijoin_sql.errors import UnavailableError
-from trijoin_sql.spark.versions import lacks, refuse_older
+from trijoin_sql.spark.versions import OLDEST, lacks, minor, refuse_older
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,12 @@ def test_an_older_spark_is_refused(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["4.1.0", "4.3.0", "4.4.0.dev1", "5.0.0-SNAPSHOT", "nightly"])
 def test_another_spark_is_not(version: str) -> None:
-    refuse_older(version)
+    refuse_older(version)  # raises nothing
+    assert minor(version) >= OLDEST
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    assert minor("4.10.1") > minor("4.2.0")
 
 
 def test_a_session_looks_at_its_spark() -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .errors import UnsupportedQueryError as UnsupportedQueryError
     from .extension import disable as disable
     from .extension import enable as enable
-    from .running.file_sink import recover_file_sink as recover_file_sink
-    from .running.file_sink import recover_foreach_batch as recover_foreach_batch
+    from .running.recovery import recover_file_sink as recover_file_sink
+    from .running.recovery import recover_foreach_batch as recover_foreach_batch
     from .session import TriJoinSession as TriJoinSession
     from .spark.config import configure as configure
 
@@ -35,8 +35,8 @@ _HOME = {
     "TriJoinSession": ".session",
     "enable": ".extension",
     "disable": ".extension",
-    "recover_file_sink": ".running.file_sink",
-    "recover_foreach_batch": ".running.file_sink",
+    "recover_file_sink": ".running.recovery",
+    "recover_foreach_batch": ".running.recovery",
     "TriJoinError": ".errors",
     "SqlSyntaxError": ".errors",
     "UnsupportedQueryError": ".errors",

@@ -15,7 +15,7 @@ from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -30,10 +30,6 @@ from .running.state_report import HELP as STATE_HELP
 from .running.state_report import state
 from .shell import command as shells
 from .spark.messages import reason
-
-if TYPE_CHECKING:
-    pass
-
 
 DONE, FAILED, REFUSED = 0, 1, 2
 

@@ -26,19 +26,8 @@ GIB = 1 << 30
 #: Needed by the driver (2 GiB by default here) and one Python worker a core, and for shuffles and state.
 MEMORY_GIB, DISK_GIB = 4, 5
 
-#: Packages of ours and what they are imported by.
-PACKAGES = {
-    "pyspark": "pyspark",
-    "sqlglot": "sqlglot",
-    "networkx": "networkx",
-    "numpy": "numpy",
-    "pyarrow": "pyarrow",
-    "pandas": "pandas",
-    "protobuf": "google.protobuf",
-    "typer": "typer",
-    "rich": "rich",
-    "jinja2": "jinja2",
-}
+#: Packages that are imported by another name.
+MODULES = {"protobuf": "google.protobuf"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +96,11 @@ def check_java() -> Finding:
 def check_packages() -> list[Finding]:
     """The packages that we need: installed, importable and in a version of those that we go with."""
     needed = _requirements()
-    findings = [_check_package(name, module, needed.get(name)) for name, module in PACKAGES.items()]
+    if not needed:  # run from a folder
+        return [Finding("warning", "Packages", "trijoin-sql is not installed, so nothing says which packages it needs")]
+    findings = [_check_package(name, versions) for name, versions in needed.items()]
     wrong = [finding for finding in findings if finding.level != "ok"]
-    return wrong or [Finding("ok", "Packages", ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES))]
+    return wrong or [Finding("ok", "Packages", ", ".join(f"{name} {metadata.version(name)}" for name in needed))]
 
 
 def check_master() -> Finding:
@@ -168,17 +159,17 @@ def _mounted(mounts: Path) -> list[tuple[str, str]]:
     return [(fields[1], fields[2]) for line in mounts.read_text().splitlines() if len(fields := line.split()) > 2]
 
 
-def _check_package(name: str, module: str, needed: SpecifierSet | None) -> Finding:
-    wanted = f"{name}{needed or ''}"
+def _check_package(name: str, needed: SpecifierSet) -> Finding:
+    wanted = f"{name}{needed}"
     try:
         found = metadata.version(name)
     except metadata.PackageNotFoundError:
         return Finding("problem", name, f"{name} is not installed: pip install '{wanted}'")
-    if needed is not None and not needed.contains(found, prereleases=True):
+    if not needed.contains(found, prereleases=True):
         return Finding("problem", name, f"{name} {found} does not go with TriJoin SQL: pip install '{wanted}'")
     try:
-        if module != "pyspark":  # the other packages have compiled parts that can be broken; it only costs time
-            import_module(module)
+        if name != "pyspark":  # the other packages have compiled parts that can be broken; it only costs time
+            import_module(MODULES.get(name, name))
     except Exception as error:
         reason = str(error).splitlines()[:1] or [type(error).__name__]
         text = f"{name} {found} cannot be imported ({reason[0]}): pip install --force-reinstall '{wanted}'"

@@ -20,6 +20,7 @@ from ..sql.functions import called
 from ..sql.spark_types import UNKNOWN
 from .having import grouped_columns
 from .lookup import Names, column_of
+from .misnamed import misnamed
 from .scopes import (
     Cte,
     Field,
@@ -385,7 +386,7 @@ class _Resolver(Names):
                     self.resolve_column(node, [frame, *outer])
                 except Unresolvable as reason:
                     if not (bare and self.key(node.name) in (*after, *first)):
-                        self.note_misnamed(node, [frame, *outer])
+                        self.misnamed += misnamed(node, [frame, *outer], self)
                         problem = problem or reason
         if problem:
             raise problem
@@ -409,49 +410,6 @@ class _Resolver(Names):
         for part in parts[used:]:
             base = exp.Dot(this=base, expression=part.copy())
         column.replace(base)
-
-    def note_misnamed(self, column: exp.Column, frames: list[Frame]) -> None:
-        """Note a column that several relations have, or none although all in scope are known."""
-        if len(column.parts) > 2 or column.find_ancestor(exp.Lambda, exp.Lateral) is not None:
-            return  # a variable, perhaps, or a column of a relation before LATERAL
-        sources = [one for frame in frames for one in frame.sources]
-        if not column.table:
-            owners = [one for one in frames[0].sources if self.has(one, column.name)]
-            if len(owners) > 1:
-                self.misnamed.append(Misnamed(column, owners, ambiguous=True))
-            elif all(frame.complete for frame in frames) and not _is_word_of_sparks(column):
-                self.misnamed.append(Misnamed(column, sources))
-            return
-        named = [[one for one in frame.sources if self.names_source(one, [column.table])] for frame in frames]
-        nearest = next(filter(None, named), [])
-        if len(nearest) == 1 and nearest[0].parts and nearest[0].fields is not None:
-            self.misnamed.append(Misnamed(column, nearest))
-        elif not nearest and all(frame.complete for frame in frames) and not _is_struct(column):
-            self.misnamed.append(Misnamed(column, sources))
-
-    def has(self, source: Source, name: str) -> bool:
-        return self.key(name) in (self.key(field.name) for field in source.fields or ())
-
-
-#: What looks like a column and is none: functions without parentheses, units of time, ALL.
-_WORDS_OF_SPARKS = frozenset(
-    {"current_date", "current_timestamp", "current_time", "localtimestamp", "current_user", "session_user", "user"}
-    | {"current_catalog", "current_database", "current_schema", "grouping__id", "all", "dayofweek", "dayofyear"}
-    | {f"{unit}{plural}" for unit in ("year", "quarter", "month", "week", "day", "hour") for plural in ("", "s")}
-    | {f"{unit}{plural}" for unit in ("minute", "second", "millisecond", "microsecond") for plural in ("", "s")}
-)
-
-
-def _is_struct(column: exp.Column) -> bool:
-    """Tell whether ``w.start`` may be a field of a result: of a window, or of an item of SELECT."""
-    select = column.find_ancestor(exp.Select)
-    own = column.find_ancestor(exp.Alias)
-    results = [] if select is None else [one.alias.lower() for one in select.expressions if one is not own]
-    return column.table.startswith("_") or column.table.lower() in ("window", "session_window", *results)
-
-
-def _is_word_of_sparks(column: exp.Column) -> bool:
-    return column.name.lower() in _WORDS_OF_SPARKS or isinstance(column.parent, exp.PropertyEQ | exp.Kwarg)
 
 
 def _common_columns(left: list[Field], right: list[Field]) -> list[Field]:

@@ -43,6 +43,12 @@ TIMES = ("timestamp", "timestamp_ntz")
 FRACTIONS = ("float", "double")
 UNKNOWN = "unknown"
 
+
+def may_be_event_time(type_: str) -> bool:
+    """Return whether a column of this type may be an event time or a window of it; plain values never are."""
+    return type_.startswith(("timestamp", "struct", UNKNOWN))
+
+
 #: The type of a constant interval of days or less.
 INTERVAL = "interval"
 

@@ -350,7 +350,6 @@ def _session(name: str, units: int) -> SparkSession:
     builder = SparkSession.builder.appName(f"trijoin-sql bench {name}").master(f"local[{units},4]")
     for key, value in {
         "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "4g",
         "spark.sql.shuffle.partitions": str(units),
         "spark.sql.streaming.numRecentProgressUpdates": "10000",

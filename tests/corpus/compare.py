@@ -53,7 +53,6 @@ def session() -> Iterator[SparkSession]:
         settings = {
             "spark.driver.memory": "2g",
             "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": f"{home}/local",

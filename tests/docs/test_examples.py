@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from rich.console import Console
 
 from trijoin_sql import TriJoinSession
@@ -49,7 +50,7 @@ def run_job(text: str, spark: SparkSession) -> None:
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
 @pytest.mark.usefixtures("folder")
 def test_the_code_of_a_page_runs(page: Path, spark: SparkSession) -> None:
-    names = {"spark": spark, "tj": TriJoinSession.create(spark)}
+    names: dict[str, object] = {"spark": spark, "tj": TriJoinSession.create(spark)}
     saved = {}
     try:
         for block in blocks(page):
@@ -62,6 +63,8 @@ def test_the_code_of_a_page_runs(page: Path, spark: SparkSession) -> None:
             for job in re.findall(r"^trijoin-sql run (\S+) --once$", block.code, re.MULTILINE):
                 if job in saved:
                     run_job(saved[job], spark)
+        queries = [value for value in names.values() if isinstance(value, StreamingQuery)]
+        assert [query.exception() for query in queries] == [None] * len(queries), "a query fails in the background"
     finally:
         vars(spark).pop("sql", None)  # `enable`, if a block failed before its `disable`
         for query in spark.streams.active:

@@ -12,9 +12,10 @@ from pyspark.sql import Row
 from rich.console import Console
 from trijoin_sql.operators.compile.node import OBSERVED
 
+from trijoin_sql.explain.wording import byte_size
 from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
-from trijoin_sql.jobs.progress import IDLE, RESULTS, Board, Tally, input_names, size
+from trijoin_sql.jobs.progress import IDLE, RESULTS, Board, Tally, input_names
 from trijoin_sql.jobs.run import with_socket
 from trijoin_sql.spark.messages import reason
 
@@ -131,14 +132,14 @@ def test_all_of_it_fits_the_terminal(width: int) -> None:
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert max(map(len, said.splitlines())) <= width
     words = ["batch", "rows/s", "rows in", "results", "latency", "rows kept", "state", "late", "watermark", "idle"]
-    words += ["123,456", "29.60 M", "739,400", "39,000", "11.6 s", "987,654", "5.0 GiB", "31", "2026-11-22 01:03:11"]
+    words += ["123,456", "29.60 M", "739,400", "39,000", "11.6 s", "987,654", "5 GiB", "31", "2026-11-22 01:03:11"]
     words += ["refunds", "matches_of_"]
     assert [word for word in words if word not in said] == []
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (20 << 30, "20 GiB")])
 def test_sizes(count: int, text: str) -> None:
-    assert size(count) == text
+    assert byte_size(count) == text
 
 
 @pytest.mark.parametrize(

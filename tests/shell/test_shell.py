@@ -161,9 +161,11 @@ def test_at_a_terminal(terminal: Terminal, folder: Path) -> None:
     assert "+NULL AS none;" in (folder / "history").read_text()
 
 
-def run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, text: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trijoin_sql", "shell", "--master", "local[2,4]", *arguments]
-    done = subprocess.run(command, input=text, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    environment = {**os.environ, **environment}
+    streams = {"input": text, "capture_output": True, "text": True}
+    done = subprocess.run(command, cwd=folder, env=environment, timeout=300, check=False, **streams)
     assert not [word for word in _NOISE if word in done.stderr]
     return done
 
@@ -192,8 +194,7 @@ def test_from_stdin(folder: Path) -> None:
 
 
 def test_a_mistake_in_the_text_shows_before_spark_starts(folder: Path) -> None:
-    begun = time.monotonic()
-    done = run(folder, "", "-c", "SHOW TABLES; CREATE STREAM r")
+    """No Java is there, which only Spark would miss."""
+    done = run(folder, "", "-c", "SHOW TABLES; CREATE STREAM r", JAVA_HOME=str(folder))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("shell:1:29: USING and a format are missing")
-    assert time.monotonic() - begun < 15

@@ -220,6 +220,7 @@ def _unit_rows(live: Live) -> list[dict[str, Any]]:
     ]
 
 
+@cache
 def environment() -> Environment:
     """Return what renders the templates of pages."""
     import jinja2

@@ -41,7 +41,7 @@ def strongest(kinds: tuple[str, ...]) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 stream``, ``3 streams``."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
-    return f"{number} {noun if number == 1 else plural}"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def compact(number: float | None) -> str:

@@ -14,7 +14,7 @@ from ..rewriter.names.scopes import Misnamed, Resolution, field_of
 from ..rewriter.sql.catalog import DdlCatalog
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.places import place_of
-from ..rewriter.sql.spark_types import UNKNOWN
+from ..rewriter.sql.spark_types import may_be_event_time
 from ..rewriter.sql.statement import parse_statement
 from .job_text import Script, did_you_mean
 
@@ -60,12 +60,8 @@ def check_groups(script: Script, sql: str, start: int, catalog: DdlCatalog) -> N
     if not known or group is None or any(value for key, value in group.args.items() if key != "expressions"):
         return
     keys = [field_of(key) if isinstance(key, exp.Column) else None for key in group.expressions]
-    if keys and all(key is not None and not key.type.startswith((*_MAY_BE_TIMES, UNKNOWN)) for key in keys):
+    if keys and all(key is not None and not may_be_event_time(key.type) for key in keys):
         script.fail(start + (place_of(sql, "GROUP BY") or 0), NEVER_CLOSE.reason, NEVER_CLOSE.hint)
-
-
-#: Types of event times and of windows.
-_MAY_BE_TIMES = ("timestamp", "struct")
 
 
 def unknown_relation(

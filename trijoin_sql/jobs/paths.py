@@ -8,6 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from urllib.parse import unquote, urlsplit
 
+from ..running.recovery import is_of_another
+
 
 def local_path(location: str) -> Path | None:
     """Return the local path of a location, None if it is elsewhere."""
@@ -51,14 +53,14 @@ def why_unwritable(location: str) -> str | None:
 def why_of_another(output: str, checkpoint: str) -> str | None:
     """Return why a file sink cannot go on in a folder: the results there are not of this checkpoint's query.
 
-    Spark would silently leave out batches. None if it can, or if a folder is elsewhere.
+    None if it can, or if a folder is elsewhere.
     """
     folder, state = local_path(output), local_path(checkpoint)
     if folder is None or state is None:
         return None
     written = max(_batches(folder / "_spark_metadata"), default=-1)
     committed = max(_batches(state / "commits"), default=-1)
-    if written <= committed or (written == committed + 1 and written in _batches(state / "offsets")):
+    if not is_of_another(written, committed, _batches(state / "offsets")):
         return None
     here = f"is at batch {committed}" if committed >= 0 else "is new"
     return f"{output} holds results of another checkpoint, of batches up to {written}, and {checkpoint} {here}"

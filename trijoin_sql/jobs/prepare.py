@@ -76,7 +76,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
     queries: list[PreparedQuery] = []
     kept: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
-    session.checks_modes = False
+    session.statements.checks_modes = False
     check_formats(job.script, job.streams, session.spark)
     for statement in job.statements:
         match statement:
@@ -176,7 +176,7 @@ def _found_schema(script: Script, session: TriJoinSession, stream: CreateStream,
 def run_sql(job: Job, session: TriJoinSession, sql: Word) -> Ran:
     """Run a statement; a refused one is run again as plain Spark SQL, because Spark knows the place."""
     try:
-        return session.run(sql.text)
+        return session.statements.run(sql.text)
     except Py4JError as error:  # a JVM exception that PySpark has no class for
         raise _refused(error, job.script, sql, "Spark cannot run this statement") from None
     except (TriJoinError, PySparkException) as error:

@@ -14,9 +14,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ..explain.wording import byte_size, count
 from ..rewriter.sql.dialect import quote
 from ..running.metrics import batch_counters
-from ..running.vanished import IDLE, Vanished, counted_as, phrases
+from ..running.vanished import IDLE, Vanished, phrases
 from .paths import local_path
 from .statements import CreateStream
 
@@ -171,9 +172,9 @@ class Tally:
             stream = name.removeprefix(CORRUPT)
             if stream != name and observed[0]:
                 if stream not in self.corrupt:
-                    count = counted_as(observed[0], "record")
+                    some = count(observed[0], "record")
                     said.append(
-                        f"{count} of {stream} so far: corrupt, or not of the declared types; {_CORRUPT_ARE_NULL}"
+                        f"{some} of {stream} so far: corrupt, or not of the declared types; {_CORRUPT_ARE_NULL}"
                     )
                 self.corrupt[stream] = self.corrupt.get(stream, 0) + int(observed[0])
         return said
@@ -181,7 +182,7 @@ class Tally:
     @property
     def lost(self) -> list[str]:
         """What the query has lost, for its summary."""
-        corrupt = [f"{counted_as(count, 'corrupt record')} of {stream}" for stream, count in self.corrupt.items()]
+        corrupt = [f"{count(some, 'corrupt record')} of {stream}" for stream, some in self.corrupt.items()]
         return [*corrupt, *phrases(self.vanished.rows)]
 
     def silent(self) -> list[str]:
@@ -263,7 +264,7 @@ class Tally:
         if self.rate:
             parts += [f"{self.shown_rate} rows/s", f"{self.latency:,} ms a batch"]
         if self.state_rows:
-            parts.append(f"state {self.state_rows:,} rows, {size(self.state_bytes)}")
+            parts.append(f"state {self.state_rows:,} rows, {byte_size(self.state_bytes)}")
         if self.watermark:
             parts.append(f"watermark {short_time(self.watermark)}")
         if self.late_rows:
@@ -367,7 +368,7 @@ class Board:
                 number(tally.results),
                 f"{tally.latency:,} ms" if tally.latency < 10_000 else f"{tally.latency / 1000:,.1f} s",
                 number(tally.state_rows),
-                size(tally.state_bytes),
+                byte_size(tally.state_bytes),
                 number(tally.late_rows),
                 *([short_time(tally.watermark)] if wide else ()),
             )
@@ -384,16 +385,6 @@ def number(count: float) -> str:
         if count >= 10**power:
             return f"{count / 10**power:,.2f} {letter}"
     return f"{count:,.0f}"
-
-
-def size(count: int) -> str:
-    """Return a number of bytes for people."""
-    value, unit = float(count), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"
 
 
 def short_time(text: str) -> str:

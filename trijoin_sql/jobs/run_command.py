@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ..errors import JobError
 from ..settings import UNITS
+from .options import Jars, Master, Packages, Quiet, Verbose, jar_settings, setting, show_mistake
 
 if TYPE_CHECKING:
     from .job_text import Script
@@ -66,19 +67,12 @@ Exit codes: 0 done or stopped, 1 a query failed, 2 wrong usage, a mistake in the
 def run(
     job: Annotated[Path, typer.Argument(metavar="JOB.sql", help="The job file, - for stdin.", show_default=False)],
     once: Annotated[bool, typer.Option("--once", help="Take what is there, then end.")] = False,
-    master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark's master.", show_default="local[*,4]")
-    ] = None,
+    master: Master = None,
     conf: Annotated[
         list[str] | None, typer.Option("--conf", "-c", metavar="KEY=VALUE", help="A Spark setting; as often as needed.")
     ] = None,
-    packages: Annotated[
-        list[str] | None,
-        typer.Option("--packages", metavar="GROUP:NAME:VERSION", help="Jars for Spark to fetch, by Maven coordinates."),
-    ] = None,
-    jars: Annotated[
-        list[Path] | None, typer.Option("--jars", metavar="PATH", help="Jars for Spark: files, or folders of jars.")
-    ] = None,
+    packages: Packages = None,
+    jars: Jars = None,
     units: Annotated[
         int | None, typer.Option(min=1, help="Units of a stream's group.", show_default="one a core")
     ] = None,
@@ -90,8 +84,8 @@ def run(
         str | None,
         typer.Option(metavar="PORT|FILE", help="A page with rates, lags, state and times of ten minutes; 0: any port."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Spark's log and our own, in full.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Run a job; see `HELP`."""
     err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -101,8 +95,7 @@ def run(
         lines = output == "json"
         why = run_job(str(job), err, settings, once=once, lines=lines, quiet=quiet, verbose=verbose, watch=watch)
     except JobError as error:
-        place, _, rest = error.located.partition("\n")
-        err.print(Text.assemble((place, "bold red"), "\n" + rest if rest else ""))
+        show_mistake(error, err)
         raise typer.Exit(REFUSED) from None
     except BrokenPipeError:  # the reader of our results has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -208,35 +201,6 @@ def say_what_is_kept(query: PreparedQuery, script: Script, explain: str, notes: 
         notes.print(Text(f"{script.path}:{line}:{column}: {caution} (warning)", style="yellow"))
     for kept in query.kept:
         notes.print(Text(f"{script.path}:{line}: {kept}", style="dim"))
-
-
-def jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
-    """Return the settings that name the jars of the command line."""
-    from .jars import JARS, PACKAGES, jar_files
-
-    try:
-        files = jar_files(jars)
-    except FileNotFoundError as error:
-        raise typer.BadParameter(str(error), param_hint="'--jars'") from None
-    return [f"{key}={','.join(values)}" for key, values in ((PACKAGES, packages), (JARS, files)) if values]
-
-
-def setting(text: str) -> tuple[str, str]:
-    """Return key and value of a ``--conf``.
-
-    Raises
-    ------
-    BadParameter
-        It has no value, or there is no such setting.
-    """
-    from .setting_names import hint_if_unknown
-
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise typer.BadParameter(f"{text!r} is not of the form KEY=VALUE", param_hint="'--conf'")
-    if (hint := hint_if_unknown(key.strip())) is not None:
-        raise typer.BadParameter(f"there is no setting {key.strip()}; {hint}", param_hint="'--conf'")
-    return key.strip(), value
 
 
 def summary(outcome: Outcome, job: str, lines: bool) -> None:

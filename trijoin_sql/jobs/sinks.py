@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..running.file_sink import recover_file_sink, recover_foreach_batch
+from ..running.recovery import recover_file_sink, recover_foreach_batch
 from ..running.stopping import StopRequest
 from .check import load_function, load_source
 from .formats import CHECKPOINT, OTHER, PYTHON, SINKS, SOURCES, TABLES, find_format
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def start(
     frame: DataFrame, sink: CreateSink, script: Script, request: StopRequest, *, once: bool, lines: bool
 ) -> StreamingQuery:
-    """Start a query, after its sink and its checkpoint agree (see `running.file_sink`).
+    """Start a query, after its sink and its checkpoint agree (see `running.recovery`).
 
     With ``once`` it reads the available rows and ends, whatever the sink's trigger is. With ``lines`` a console sink
     writes a JSON object for each row, instead of Spark's tables. Functions of batches ask `request` whether to go on.

@@ -71,7 +71,6 @@ def _defaults(user: Mapping[str, str], job: Job) -> dict[str, str]:
     settings = {
         "spark.master": master,
         "spark.app.name": f"trijoin-sql {Path(job.script.path).name}",
-        "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
     }
     if master.startswith("local"):

@@ -7,36 +7,28 @@ asked for, from what Spark reported: a `Report` for each micro-batch.
 from __future__ import annotations
 
 import json
-import math
-import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from ..explain.charts import Chart, Form, Points, Shape, chart_of, duration
 from ..explain.html import asset, digest, environment
-from ..explain.svg import element, title
-from ..explain.wording import byte_size, compact, shorten
+from ..explain.wording import byte_size, compact
 from ..running.metrics import batch_counters
 from .progress import Tally, number, short_time
 
-#: The page shows at most this many seconds, and of a line this many points.
-SHOWN, POINTS = 600.0, 150
+#: The page shows at most this many seconds.
+SHOWN = 600.0
 #: Seconds between two versions of the page.
 EVERY = 2.0
 #: What this machine is called by a browser on it. Under another name it is a page from elsewhere that asks.
 _HOSTS = ("127.0.0.1", "localhost")
-_WIDE, _HIGH = 600, 120
-#: Round lengths of time, in seconds, for scales: half a minute to a day.
-_TIMES = (20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 18_000, 36_000, 86_400)
-
-Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +192,7 @@ class WatchFile(Watch):
     def _write(self) -> None:
         beside = self._path.with_name(f".{self._path.name}.new")
         beside.write_text(self.page(), encoding="utf-8")
-        os.replace(beside, self._path)  # noqa: PTH105 (a reader never sees half a page)
+        beside.replace(self._path)  # a reader never sees half a page
 
     def close(self) -> None:
         """Write the page for the last time."""
@@ -269,48 +261,13 @@ def _tiles(one: Watched) -> list[tuple[str, str]]:
         ("rows a second", tally.shown_rate),
         ("rows in", number(tally.input_rows)),
         ("results", number(tally.results)),
-        ("time of a trigger", _seconds(last.seconds) if last else "–"),
+        ("time of a trigger", duration(last.seconds) if last else "–"),
         ("rows kept", number(tally.state_rows)),
         ("state", byte_size(tally.state_bytes)),
         ("watermark", short_time(tally.watermark) or "none"),
     ]
-    found += [("behind the clock", _seconds(lag))] if lag is not None else []
+    found += [("behind the clock", duration(lag))] if lag is not None else []
     return found + ([("late rows", number(tally.late_rows))] if tally.late_rows else [])
-
-
-def _seconds(value: float) -> str:
-    """Return a length of time for people: ``120 ms``, ``4.2 s``, ``3 min 20 s``, ``2 h 5 min``, ``912 d 3 h``."""
-    if value < 0:
-        return f"-{_seconds(-value)}"
-    if value < 60:
-        return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
-    for limit, big, small, base in ((3600, "min", "s", 60), (86400, "h", "min", 3600), (math.inf, "d", "h", 86400)):
-        if value < limit:
-            whole, rest = divmod(value, base)
-            part = int(rest // {"s": 1, "min": 60, "h": 3600}[small])
-            return f"{int(whole)} {big} {part} {small}" if part else f"{int(whole)} {big}"
-    raise AssertionError("unreachable: the last limit is infinite")
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of a chart: its points are seconds since 1970 and values, and ``latest`` is for people."""
-
-    name: str
-    css: str
-    points: Points
-    latest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A chart as the template takes it."""
-
-    title: str
-    lines: list[Line]
-    svg: str
-    top: str
-    begins: str
 
 
 def _charts(one: Watched, now: float) -> list[Chart]:
@@ -322,16 +279,8 @@ def _charts(one: Watched, now: float) -> list[Chart]:
     inputs = list(dict.fromkeys(name for report in reports[-500:] for name in report.rows))
     aliases = [name for name in reports[-1].lags if name != "watermark"]
 
-    def chart(
-        name: str, form: Callable[[float], str], how: Literal["steps", "line"], *found: tuple[str, str, Points]
-    ) -> Chart:
-        lines = [
-            Line(shorten(label, 28), css, points, form(points[-1][1]) if points else "–")
-            for label, css, points in found
-        ]
-        top = _top(max((value for line in lines for _, value in line.points), default=0.0), form)
-        svg = _drawing(name, lines, begins, now, top, how, form)
-        return Chart(name, lines, svg, form(top), f"{_seconds(now - begins)} ago".replace(".0 s", " s"))
+    def chart(name: str, form: Form, how: Shape, *found: tuple[str, str, Points]) -> Chart:
+        return chart_of(name, form, how, found, begins, now)
 
     def points(get: Callable[[Report], float]) -> Points:
         return [(one.at, get(one)) for one in some]
@@ -348,84 +297,8 @@ def _charts(one: Watched, now: float) -> list[Chart]:
     return [
         chart("Rows a second", compact, "steps", *rates),
         chart("Results a second", compact, "steps", ("results", "plain", points(lambda one: one.results / one.gap))),
-        *([chart("Behind the clock", _seconds, "line", *lags)] if lags else []),
-        chart("Time of a trigger", _seconds, "steps", ("trigger", "plain", points(lambda one: one.seconds))),
+        *([chart("Behind the clock", duration, "line", *lags)] if lags else []),
+        chart("Time of a trigger", duration, "steps", ("trigger", "plain", points(lambda one: one.seconds))),
         chart("Rows kept", compact, "line", ("rows", "plain", points(lambda one: one.state_rows))),
         chart("State", byte_size, "line", ("bytes", "plain", points(lambda one: one.state_bytes))),
     ]
-
-
-def _top(value: float, form: Callable[[float], str]) -> float:
-    """Return the top of a scale, a round number of its unit."""
-    if form is _seconds and value > 10:
-        return next((float(step) for step in _TIMES if step >= value), _round_up(value / 86400) * 86400)
-    unit = 1024.0 ** max(int(math.log(value, 1024)), 0) if form is byte_size and value > 1 else 1.0
-    return _round_up(value / unit) * unit
-
-
-def _round_up(value: float) -> float:
-    """Return 1, 2 or 5 times a power of ten that is no less."""
-    if value <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= value * 0.9999)
-
-
-def _thin(points: Points) -> Points:
-    """Return fewer points: of neighbours the largest, since a peak is what one looks for."""
-    step = math.ceil(len(points) / POINTS)
-    groups = [points[at : at + step] for at in range(0, len(points), step)] if step > 1 else [[one] for one in points]
-    return [(group[-1][0], max(value for _, value in group)) for group in groups]
-
-
-def _drawing(
-    label: str,
-    lines: Sequence[Line],
-    begins: float,
-    ends: float,
-    top: float,
-    how: Literal["steps", "line"],
-    form: Callable[[float], str],
-) -> str:
-    """Return the lines as SVG that can be stretched; the words around it are the page's."""
-
-    def x(at: float) -> float:
-        return _WIDE * (at - begins) / max(ends - begins, 1.0)
-
-    def y(value: float) -> float:
-        return _HIGH - (_HIGH - 2) * max(value, 0.0) / top - 1
-
-    parts = [element("path", d=f"M0 {y(top * part):.1f} H{_WIDE}", class_="rule") for part in (0, 0.5, 1)]
-    told: dict[float, list[str]] = {}
-    for line in lines:
-        points = _thin(line.points)
-        for at, value in points:
-            told.setdefault(at, []).append(f"{line.name}: {form(value)}")
-        data, before = "", None
-        for at, value in points:
-            here = f"{x(at):.1f} {y(value):.1f}"
-            if before is None:
-                data = f"M{here}"
-            else:
-                data += f" V{y(value):.1f} H{x(at):.1f}" if how == "steps" else f" L{here}"
-            before = value
-        if len(points) == 1:
-            data += " h3"
-        if data:
-            parts.append(element("path", d=data, class_=f"trace {line.css}"))
-    moments = sorted(told)
-    for at, after in pairwise([*moments, ends]):
-        when = datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
-        text = title("\n".join([when, *told[at]]))
-        parts.append(
-            element("rect", text, x=x(at), y=0, width=max(x(after) - x(at), 1.0), height=_HIGH, class_="hover")
-        )
-    return element(
-        "svg",
-        *parts,
-        viewBox=f"0 0 {_WIDE} {_HIGH}",
-        preserveAspectRatio="none",
-        class_="plot",
-        role="img",
-        aria_label=f"{label}: {', '.join(f'{line.name} {line.latest}' for line in lines)}",
-    )

@@ -19,6 +19,7 @@ from ..operators.state.changed_query import difference, lines_of, only_chosen_di
 from ..operators.state.layout import History, obstacle
 from ..operators.state.manifest import FORMAT
 from ..rewriter.plan.stored import Stored
+from ..spark.versions import minor
 
 #: The folder inside the checkpoint's.
 FOLDER = "trijoin"
@@ -175,10 +176,6 @@ def group_of(fingerprint: str) -> Stored:
     return Stored(relations, lines["scheme"], None if units is None else int(units), order, conditions)
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", version)]
-
-
 class CheckpointFile:
     """Our file in a checkpoint, through Spark's own file manager: on any file system, written whole or not at all.
 
@@ -195,7 +192,7 @@ class CheckpointFile:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.root = root
-        self._spark = ".".join(spark.version.split(".")[:2])
+        self._spark = "{}.{}".format(*minor(spark.version))
         #: Whether a query of this version of Spark went on last, or none did.
         self.of_this_spark = True
         jvm: Any = spark._jvm
@@ -245,7 +242,7 @@ class CheckpointFile:
             told = f"its folder {FOLDER} has format {version}, and this version reads format {FORMAT}"
             raise CheckpointVersionError(self.root, told)
         wrote = str(body.get("spark", _FIRST_SPARK))
-        if _numbers(wrote) > _numbers(self._spark):
+        if minor(wrote) > minor(self._spark):
             told = f"Spark {wrote} wrote its state, and this is Spark {self._spark}, which would misread it"
             raise CheckpointVersionError(self.root, told)
         self.of_this_spark = wrote == self._spark

@@ -26,6 +26,7 @@ from ..spark.flags import settings_of
 from ..spark.liberties import LOCAL_FILES, REFUSE_EARLY, taken
 from ..spark.local_disk import set_permissions_without_processes
 from ..spark.rates import ObservedRates, sources_in
+from ..spark.versions import metadata_of
 from .checkpoint import CheckpointFile, Join, follow
 from .metrics import held_by_slot, join_keys, slots_of
 from .stopping import no_further_batch
@@ -154,13 +155,12 @@ def _look_at_failure(event: Any) -> None:
         _log.warning("a query failed: %s", TOO_BUSY)
 
 
-def _watermark(execution: Any, spark_version: str) -> int:
+def _watermark(execution: Any, version: str) -> int:
     """Return the watermark with which a query restarts on its checkpoint, in milliseconds; 0 if there is none."""
     planned, finished = execution.offsetLog().getLatest(), execution.commitLog().getLatest()
     found = [0]
     if planned.isDefined():
-        offsets = planned.get()._2()
-        metadata = offsets.metadata() if spark_version < "4.2" else offsets.metadataOpt()
+        metadata = metadata_of(planned.get()._2(), version)
         if metadata.isDefined():
             found.append(int(metadata.get().batchWatermarkMs()))
     if finished.isDefined():

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..explain.wording import count
 from ..operators.spec import PREFIX
 from ..operators.task.dispatch import NULL_ROWS
 from ..operators.task.outputs import add_null_rows
@@ -63,7 +64,7 @@ class Vanished:
                 text = f"no row of {alias} can join: {names} NULL in all {one['rows']:,} rows so far; {_CAUSES}"
                 found += self._once(f"{alias} all", text)
             elif untimed:
-                text = f"{counted_as(untimed, 'row')} of {alias} without event time, dropped: {one['time']} is NULL"
+                text = f"{count(untimed, 'row')} of {alias} without event time, dropped: {one['time']} is NULL"
                 found += self._once(f"{alias} time", f"{text}; {_CAUSES}")
         return found
 
@@ -96,12 +97,7 @@ def phrases(rows: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
     """Yield for each input how many of its rows were dropped, and the columns that were NULL."""
     for alias, one in rows.items():
         nulls = ", ".join(f"{name} in {count:,}" for name, count in one["columns"].items())
-        yield f"{counted_as(one['dropped'], 'row')} of {alias} cannot join (NULL: {nulls})"
-
-
-def counted_as(number: int, name: str) -> str:
-    """Return a number with what it counts."""
-    return f"{number:,} {name}{'' if number == 1 else 's'}"
+        yield f"{count(one['dropped'], 'row')} of {alias} cannot join (NULL: {nulls})"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..errors import JobError
-from ..jobs.run_command import jar_settings, setting
+from ..jobs.options import Jars, Master, Packages, Quiet, Verbose, jar_settings, setting, show_mistake
 
 if TYPE_CHECKING:
     from ..jobs.job_text import Script
@@ -39,25 +39,18 @@ def shell(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Queries over streams take what is there, then end.")] = False,
     output: Annotated[Literal["text", "json"], typer.Option("--format", help="Of rows on stdout.")] = "text",
-    master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark's master.", show_default="local[*,4]")
-    ] = None,
+    master: Master = None,
     conf: Annotated[
         list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; as often as needed.")
     ] = None,
-    packages: Annotated[
-        list[str] | None,
-        typer.Option("--packages", metavar="GROUP:NAME:VERSION", help="Jars for Spark to fetch, by Maven coordinates."),
-    ] = None,
-    jars: Annotated[
-        list[Path] | None, typer.Option("--jars", metavar="PATH", help="Jars for Spark: files, or folders of jars.")
-    ] = None,
+    packages: Packages = None,
+    jars: Jars = None,
     history: Annotated[
         Path,
         typer.Option(envvar="TRIJOIN_HISTORY", metavar="FILE", help="Keeps what was entered; empty for none."),
     ] = Path("~/.trijoin_sql_history"),
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Spark's log and our own, in full.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Enter SQL; see `HELP`."""
     given = [*(conf or []), *jar_settings(packages or [], jars or [])]
@@ -67,8 +60,7 @@ def shell(
     try:
         code = _run(script, settings, err, once=once, output=output, history=history, quiet=quiet, verbose=verbose)
     except JobError as error:  # before Spark starts
-        place, _, rest = error.located.partition("\n")
-        err.print(Text.assemble((place, "bold red"), "\n" + rest if rest else ""))
+        show_mistake(error, err)
         code = 2
     if code:
         raise typer.Exit(code)

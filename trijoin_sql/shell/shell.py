@@ -18,6 +18,7 @@ from ..errors import JobError, JoinOverflowError, PlanError, TriJoinError
 from ..jobs.check import check_places, check_statements
 from ..jobs.job_text import Script
 from ..jobs.locate import locate
+from ..jobs.options import show_mistake
 from ..jobs.prepare import prepare, run_sql
 from ..jobs.progress import Tally
 from ..jobs.run import QueryFailedError, run_queries, with_socket
@@ -128,8 +129,7 @@ class Shell:
                 self._say("stopped", "yellow")
                 return 130
             case JobError():
-                place, _, rest = error.located.partition("\n")
-                self.err.print(Text.assemble((place, "bold red"), "\n" + rest if rest else ""))
+                show_mistake(error, self.err)
                 return 2
             case SparkStartError():
                 self._say(f"{error}\nHint: trijoin-sql doctor says what this machine lacks", "red")
@@ -228,7 +228,7 @@ class Shell:
 
     def _query(self, session: TriJoinSession, script: Script, sql: Word) -> tuple[DataFrame, str]:
         """Compile a statement, and say in which output mode it runs: all groups at every time, if there are any."""
-        session.checks_modes = True
+        session.statements.checks_modes = True
         frame = run_sql(Job(script, ()), session, sql).frame
         if not frame.isStreaming:
             return frame, ""

@@ -186,7 +186,7 @@ def start_workers(spark: SparkSession) -> None:
     It takes a second, for which the first micro-batch would wait. Only in contexts that `configure` made.
     """
     context = spark.sparkContext
-    if context in _with_workers or context.getConf().get(_DAEMON) != _PRELOAD:
+    if context in _with_workers or spark.conf.get(_DAEMON, None) != _PRELOAD:
         return
     _with_workers.add(context)
 

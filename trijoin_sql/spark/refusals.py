@@ -27,6 +27,7 @@ from ..rewriter.glance import glance
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.places import place_of, place_of_reason
 from .messages import first_sentence
+from .versions import minor
 
 MODES = ("append", "update", "complete")
 
@@ -286,7 +287,7 @@ class StreamCheck:
 
         None in Spark 4.1, which does not show it. What it refuses there, it refuses when the query starts.
         """
-        if self.frame.sparkSession.version < "4.2":
+        if minor(self.frame.sparkSession.version) < (4, 2):
             return None
         return self.frame._jdf.alias("planned").queryExecution().queryExecutionForExplain()
 

@@ -1,11 +1,11 @@
-"""What a version of Spark lacks, refused by name."""
+"""What differs between versions of Spark: what one lacks is refused by name, what has another name is found."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UnavailableError
 from ..rewriter.sql.dialect import tokenize
@@ -40,7 +40,7 @@ def refuse_older(version: str) -> None:
     UnavailableError
         It is.
     """
-    if _numbers(version) < OLDEST:
+    if minor(version) < OLDEST:
         raise UnavailableError(
             f"Spark {version}", f"TriJoin SQL needs Spark {_text(OLDEST)} or newer", "pip install 'pyspark>=4.1,<4.4'"
         )
@@ -50,8 +50,13 @@ def make_up_for(spark: SparkSession) -> None:
     """Do what a newer Spark does by itself: in 4.1 state of a batch query has no coordinator before someone asks for
     streams.
     """
-    if _numbers(spark.version) < (4, 2):
+    if minor(spark.version) < (4, 2):
         _ = spark.streams.active
+
+
+def metadata_of(offsets: Any, version: str) -> Any:
+    """Return the metadata (a Scala option) of a micro-batch's offsets, which 4.2 has renamed."""
+    return offsets.metadata() if minor(version) < (4, 2) else offsets.metadataOpt()
 
 
 def lacks(version: str, text: str, error: Exception) -> UnavailableError | None:
@@ -75,12 +80,19 @@ def lacks(version: str, text: str, error: Exception) -> UnavailableError | None:
     read = [token for token in tokenize(text) if token.start <= at][-_LATER - 1 :]
     for token in reversed(read):
         since = SINCE.get(token.text.upper())
-        if since is not None and text[token.start] != "`" and _numbers(version) < since:
+        if since is not None and text[token.start] != "`" and minor(version) < since:
             return UnavailableError(token.text.upper(), f"it needs Spark {_text(since)}, and this is Spark {version}")
     return None
 
 
-def _numbers(version: str) -> tuple[int, int]:
+def minor(version: str) -> tuple[int, int]:
+    """Return the first two numbers of a version, by which Spark's formats and names change.
+
+    Examples
+    --------
+    >>> minor("4.10.0-SNAPSHOT") > minor("4.2.1")
+    True
+    """
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else OLDEST
 

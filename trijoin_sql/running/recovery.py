@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidSettingError, UnavailableError
@@ -53,7 +53,7 @@ def recover_file_sink(spark: SparkSession, checkpoint: str, path: str) -> int | 
     written = max(log, default=-1)
     if written <= committed:
         return None
-    if written > committed + 1 or written not in files.numbers(f"{checkpoint}/offsets"):
+    if is_of_another(written, committed, files.numbers(f"{checkpoint}/offsets")):
         reason = (
             f"the files in {path} are those of batches up to {written}, and this checkpoint is at batch {committed}"
         )
@@ -69,6 +69,19 @@ def recover_file_sink(spark: SparkSession, checkpoint: str, path: str) -> int | 
     for file in sorted(entries):
         files.delete(file, encoded=True)
     return written
+
+
+def is_of_another(written: int, committed: int, begun: Collection[int]) -> bool:
+    """Tell whether a file sink's log is not that of a checkpoint's query: Spark would silently leave out batches.
+
+    Parameters
+    ----------
+    written, committed
+        The last batch in the sink's log, and in the checkpoint; -1 if there is none.
+    begun
+        The batches that the checkpoint has begun.
+    """
+    return written > committed and (written > committed + 1 or written not in begun)
 
 
 def recover_foreach_batch(

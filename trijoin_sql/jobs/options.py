@@ -1,0 +1,58 @@
+"""Options that commands with a Spark of their own share, and how they show a mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from ..errors import JobError
+
+Master = Annotated[str | None, typer.Option(metavar="URL", help="Spark's master.", show_default="local[*,4]")]
+Packages = Annotated[
+    list[str] | None,
+    typer.Option("--packages", metavar="GROUP:NAME:VERSION", help="Jars for Spark to fetch, by Maven coordinates."),
+]
+Jars = Annotated[
+    list[Path] | None, typer.Option("--jars", metavar="PATH", help="Jars for Spark: files, or folders of jars.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Spark's log and our own, in full.")]
+
+
+def jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
+    """Return the settings that name the jars of the command line."""
+    from .jars import JARS, PACKAGES, jar_files
+
+    try:
+        files = jar_files(jars)
+    except FileNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="'--jars'") from None
+    return [f"{key}={','.join(values)}" for key, values in ((PACKAGES, packages), (JARS, files)) if values]
+
+
+def setting(text: str) -> tuple[str, str]:
+    """Return key and value of a ``--conf``.
+
+    Raises
+    ------
+    BadParameter
+        It has no value, or there is no such setting.
+    """
+    from .setting_names import hint_if_unknown
+
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise typer.BadParameter(f"{text!r} is not of the form KEY=VALUE", param_hint="'--conf'")
+    if (hint := hint_if_unknown(key.strip())) is not None:
+        raise typer.BadParameter(f"there is no setting {key.strip()}; {hint}", param_hint="'--conf'")
+    return key.strip(), value
+
+
+def show_mistake(error: JobError, console: Console) -> None:
+    """Print a mistake in a text: its place, what is wrong, and the caret."""
+    place, _, rest = error.located.partition("\n")
+    console.print(Text.assemble((place, "bold red"), "\n" + rest if rest else ""))

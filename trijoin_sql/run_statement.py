@@ -1,0 +1,260 @@
+"""The path of a statement, on one screen: read it, then let Spark or us run it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+
+from .compile_statement import Planned, Ran, compile_statement
+from .errors import PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
+from .explain import FORMS, Explanation
+from .operators.compile.compiling import sql_over
+from .rewriter.glance import glance, left_to_spark, read_otherwise
+from .rewriter.pipeline import Rewrite
+from .rewriter.plan.nodes import Scan, walk
+from .rewriter.plan.parts import Refusal
+from .rewriter.plan.stored import Stored
+from .rewriter.sql.arguments import Arguments
+from .rewriter.sql.hints import for_spark
+from .rewriter.sql.places import place_of_reason
+from .rewriter.sql.statement import ASOF, Statement, View, without_online
+from .running.listener import observed_rates
+from .settings import rewriter_settings
+from .spark.flags import Setting, settings_of
+from .spark.frames import Named, named_frames, refuse_missing, takes_frames, temporary_views
+from .spark.liberties import HOLD_BACK_IN_PLAN, JOIN_IN_PLAN, taken
+from .spark.plan_joins import join_in_plan
+from .spark.refusals import check_all_modes, leave_out_plan, of_streams
+from .spark.session_catalog import SparkCatalog
+from .spark.versions import lacks
+
+#: How the checkpoint of `TriJoinSession.resuming` stores rows.
+stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
+
+_log = logging.getLogger("trijoin_sql")
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read of a statement: `text` and `args` as the user gave them, and what Spark runs where it runs it."""
+
+    text: str
+    args: Any
+    frames: Named  # that the text knows by name
+    spark_sql: str
+    planned: Planned | None = None  # how it runs, if it may be ours
+    outer: Statement | None = None  # Spark's because of its outer, semi or anti joins: on streams it may be refused
+    unreadable: SqlSyntaxError | None = None  # the mistake in a text that only Spark may be able to parse
+    refused: UnsupportedQueryError | None = None  # why it cannot run, unless Spark finds another mistake
+
+
+class StatementRunner:
+    """Runs the statements of a session.
+
+    Parameters
+    ----------
+    spark
+        A classic or Spark Connect session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        #: Whether to look at output modes; a job knows its modes and says so itself.
+        self.checks_modes = True
+        #: What was run, by its number, for `explain`.
+        self.compiled: dict[int | None, Rewrite | None] = {}
+
+    def run(self, text: str, args: Any = None, kwargs: Mapping[str, Any] = MappingProxyType({})) -> Ran:
+        """Run a statement, and say how.
+
+        Parameters
+        ----------
+        text, args, kwargs
+            As in `TriJoinSession.sql`, which says what is raised.
+
+        Returns
+        -------
+        Ran
+            Its rows, and how it was rewritten.
+        """
+        self.check_alive()
+        if not isinstance(text, str):
+            raise TypeError(f"sql() takes the text of a statement, not {type(text).__name__}")
+        with suppress(SqlSyntaxError):  # mistakes in the text are reported below
+            text = without_online(text)
+        try:
+            return self._run(text, args, kwargs)
+        except AnalysisException as error:
+            ours = of_streams(error, text)
+            if ours is not None:
+                raise ours from None
+            leave_out_plan(error, text)
+            raise
+
+    def _run(self, text: str, args: Any, kwargs: Mapping[str, Any]) -> Ran:
+        if "{" in text:
+            refuse_missing(text, kwargs)
+        if kwargs and takes_frames(text):
+            with named_frames(self.spark, text, kwargs) as (formatted, frames):
+                return self.run_named(formatted, args, frames)
+        if kwargs:
+            return Ran(type(self.spark).sql(self.spark, text, args, **kwargs))
+        return self.run_named(text, args, {})
+
+    def run_named(self, text: str, args: Any, frames: Named) -> Ran:
+        """Run a statement that may know DataFrames by name."""
+        if not (args is None or isinstance(args, Mapping | list)):  # Spark reports other mistakes
+            return Ran(sql_over(self.spark, text, args, frames))
+        read = self._read(text, args, frames)
+        planned = read.planned
+        if planned is None:
+            return Ran(self._by_spark(read))
+        rewritten = planned.rewritten
+        if rewritten.kind == "explain" and (rewritten.explain_format is not None or rewritten.converted):
+            form = (rewritten.explain_format or "text").lower()
+            plan = FORMS.get(form, str)(Explanation(rewritten.to_dict()))
+            return Ran(self.spark.createDataFrame([(plan,)], "plan string"), rewritten)
+        ran = self._by_us(read, planned) if rewritten.converted else Ran(self._by_spark(read), rewritten)
+        return ran if rewritten.view is None else replace(ran, frame=self._create_view(rewritten.view, ran.frame))
+
+    def _read(self, text: str, args: Any, frames: Named) -> _Read:
+        """Read a statement, once, and plan it if it may be ours."""
+        if read_otherwise(text, settings_of(self.spark)):
+            return _Read(text, args, frames, text)
+        statement: Statement | None = None
+        try:
+            seen = glance(text)
+            statement = seen.statement
+            if statement is None or seen.joins != "inner":  # not ours, whatever its tables
+                return _Read(text, args, frames, seen.spark_sql, outer=statement if seen.joins == "outer" else None)
+            planned = self.plan(statement, args, frames)
+        except SqlSyntaxError as error:
+            return _Read(text, args, frames, text, unreadable=error)
+        except UnsupportedQueryError as error:
+            refused = UnsupportedQueryError(error.reason, error.hint, text, place_of_reason(text, error.reason))
+            return _Read(text, args, frames, for_spark(statement) if statement else text, refused=refused)
+        except PlanError as error:  # a bug of ours must not keep a user from Spark
+            _log.warning("left to Spark: %s", error)
+            return _Read(text, args, frames, text)
+        rewritten = planned.rewritten
+        return _Read(text, args, frames, text if rewritten.kind == "explain" else rewritten.spark_sql, planned)
+
+    def _by_spark(self, read: _Read) -> DataFrame:
+        """Let Spark run a statement, but for joins of streams that it can parse and not run."""
+        try:
+            original = sql_over(self.spark, read.spark_sql, read.args, read.frames)
+        except ParseException as error:
+            raise lacks(self.spark.version, read.spark_sql, error) or read.unreadable or error from None
+        except AnalysisException:
+            if read.unreadable is not None and read.unreadable.detail == ASOF:  # an alias, to Spark
+                raise read.unreadable from None
+            raise
+        if read.refused is not None:
+            _ = original.schema  # Spark may not know a table or a column
+            raise read.refused from None
+        if read.outer is not None and original.isStreaming:
+            _refuse(self.plan(read.outer, read.args, read.frames).rewritten, read.text)
+        frame, told = self._join_in_plan(original, read.text)
+        rewritten = None if read.planned is None else read.planned.rewritten
+        if rewritten is not None and frame is original and frame.isStreaming:
+            _refuse(rewritten, read.text)
+        return self.checked(frame, told, read)
+
+    def _by_us(self, read: _Read, planned: Planned) -> Ran:
+        """Compile; if Spark refuses, ask it again with the user's own text, so that its message shows that text.
+
+        If Spark accepts the user's text, the mistake is ours. Queries over tables, unlike streams, can run without us.
+        """
+        rewritten = planned.rewritten
+        if any(isinstance(node, Scan) and node.streaming for group in rewritten.groups for node in walk(group)):
+            _refuse(rewritten, read.text)
+        try:
+            ran = self._compile(planned)
+            frame, told = self._join_in_plan(ran.frame, read.text)
+            return replace(ran, frame=self.checked(frame, (*rewritten.append_refusals, *told), read))
+        except AnalysisException as error:
+            original = sql_over(self.spark, read.spark_sql, read.args, read.frames)
+            _ = original.schema
+            frame, told = self._join_in_plan(original, read.text)
+            if frame is original and frame.isStreaming:
+                raise
+            if frame is original:
+                _log.warning("left to Spark: %s", str(error).splitlines()[0])
+            return Ran(self.checked(frame, told, read), rewritten)
+
+    def _create_view(self, view: View, frame: DataFrame) -> DataFrame:
+        if view.columns:
+            if len(view.columns) != len(frame.columns):
+                counts = f"{len(view.columns)} columns, and its query has {len(frame.columns)}"
+                raise UnsupportedQueryError(f"the view {view.name} names {counts}", "name each, or none")
+            frame = frame.toDF(*view.columns)
+        match view.everywhere, view.replace:
+            case False, replace:
+                (frame.createOrReplaceTempView if replace else frame.createTempView)(view.name)
+            case True, replace:
+                (frame.createOrReplaceGlobalTempView if replace else frame.createGlobalTempView)(view.name)
+        return self.spark.createDataFrame([], "result string")
+
+    def _join_in_plan(self, frame: DataFrame, text: str) -> tuple[DataFrame, tuple[Refusal, ...]]:
+        """Replace the joins of streams that Spark can parse but not run, whatever their text (`plan_joins`)."""
+        if not frame.isStreaming or not hasattr(frame, "_jdf") or left_to_spark(text):
+            return frame, ()
+        return join_in_plan(frame, self.run_over) if taken(JOIN_IN_PLAN, settings_of(self.spark)) else (frame, ())
+
+    def checked(self, frame: DataFrame, told: Sequence[Refusal], read: _Read | None = None) -> DataFrame:
+        """Refuse a query that no output mode runs. A job knows its mode, and checks only that one; a view has none."""
+        planned = None if read is None else read.planned
+        if not self.checks_modes or (planned is not None and planned.rewritten.view is not None):
+            return frame
+        return check_all_modes(frame, "" if read is None else read.text, {"append": told})
+
+    def run_over(self, text: str, views: dict[str, DataFrame]) -> DataFrame:
+        """Run a SELECT that we wrote ourselves, over temporary views."""
+        with temporary_views(views):
+            planned = self.plan(text, None)
+            rewritten = planned.rewritten
+            _refuse(rewritten)
+            if not rewritten.converted:
+                reason = next((group.decision.reason for group in rewritten.groups), "its form is not supported")
+                raise UnsupportedQueryError(f"a join of streams without an equality: {reason}")
+            return self._compile(planned).frame
+
+    def plan(self, statement: str | Statement, args: Arguments, frames: Named | None = None) -> Planned:
+        """Rewrite a statement; see `rewrite` for what is raised."""
+        get = settings_of(self.spark)
+        settings = replace(rewriter_settings(get), stored=stored.get(), watermarks=self._watermarks(get))
+        return Planned.of(statement, args, SparkCatalog(self.spark, observed_rates(self.spark), frames), settings)
+
+    def _compile(self, planned: Planned) -> Ran:
+        ran = compile_statement(self.spark, planned, settings_of(self.spark), warns=self.checks_modes)
+        if ran.frame.isStreaming:  # for `explain`; a batch query reports nothing to explain
+            self.compiled[ran.number] = ran.rewritten
+        return ran
+
+    def _watermarks(self, get: Setting) -> Literal["plan", "text", "none"]:
+        """Return where watermarks can be held back. If the furthest one counts, not all can be."""
+        if get("spark.sql.streaming.multipleWatermarkPolicy") == "max":
+            return "none"
+        if not hasattr(self.spark, "_jsparkSession"):
+            return "text"
+        return "plan" if taken(HOLD_BACK_IN_PLAN, get) else "none"
+
+    def check_alive(self) -> None:
+        """Raise an `UnavailableError` if the Spark session has been stopped."""
+        context = getattr(self.spark, "_sc", None)
+        if context is not None and context._jsc is None:  # PySpark would fail with an empty AssertionError
+            raise UnavailableError("the Spark session", "it has been stopped", "make another one, and its views")
+
+
+def _refuse(rewritten: Rewrite, text: str = "") -> None:
+    """Raise for a query on streams with parts that neither we nor Spark can run."""
+    for refusal in rewritten.refusals:
+        raise UnsupportedQueryError(refusal.reason, refusal.hint, text, place_of_reason(text, refusal.reason))
