@@ -7,7 +7,10 @@ it from a `rewriter.plan.nodes.JoinNode` and the schemas that Spark reports for 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: The key of a join: ``<node><RUN><number of the compiled statement>``.
 PREFIX, RUN = "__trijoin", "@"
@@ -25,6 +28,18 @@ def is_key(name: str) -> bool:
 KEEP_FREED, FREEZE_IMPORTS = "keepFreed", "freezeImports"
 
 Op = Literal["=", "<", "<=", ">", ">=", "<>", "<=>"]
+
+Kind = Literal["inner", "left", "right", "full", "semi", "anti"]
+
+#: By kind of join: the ranks of its tested streams.
+TESTED: dict[Kind, tuple[int, ...]] = {
+    "inner": (),
+    "left": (0,),
+    "right": (1,),
+    "full": (0, 1),
+    "semi": (0,),
+    "anti": (0,),
+}
 
 #: Mirror image of a comparison: ``a op b`` is ``b MIRROR[op] a``.
 MIRROR: dict[Op, Op] = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -173,7 +188,9 @@ class StreamSpec:
         of them is late.
     required
         The packed columns in which a row that joins has no NULL, with the text of each in the query: the dispatcher
-        drops other rows. None of a table, where Spark does.
+        drops other rows, unless the join gives those without a partner. None of a table, where Spark does.
+    types
+        By packed column, the Arrow types of those that a join pads with NULLs.
     """
 
     alias: str
@@ -187,6 +204,7 @@ class StreamSpec:
     stateful: bool = False
     alike: bool = True
     required: tuple[tuple[str, str], ...] = ()
+    types: tuple[tuple[str, pa.DataType], ...] = ()
 
     @property
     def listed(self) -> tuple[str, ...]:
@@ -310,6 +328,8 @@ class JoinSpec:
     above
         The keys of the joins of earlier statements that make inputs of this one, such as those in a view. Their units
         go by a watermark that is held back for this join too, which the driver tells them (`task`).
+    join
+        ``inner``; else it has two streams, and ``semi`` and ``anti`` put out rows of the first alone.
     """
 
     name: str
@@ -331,6 +351,22 @@ class JoinSpec:
     held_back: int = 0
     turn: tuple[int, int] | None = None
     above: tuple[str, ...] = ()
+    join: Kind = "inner"
+
+    @property
+    def tested(self) -> tuple[int, ...]:
+        """The ranks of the streams whose rows it matters of whether they have a partner."""
+        return TESTED[self.join]
+
+    @property
+    def pairs(self) -> bool:
+        """Whether pairs of rows are results."""
+        return self.join not in ("semi", "anti")
+
+    @property
+    def speaks(self) -> bool:
+        """Whether rows without a partner are results."""
+        return self.join not in ("inner", "semi")
 
     def edge(self, left: int, right: int) -> EdgeSpec:
         """Return the edge between two ranks with ``left`` as its left side; an edge without checks if there is none."""

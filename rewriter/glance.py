@@ -55,8 +55,9 @@ class Glance:
     Parameters
     ----------
     joins
-        ``none`` and ``outer`` (its joins are outer, semi or anti joins, or a hint leaves them to Spark) are Spark's.
-        ``inner`` is anything that needs a closer look: an inner join, EXPLAIN, WITHIN, another hint of ours.
+        ``none`` is Spark's, and so is ``outer`` (its joins are outer, semi or anti joins, or a hint leaves them to
+        Spark) over tables. ``inner`` is anything that needs a closer look: an inner join, a view, EXPLAIN, WITHIN,
+        another hint of ours.
     spark_sql
         For ``none`` and ``outer``: the statement, without a hint that only we know.
     statement
@@ -92,6 +93,8 @@ def glance(sql: str) -> Glance:
         if (ours and id(select) not in left_alone) or select.args.get("within"):
             return Glance("inner", sql, statement)
     joins = list(statement.tree.find_all(exp.Join))
+    if statement.kind == "create_view" and joins:
+        return Glance("inner", sql, statement)  # Spark would know such a view as a text, and look no further
     for join in joins:
         if not join.side and join.kind not in ("SEMI", "ANTI") and id(join.parent_select) not in left_alone:
             return Glance("inner", sql, statement)

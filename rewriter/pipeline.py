@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from .choose.describe import describe
 from .event_time.event_times import append_refusals, carry_event_times, join_refusals
 from .front_end import read
 from .options import DEFAULTS, Settings
-from .plan.conjuncts import KINDS
+from .plan.conjuncts import KINDS, Residual
 from .plan.display import plan_text
 from .plan.document import Document, Stage
 from .plan.json_codec import as_object
@@ -332,10 +332,23 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             reason = "a join of streams without an equality is left to Spark, which refuses it"
             hint = "see the reason in EXPLAIN for which the group was left alone, and remove it"
         else:
+            tested = next((p for p in node.predicates if isinstance(p, Residual) and len(p.relations) > 1), None)
             reason = f"a {kind} JOIN of streams without an equality between its sides"
-            hint = "write it as an inner join, or add an equality such as a common key or time bucket"
+            hint = "see the reason in EXPLAIN for which it was left to Spark, and remove it"
+            if tested is not None:
+                reason += f", with a condition that only Spark can evaluate: {tested.sql}"
+                hint = "compare expressions of one side each, or add an equality such as a common key or time bucket"
         found.append(Refusal(reason, hint))
+    found += [refusal for node in walk(plan) if isinstance(node, JoinNode) for refusal in _never_speaks(node)]
     return tuple(dict.fromkeys(found))
+
+
+def _never_speaks(node: JoinNode) -> Iterator[Refusal]:
+    """Yield why a join would never know that a row has no partner."""
+    for kept in node.retention if node.pads else ():
+        if kept.alias in node.tested and kept.keep_for is None:
+            reason = f"the {_OUTER[node.join]} JOIN would never know that a row of {kept.alias} has no partner"
+            yield Refusal(reason, (kept.advice or "").partition(": ")[2] or "bound it with WITHIN 10 MINUTES")
 
 
 def _may_bound_times(join: Join) -> bool:

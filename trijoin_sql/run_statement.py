@@ -51,7 +51,8 @@ class _Read:
     frames: Named  # that the text knows by name
     spark_sql: str
     planned: Planned | None = None  # how it runs, if it may be ours
-    outer: Statement | None = None  # Spark's because of its outer, semi or anti joins: on streams it may be refused
+    outer: Statement | None = None  # Spark's over tables, because its joins are all outer, semi or anti ones
+    frame: DataFrame | None = None  # as Spark has analysed it
     unreadable: SqlSyntaxError | None = None  # the mistake in a text that only Spark may be able to parse
     refused: UnsupportedQueryError | None = None  # why it cannot run, unless Spark finds another mistake
 
@@ -113,7 +114,7 @@ class StatementRunner:
         """Run a statement that may know DataFrames by name."""
         if not (args is None or isinstance(args, Mapping | list)):  # Spark reports other mistakes
             return Ran(sql_over(self.spark, text, args, frames))
-        read = self._read(text, args, frames)
+        read = self._with_outer_joins(self._read(text, args, frames))
         planned = read.planned
         if planned is None:
             return Ran(self._by_spark(read))
@@ -135,22 +136,42 @@ class StatementRunner:
             statement = seen.statement
             if statement is None or seen.joins != "inner":  # not ours, whatever its tables
                 return _Read(text, args, frames, seen.spark_sql, outer=statement if seen.joins == "outer" else None)
-            planned = self.plan(statement, args, frames)
         except SqlSyntaxError as error:
             return _Read(text, args, frames, text, unreadable=error)
+        return self._planned(statement, text, args, frames)
+
+    def _planned(self, statement: Statement, text: str, args: Any, frames: Named) -> _Read:
+        try:
+            planned = self.plan(statement, args, frames)
         except UnsupportedQueryError as error:
             refused = UnsupportedQueryError(error.reason, error.hint, text, place_of_reason(text, error.reason))
-            return _Read(text, args, frames, for_spark(statement) if statement else text, refused=refused)
+            return _Read(text, args, frames, for_spark(statement), refused=refused)
         except PlanError as error:  # a bug of ours must not keep a user from Spark
             _log.warning("left to Spark: %s", error)
             return _Read(text, args, frames, text)
         rewritten = planned.rewritten
         return _Read(text, args, frames, text if rewritten.kind == "explain" else rewritten.spark_sql, planned)
 
+    def _with_outer_joins(self, read: _Read) -> _Read:
+        """Plan a statement whose joins are all outer, semi or anti ones, if it is over streams.
+
+        Spark tells by analysing it, which it does anyway. Over tables it runs the statement without our looking closer.
+        """
+        if read.outer is None:
+            return read
+        try:
+            frame = sql_over(self.spark, read.spark_sql, read.args, read.frames)
+        except AnalysisException:
+            return read  # a mistake, which `_by_spark` explains
+        if not frame.isStreaming:
+            return replace(read, frame=frame)
+        found = self._planned(read.outer, read.text, read.args, read.frames)
+        return replace(found, frame=frame, spark_sql=read.spark_sql)
+
     def _by_spark(self, read: _Read) -> DataFrame:
         """Let Spark run a statement, but for joins of streams that it can parse and not run."""
         try:
-            original = sql_over(self.spark, read.spark_sql, read.args, read.frames)
+            original = read.frame or sql_over(self.spark, read.spark_sql, read.args, read.frames)
         except ParseException as error:
             raise lacks(self.spark.version, read.spark_sql, error) or read.unreadable or error from None
         except AnalysisException:
@@ -160,8 +181,6 @@ class StatementRunner:
         if read.refused is not None:
             _ = original.schema  # Spark may not know a table or a column
             raise read.refused from None
-        if read.outer is not None and original.isStreaming:
-            _refuse(self.plan(read.outer, read.args, read.frames).rewritten, read.text)
         frame, told = self._join_in_plan(original, read.text)
         rewritten = None if read.planned is None else read.planned.rewritten
         if rewritten is not None and frame is original and frame.isStreaming:

@@ -185,7 +185,7 @@ class TriJoinSession:
         if how != "inner":
             raise UnsupportedQueryError(
                 f"join() with how = {how!r}: it makes inner joins alone",
-                "use DataFrame.join, which on streams needs an equality for other joins",
+                'write it as SQL: tj.sql("SELECT ... FROM {r} AS r LEFT JOIN {s} AS s ON ...", r=r, s=s)',
             )
         hints = hints_of(SCHEME=scheme, UNITS=units, ROUTING=routing)
         asked = Asked(frozenset(frames), hints, _within(within))

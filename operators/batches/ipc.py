@@ -43,7 +43,7 @@ def uniform(batch: pa.RecordBatch) -> pa.RecordBatch:
     can. Time stamps inside arrays, structs and maps carry the session's time zone, and texts are large ones where
     ``spark.sql.execution.arrow.useLargeVarTypes`` says so; a query may go on with other settings.
     """
-    kinds = [_uniform(kind) for kind in batch.schema.types]
+    kinds = [uniform_type(kind) for kind in batch.schema.types]
     columns = [
         column.cast(kind) if kind != column.type or pa.types.is_nested(kind) else column
         for column, kind in zip(batch.columns, kinds, strict=True)
@@ -51,13 +51,14 @@ def uniform(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _uniform(kind: pa.DataType) -> pa.DataType:
+def uniform_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that `uniform` gives a column."""
     if pa.types.is_list(kind):
         return pa.list_(_uniform_field(kind.value_field))
     if pa.types.is_struct(kind):
         return pa.struct([_uniform_field(one) for one in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_uniform(kind.key_type), _uniform_field(kind.item_field))
+        return pa.map_(uniform_type(kind.key_type), _uniform_field(kind.item_field))
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return pa.timestamp(kind.unit, "UTC")
     if pa.types.is_large_string(kind):
@@ -66,4 +67,4 @@ def _uniform(kind: pa.DataType) -> pa.DataType:
 
 
 def _uniform_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_uniform(field.type)).with_nullable(True)  # with its metadata: it says what is a VARIANT
+    return field.with_type(uniform_type(field.type)).with_nullable(True)  # with its metadata: it says what is a VARIANT

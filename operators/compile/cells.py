@@ -49,7 +49,7 @@ def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int) -> Grid:
     cells
         How many cells there may be.
     """
-    return _packed(node, inputs, lay_out_graph(node.graph, cells, _can_hash(inputs)))
+    return _packed(node, inputs, lay_out_graph(node.graph, cells, _can_hash(inputs), node.tested))
 
 
 def lay_out_by_key(node: JoinNode, inputs: Mapping[str, Input], units: int) -> Grid | None:

@@ -45,6 +45,11 @@ def fingerprint(
         Values of the SQL parameters (``:name``).
     """
     lines = [f"scheme: {spec.scheme}"]
+    if spec.join != "inner":
+        lines += [
+            f"kind of join: {spec.join}",
+            f"conditions on one side: {' AND '.join(one.sql for one in node.matching)}",
+        ]
     if not spec.elastic:  # else the units are part of the state: see `operators.state.layout`
         lines += [f"units: {spec.units}", f"subgroups: {spec.subgroups}"]
     options = node.decision.options.shown(tuple(map(str, range(len(spec.streams)))))

@@ -86,6 +86,12 @@ class Input:
         name = self.read[what, text]
         return F.col(name) if self.types[name] == type_name else F.col(name).cast(type_name)
 
+    def require_matching(self) -> None:
+        """Make rows for which a condition of ON on this side alone is not true never join."""
+        for what, text in self.read:
+            if what == "matching":
+                self.required.setdefault(self.pack_read(what, text), text)
+
     def guards(self) -> list[Column]:
         """Return the columns that Spark must compute although nobody needs their value."""
         return [F.col(name) for (what, _), name in self.read.items() if what == "guard"]
@@ -105,6 +111,9 @@ def read_input(compiling: Compiling, node: JoinNode, source: Any) -> Input:
         items |= {
             (name, one.sql): one.sql for name, some in what.items() for one in some if scan.alias in one.relations
         }
+    items |= {
+        ("matching", one.sql): f"IF({one.sql}, true, NULL)" for one in node.matching if scan.alias in one.relations
+    }
     if node.aggregation is not None:
         terms = node.aggregation.terms
         items |= {("argument", one.sql): one.sql for one in terms if scan.alias in one.relations}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 
+import pyarrow as pa
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
@@ -29,7 +30,7 @@ from .compiling import Compiling
 from .edges import compile_edge
 from .fingerprint import fingerprint
 from .inputs import Input, read_input
-from .travel_types import from_wire, is_plain, quoted, type_names, wire_type
+from .travel_types import arrow_type, from_wire, is_plain, quoted, type_names, wire_type
 from .watermarks import DELAY
 
 _ROUTE = "__route"
@@ -75,6 +76,8 @@ def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     inputs = {source_scan(source).alias: read_input(compiling, node, source) for source in node.sources}
     edges = [compile_edge(node, edge, inputs) for edge in node.graph.edges]
     for side in inputs.values():
+        side.require_matching()
+    for side in inputs.values():
         for column, _ in side.outputs:
             side.pack_read("column", column)
     types: dict[str, str] = {}
@@ -88,8 +91,13 @@ def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
     frames, stored, mixed = _packed_streams(spec, inputs)
     streams = tuple(
-        replace(stream, alike=stream.alias not in mixed, required=_required(inputs[stream.alias]))
-        for stream in spec.streams
+        replace(
+            stream,
+            alike=stream.alias not in mixed,
+            required=_required(inputs[stream.alias], tested=rank in spec.tested),
+            types=_arrow_types(frames[rank], stream) if spec.speaks else (),
+        )
+        for rank, stream in enumerate(spec.streams)
     )
     above = dict.fromkeys(key for side in inputs.values() for key in side.above)
     spec = replace(spec, streams=streams, above=tuple(above))
@@ -139,6 +147,7 @@ def _spec(
         key=key,
         result_time=node.result_time,
         held_back=node.held_back,
+        join=node.join,
     )
 
 
@@ -151,7 +160,7 @@ def _packed_streams(
         if stream.time is not None and spec.keep_for(rank) is not None:  # a row without a time would never expire
             side = inputs[stream.alias]
             side.required.setdefault(stream.time, f"{side.alias}.{side.event_time}")
-        frame, stored[stream.alias], whole = _packed(inputs[stream.alias], stream)
+        frame, stored[stream.alias], whole = _packed(inputs[stream.alias], stream, tested=rank in spec.tested)
         frames.append(frame)
         if not whole:
             mixed.add(stream.alias)
@@ -210,7 +219,7 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Plac
     return StreamSpec(side.alias, tuple(payload), packed, _ROUTE, dimensions, group, time, stateful=stateful)
 
 
-def _packed(side: Input, stream: StreamSpec) -> tuple[DataFrame, str, bool]:
+def _packed(side: Input, stream: StreamSpec, *, tested: bool) -> tuple[DataFrame, str, bool]:
     """Return the frame of an input's packed columns and its route, of a table without rows that cannot join; what is
     stored; and whether the route is a hash of all of it.
 
@@ -223,14 +232,21 @@ def _packed(side: Input, stream: StreamSpec) -> tuple[DataFrame, str, bool]:
     route = F.xxhash64(*hashed) if hashed else F.lit(0).cast("bigint")
     required = [side.packed[name].isNotNull() for name in side.required]
     # Of a stream, the dispatcher drops them and counts them: Arrow knows how many NULLs a column has.
-    frame = side.frame.where(reduce(and_, required)) if required and not side.frame.isStreaming else side.frame
+    drops = required and not side.frame.isStreaming and not tested
+    frame = side.frame.where(reduce(and_, required)) if drops else side.frame
     stored = ", ".join(f"{name} {kind}" for name, kind in zip(side.packed, kinds, strict=False))
     packed = frame.select(*[side.packed[name].alias(name) for name in stream.columns], route.alias(_ROUTE))
     return packed, stored, len(hashed) == len(columns)
 
 
-def _required(side: Input) -> tuple[tuple[str, str], ...]:
-    return tuple(side.required.items()) if side.frame.isStreaming else ()
+def _required(side: Input, *, tested: bool) -> tuple[tuple[str, str], ...]:
+    return tuple(side.required.items()) if side.frame.isStreaming or tested else ()
+
+
+def _arrow_types(frame: DataFrame, stream: StreamSpec) -> tuple[tuple[str, pa.DataType], ...]:
+    """Return the Arrow types of the packed columns that results have, as they come to the units."""
+    kinds = {field.name: arrow_type(field.dataType) for field in frame.schema.fields}
+    return tuple((name, kinds[name]) for name in stream.listed)
 
 
 def _bounds(node: JoinNode) -> tuple[tuple[int, int, int], ...]:

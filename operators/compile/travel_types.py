@@ -9,11 +9,14 @@ import re
 from inspect import signature
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from ..batches.ipc import uniform_type
 
 _YEAR_MONTH = re.compile(r"interval (year|month)( to month)?")
 
@@ -77,6 +80,11 @@ def _has_places(data_type: DataType) -> bool:
         case StructType():
             return any(_has_places(field.dataType) for field in data_type.fields)
     return data_type.typeName() in ("geometry", "geography")
+
+
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """Return the Arrow type of a packed column in the units."""
+    return uniform_type(to_arrow_type(data_type, **_IN_UTC))
 
 
 def is_plain(type_name: str) -> bool:

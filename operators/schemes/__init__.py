@@ -9,6 +9,7 @@ from functools import partial
 from ..spec import JoinSpec
 from .base import Slot
 from .iterative import IterativeSlot
+from .outer import OuterSlot
 from .routing import TO_CELLS, TO_GROUPS, Routing
 from .semi_symmetric import FirstStageSlot, SecondStageSlot
 from .symmetric import SymmetricSlot
@@ -37,10 +38,14 @@ def _tree_stages(spec: JoinSpec) -> tuple[SlotMaker, ...]:
     return tuple(partial(TreeSlot, stage=stage) for stage in range(len(spec.streams) - 1))
 
 
+def _cell_stages(spec: JoinSpec) -> tuple[SlotMaker, ...]:
+    return (partial(IterativeSlot, stores_all=True) if spec.join == "inner" else OuterSlot,)
+
+
 SCHEMES: dict[str, Scheme] = {
     "symmetric": Scheme(TO_GROUPS, lambda _: (SymmetricSlot,)),
     "semi_symmetric": Scheme(TO_GROUPS, lambda _: (FirstStageSlot, SecondStageSlot)),
     "biclique": Scheme(TO_GROUPS, lambda _: (partial(IterativeSlot, stores_all=False),)),
-    "matrix": Scheme(TO_CELLS, lambda _: (partial(IterativeSlot, stores_all=True),)),
+    "matrix": Scheme(TO_CELLS, _cell_stages),
     "tree": Scheme(TO_GROUPS, _tree_stages),
 }

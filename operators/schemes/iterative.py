@@ -100,10 +100,10 @@ class IterativeUnit:
         """Join arriving rows with everything stored."""
         yield from self._probe(self.orders[rank], {rank: (rows, None)})
 
-    def keep(self, rank: int, rows: pa.RecordBatch) -> None:
-        """Store rows of one stream."""
-        self.stored[rank].append(rows)
+    def keep(self, rank: int, rows: pa.RecordBatch) -> Int64s:
+        """Store rows of one stream, and return their ids."""
         self.counters["stored"] += rows.num_rows
+        return self.stored[rank].append(rows)
 
     def _probe(self, steps: tuple[Step, ...], chosen: dict[int, Chosen]) -> Iterator[Outcome]:
         """Go on from partial results (some rows of each joined stream), depth first, a block at a time."""

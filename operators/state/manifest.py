@@ -70,6 +70,8 @@ class Manifest:
         The versions before it, the youngest last.
     timer
         The event time (milliseconds) at which the slot is called although no rows come, so that its rows expire.
+    settled
+        By store: the numbers under which the pages of its settled rows are in the map of chunks, by page.
     """
 
     uid: str
@@ -83,6 +85,7 @@ class Manifest:
     layouts: History = field(default_factory=lambda: History(()))
     lineage: list[str] = field(default_factory=list)
     timer: int | None = None
+    settled: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def all(self) -> Iterator[Chunk]:
         """Yield the chunks of all stores."""
@@ -107,6 +110,7 @@ class Manifest:
             "layouts": self.layouts.to_dict()["layouts"],
             "lineage": self.lineage,
             "timer": self.timer,
+            "settled": self.settled,
             "chunks": {
                 name: [[c.number, c.start, c.rows, c.size, c.tier, c.oldest, c.newest, c.raw, c.check] for c in chunks]
                 for name, chunks in self.chunks.items()
@@ -156,6 +160,8 @@ class Manifest:
             History.from_dict({"layouts": body["layouts"]}),
             body["lineage"],
             body["timer"],
+            # not in manifests of before there were outer joins; JSON has texts for keys
+            {name: {int(page): at for page, at in pages.items()} for name, pages in body.get("settled", {}).items()},
         )
 
 

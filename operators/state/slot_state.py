@@ -26,6 +26,7 @@ from ..batches.ipc import CHUNK_BYTES, MERGED_BYTES, from_bytes, to_bytes, unifo
 from ..batches.pieces import concat, copied, split
 from ..schemes.base import Slot
 from ..store.segment import AHEAD, ARCHIVE_PERIODS, Body, Segment, joint_zones, lanes, longest
+from ..store.settled import PAGE_BITS
 from ..store.store import Store
 from ..worker_memory import release
 from .changed_query import difference
@@ -135,6 +136,8 @@ class SlotState:
             self.warm.load([self.manifest.nonce, *reversed(self.manifest.lineage)], self.slot.stores)
         for name, store in self.slot.stores.items():
             self._catch_up(name, store)
+            if store.settled is not None:
+                store.settled.read = partial(self._page, name)
 
     def _catch_up(self, name: str, store: Store) -> None:
         """Complete a store's list of segments: what the warm copy lacks will come from the state store."""
@@ -246,6 +249,34 @@ class SlotState:
             raise CheckpointDamagedError("of this query", f"chunk {chunk.number} has other bytes than were written")
         return data
 
+    def _page(self, name: str, page: int) -> bytes | None:
+        number = self.manifest.settled.get(name, {}).get(page)
+        if number is None:
+            return None
+        value = self.chunks.getValue((number,))
+        if value is None:
+            raise CheckpointDamagedError("of this query", f"page {page} of {name} is missing from the state store")
+        return bytes(value[0])
+
+    def _save_settled(self, name: str, store: Store) -> None:
+        """Make the changed pages of settled rows durable, and forget those of rows that have gone."""
+        if store.settled is None:
+            return
+        numbers = self.manifest.settled.setdefault(name, {})
+        live = {
+            page
+            for segment in store.segments
+            for page in range(segment.start >> PAGE_BITS, (segment.stop - 1 >> PAGE_BITS) + 1)
+        }
+        store.settled.keep(live)
+        for page in [page for page in numbers if page not in live]:
+            self.chunks.removeKey((numbers.pop(page),))
+        for page, data in store.settled.changes():
+            if page not in numbers:
+                numbers[page] = self.manifest.next_number
+                self.manifest.next_number += 1
+            self.chunks.updateValue((numbers[page],), (data,))
+
     def expire(self, watermark: int) -> int:
         """Forget what no row above the watermark (microseconds) can join; return how many rows went."""
         self.manifest.watermark = max(self.manifest.watermark, watermark)
@@ -269,6 +300,7 @@ class SlotState:
                 self._seal(store, listed)
                 self._merge(store, listed)
             self.manifest.chunks[name] = near + ahead
+            self._save_settled(name, store)
             store.compact()
             self.warm.keep(store)  # before the next store merges: one merge at a time is in memory
             self.manifest.next_ids[name] = list(store.next_ids)
@@ -288,6 +320,9 @@ class SlotState:
             if kept is not None and newest:
                 period = max(kept // ARCHIVE_PERIODS, 1000)
                 found.append(-(-(min(newest) + kept) // period) * period // 1000 + 1)
+            word = store.next_word(self.manifest.watermark)
+            if word is not None:
+                found.append(-(-word // 1000) - 1)  # Spark calls when the watermark is later than a timer
         return max(min(found), 1) if found else None  # rows from before 1970 go when there is a watermark at all
 
     def size(self) -> dict[str, int]:

@@ -27,6 +27,7 @@ from ..spec import Band, Check
 from .index import Probe, SortedIndex
 from .probe_plan import SortOrder
 from .segment import AHEAD, ARCHIVE_PERIODS, Lifetime, Segment, lanes
+from .settled import Settled
 
 #: A segment merges with its younger neighbour once it is at most this many times larger. Less makes more segments, each
 #: of which costs every probe; with 3 a fifth more was written to the warm copy, and joining took no less time.
@@ -85,6 +86,10 @@ class Store:
         self.segments: list[Segment] = []
         self.fresh: list[tuple[int, pa.RecordBatch]] = []
         self.next_ids = [0, AHEAD]
+        #: Of a stream whose rows speak when they have found no partner: those that have, or have spoken; and how much
+        #: later than a row its last partner may be (microseconds), None if that is not bounded.
+        self.settled: Settled | None = None
+        self.reach: int | None = None
 
     def __len__(self) -> int:
         return sum(segment.count for segment in self.segments)
@@ -115,14 +120,18 @@ class Store:
             found[here] = sizes
         return found
 
-    def append(self, rows: pa.RecordBatch) -> None:
-        """Store rows."""
+    def append(self, rows: pa.RecordBatch) -> Int64s:
+        """Store rows, and return their ids, shape (n,)."""
         ahead = self._ahead(rows)
         if ahead is None:
+            ids = np.arange(self.next_ids[0], self.next_ids[0] + rows.num_rows)
             self._append(0, rows)
-            return
+            return ids
+        ids = np.empty(rows.num_rows, np.int64)
         for lane, some in enumerate((~ahead, ahead)):
+            ids[some] = np.arange(self.next_ids[lane], self.next_ids[lane] + np.count_nonzero(some))
             self._append(lane, rows.filter(pa.array(some)))
+        return ids
 
     def _append(self, lane: int, rows: pa.RecordBatch) -> None:
         for piece in split(rows, SEGMENT_BYTES):
@@ -175,6 +184,21 @@ class Store:
         rows = concat([older.rows, younger.rows])
         indexes = {key: index.merge(younger.indexes[key], older.count, rows) for key, index in older.indexes.items()}
         return Segment.of(older.start, rows, indexes, self.life)
+
+    def next_word(self, watermark: int) -> int | None:
+        """Return the watermark (microseconds) at which the next row may have to speak, None if none has to."""
+        if self.settled is None or self.reach is None:
+            return None
+        due = []
+        for segment in self.segments:
+            if segment.oldest is None or segment.newest is None:
+                continue
+            if not watermark or segment.oldest + self.reach > watermark:  # there is none yet: nothing has spoken
+                due.append(segment.oldest)
+            elif segment.newest + self.reach > watermark:
+                times = values(segment.rows.column(self.life.time))
+                due.append(int(times[times + self.reach > watermark].min()))
+        return min(due) + self.reach if due else None
 
     def expire(self, watermark: int) -> int:
         """Drop the segments of which no row can still find a partner; return how many rows went.

@@ -68,7 +68,8 @@ class Dispatcher:
         alike = AlikeRows() if routing.spreads(spec, self.rank) else None
         handled = 0
         nulls = NullRows(spec.streams[self.rank])
-        for rows in map(nulls.dropped, _gathered(batches)):
+        tested = self.rank in spec.tested  # rows that cannot join are results
+        for rows in _gathered(batches) if tested else map(nulls.dropped, _gathered(batches)):
             if not rows.num_rows:
                 continue
             handled += rows.nbytes

@@ -26,6 +26,7 @@ from ..results.local_views import Reducer
 from ..results.outcomes import Outcome, Result, listed
 from ..schemes import SCHEMES
 from ..schemes.base import Slot, Work
+from ..schemes.outer import OuterSlot
 from ..spec import KEEP_FREED, JoinSpec
 from ..state.slot_state import SlotState
 from ..worker_memory import hold, release
@@ -133,7 +134,10 @@ class StageTask:
             ahead = self.spec.held_back_at(last // 1000) if self.spec.has_stateful_input else 0
             tally["late"] = self._drop_late(work, last + ahead, slot_number)
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
-        results = self._counted(slot.process(work), tally)
+        found = slot.process(work)
+        if isinstance(slot, OuterSlot):
+            found = chain(found, slot.speak(expiry if self.stage.streaming else None))
+        results = self._counted(found, tally)
         results = chain(self._listed(bundles), results)
         if self.spec.aggregate is not None:
             results, passed = Reducer(self.spec.aggregate).run(results, passed), []

@@ -30,7 +30,7 @@ from ..plan.cost_model import Model, probe_order
 from ..plan.grid import common_key, goes_by_key, is_elastic, lay_out
 from ..plan.join_graph import is_connected
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
-from ..plan.parts import Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
+from ..plan.parts import KINDS_OF_JOINS, Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
 from ..plan.schemes import RECORDS, Fit
 from ..plan.stored import Stored, conditions_of
 from ..plan.trees import TreeOf, leaves, order_text
@@ -81,6 +81,8 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
     stored = _stored(node, settings)
     written = _written(hints, stored, node)
     counts, units_from = _unit_counts(hints, settings, stored, rates)
+    if node.tested and math.prod(one.shares for one in lay_out(node.graph, 2, can_hash(node), node.tested)) < 2:
+        counts, units_from = (1,), "both tested"
     candidates = _costed(node, hints, settings, counts, written, from_packs=from_packs)
     suggested = _by_shape(node, hints, from_packs=from_packs)
     by_cost, reason, advice = _cheapest(candidates, suggested, node, rates, hints, settings)
@@ -187,6 +189,8 @@ def _why_units(
     match units_from:
         case "iterative":
             return "the scheme iterative joins in one"
+        case "both tested":
+            return "both sides are tested and no equality says where partners meet, so all rows come to one"
         case "the hint":
             return f"the hint UNITS({units})"
         case "the setting":
@@ -221,7 +225,8 @@ def _costed(
         found: dict[str, tuple[Cost, TreeOf[int] | None]] = {
             scheme: (cost, None) for scheme, cost in _candidates(node, hints, model).items()
         }
-        found["tree"] = tree(model, order), order
+        if node.join == "inner":
+            found["tree"] = tree(model, order), order
         if units == counts[-1] and mixed is not None:
             found["operator_tree"] = cost_of_tree(model, mixed), mixed
         elif units == counts[-1] and model.count > 3 and (cheapest := operator_tree(model, settings.costs)):
@@ -352,14 +357,18 @@ def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
     if hints.routing != "random" and _has_common_key(node):
         reached = max(model.units // (hints.subgroups or model.units), 1)
     fit = fit_of(node, model, reached)
-    joining = {name: record for name, record in RECORDS.items() if record.relations in (None, model.count)}
+    joining = {
+        name: record
+        for name, record in RECORDS.items()
+        if record.relations in (None, model.count) and (node.join == "inner" or record.runs_as == "matrix")
+    }
     found = {name: record.cost(model, fit) for name, record in joining.items()}
     return {name: cost for name, cost in found.items() if cost is not None}
 
 
 def fit_of(node: JoinNode, model: Model, reached: int) -> Fit:
     """Return what the costs of schemes depend on besides the numbers; a row reaches so many units of another group."""
-    graph, grid = node.graph, lay_out(node.graph, model.units, can_hash(node))
+    graph, grid = node.graph, lay_out(node.graph, model.units, can_hash(node), node.tested)
     copies = tuple(
         math.prod(dimension.shares for dimension in grid if alias not in dimension.relations)
         for alias in graph.relations
@@ -370,6 +379,8 @@ def fit_of(node: JoinNode, model: Model, reached: int) -> Fit:
 def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, str]:
     """Return the scheme that the shape of a group suggests, and why."""
     graph, count = node.graph, len(node.graph.relations)
+    if node.join != "inner":
+        return "matrix", f"{KINDS_OF_JOINS[node.join]}, which tests each row where all its partners come"
     keeps_packs = from_packs or hints.intermediates or hints.routing
     if count == 3 and not keeps_packs and _has_common_key(node):
         return "matrix", "three relations with one key, which sends a row to one unit"
@@ -384,6 +395,8 @@ def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, s
 
 def _unfit(scheme: str, node: JoinNode) -> str:
     graph = node.graph
+    if node.join != "inner":
+        return f"{KINDS_OF_JOINS[node.join]} runs as matrix, or in one unit as iterative"
     return f"{RECORDS[scheme].joins}, and this group has {len(graph.relations)} ({graph.shape})"
 
 

@@ -23,6 +23,8 @@ def describe(group: JoinNode | LeftAlone) -> Group:
     streams = tuple(StreamState(alias, length, advice[alias]) for alias, length in lengths.items())
     return Group(
         name=group.name if isinstance(group, JoinNode) else None,
+        join=group.join if isinstance(group, JoinNode) else "inner",
+        matching=tuple(one.sql for one in group.matching) if isinstance(group, JoinNode) else (),
         graph=_graph(group.graph),
         decision=_decision(group),
         aggregation=_aggregation(group) if isinstance(group, JoinNode) else None,
@@ -67,7 +69,7 @@ def _decision(group: JoinNode | LeftAlone) -> Decision:
     shown = tuple(decision.options.shown(group.graph.relations).items())
     if not isinstance(group, JoinNode) or not RECORDS[decision.scheme or "matrix"].in_cells:
         return dataclasses.replace(decision, shown=shown)
-    grid = lay_out(group.graph, decision.units or DEFAULT_UNITS, can_hash(group))
+    grid = lay_out(group.graph, decision.units or DEFAULT_UNITS, can_hash(group), group.tested)
     return dataclasses.replace(decision, shown=shown, grid=grid)
 
 

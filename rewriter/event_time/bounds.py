@@ -39,7 +39,7 @@ def input_scan(source: Node) -> Scan:
     """
     first, *others = scans(source)
     alone = all(scan.streaming is False for scan in others)
-    optional = any(isinstance(below, Join) and below.kind in ("right", "full") for below in walk(source))
+    optional = any(_pads_first(below) for below in walk(source))
     stateful = first.stateful or joins_streams(source)
     event_time = None if optional or loses_time(source) else first.event_time
     streaming = first.streaming if alone else any(scan.streaming for scan in (first, *others)) or None
@@ -48,8 +48,23 @@ def input_scan(source: Node) -> Scan:
 
 
 def joins_streams(node: Node) -> bool:
-    """Return whether a tree, or a derived table in it, has a join of streams that stays with Spark."""
-    return any(isinstance(one, Join) and is_of_streams(one) for one in walk(node))
+    """Return whether a tree, or a derived table in it, has a join whose results may come behind the watermark.
+
+    These are joins of streams that stay with Spark, and those of ours that give rows without a partner.
+    """
+    return any(_comes_late(one) for one in walk(node))
+
+
+def _comes_late(node: Node) -> bool:
+    if isinstance(node, JoinNode):
+        return node.pads
+    return isinstance(node, Join) and is_of_streams(node)
+
+
+def _pads_first(node: Node) -> bool:
+    """Return whether a join may fill its first relation with NULL."""
+    kind = node.join if isinstance(node, JoinNode) else node.kind if isinstance(node, Join) else "inner"
+    return kind in ("right", "full")
 
 
 def is_of_streams(join: Join) -> bool:

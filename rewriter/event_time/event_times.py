@@ -108,7 +108,7 @@ def event_times(node: JoinNode) -> frozenset[At]:
     found = set()
     for source in node.sources:
         scan = source_scan(source)
-        if not scan.streaming or scan.event_time is None or _type(scan) != "timestamp":
+        if node.join != "inner" or not scan.streaming or scan.event_time is None or _type(scan) != "timestamp":
             return frozenset()
         found.add((scan.alias, scan.event_time.lower()))
     return frozenset(found)

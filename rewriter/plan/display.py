@@ -101,8 +101,10 @@ def _join_node(node: JoinNode) -> tuple[str, list[str]]:
     scheme = f" {decision.scheme}" if decision.scheme else ""
     scheme += f", {decision.units} units;" if decision.units else ";" if scheme else ""
     hub = f" with hub {graph.hub}" if graph.hub else ""
-    title = f"{type(node).__name__} {node.name}:{scheme} {graph.shape}{hub} of {', '.join(graph.relations)}"
+    join = "" if node.join == "inner" else f" {node.join}"
+    title = f"{type(node).__name__}{join} {node.name}:{scheme} {graph.shape}{hub} of {', '.join(graph.relations)}"
     details = [predicate_text(p) for edge in graph.edges for p in edge.predicates]
+    details += [f"matching only where: {one.sql}" for one in node.matching]
     details += [f"residual: {p.sql}" for p in graph.residuals]
     details += [f"time: {_bound(b.lower)} <= {b.right} - {b.left} <= {_bound(b.upper)}" for b in graph.time_bounds]
     for retention in node.retention:

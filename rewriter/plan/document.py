@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .json_codec import ALWAYS, HIDDEN, Json
-from .parts import Decision, Refusal, Shape
+from .parts import Decision, NodeKind, Refusal, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +186,14 @@ class Live:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A join group: its graph, the decision, what it keeps. ``index`` counts the groups of a document from 1."""
+    """A join group: its graph, the decision, what it keeps. ``index`` counts the groups of a document from 1.
+
+    `join` is its kind, and `matching` has the conditions of ON over one input, without which a row has no partner.
+    """
 
     name: str | None = None
+    join: NodeKind = "inner"
+    matching: tuple[str, ...] = ()
     graph: Graph
     decision: Decision
     aggregation: UnitAggregation | None = None

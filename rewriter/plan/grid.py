@@ -22,7 +22,9 @@ _TRIED = 50_000
 KeyClass = tuple[tuple[str, str], ...]
 
 
-def lay_out(graph: JoinGraph, cells: int, can_hash: Callable[[KeyClass], bool]) -> tuple[Dimension, ...]:
+def lay_out(
+    graph: JoinGraph, cells: int, can_hash: Callable[[KeyClass], bool], tested: Iterable[str] = ()
+) -> tuple[Dimension, ...]:
     """Return a hashed dimension for every class of equal expressions, and a spread one for every other relation.
 
     Parameters
@@ -33,11 +35,13 @@ def lay_out(graph: JoinGraph, cells: int, can_hash: Callable[[KeyClass], bool]) 
         How many cells there are.
     can_hash
         Whether values of a class that are equal have equal hashes.
+    tested
+        The relations each of whose rows must be in one cell: no dimension that they lack is divided.
 
     Returns
     -------
-    The dimensions, whose shares multiply to ``cells``. Among the grids with the fewest stored copies, it is one whose
-    cells find the fewest pairs twice: a chain is cut at its hub.
+    The dimensions, whose shares multiply to ``cells``, or to 1 where no dimension may be divided. Among the grids with
+    the fewest stored copies, it is one whose cells find the fewest pairs twice: a chain is cut at its hub.
     """
     classes = [members for members in key_classes(graph) if can_hash(members)]
     axes: list[tuple[tuple[str, ...], KeyClass | None]] = [(tuple(dict(members)), members) for members in classes]
@@ -48,7 +52,14 @@ def lay_out(graph: JoinGraph, cells: int, can_hash: Callable[[KeyClass], bool]) 
         for alias in graph.relations
     }
     pairs = [places[edge.left] | places[edge.right] for edge in graph.edges]
-    shares = _shares(cells, len(axes), [*places.values()], pairs)
+    divided = [axis for axis, (relations, _) in enumerate(axes) if set(tested) <= set(relations)]
+    shares = [1] * len(axes)
+    if divided:
+        at = {axis: number for number, axis in enumerate(divided)}
+        among = [frozenset(at[axis] for axis in some if axis in at) for some in (*places.values(), *pairs)]
+        found = _shares(cells, len(divided), among[: len(places)], among[len(places) :])
+        for axis, share in zip(divided, found, strict=True):
+            shares[axis] = share
     return tuple(dimension(*axis, share) for axis, share in zip(axes, shares, strict=True))
 
 

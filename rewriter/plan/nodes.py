@@ -13,7 +13,18 @@ from dataclasses import dataclass, field
 
 from ...errors import PlanError
 from .conjuncts import Predicate, Term
-from .parts import Aggregation, Column, Decision, JoinGraph, JoinKind, OutputColumn, Retention, RowsFrom, TimeUses
+from .parts import (
+    Aggregation,
+    Column,
+    Decision,
+    JoinGraph,
+    JoinKind,
+    NodeKind,
+    OutputColumn,
+    Retention,
+    RowsFrom,
+    TimeUses,
+)
 from .trees import TreeOf
 
 
@@ -155,7 +166,7 @@ class JoinGroup(OverOne):
 
 @dataclass(frozen=True)
 class JoinNode(Node):
-    """A physical n-way inner join, made by step 2 of the Two-Step Convert (004 section 3.2.2).
+    """A physical n-way join, made by step 2 of the Two-Step Convert (004 section 3.2.2).
 
     Parameters
     ----------
@@ -175,6 +186,10 @@ class JoinNode(Node):
     held_back
         By how much, in microseconds, the watermarks of the inputs are held back, so that no result comes later than the
         watermark allows for `event_times` and for those of the nodes above.
+    join
+        ``inner``, or the kind of a join of two inputs.
+    matching
+        Of another kind: the conditions of ON over one input. A row for which one is not true has no partner.
     aggregation
         If set, the node puts out its keys and states instead of `output`: see `Aggregation`.
     not_aggregated
@@ -192,8 +207,12 @@ class JoinNode(Node):
     not_aggregated: str | None = None
     event_times: tuple[str, ...] = ()
     held_back: int = 0
+    join: NodeKind = "inner"
+    matching: tuple[Term, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.join != "inner" and len(self.sources) != 2:
+            raise PlanError(f"{self.name}: a {self.join} join of {len(self.sources)} inputs")
         if len(self.sources) != len(self.graph.relations):
             raise PlanError(f"{self.name}: {len(self.sources)} inputs for {len(self.graph.relations)} relations")
         names = [column.name.lower() for column in self.output]
@@ -206,6 +225,17 @@ class JoinNode(Node):
 
     def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
         return dataclasses.replace(self, sources=inputs)
+
+    @property
+    def tested(self) -> tuple[str, ...]:
+        """The inputs of whose rows it matters whether they have a partner: each row is tested in one unit."""
+        first, *others = self.graph.relations
+        return {"inner": (), "right": tuple(others), "full": self.graph.relations}.get(self.join, (first,))
+
+    @property
+    def pads(self) -> bool:
+        """Whether rows without a partner are results: they come when the watermark has passed them."""
+        return self.join not in ("inner", "semi")
 
 
 @dataclass(frozen=True)

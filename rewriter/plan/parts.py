@@ -19,6 +19,17 @@ StateFunction = Literal["count", "sum", "min", "max"]
 #: How rows go to units of their own stream's group.
 Routing = Literal["random", "hash", "contrand"]
 JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti"]
+#: What a join node joins its inputs by.
+NodeKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+#: What people call a join of a kind.
+KINDS_OF_JOINS: dict[str, str] = {
+    "inner": "an inner join",
+    "left": "a left outer join",
+    "right": "a right outer join",
+    "full": "a full outer join",
+    "semi": "a semi join",
+    "anti": "an anti join",
+}
 
 #: The names of our nodes, by the number of inputs.
 NodeName = Literal["TriJoin", "MultiJoin", "BiJoin", "none"]

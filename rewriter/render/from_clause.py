@@ -81,6 +81,7 @@ class FromClause:
             graph=dataclasses.replace(node.graph, edges=edges),
             output=tuple(map(moved.output, node.output)),
             aggregation=aggregation,
+            matching=tuple(map(moved.term, node.matching)),
         )
         self.nodes[node.name] = final
         self.columns.update({(one.relation, one.column): (node.name, one.name) for one in node.output})

@@ -8,11 +8,12 @@ calendar: 1 DAY is 24 hours. Static relations are left out.
 from __future__ import annotations
 
 import dataclasses
-from itertools import combinations
+from collections.abc import Iterable, Iterator
+from itertools import combinations, product
 
 from ...errors import UnsupportedQueryError
 from ..plan.conjuncts import Band, Bounds, Term, interval_text
-from ..plan.nodes import Block, Join, Node, Scan, scans, walk
+from ..plan.nodes import Block, Join, Node, Scan, scans, transform
 from ..predicates.terms import column_term
 from ..sql.spark_types import TIMES, UNKNOWN
 from .push_down_conditions import place
@@ -25,34 +26,58 @@ def apply_within(plan: Node) -> Node | NotApplicable:
     Raises
     ------
     UnsupportedQueryError
-        A relation has no event time, or a join is not an inner one.
+        A relation has no event time.
     """
 
     def change(block: Block) -> Block:
         if block.within is None:
             return block
         length = block.within
-        covered: list[str] = []
 
         def add(region: Node) -> Node:
-            below = scans(region)
-            outer = any(isinstance(one, Join) and one.kind not in ("inner", "cross") for one in walk(region))
-            covered.extend(scan.alias for scan in below if not outer)
-            streams = [scan for scan in below if scan.streaming is not False]
-            for left, right in combinations(streams or below, 2):
-                placed = place(region, dataclasses.replace(_band(left, right, length), places=block.within_places))
+            for left, right in combinations(
+                _streams(scan for side in _inner_inputs(region) for scan in scans(side)), 2
+            ):
+                placed = place(region, band(left, right))
                 region = placed or region
             return region
 
-        changed = regions(block.input, add)
-        if len(covered) != len(scans(block.input)):
-            raise UnsupportedQueryError(
-                "WITHIN bounds inner joins, and there is an outer, semi or anti join",
-                "bound it in ON instead, beside an equality: AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 10 MINUTES",
-            )
-        return dataclasses.replace(block, input=changed)
+        def band(left: Scan, right: Scan) -> Band:
+            return dataclasses.replace(_band(left, right, length), places=block.within_places)
+
+        def bound(node: Node) -> Node:
+            if not isinstance(node, Join) or node.kind in ("inner", "cross"):
+                return node
+            static = [all(scan.streaming is False for scan in scans(side)) for side in node.inputs]
+            if static[0] != static[1]:
+                return node
+            bands = (band(left, right) for left, right in product(*map(_streams, map(scans, node.inputs))))
+            return dataclasses.replace(node, predicates=(*node.predicates, *bands))
+
+        return dataclasses.replace(block, input=transform(regions(block.input, add), bound, own=True))
 
     return each_block(plan, change, "there is no WITHIN")
+
+
+def _streams(below: Iterable[Scan]) -> list[Scan]:
+    """Return the relations that may be streams, or all if none is."""
+    found = list(below)
+    return [scan for scan in found if scan.streaming is not False] or found
+
+
+def _inner_inputs(node: Node) -> Iterator[Node]:
+    """Yield the inputs of a tree of inner joins, without those below other joins."""
+    match node:
+        case Join(kind="inner" | "cross"):
+            yield from _inner_inputs(node.left)
+            yield from _inner_inputs(node.right)
+        case Scan():
+            yield node
+        case Join():
+            return
+        case _:
+            for below in node.inputs:
+                yield from _inner_inputs(below)
 
 
 def event_time(scan: Scan) -> str | None:

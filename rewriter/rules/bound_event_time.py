@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from ..event_time.bounds import close, constraints, input_scan, retentions
+from ..event_time.bounds import Constraint, close, constraints, input_scan, retentions
 from ..options import DEFAULTS, Settings
 from ..plan.conjuncts import Band
-from ..plan.nodes import JoinNode, Node, Scan, transform
+from ..plan.nodes import JoinNode, Node, Scan, own_tree, scans, transform
 from ..plan.parts import Edge, Retention, TimeBound
 from .rule import NotApplicable
 
@@ -33,7 +33,11 @@ def bound_event_time(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApp
 def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
     below = [input_scan(source) for source in node.sources]
     predicates = [p for edge in node.graph.edges for p in edge.predicates]
-    closed = close(node.graph.relations, constraints(predicates, below, settings.zone_shift, ansi=settings.ansi))
+    inside = [scan for source in node.sources for scan in scans(source)[1:]]
+    found = constraints(predicates, (*below, *inside), settings.zone_shift, ansi=settings.ansi)
+    for source in node.sources:  # an input may be a join, and be compared by the time of any relation in it
+        found += [one for inner in own_tree(source) if isinstance(inner, JoinNode) for one in _between(inner)]
+    closed = close((*node.graph.relations, *(scan.alias for scan in inside)), found)
     bounds = []
     for index, left in enumerate(node.graph.relations):
         for right in node.graph.relations[index + 1 :]:
@@ -45,6 +49,15 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
     edges = tuple(_with_wide_bands(edge, below, kept) for edge in node.graph.edges)
     graph = dataclasses.replace(node.graph, edges=edges, time_bounds=tuple(bounds))
     return dataclasses.replace(node, graph=graph, retention=kept)
+
+
+def _between(node: JoinNode) -> Iterator[Constraint]:
+    """Yield the bounds between the rows of an inner join node's results."""
+    for bound in node.graph.time_bounds:
+        if bound.upper is not None:
+            yield Constraint(bound.left, bound.right, bound.upper)
+        if bound.lower is not None:
+            yield Constraint(bound.right, bound.left, -bound.lower)
 
 
 def _with_wide_bands(edge: Edge, below: Iterable[Scan], kept: Iterable[Retention]) -> Edge:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..plan.nodes import Exchange, Join, JoinGroup, Node, Project
-from .rule import NotApplicable
+from .rule import NotApplicable, beyond_spark
 
 #: The extension point: tells whether a node can be a member of a multi-join group.
 Membership = Callable[[Node], bool]
@@ -42,10 +42,16 @@ class _Group:
 
 
 def create_multi_join_groups(plan: Node, member: Membership = can_be_member) -> Node | NotApplicable:
-    """Mark every multi-join group of the plan with a `JoinGroup` node above its root."""
+    """Mark every multi-join group of the plan with a `JoinGroup` node above its root.
+
+    An outer, semi or anti join that Spark cannot run is a group of its own.
+    """
     ordered, readers = _breadth_first(plan)
     groups: dict[int, _Group] = {}
+    alone: list[_Group] = []
     for node in ordered:
+        if beyond_spark(node):
+            alone.append(_Group(node, [node]))
         if not member(node):
             continue
         group = _group_of_readers(readers[id(node)], groups)
@@ -54,9 +60,9 @@ def create_multi_join_groups(plan: Node, member: Membership = can_be_member) -> 
             groups[id(node)] = group
         elif isinstance(node, Join):
             groups[id(node)] = _Group(node, [node])
-    if not groups:
+    if not groups and not alone:
         return NotApplicable("no node can be a member of a multi-join group")
-    roots = {id(group.root): group for group in groups.values()}
+    roots = {id(group.root): group for group in (*groups.values(), *alone)}
     return _marked(plan, roots, {})
 
 

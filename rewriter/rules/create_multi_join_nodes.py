@@ -9,6 +9,8 @@ Example: ``JoinGroup(Join(Exchange(Join(r, s)), t))`` becomes ``TriJoin(r, s, t)
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
+from typing import cast
 
 from ..plan.conjuncts import Predicate, Residual, Term
 from ..plan.join_graph import build_graph
@@ -26,10 +28,10 @@ from ..plan.nodes import (
     scans,
     source_scan,
 )
-from ..plan.parts import Decision, OutputColumn, unused
+from ..plan.parts import Decision, JoinGraph, NodeKind, OutputColumn, unused
 from ..predicates.terms import over_output
 from .create_multi_join_groups import can_be_member
-from .rule import NotApplicable
+from .rule import NotApplicable, beyond_spark
 
 UNDECIDED = Decision("none", None, None, "not decided yet")
 
@@ -90,18 +92,34 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
             case _:
                 sources.append(node)
 
-    collect(group.input)
+    root, join, matching = group.input, "inner", ()  # type: Node, NodeKind, tuple[Term, ...]
+    if isinstance(root, Join) and beyond_spark(root):
+        join = cast("NodeKind", root.kind)
+        sources += root.inputs
+        predicates += root.predicates
+    else:
+        collect(root)
     relations = [source_scan(source).alias for source in sources]
     below = [scan for source in sources for scan in scans(source)]
-    output = output_columns(below, predicates, block, names.taken)
+    given = scans(sources[0]) if join in ("semi", "anti") else below
+    output = output_columns(given, predicates, block, names.taken)
     mapping = {(column.relation, column.column): column.name for column in output}
     owner = {scan.alias: source_scan(source).alias for source in sources for scan in scans(source)}
     own = [_between_inputs(predicate, owner, relations) for predicate in predicates]
-    graph = build_graph(relations, [over_output(one, mapping) if isinstance(one, Residual) else one for one in own])
-    reason = why_left_alone(relations, block)
+    if join != "inner":
+        single = [one.condition for one in own if isinstance(one, Residual) and len(one.relations) < 2]
+        own = [one for one in own if one.condition not in single]
+        tested = relations[1 if join == "right" else 0]  # a constant decides for all its rows
+        matching = tuple(dataclasses.replace(one, relations=one.relations or (tested,)) for one in single)
+    if join == "inner":
+        own = [over_output(one, mapping) if isinstance(one, Residual) else one for one in own]
+    graph = build_graph(relations, own)
+    reason = why_left_alone(relations, block) or (_why_not_tested(graph) if join != "inner" else None)
     if reason:
         return LeftAlone(group.input, graph, Decision("none", None, None, reason))
-    return join_node_class(len(sources))(names.next(), tuple(sources), graph, UNDECIDED, output)
+    return join_node_class(len(sources))(
+        names.next(), tuple(sources), graph, UNDECIDED, output, join=join, matching=matching
+    )
 
 
 def _between_inputs(predicate: Predicate, owner: dict[str, str], order: list[str]) -> Predicate:
@@ -120,6 +138,12 @@ def _between_inputs(predicate: Predicate, owner: dict[str, str], order: list[str
     return Residual(predicate.sql, condition, derived=predicate.derived, places=predicate.places)
 
 
+def _why_not_tested(graph: JoinGraph) -> str | None:
+    """Return why a join cannot tell which rows have no partner."""
+    residual = next(iter(graph.residuals), None)
+    return None if residual is None else f"only Spark can evaluate {residual.sql}, on pairs of rows"
+
+
 def why_left_alone(relations: list[str], block: Block | None) -> str | None:
     """Return why a group stays with Spark, None if it is converted."""
     if block is not None and block.problem:
@@ -133,10 +157,11 @@ def why_left_alone(relations: list[str], block: Block | None) -> str | None:
 
 
 def output_columns(
-    below: list[Scan], predicates: list[Predicate], block: Block | None, words: frozenset[str]
+    below: Iterable[Scan], predicates: list[Predicate], block: Block | None, words: frozenset[str]
 ) -> tuple[OutputColumn, ...]:
     """Name all columns of a node's inputs: ``r__id`` for ``r.id``, with a number if that is taken."""
     wanted: dict[tuple[str, str], str] = {}
+    below = tuple(below)
     for scan in below:
         for column in scan.columns:
             wanted[scan.alias, column.name] = column.type

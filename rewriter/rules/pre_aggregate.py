@@ -14,7 +14,7 @@ import dataclasses
 
 from ..options import DEFAULTS, Settings
 from ..plan.nodes import Block, JoinNode, LeftAlone, Node, Scan, scans, source_scan, transform
-from ..plan.parts import Aggregation
+from ..plan.parts import KINDS_OF_JOINS, Aggregation
 from .rule import NotApplicable
 
 
@@ -53,6 +53,8 @@ def _why_not(block: Block, settings: Settings) -> str | None:
         return block.not_aggregated or "it cannot be taken apart"
     if not isinstance(node, JoinNode):
         return "the results are filtered or joined once more before they are aggregated"
+    if node.join != "inner":
+        return f"units do not aggregate the results of {KINDS_OF_JOINS[node.join]}"
     if node.graph.residuals:
         return f"Spark has to filter by {node.graph.residuals[0].sql} first"
     if node.decision.scheme == "operator_tree":

@@ -45,6 +45,7 @@ def read_by_node(node: JoinNode) -> set[tuple[str, str]]:
     for edge in node.graph.edges:
         for predicate in edge.predicates:
             found.update(column for term in predicate.terms for column in term.columns)
+    found.update(column for term in node.matching for column in term.columns)
     return found
 
 

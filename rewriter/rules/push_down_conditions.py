@@ -10,7 +10,7 @@ import dataclasses
 
 from ..plan.conjuncts import Predicate
 from ..plan.nodes import Block, Filter, Join, Node, Project, Scan, Where, scans
-from .rule import NotApplicable, each_block
+from .rule import NotApplicable, beyond_spark, each_block
 
 
 def push_down_conditions(plan: Node) -> Node | NotApplicable:
@@ -43,7 +43,25 @@ def _settle(node: Node) -> Node:
             return bare
         case Scan():
             return node
+        case Join() if beyond_spark(node):
+            return _settle_outer(node)
     return node.with_inputs(tuple(_settle(below) for below in node.inputs))
+
+
+def _settle_outer(node: Join) -> Join:
+    """Filter the side whose rows are only partners by the conditions of ON over it alone."""
+    sides = {"left": _settle(node.left), "right": _settle(node.right)}
+    partners = {"left": "right", "semi": "right", "anti": "right", "right": "left"}.get(node.kind)
+    kept = []
+    for predicate in node.predicates:
+        placed = None
+        if partners is not None and set(predicate.relations) <= {scan.alias for scan in scans(sides[partners])}:
+            placed = place(sides[partners], predicate, under_inner=True) if predicate.relations else None
+        if placed is None:
+            kept.append(predicate)
+        else:
+            sides[str(partners)] = placed
+    return dataclasses.replace(node, left=sides["left"], right=sides["right"], predicates=tuple(kept))
 
 
 def place(node: Node, predicate: Predicate, under_inner: bool = False) -> Node | None:

@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..plan.nodes import Block, Exchange, Join, Node, Project, Where, transform
+from ..plan.conjuncts import KINDS, Band
+from ..plan.nodes import Block, Exchange, Join, Node, Project, Where, scans, transform
+from ..predicates.terms import is_equality
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,37 @@ def each_block(plan: Node, change: Callable[[Block], Block], reason: str) -> Nod
 
     changed = transform(plan, visit)
     return NotApplicable(reason) if changed == plan else changed
+
+
+def beyond_spark(node: Node) -> bool:
+    """Tell whether a node is an outer, semi or anti join that Spark cannot run.
+
+    On streams it would need an equality, and it runs no anti join. WITHIN it does not know.
+    """
+    if not isinstance(node, Join) or node.kind in ("inner", "cross") or node.by_spark:
+        return False
+    if any(isinstance(predicate, Band) and predicate.derived for predicate in node.predicates):
+        return True
+    if not all(any(scan.streaming for scan in scans(side)) for side in node.inputs):
+        return False
+    return node.kind == "anti" or not equates(node)
+
+
+def equates(join: Join) -> bool:
+    """Tell whether a condition of a join equates one side with the other."""
+    sides = [{scan.alias for scan in scans(side)} for side in join.inputs]
+    equal = (p for p in join.predicates if is_equality(p.condition) or KINDS[p.kind].equal)
+    return any(not any(side.issuperset(predicate.relations) for side in sides) for predicate in equal)
+
+
+def joins_of_ours(block: Block, change: Callable[[Join], Join]) -> Block:
+    """Apply a change to every join of a SELECT that may be ours."""
+
+    def visit(node: Node) -> Node:
+        return change(node) if isinstance(node, Join) and beyond_spark(node) else node
+
+    block = inner_joins(block, change)
+    return dataclasses.replace(block, input=transform(block.input, visit, own=True))
 
 
 def inner_joins(block: Block, change: Callable[[Join], Join]) -> Block:

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 import trijoin_sql
 
 from ..sessions import local_session
-from .workload import ABOVE, CASES, make_views, with_units
+from .workload import ABOVE, CASES, OUTER, make_views, with_units
 
 FAILED = 3
 
@@ -94,7 +94,7 @@ def bag(table: pa.Table) -> Counter[tuple[Any, ...]]:
 def main() -> int:
     """Run the query that a configuration file describes."""
     config = json.loads(Path(sys.argv[1]).read_text())
-    home, case = Path(config["home"]), {**CASES, **ABOVE}[config["case"]]
+    home, case = Path(config["home"]), {**CASES, **ABOVE, **OUTER}[config["case"]]
     spark = session(home, config)
     make_views(spark, home / "in", case, streaming=True)
     writer = trijoin_sql.TriJoinSession.create(spark).sql(with_units(case.sql, config["units"])).writeStream

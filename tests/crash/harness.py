@@ -146,13 +146,13 @@ class Program:
         daemons: set[int] = set()
         found: list[tuple[int, int, str]] = []
         for pid, parent, words in self._ours():
-            if any(name in words for name in ("pyspark.daemon", "pyspark/daemon", "operators.preload")):
+            if "CoarseGrainedExecutorBackend" in words:
+                found.append((pid, parent, "executor"))
+            elif "SparkSubmit" in words or PROGRAM in words:  # its settings name the daemon's module
+                found.append((pid, parent, "driver"))
+            elif any(name in words for name in ("pyspark.daemon", "pyspark/daemon", "operators.preload")):
                 daemons.add(pid)
                 found.append((pid, parent, "daemon"))
-            elif "CoarseGrainedExecutorBackend" in words:
-                found.append((pid, parent, "executor"))
-            elif "SparkSubmit" in words or PROGRAM in words:
-                found.append((pid, parent, "driver"))
             else:
                 found.append((pid, parent, "other"))
         named = [(pid, "worker" if what == "daemon" and parent in daemons else what) for pid, parent, what in found]

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from .harness import INSIDE, POINTS, Moment, Program
-from .workload import ABOVE, CASES, write_streams
+from .workload import ABOVE, CASES, OUTER, write_streams
 
 FILES, ROWS = 11, 50
 
@@ -60,7 +60,7 @@ class Scenario:
     def __init__(self, seed: int, home: Path, *, case: str | None = None, sink: str | None = None) -> None:
         self.seed, self.random = seed, Random(seed)
         self.home = home
-        cases = [*CASES, *ABOVE]
+        cases = [*CASES, *ABOVE, *OUTER]
         self.case = case or cases[(seed + seed // len(KINDS)) % len(cases)]  # every kind sees every case
         self.sink = sink or self.random.choice(("files", "foreach"))
         self.story: list[str] = [f"{self.case}, {self.sink}"]

@@ -88,6 +88,26 @@ ABOVE: dict[str, Case] = {
     ),
 }
 
+#: Joins whose rows without a partner leave when the watermark has passed them, on their way through crashes.
+_NEARLY = "ABS(r.a - s.a) <= 5 AND r.ts BETWEEN s.ts - INTERVAL 90 SECONDS AND s.ts"
+OUTER: dict[str, Case] = {
+    "left join": Case(
+        f"SELECT /*+ UNITS(3) */ r.id AS r, r.g AS g, s.id AS s, s.g AS h FROM r LEFT JOIN s ON {_NEARLY} "
+        f"WHERE {_CLOSED}",
+        True,
+    ),
+    "full join": Case(
+        f"SELECT r.id AS r, s.id AS s, s.g AS h FROM r FULL JOIN s ON {_NEARLY} "
+        f"WHERE {_CLOSED.replace('r.ts', 'COALESCE(r.ts, s.ts)')}",
+        True,
+    ),
+    "anti join above a pair": Case(
+        f"SELECT /*+ UNITS(2) */ r.id AS r, s.id AS s {_PAIR} LEFT ANTI JOIN t ON ABS(s.a - t.a) <= 5 AND t.ts BETWEEN "
+        f"s.ts AND s.ts + INTERVAL 30 SECONDS WHERE {_CLOSED.replace('05:40', '05:00')}",
+        True,
+    ),
+}
+
 
 def with_units(sql: str, units: int | None) -> str:
     """Return a case's query with another number of units, None for its own."""

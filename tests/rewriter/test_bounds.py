@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trijoin_sql.rewriter.event_time.bounds import Constraint, close
 from trijoin_sql.rewriter.options import Settings
 from trijoin_sql.rewriter.plan.conjuncts import Band, Bounds
-from trijoin_sql.rewriter.plan.nodes import source_scan
+from trijoin_sql.rewriter.plan.nodes import JoinNode, source_scan
 
 from trijoin_sql.errors import UnsupportedQueryError
 
@@ -110,7 +110,6 @@ def test_within_takes_the_watermark_of_the_query() -> None:
     "sql",
     [
         "SELECT 1 AS o FROM r JOIN u ON r.id < u.key WITHIN 1 MINUTES",
-        "SELECT 1 AS o FROM r LEFT JOIN s ON r.id = s.id WITHIN 1 MINUTES",
         "SELECT /*+ NO_TRIJOIN */ 1 AS o FROM r JOIN s ON r.id = s.id WITHIN 1 MINUTES",
         "SELECT 1 AS o FROM r WHERE r.a > 3 WITHIN 1 MINUTES",
     ],
@@ -134,17 +133,30 @@ def test_closing_gives_shortest_paths(edges: list[tuple[str, str, int]]) -> None
                 assert closed[a, d] <= first + second
 
 
+def test_within_bounds_joins_of_any_kind() -> None:
+    """Spark could not tell from the clause's condition how long a row has to wait for a partner."""
+    joined = node("SELECT 1 AS o FROM r LEFT JOIN s ON r.id = s.id WITHIN 1 MINUTES")
+    assert joined.join == "left"
+    assert [kept.keep_for for kept in joined.retention] == [60_000_000, 60_000_000]
+    sql = "SELECT 1 AS o FROM r JOIN s ON r.a < s.a LEFT JOIN t ON s.a < t.a WITHIN 1 MINUTES"
+    *_, joined = (one for one in rewritten(sql).groups)
+    assert isinstance(joined, JoinNode)
+    (edge,) = joined.graph.edges
+    assert sorted(p.left.sql for p in edge.predicates if p.derived) == ["r.s__ts", "r.ts"], "each pair of joined rows"
+
+
 @pytest.mark.parametrize("kind", ["LEFT JOIN", "LEFT ANTI JOIN", "RIGHT JOIN"])
 def test_the_event_time_of_a_join_of_streams_comes_behind_the_watermark(kind: str) -> None:
-    """Spark gives the rows that nothing was found for when the watermark has passed them: none of them is late."""
-    sql = f"SELECT r.id FROM r {kind} s ON r.id = s.id JOIN t ON t.ts BETWEEN r.ts AND r.ts + INTERVAL 1 MINUTE"
-    joined = node(sql)
+    """Spark, or a join of ours, gives the rows without a partner when the watermark has passed them: none is late."""
+    bound = "BETWEEN r.ts AND r.ts + INTERVAL 1 MINUTE"
+    sql = f"SELECT r.id FROM r {kind} s ON r.id = s.id AND s.ts {bound} JOIN t ON t.ts {bound}"
+    *_, joined = (one for one in rewritten(sql).groups if isinstance(one, JoinNode))
     optional = "RIGHT" in kind
     below = [source_scan(source) for source in joined.sources]
     assert [scan.event_time for scan in below] == [None if optional else "ts", "ts"]
     assert [scan.stateful for scan in below] == [True, False]
     assert [kept.keep_for for kept in joined.retention] == [None, None] if optional else [60_000_000, 0]
-    table = node(sql.replace(" s ON r.id = s.id", " c AS s ON r.id = s.id"))
+    table = node(sql.replace(f" s ON r.id = s.id AND s.ts {bound}", " c AS s ON r.id = s.id"))
     assert [source_scan(source).event_time for source in table.sources] == [None if optional else "ts", "ts"]
     assert not any(source_scan(source).stateful for source in table.sources)
 

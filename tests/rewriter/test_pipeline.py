@@ -129,8 +129,11 @@ def test_spark_gets_the_users_own_text_if_nothing_is_ours() -> None:
 
 def test_refusals_name_joins_that_spark_cannot_run_either() -> None:
     (refusal,) = rewritten("SELECT 1 AS o FROM r LEFT JOIN s ON r.a < s.a").refusals
-    assert "LEFT JOIN" in refusal.reason
-    assert refusal.hint
+    assert refusal.reason == "the LEFT JOIN would never know that a row of r has no partner"
+    assert "s.ts <= r.ts + INTERVAL 10 MINUTES" in refusal.hint
+    (refusal,) = rewritten("SELECT 1 AS o FROM r LEFT JOIN s ON r.a < s.a AND r.n LIKE s.n").refusals
+    assert "only Spark can evaluate: r.n LIKE s.n" in refusal.reason
+    assert not rewritten("SELECT 1 AS o FROM r LEFT SEMI JOIN s ON r.a < s.a").refusals, "it gives a row at once"
     (refusal,) = rewritten("SELECT 1 AS o FROM r LEFT JOIN s ON r.a = s.a").refusals
     assert refusal.reason.startswith("the LEFT JOIN of streams has no bound in event time")
     assert rewritten("SELECT 1 AS o FROM r LEFT JOIN c ON r.a < c.id").refusals == ()

@@ -43,6 +43,7 @@ from .wording import (
     skew,
     skew_advice,
     strongest,
+    tested_sentence,
     titled_refusals,
     why_endless,
 )
@@ -236,6 +237,7 @@ def environment() -> Environment:
     functions: Mapping[str, Any] = {
         "count": count,
         "how_chosen": how_chosen,
+        "tested_sentence": tested_sentence,
         "rate_sentence": rate_sentence,
         "titled_refusals": titled_refusals,
         "aggregation_title": aggregation_title,

@@ -27,6 +27,7 @@ from .wording import (
     shape_sentence,
     skew,
     skew_advice,
+    tested_sentence,
     titled_refusals,
     why_endless,
 )
@@ -97,6 +98,8 @@ def _group(group: Group, groups: int) -> _Branch:
     branch.below.append(_Branch("why", [_Hanging(decision.reason, 0)]))
     if decision.units_reason:
         branch.below.append(_Branch("units", [_Hanging(decision.units_reason, 0)]))
+    if (tested := tested_sentence(group)) is not None:
+        branch.below.append(_Branch("conditions on one side", [_Hanging(tested, 0)]))
     if decision.rates:
         branch.below.append(_Branch("rows that costs are estimated for", [_Hanging(rate_sentence(group), 0)]))
     if decision.shown:

@@ -139,12 +139,30 @@ def shorten(text: str, width: int) -> str:
     return "".join(kept).rstrip() + "…"
 
 
+#: What people call a join that is not an inner one.
+KIND_OF_JOIN = {
+    "left": "left outer",
+    "right": "right outer",
+    "full": "full outer",
+    "semi": "left semi",
+    "anti": "left anti",
+}
+
+
+def tested_sentence(group: Group) -> str | None:
+    """Return what conditions of ON over one input mean for its rows, None if there are none."""
+    if not group.matching:
+        return None
+    return f"rows without {' AND '.join(group.matching)} have no partner"
+
+
 def node_title(group: Group) -> str:
     """Return the node, the scheme and the units of a group on one line."""
     decision = group.decision
     if decision.left_to_spark:
         return "left to Spark"
-    parts = [decision.node, *([decision.scheme] if decision.scheme else [])]
+    parts = [decision.node if group.join == "inner" else f"{decision.node} ({KIND_OF_JOIN[group.join]})"]
+    parts += [decision.scheme] if decision.scheme else []
     if decision.units:
         cells = decision.scheme is not None and decision.scheme in RECORDS and RECORDS[decision.scheme].unit == "cell"
         parts.append(count(decision.units, "cell") if cells else f"{count(decision.units, 'unit')} a group")

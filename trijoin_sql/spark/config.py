@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from ..errors import UnavailableError
-from .liberties import JVM_PIPE, LIBERTY_SETTINGS, PRELOAD_WORKERS, taken
+from .liberties import HUSH_FALSE_ALARM, JVM_PIPE, LIBERTY_SETTINGS, PRELOAD_WORKERS, taken
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,6 +130,8 @@ def configure(builder: Builder) -> Builder:
             from .quiet import leave_out_chatter  # it asks this module for settings
 
             leave_out_chatter()
+    if taken(HUSH_FALSE_ALARM, user.get):
+        hush_pandas()  # making a session shows it already
     for key, value in settings_for(user, running=running is not None).items():
         if key not in user:
             builder.config(key, value)
@@ -198,13 +200,18 @@ def start_workers(spark: SparkSession) -> None:
     threading.Thread(target=run, name="trijoin-start-workers", daemon=True).start()
 
 
+def hush_pandas() -> None:
+    """Leave out PySpark's warning about pandas 3: what we use works."""
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+
+
 def hush_false_alarm(context: Any) -> None:
     """Switch off a logger that reports an error, with a stack of a hundred lines, whenever a query of ours starts.
 
     Over Unix domain sockets, Spark 4.3 closes a server socket that it never opened. The query is fine, and
-    the class logs nothing else that is not raised too. PySpark's warning about pandas 3 goes too: what we use works.
+    the class logs nothing else that is not raised too.
     """
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    hush_pandas()
     name = f"{_STREAMING}.TransformWithStateInPySparkPythonPreInitRunner"
     try:
         log4j = context._jvm.org.apache.logging.log4j

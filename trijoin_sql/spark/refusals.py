@@ -66,7 +66,7 @@ _MEANINGS = (
     _Meaning(
         r"Streaming query is not allowed in subquery",
         "a subquery in an expression (EXISTS, IN, a scalar subquery) or behind LATERAL reads a stream",
-        "join the stream in FROM instead (LEFT SEMI JOIN with an equality stands for EXISTS), or let it read a table",
+        "join the stream in FROM (LEFT SEMI JOIN for EXISTS, LEFT ANTI JOIN for NOT EXISTS), or let it read a table",
         _SUBQUERIES,
     ),
     _Meaning(
@@ -110,7 +110,7 @@ _MEANINGS = (
     _Meaning(
         r"^Stream-stream join without equality",
         "a join of streams without an equality is left to Spark",
-        "add an equality such as a common key, or make it an inner join without the hint NO_TRIJOIN",
+        "add an equality such as a common key, or leave out the hint NO_TRIJOIN",
         "JOIN",
     ),
     _Meaning(

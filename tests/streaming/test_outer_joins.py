@@ -1,0 +1,194 @@
+"""Outer, semi and anti joins of streams: at the end all that Spark batch gives, and at any time a part of it."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import trijoin_sql
+
+from .differential import UTC, Bag, Tables, bag, cut, run_stream
+
+pytestmark = pytest.mark.slow
+
+START = datetime.datetime(2024, 1, 1, tzinfo=UTC)
+DELAY = 30
+SCHEMA = "id int, k int, x int, d double, n decimal(10,2), w string, ts timestamp"
+ARROW = pa.schema(
+    [
+        ("id", pa.int32()),
+        ("k", pa.int32()),
+        ("x", pa.int32()),
+        ("d", pa.float64()),
+        ("n", pa.decimal128(10, 2)),
+        ("w", pa.string()),
+        ("ts", pa.timestamp("us", "UTC")),
+    ]
+)
+NAMES = "rstu"
+
+
+def stream_rows(seed: int, count: int) -> list[dict[str, Any]]:
+    """Rows out of order by less than the delay, with NULLs, some of them twice; the last one closes all before it."""
+    random = Random(seed)
+    rows: list[dict[str, Any]] = []
+    for number in range(count):
+        if number % 5 == 4:
+            rows.append(dict(rows[-1]))
+            continue
+        value = random.choice([None, *range(8)])
+        second = number * 4 + random.randrange(DELAY)
+        rows.append(
+            {
+                "id": number,
+                "k": random.choice([None, 0, 1, 2]),
+                "x": value,
+                "d": None if value is None else random.choice([value / 4, float("nan"), -0.0]),
+                "n": None if value is None else f"{value}.{random.randrange(100):02}",
+                "w": random.choice([None, "a", "b", ""]),
+                "ts": None if random.random() < 0.05 else START + datetime.timedelta(seconds=second),
+            }
+        )
+    return [{**row, "n": None if row["n"] is None else Decimal(row["n"])} for row in rows]
+
+
+def last_row(rank: int) -> dict[str, Any]:
+    """Return a row that passes all filters: Spark filters below a watermark."""
+    late = START + datetime.timedelta(days=1 + rank)
+    return {"id": -1, "k": 1, "x": 9, "d": 9.0, "n": Decimal(9), "w": "a", "ts": late}
+
+
+def streams(spark: SparkSession, home: Path, seed: int, count: int = 40) -> Tables:
+    tables, random = Tables(spark, home), Random(seed)
+    for rank, name in enumerate(NAMES):
+        sizes = [random.randrange(12) for _ in range(random.randrange(1, 6))]
+        pieces = [*cut(stream_rows(10 * seed + rank, count), sizes), [last_row(rank)]]
+        tables.create(name, pieces, SCHEMA, ARROW, lambda frame: frame.withWatermark("ts", f"{DELAY} seconds"))
+    return tables
+
+
+def without_last(found: Bag) -> Bag:
+    return Bag({row: count for row, count in found.items() if "-1" not in row})
+
+
+def compared(spark: SparkSession, tables: Tables, home: Path, batch: str, stream: str | None = None) -> tuple[Bag, Bag]:
+    tables.use(streaming=False)
+    wanted = without_last(bag(spark.sql(batch).collect()))
+    tables.use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    frame = tj.sql(stream or batch)
+    return without_last(run_stream(frame, home / "checkpoint")), wanted
+
+
+CONDITIONS = (
+    "r.x < s.x",
+    "ABS(r.x - s.x) <= 1",
+    "r.x BETWEEN s.x AND s.x + 2",
+    "ABS(r.d - s.d) < 0.5",
+    "r.n >= s.n - 1.5 AND r.x <> s.x",
+    "r.x < s.x AND r.k > 0",
+    "r.x < s.x AND s.k > 0 AND r.w = 'a'",
+    "r.x + s.x > 9",
+)
+#: Spark runs no anti join of streams; the others are its own with an equality.
+EQUALITIES = ("r.k = s.k", "r.x <= s.x AND r.k = s.k", "r.k <=> s.k AND r.x > s.x", "r.k = s.k AND r.d <> s.d")
+BOUNDS = (
+    "s.ts BETWEEN r.ts AND r.ts + INTERVAL 20 SECONDS",
+    "s.ts BETWEEN r.ts - INTERVAL 40 SECONDS AND r.ts - INTERVAL 5 SECONDS",
+    "ABS(unix_micros(r.ts) - unix_micros(s.ts)) <= 15000000",
+)
+KINDS = ("LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")
+
+
+def outer_query(kind: str, condition: str, units: int | None) -> str:
+    hint = "" if units is None else f"/*+ UNITS({units}) */ "
+    one = "r.id AS a, r.w AS b, r.n AS c, r.ts AS t"
+    both = one if kind in ("LEFT SEMI", "LEFT ANTI") else f"{one}, s.id AS e, s.w AS f, s.n AS g, s.ts AS u"
+    return f"SELECT {hint}{both} FROM r {kind} JOIN s ON {condition}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_two_streams(spark: SparkSession, tmp_path: Path, kind: str, seed: int) -> None:
+    random = Random(f"{kind}{seed}")
+    conditions = (*CONDITIONS, *EQUALITIES, *EQUALITIES) if kind == "LEFT ANTI" else CONDITIONS
+    condition = f"{random.choice(conditions)} AND {random.choice(BOUNDS)}"
+    sql = outer_query(kind, condition, random.choice([None, 1, 3]))
+    found, wanted = compared(spark, streams(spark, tmp_path / "tables", seed), tmp_path, sql)
+    assert found == wanted, sql
+
+
+def between(one: str, other: str, seconds: int) -> str:
+    return f"{other}.ts BETWEEN {one}.ts - INTERVAL {seconds} SECONDS AND {one}.ts + INTERVAL {seconds} SECONDS"
+
+
+def over(condition: str, left: str, right: str) -> str:
+    """Return one of the conditions between r and s over other relations."""
+    return condition.replace("r.", "<left>.").replace("s.", f"{right}.").replace("<left>", left)
+
+
+def random_query(random: Random) -> str:
+    """Return a query with an outer, semi or anti join above, below or beside other joins."""
+    kind, other = random.choice(KINDS), random.choice(("LEFT", "LEFT ANTI", "LEFT SEMI"))
+    one, two = (random.choice(CONDITIONS) for _ in range(2))
+    near = {pair: between(*pair, random.choice((5, 15, 25))) for pair in ("rs", "st", "rt", "as", "at")}
+    padded = kind not in ("LEFT SEMI", "LEFT ANTI")
+    s = ", s.id AS b, s.w AS c" if padded else ""
+    t = ", t.id AS d, t.n AS e" if padded else ""
+    group = f"r JOIN s ON {one} AND {near['rs']}"
+    return random.choice(
+        (
+            f"SELECT r.id AS a, s.id AS b{t} FROM {group} {kind} JOIN t ON {over(two, 's', 't')} AND {near['st']}",
+            f"SELECT r.id AS a, r.ts{t} FROM {group} {kind} JOIN t ON {over(two, 'r', 't')} AND {near['rt']}",
+            f"SELECT r.id AS a, t.id AS d{s} FROM r {kind} JOIN s ON {one} AND {near['rs']} "
+            f"JOIN t ON {over(two, 'r', 't')} AND {near['rt']}",
+            f"SELECT r.id AS a{s} FROM r {kind} JOIN s ON {one} AND {near['rs']} "
+            f"{other} JOIN t ON {over(two, 'r', 't')} AND {near['rt']}",
+            f"SELECT a.id AS a{s.replace('s.', 'q.')} FROM (SELECT r.* FROM r WHERE r.k > 0) AS a {kind} JOIN "
+            f"(SELECT s.*, s.x + 1 AS z FROM s) AS q ON a.x < q.z AND {near['as'].replace('s.', 'q.')}",
+            f"SELECT DISTINCT a.id, a.ts{s} FROM (SELECT id, k, x, d, n, w, ts FROM r) AS a {kind} JOIN s "
+            f"ON {over(one, 'a', 's')} AND {near['as']}",
+            f"WITH q AS (SELECT r.id, r.k, r.x, r.d, r.n, r.w, r.ts FROM r LEFT SEMI JOIN s ON {one} AND {near['rs']}) "
+            f"SELECT q.id AS a{t} FROM q {kind} JOIN t ON {over(two, 'q', 't')} AND {near['rt'].replace('r.', 'q.')}",
+            f"SELECT r.id AS a{s} FROM r {kind} JOIN s ON {one} AND {near['rs']} WHERE r.k >= 1 OR r.id IS NULL",
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_among_other_joins(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    sql = random_query(Random(seed))
+    found, wanted = compared(spark, streams(spark, tmp_path / "tables", seed, 25), tmp_path, sql)
+    assert found == wanted, sql
+
+
+def test_a_window_above(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows without a partner come behind the watermark, which is held back for the window by as much."""
+    window = "window(r.ts, '20 seconds')"
+    sql = (
+        f"SELECT {window}.start AS a, count(*) AS n, count(s.id) AS b FROM r LEFT JOIN s ON r.x < s.x AND "
+        f"{between('r', 's', 15)} WHERE r.id >= 0 GROUP BY {window}"
+    )
+    found, wanted = compared(spark, streams(spark, tmp_path / "tables", 5), tmp_path, sql)
+    assert found == wanted
+    assert len(wanted) > 3
+
+
+def test_within(spark: SparkSession, tmp_path: Path) -> None:
+    """Every pair of joined rows: also of the sides of a join above another one, and of one with an equality."""
+    group, near = "SELECT r.id AS a, s.id AS b, t.id AS c FROM r JOIN s ON r.x < s.x", between("r", "s", 15)
+    batch = f"{group} AND {near} LEFT JOIN t ON s.k = t.k AND {between('s', 't', 15)} AND {between('r', 't', 15)}"
+    stream = f"{group} LEFT JOIN t ON s.k = t.k WITHIN 15 SECONDS"
+    found, wanted = compared(spark, streams(spark, tmp_path / "tables", 6), tmp_path, batch, stream)
+    assert found == wanted
+    tables = trijoin_sql.TriJoinSession.create(spark)
+    for name in NAMES:
+        spark.read.schema(SCHEMA).parquet(str(tmp_path / "tables" / name)).createOrReplaceTempView(name)
+    assert without_last(bag(tables.sql(stream).collect())) == wanted, "over tables too"
