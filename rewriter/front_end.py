@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from ..errors import UnsupportedQueryError
+from .exists import as_semi_joins
 from .names.resolve import resolve
 from .options import Settings
 from .parse import build_plan, computed_anew
@@ -19,6 +20,8 @@ from .plan.nodes import Node, Query
 from .render.select import render_query
 from .sql.arguments import Arguments, put_into_conditions
 from .sql.catalog import Catalog
+from .sql.dialect import render
+from .sql.hints import positional, without_our_clauses
 from .sql.statement import Statement
 
 
@@ -33,10 +36,14 @@ class Reading:
     put_back
         Returns the query for Spark over the join nodes of a converted plan, with the nodes in their final form. It may
         be called once.
+    joined
+        The statement with joins where it has subqueries over streams, which Spark does not even analyse; None without
+        any.
     """
 
     plan: Query
     put_back: Callable[[Node], Query]
+    joined: str | None = None
 
 
 def read(statement: Statement, catalog: Catalog, settings: Settings, arguments: Arguments = None) -> Reading:
@@ -52,7 +59,11 @@ def read(statement: Statement, catalog: Catalog, settings: Settings, arguments: 
     assert statement.tree is not None
     tree = statement.tree.copy()
     put_into_conditions(arguments, tree)
-    parsed = build_plan(resolve(tree, catalog, settings))
+    resolution, joined = resolve(tree, catalog, settings), None
+    if as_semi_joins(resolution):
+        joined = positional(render(without_our_clauses(tree)), statement.positional)
+        resolution = resolve(tree, catalog, settings)
+    parsed = build_plan(resolution)
     for block in parsed.resolution.blocks:
         for source in block.sources if len(block.sources) > 1 else ():
             if (why := computed_anew(source)) is not None and source.info is not None and source.info.streaming:
@@ -60,4 +71,4 @@ def read(statement: Statement, catalog: Catalog, settings: Settings, arguments: 
     bound = {id(binding.block.select) for binding in parsed.bindings.values()}
     if any(select.args.get("within") and id(select) not in bound for select in tree.find_all(exp.Select)):
         raise UnsupportedQueryError("WITHIN bounds a join, and its SELECT has none")
-    return Reading(parsed.plan, lambda plan: render_query(plan, parsed))
+    return Reading(parsed.plan, lambda plan: render_query(plan, parsed), joined)

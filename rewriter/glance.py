@@ -23,7 +23,7 @@ _PIECE = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 #: Words that need a closer look wherever they stand, and words after which a comma joins nothing.
-_TELLING = frozenset({"JOIN", "EXPLAIN", "WITHIN"})
+_TELLING = frozenset({"JOIN", "EXPLAIN", "WITHIN", "EXISTS"})
 _AFTER_FROM = frozenset(
     {
         *("SELECT", "WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT"),
@@ -56,8 +56,8 @@ class Glance:
     ----------
     joins
         ``none`` is Spark's, and so is ``outer`` (its joins are outer, semi or anti joins, or a hint leaves them to
-        Spark) over tables. ``inner`` is anything that needs a closer look: an inner join, a view, EXPLAIN, WITHIN,
-        another hint of ours.
+        Spark) over tables. ``inner`` is anything that needs a closer look: an inner join, a view, EXISTS, IN, EXPLAIN,
+        WITHIN, another hint of ours.
     spark_sql
         For ``none`` and ``outer``: the statement, without a hint that only we know.
     statement
@@ -93,6 +93,9 @@ def glance(sql: str) -> Glance:
         if (ours and id(select) not in left_alone) or select.args.get("within"):
             return Glance("inner", sql, statement)
     joins = list(statement.tree.find_all(exp.Join))
+    tested = statement.tree.find_all(exp.Exists, exp.In)  # over a stream, which Spark refuses, they are joins of ours
+    if any(isinstance(one, exp.Exists) or one.args.get("query") for one in tested):
+        return Glance("inner", sql, statement)
     if statement.kind == "create_view" and joins:
         return Glance("inner", sql, statement)  # Spark would know such a view as a text, and look no further
     for join in joins:
@@ -124,22 +127,24 @@ def _may_join(sql: str) -> bool:
     """
     if "\\" in sql:
         return True
-    in_from = [False]
+    in_from, before = [False], ""
     for piece in _PIECE.finditer(sql):
         comment, word, sign = piece["comment"], piece["word"], piece["sign"]
         if word:
             upper = word.upper()
-            if upper in _TELLING:
+            if upper in _TELLING or (upper in ("SELECT", "WITH") and before == "IN("):
                 return True
             if upper == "FROM":
                 in_from[-1] = True
             elif upper in _AFTER_FROM:
                 in_from[-1] = False
+            before = upper
         elif comment:
             if comment.startswith("/*+") or "/*" in comment[2:]:  # a hint, or a comment inside a comment
                 return True
         elif sign == "(":
             in_from.append(False)
+            before += sign
         elif sign == ")" and len(in_from) > 1:
             in_from.pop()
         elif sign == "," and in_from[-1]:

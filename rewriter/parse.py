@@ -154,7 +154,7 @@ class _Builder:
                         self.problem = f"the condition {render(stuck[0])} under an outer join"
                     self.stuck += stuck
                 kind = "cross" if tree.kind == "inner" and not predicates else tree.kind
-                return Join(kind, left, right, tuple(predicates))
+                return Join(kind, left, right, tuple(predicates), in_where=tree.in_where)
             case MergedTree():
                 return self.merged(tree)
             case _:

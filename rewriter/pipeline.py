@@ -235,7 +235,7 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
     return Rewrite(
         sql=statement.sql,
         kind=statement.kind,
-        spark_sql=for_spark(statement),
+        spark_sql=for_spark(statement) if final is None or reading.joined is None else reading.joined,
         plan=final,
         stages=tuple(stages),
         groups=found,

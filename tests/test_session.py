@@ -17,6 +17,7 @@ from trijoin_sql.rewriter.sql.statement import Statement, parse_statement
 
 import trijoin_sql
 from trijoin_sql import SqlSyntaxError, TriJoinSession, UnavailableError, UnsupportedQueryError
+from trijoin_sql.run_statement import StatementRunner
 from trijoin_sql.spark.session_catalog import SparkCatalog
 from trijoin_sql.spark.zones import largest_shift
 
@@ -175,6 +176,7 @@ def test_a_wrong_argument_is_said(tj: TriJoinSession, spark: SparkSession, caplo
 def test_a_stopped_session_is_said() -> None:
     stopped: Any = object.__new__(TriJoinSession)
     stopped.spark = SimpleNamespace(_sc=SimpleNamespace(_jsc=None))
+    stopped.statements = StatementRunner(stopped.spark)
     for call in (stopped.sql, stopped.explain):
         with pytest.raises(UnavailableError, match="it has been stopped"):
             call(CHAIN)
@@ -193,7 +195,7 @@ def test_a_query_that_cannot_be_ours_asks_spark_nothing_more(
         return look_up(catalog, name)
 
     monkeypatch.setattr(SparkCatalog, "table", look)
-    for sql in ("SELECT id FROM r WHERE a IN (SELECT a FROM s)", "SELECT r.id FROM r LEFT JOIN s ON r.a = s.a"):
+    for sql in ("SELECT id FROM r WHERE a IN (1, 2)", "SELECT r.id FROM r LEFT JOIN s ON r.a = s.a"):
         assert not uses_us(tj.sql(sql))
     assert looked == []
     assert uses_us(tj.sql("SELECT r.id FROM r, s WHERE r.a = s.a"))

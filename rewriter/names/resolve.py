@@ -186,7 +186,7 @@ class _Resolver(Names):
         outer: list[Frame],
     ) -> tuple[Tree, Frame]:
         kind = join_kind(join)
-        tree = JoinTree(kind, left[0], right[0], join.args.get("on"))
+        tree = JoinTree(kind, left[0], right[0], join.args.get("on"), in_where=bool(join.meta.get("in_where")))
         frame = _both(left[1], right[1])
         using = [name.name for name in join.args.get("using") or []]
         if (join.method or "").upper() == "NATURAL":

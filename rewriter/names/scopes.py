@@ -64,13 +64,17 @@ class Source:
 
 @dataclass(eq=False)
 class JoinTree:
-    """A join in FROM. ``equal`` holds the pairs of fields that USING or NATURAL makes equal."""
+    """A join in FROM.
+
+    ``equal`` holds the pairs of fields that USING or NATURAL makes equal; one with `in_where` was a subquery there.
+    """
 
     kind: JoinKind
     left: Tree
     right: Tree
     on: exp.Expr | None = None
     equal: list[tuple[Field, Field]] = field(default_factory=list)
+    in_where: bool = False
 
 
 Tree = Source | JoinTree

@@ -140,13 +140,17 @@ class Exchange(OverOne):
 
 @dataclass(frozen=True)
 class Join(Node):
-    """A binary join. With ``by_spark`` it stays with Spark, because of a hint or of a static side."""
+    """A binary join. With ``by_spark`` it stays with Spark, because of a hint or of a static side.
+
+    One with ``in_where`` is a subquery over a stream in WHERE, as which Spark cannot run it.
+    """
 
     kind: JoinKind
     left: Node
     right: Node
     predicates: tuple[Predicate, ...] = ()
     by_spark: bool = False
+    in_where: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:

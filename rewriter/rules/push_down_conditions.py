@@ -89,12 +89,15 @@ def _place_in_join(node: Join, predicate: Predicate, relations: set[str]) -> Nod
     left, right = ({scan.alias for scan in scans(side)} for side in (node.left, node.right))
     if inner and not relations:
         left |= relations  # a constant: it empties the first relation or changes nothing
+    ours = inner or beyond_spark(
+        node
+    )  # a condition on rows that keep their values is none of whether they have partners
     if relations <= left and node.kind not in ("right", "full"):
-        below = place(node.left, predicate, inner)
+        below = place(node.left, predicate, ours)
         if below is not None:
             return dataclasses.replace(node, left=below)
     elif relations <= right and node.kind not in ("left", "full", "semi", "anti"):
-        below = place(node.right, predicate, inner)
+        below = place(node.right, predicate, ours)
         if below is not None:
             return dataclasses.replace(node, right=below)
     if not inner or not relations <= left | right:

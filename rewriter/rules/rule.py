@@ -38,7 +38,7 @@ def beyond_spark(node: Node) -> bool:
     """
     if not isinstance(node, Join) or node.kind in ("inner", "cross") or node.by_spark:
         return False
-    if any(isinstance(predicate, Band) and predicate.derived for predicate in node.predicates):
+    if node.in_where or any(isinstance(one, Band) and one.derived for one in node.predicates):
         return True
     if not all(any(scan.streaming for scan in scans(side)) for side in node.inputs):
         return False

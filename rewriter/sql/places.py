@@ -52,9 +52,6 @@ def place_of_reason(text: str, reason: str) -> int | None:
     """
     if kind := re.match(r"(?:a|the) ((?:LEFT|RIGHT|FULL)(?: SEMI| ANTI)?) JOIN", reason):
         return place_of(text, f"{kind[1]} JOIN|{kind[1]} OUTER JOIN")
-    if "an outer, semi or anti join" in reason:
-        places = (place_of(text, word) for word in ("LEFT", "RIGHT", "FULL", "SEMI", "ANTI"))
-        return min((at for at in places if at is not None), default=None)
     if reason.startswith("a window over"):
         return place_of(text, "WINDOW (|SESSION_WINDOW (")
     return place_of(text, "WITHIN") if reason.startswith("WITHIN") else None

@@ -88,7 +88,7 @@ MISTAKES = {
     ),
     "outer theta join": (
         NOOP + "INSERT INTO o SELECT s.a FROM r ^LEFT JOIN s ON r.value < s.a",
-        "LEFT JOIN of streams without an equality",
+        "the LEFT JOIN would never know that a row of r has no partner",
     ),
     "no stream": (NOOP + "INSERT INTO o ^SELECT id FROM RANGE(3)", "the query reads no stream"),
     "view in a view": (

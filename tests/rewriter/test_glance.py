@@ -26,7 +26,7 @@ def has_inner_join(sql: str) -> bool:
     ("sql", "joins"),
     [
         ("SELECT 1", "none"),
-        ("SELECT a, b FROM r WHERE (a, b) IN (SELECT x, y FROM s) ORDER BY a, b", "none"),
+        ("SELECT a, b FROM r WHERE (a, b) IN (SELECT x, y FROM s) ORDER BY a, b", "inner"),
         ("WITH v AS (SELECT a FROM r), w AS (SELECT a FROM s) SELECT a, 1 FROM v UNION SELECT a, 2 FROM w", "none"),
         ("SELECT 'FROM r, s JOIN t' AS x, `a JOIN b` -- FROM r, s JOIN t\nFROM r /* r JOIN s */ WHERE a = 1", "none"),
         ("SELECT EXTRACT(DAY FROM ts), 1 FROM r", "none"),

@@ -38,6 +38,5 @@ def test_reasons_of_our_own() -> None:
     text = "SELECT * FROM r JOIN s ON r.x < s.x LEFT SEMI JOIN t ON t.x < r.x WITHIN 1 MINUTE"
     outer = text.index("LEFT")
     assert place_of_reason(text, "a LEFT SEMI JOIN of streams without an equality") == outer
-    assert place_of_reason(text, "WITHIN bounds inner joins, and there is an outer, semi or anti join") == outer
     assert place_of_reason(text, "WITHIN needs the event time of s") == text.index("WITHIN")
     assert place_of_reason(text, "something else") is None

@@ -181,6 +181,22 @@ def test_a_window_above(spark: SparkSession, tmp_path: Path) -> None:
     assert len(wanted) > 3
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        f"EXISTS (SELECT 1 FROM s WHERE r.x < x AND s.k > 0 AND {between('r', 's', 15)}) AND r.k >= 1",
+        f"NOT EXISTS (SELECT 1 FROM r AS s WHERE s.x > r.x AND s.k = r.k AND {between('r', 's', 15)})",
+        f"r.x IN (SELECT x FROM s WHERE {between('r', 's', 15)}) AND NOT EXISTS (SELECT * FROM t WHERE t.x < r.x AND "
+        f"{between('r', 't', 15)})",
+    ],
+)
+def test_subqueries(spark: SparkSession, tmp_path: Path, condition: str) -> None:
+    sql = f"SELECT r.id AS a, r.w AS b, r.ts AS c FROM r WHERE {condition}"
+    found, wanted = compared(spark, streams(spark, tmp_path / "tables", 7), tmp_path, sql)
+    assert found == wanted
+    assert wanted
+
+
 def test_within(spark: SparkSession, tmp_path: Path) -> None:
     """Every pair of joined rows: also of the sides of a join above another one, and of one with an equality."""
     group, near = "SELECT r.id AS a, s.id AS b, t.id AS c FROM r JOIN s ON r.x < s.x", between("r", "s", 15)

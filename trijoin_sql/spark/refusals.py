@@ -66,7 +66,7 @@ _MEANINGS = (
     _Meaning(
         r"Streaming query is not allowed in subquery",
         "a subquery in an expression (EXISTS, IN, a scalar subquery) or behind LATERAL reads a stream",
-        "join the stream in FROM (LEFT SEMI JOIN for EXISTS, LEFT ANTI JOIN for NOT EXISTS), or let it read a table",
+        "join the stream in FROM (LEFT SEMI JOIN, LEFT ANTI JOIN) or by EXISTS in WHERE, or let it read a table",
         _SUBQUERIES,
     ),
     _Meaning(

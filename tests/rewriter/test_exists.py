@@ -1,0 +1,69 @@
+"""EXISTS, NOT EXISTS and IN over a stream are semi and anti joins; what is not one stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+from trijoin_sql.rewriter.plan.nodes import JoinNode, source_conditions
+
+from .tables import rewritten
+
+BOUND = "s.ts BETWEEN r.ts AND r.ts + INTERVAL 1 HOUR"
+
+
+def joined(sql: str) -> JoinNode:
+    (node,) = (one for one in rewritten(sql).groups if isinstance(one, JoinNode))
+    return node
+
+
+def conditions(node: JoinNode) -> list[str]:
+    return [predicate.sql for edge in node.graph.edges for predicate in edge.predicates]
+
+
+@pytest.mark.parametrize(("word", "kind"), [("EXISTS", "semi"), ("NOT EXISTS", "anti")])
+def test_a_subquery_is_a_join(word: str, kind: str) -> None:
+    sql = f"SELECT id FROM r WHERE a > 3 AND {word} (SELECT 1 FROM s WHERE s.x >= r.x AND {BOUND} AND s.a = 1)"
+    node = joined(sql)
+    assert node.join == kind
+    assert [source_conditions(source) for source in node.sources] == [("r.a > 3",), ("s.a = 1",)]
+    assert [column.relation for column in node.output] == ["r"]
+
+
+def test_names_are_those_of_the_subquery_first() -> None:
+    """`x` and `a` are columns of both; the alias r is hidden inside."""
+    node = joined("SELECT id FROM r WHERE EXISTS (SELECT 1 FROM s WHERE x > r.x AND s.a = 1)")
+    assert conditions(node) == ["s.x > r.x"]
+    node = joined("SELECT id FROM s WHERE EXISTS (SELECT 1 FROM r AS q WHERE q.x > s.x AND a = 1)")
+    assert source_conditions(node.sources[1]) == ("q.a = 1",)
+    node = joined("SELECT id FROM r WHERE EXISTS (SELECT 1 FROM r WHERE a > 3)")
+    assert source_conditions(node.sources[1]) == ("r_2.a > 3",)
+    assert node.graph.relations == ("r", "r_2")
+
+
+def test_in_is_an_equality() -> None:
+    node = joined("SELECT id FROM r WHERE a IN (SELECT a FROM s WHERE s.x > r.x)")
+    assert (node.join, conditions(node)) == ("semi", ["r.a = s.a", "s.x > r.x"])
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "EXISTS (SELECT count(*) FROM s WHERE s.x > r.x)",  # always true
+        "EXISTS (SELECT 1 FROM s WHERE s.x > r.x LIMIT 0)",
+        "EXISTS (SELECT 1 FROM s WHERE s.x > r.x GROUP BY s.a HAVING s.a > 1)",
+        "a NOT IN (SELECT a FROM s)",  # unknown where there is a NULL
+        "id IN (SELECT n FROM s)",  # a number and a text: Spark compares them otherwise than by =
+        "EXISTS (SELECT 1 FROM s WHERE s.x > r.x) OR a > 3",
+        "EXISTS (SELECT 1 FROM c WHERE c.id > r.a)",  # a table
+        "EXISTS (SELECT 1 FROM s WHERE s.x > (SELECT max(c.id) FROM c))",
+    ],
+)
+def test_what_is_no_join(condition: str) -> None:
+    assert not rewritten(f"SELECT id FROM r WHERE {condition}").converted
+
+
+def test_beside_other_joins() -> None:
+    exists = "EXISTS (SELECT 1 FROM t WHERE t.x > s.x AND t.a = r.a)"
+    sql = f"SELECT r.id FROM r JOIN s ON r.x < s.x WHERE {exists} WITHIN 1 HOUR"
+    below, above = (one for one in rewritten(sql).groups if isinstance(one, JoinNode))
+    assert (below.join, above.join) == ("inner", "semi")
+    assert [kept.keep_for for kept in above.retention] == [3_600_000_000] * 2
