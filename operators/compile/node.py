@@ -77,7 +77,6 @@ def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     edges = [compile_edge(node, edge, inputs) for edge in node.graph.edges]
     for side in inputs.values():
         side.require_matching()
-    for side in inputs.values():
         for column, _ in side.outputs:
             side.pack_read("column", column)
     types: dict[str, str] = {}

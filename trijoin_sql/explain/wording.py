@@ -11,7 +11,7 @@ from types import MappingProxyType
 from ..rewriter.plan.conjuncts import KINDS
 from ..rewriter.plan.document import Document, EventTime, Group, Live, StreamState, UnitAggregation
 from ..rewriter.plan.json_codec import Json
-from ..rewriter.plan.parts import Dimension, Refusal
+from ..rewriter.plan.parts import KINDS_OF_JOINS, Dimension, Refusal
 from ..rewriter.plan.schemes import RECORDS
 
 _UNITS: Mapping[str, float] = MappingProxyType(
@@ -139,16 +139,6 @@ def shorten(text: str, width: int) -> str:
     return "".join(kept).rstrip() + "…"
 
 
-#: What people call a join that is not an inner one.
-KIND_OF_JOIN = {
-    "left": "left outer",
-    "right": "right outer",
-    "full": "full outer",
-    "semi": "left semi",
-    "anti": "left anti",
-}
-
-
 def tested_sentence(group: Group) -> str | None:
     """Return what conditions of ON over one input mean for its rows, None if there are none."""
     if not group.matching:
@@ -161,8 +151,9 @@ def node_title(group: Group) -> str:
     decision = group.decision
     if decision.left_to_spark:
         return "left to Spark"
-    parts = [decision.node if group.join == "inner" else f"{decision.node} ({KIND_OF_JOIN[group.join]})"]
-    parts += [decision.scheme] if decision.scheme else []
+    parts = [decision.node, *([decision.scheme] if decision.scheme else [])]
+    if group.join != "inner":
+        parts.insert(1, KINDS_OF_JOINS[group.join])
     if decision.units:
         cells = decision.scheme is not None and decision.scheme in RECORDS and RECORDS[decision.scheme].unit == "cell"
         parts.append(count(decision.units, "cell") if cells else f"{count(decision.units, 'unit')} a group")
