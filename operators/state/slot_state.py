@@ -256,7 +256,10 @@ class SlotState:
         value = self.chunks.getValue((number,))
         if value is None:
             raise CheckpointDamagedError("of this query", f"page {page} of {name} is missing from the state store")
-        return bytes(value[0])
+        try:
+            return zlib.decompress(bytes(value[0]))
+        except zlib.error as error:
+            raise CheckpointDamagedError("of this query", f"page {page} of {name} cannot be read: {error}") from None
 
     def _save_settled(self, name: str, store: Store) -> None:
         """Make the changed pages of settled rows durable, and forget those of rows that have gone."""
@@ -275,7 +278,7 @@ class SlotState:
             if page not in numbers:
                 numbers[page] = self.manifest.next_number
                 self.manifest.next_number += 1
-            self.chunks.updateValue((numbers[page],), (data,))
+            self.chunks.updateValue((numbers[page],), (zlib.compress(data, 1),))
 
     def expire(self, watermark: int) -> int:
         """Forget what no row above the watermark (microseconds) can join; return how many rows went."""

@@ -6,7 +6,6 @@ pages; a page is read when it is needed, and written when one of its bits has ch
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
@@ -51,7 +50,7 @@ class Settled:
     def changes(self) -> Iterator[tuple[int, bytes]]:
         """Yield the pages that have changed, as bytes."""
         for page in sorted(self.changed):
-            yield page, zlib.compress(np.packbits(self.pages[page]).tobytes(), 1)
+            yield page, np.packbits(self.pages[page]).tobytes()
         self.changed.clear()
 
     def keep(self, pages: Collection[int]) -> None:
@@ -77,6 +76,6 @@ class Settled:
             if stored is None:
                 self.pages[page] = np.zeros(_PAGE, np.bool_)
             else:
-                bits = np.frombuffer(zlib.decompress(stored), np.uint8)
+                bits = np.frombuffer(stored, np.uint8)
                 self.pages[page] = np.unpackbits(bits, count=_PAGE).astype(np.bool_)
         return page

@@ -19,6 +19,8 @@ from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec, Kind, 
 from trijoin_sql.operators.state.slot_state import SlotState
 from trijoin_sql.operators.store.settled import PAGE_BITS, Settled
 
+from trijoin_sql.errors import CheckpointDamagedError
+
 from .slots import ONE, Chunks, another_worker
 
 SCHEMA = {"id": pa.int64(), "a": pa.int32(), "t": pa.int64(), "route": pa.int64()}
@@ -208,3 +210,15 @@ def test_a_bit_for_each_row() -> None:
     assert again.has(ids).tolist() == [False, True, False, True, True]
     again.keep([0])
     assert again.has(ids[:2]).tolist() == [False, True]
+
+
+def test_a_damaged_page_is_said() -> None:
+    run, random = Run(join("left", 1, -30_000, 0), Random(3)), Random(4)
+    run.batch((rows_of(random, 30), rows_of(random, 30)), 0)
+    (chunks,) = run.chunks
+    (number,) = chunks.manifest.settled["r"].values()
+    chunks.now[number] = chunks.now[number][:5]
+    run.random = Random(0)  # `another_worker` or not: the page is read in either case
+    another_worker()
+    with pytest.raises(CheckpointDamagedError, match="page 0 of r cannot be read"):
+        run.batch((rows_of(random, 30), rows_of(random, 30)), START + 1)
