@@ -5,8 +5,9 @@ Spark looks in the relations first, but keeps such a column only if it is groupe
 by ``r.b``, and with ``GROUP BY r.c`` by the sum.
 
 Below ROLLUP, CUBE and GROUPING SETS, Spark does not find a grouped column if it has to cast something beside it
-(``b > 2`` over a BIGINT). Then the bare name means the output, and a qualified name, which we write, is an error. The
-session lets Spark parse such a statement, and replaces the joins in its plan.
+(``b > 2`` over a BIGINT). Then the bare name means the output, and a qualified name, which we write, is an error. Such
+a SELECT is not rewritten (`has_subtotals`, `unsure`): the session lets Spark parse it, and replaces the joins in its
+plan.
 """
 
 from __future__ import annotations
@@ -33,6 +34,21 @@ def grouped_columns(having: exp.Expr, select: exp.Select, lookup: Lookup) -> Ite
                     yield column
                     break
                 node = node.parent
+
+
+def has_subtotals(select: exp.Select) -> bool:
+    """Return whether the SELECT groups by ROLLUP, CUBE or GROUPING SETS."""
+    group = select.args.get("group")
+    return bool(group) and any(isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets) for node in own_nodes(group))
+
+
+def unsure(names: set[str], select: exp.Select, key: Callable[[str], str]) -> str:
+    """Return the first of these grouped columns whose name is also that of another output; "" if there is none."""
+    for item in select.expressions:
+        same = isinstance(item.this, exp.Column) and key(item.this.name) == key(item.alias)
+        if isinstance(item, exp.Alias) and key(item.alias) in names and not same:
+            return item.alias
+    return ""
 
 
 def _groups(select: exp.Select) -> Iterator[exp.Expr]:

@@ -18,7 +18,7 @@ from ..sql.catalog import Catalog, TableInfo, Time
 from ..sql.dialect import render
 from ..sql.functions import called
 from ..sql.spark_types import UNKNOWN
-from .having import grouped_columns
+from .having import grouped_columns, has_subtotals, unsure
 from .lookup import Names, column_of
 from .misnamed import misnamed
 from .scopes import (
@@ -338,7 +338,13 @@ class _Resolver(Names):
                     continue
                 first = names if key in ("order", "sort", "having", "qualify") else set()
                 if key == "having":
-                    first = names - self.grouped_by(tree, select, frame)
+                    grouped = self.grouped_by(tree, select, frame)
+                    if has_subtotals(select):
+                        if name := unsure(grouped, select, self.key):
+                            both = f"{name} in HAVING is a column of GROUP BY and an output of SELECT"
+                            problem = problem or Unresolvable(both)
+                    else:
+                        first -= grouped
                 after = explicit if key in ("expressions", "group", "windows") else names
                 try:
                     self.resolve_columns(tree, frame, ctes, outer, first, after if key != "where" else set())

@@ -44,6 +44,17 @@ def test_a_join_is_no_table_that_the_statement_has() -> None:
     assert [join.name for join in nodes(f"WITH __trijoin_1 AS (SELECT 1 AS one) {sql}")] == ["__trijoin_2"]
 
 
+@pytest.mark.parametrize(
+    "groups", ["ROLLUP (r.id)", "r.id WITH CUBE", "GROUPING SETS ((r.id), ())", "r.n, ROLLUP (r.id)"]
+)
+def test_what_a_name_in_having_means_below_rollup_is_left_to_spark(groups: str) -> None:
+    """Spark takes it for the column or for the output, by the casts beside it; a qualified name it may not find."""
+    sql = f"SELECT max(u.val) AS id, count(*) AS k FROM r JOIN u ON r.a < u.val GROUP BY {groups} HAVING id > 1"
+    assert reasons(sql) == ["id in HAVING is a column of GROUP BY and an output of SELECT"]
+    assert "HAVING id > 1" in final_sql(sql.replace("max(u.val) AS id", "r.id AS id"))
+    assert "HAVING k > 1" in final_sql(sql.replace("HAVING id", "HAVING k"))
+
+
 def test_using_merges_columns_and_the_qualified_ones_are_still_there() -> None:
     """Spark: the merged column comes first, and t.* has it as well."""
     dropped = ", ".join(f"{relation}.{name}" for name in ("ts", "x", "n", "d", "m") for relation in "rs")
