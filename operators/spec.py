@@ -6,7 +6,8 @@ it from a `rewriter.plan.nodes.JoinNode` and the schemas that Spark reports for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -125,7 +126,65 @@ class Band:
         )
 
 
-Check = Compare | Band
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One branch of an `AnyOf`: the conjunction of its checks, and its hashed equality as in an `EdgeSpec`."""
+
+    checks: tuple[Check, ...]
+    hash_left: str | None = None
+    hash_right: str | None = None
+
+    def mirrored(self) -> Branch:
+        """Return the same condition seen from the other side."""
+        return Branch(tuple(check.mirrored() for check in self.checks), self.hash_right, self.hash_left)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """An OR of conjunctions; `negated` is true where none of them is (a branch that is NULL is not)."""
+
+    branches: tuple[Branch, ...]
+    negated: bool = False
+
+    def mirrored(self) -> AnyOf:
+        """Return the same condition seen from the other side."""
+        return AnyOf(tuple(branch.mirrored() for branch in self.branches), self.negated)
+
+
+Check = Compare | Band | AnyOf
+
+
+def lefts(checks: Iterable[Check]) -> tuple[str, ...]:
+    """Return the columns of the left side that checks compare, each once."""
+    return tuple(dict.fromkeys(one.left for one in _compared(checks)))
+
+
+def rights(checks: Iterable[Check]) -> tuple[str, ...]:
+    """Return the columns of the right side that checks compare, each once."""
+    return tuple(dict.fromkeys(one.right for one in _compared(checks)))
+
+
+def _compared(checks: Iterable[Check]) -> Iterator[Compare | Band]:
+    for check in checks:
+        if isinstance(check, AnyOf):
+            yield from (one for branch in check.branches for one in _compared(branch.checks))
+        else:
+            yield check
+
+
+def renamed(check: Check, rename: Callable[[str], str]) -> Check:
+    """Return a check with other names of the left columns."""
+    if not isinstance(check, AnyOf):
+        return replace(check, left=rename(check.left))
+    branches = (
+        Branch(
+            tuple(renamed(one, rename) for one in branch.checks),
+            None if branch.hash_left is None else rename(branch.hash_left),
+            branch.hash_right,
+        )
+        for branch in check.branches
+    )
+    return replace(check, branches=tuple(branches))
 
 
 @dataclass(frozen=True, slots=True)

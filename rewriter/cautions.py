@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import networkx as nx
 
+from .plan.conjuncts import Either
 from .plan.nodes import JoinNode, LeftAlone, Scan, scans, walk
 from .plan.parts import PRODUCT, JoinGraph, Refusal
 from .sql.spark_types import text_type
@@ -75,7 +76,7 @@ _CONNECT = "add an equality, an order (r.x < s.x) or a distance (ABS(r.x - s.x) 
 def _casts(group: JoinNode) -> Iterator[str]:
     """Yield a sentence for each text column that is compared with another type: the keys have Spark's own cast."""
     types = {f"{scan.alias}.{column.name}": column.type for scan in scans(group) for column in scan.columns}
-    for predicate in (one for edge in group.graph.edges for one in edge.predicates):
+    for predicate in (one for edge in group.graph.edges for one in edge.predicates if not isinstance(one, Either)):
         for term, other in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
             cast = _CAST.fullmatch(term.sql)
             if cast is None or text_type(types.get(cast[1].replace("`", ""), "")) != "string":

@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...rewriter.plan.comparison import Comparable, common_type
-from ...rewriter.plan.conjuncts import Band, Compare, KernelPredicate, NotEqual
+from ...rewriter.plan.conjuncts import Band, Compare, Comparison, Either, KernelPredicate, NotEqual
 from ...rewriter.plan.nodes import JoinNode
 from ...rewriter.plan.parts import Edge
 from ...rewriter.plan.schemes import RECORDS
@@ -28,25 +28,47 @@ def compile_edge(
     """Return an edge's checks."""
     left, right = inputs[edge.left], inputs[edge.right]
     checks: list[spec.Check] = []
-    equal: list[_Equal] = []
     implied = RECORDS[node.decision.scheme or "matrix"].ends_meet_at_hub
     checked = node.graph.not_implied(edge) if implied else edge.predicates
-    for predicate in edge.predicates:
-        if isinstance(predicate, Band):
-            check: spec.Check = _band(predicate, left, right)
-        else:
-            check = _compare(predicate, left, right, equal)
+    equal: list[_Equal] = []
+    for number, predicate in enumerate(edge.predicates):
+        check = _check(predicate, left, right, equal, str(number))
         checks += [check] if predicate in checked else []
+        if not isinstance(check, spec.AnyOf) and predicate.rejects_null:
+            left.required.setdefault(check.left, predicate.keys[0].sql)
+            right.required.setdefault(check.right, predicate.keys[1].sql)
     ranks = node.graph.relations.index(edge.left), node.graph.relations.index(edge.right)
+    return spec.EdgeSpec(*ranks, tuple(checks), *_hashed(equal, left, right, ""))
+
+
+def _check(
+    predicate: KernelPredicate, left: Input, right: Input, equal: list[_Equal], name: str
+) -> spec.Compare | spec.Band | spec.AnyOf:
+    """Return a predicate's check; `equal` gets the equalities among them, by which rows can be hashed."""
+    if isinstance(predicate, Band):
+        return _band(predicate, left, right)
+    if not isinstance(predicate, Either):
+        return _compare(predicate, left, right, equal)
+    branches = []
+    for number, branch in enumerate(predicate.branches):
+        own: list[_Equal] = []
+        name = f"{name}.{number}"
+        checks = tuple(_check(one, left, right, own, name) for one in branch)
+        branches.append(spec.Branch(checks, *_hashed(own, left, right, name)))
+    return spec.AnyOf(tuple(branches))
+
+
+def _hashed(equal: list[_Equal], left: Input, right: Input, name: str) -> tuple[str | None, str | None]:
+    """Pack the hashes of all equalities' columns, where equality cannot be decided on one integer column."""
     if not equal or (len(equal) == 1 and equal[0][2]):
-        return spec.EdgeSpec(*ranks, tuple(checks))
-    identity = f"hash of {edge.left} and {edge.right}"
+        return None, None
+    identity = f"hash of {left.alias} and {right.alias}{name}"
     hash_left = left.pack(F.xxhash64(*[columns[0] for columns in equal]), identity)
     hash_right = right.pack(F.xxhash64(*[columns[1] for columns in equal]), identity)
-    return spec.EdgeSpec(*ranks, tuple(checks), hash_left, hash_right)
+    return hash_left, hash_right
 
 
-def _common(predicate: KernelPredicate, left: Input, right: Input) -> Comparable:
+def _common(predicate: Comparison, left: Input, right: Input) -> Comparable:
     """Return the type in which Spark compares a predicate's sides; the rewriter has asked the same of `common_type`."""
     kinds = left.type_of("key", predicate.left.sql), right.type_of("key", predicate.right.sql)
     common = common_type(*kinds)
@@ -65,9 +87,6 @@ def _compare(predicate: Compare | NotEqual, left: Input, right: Input, equal: li
         columns = left.cast("key", one, common.type), right.cast("key", other, common.type)
         hashed = [hashable(column, common.type) for column in columns]
         equal.append((hashed[0], hashed[1], common.exact and op == "="))
-    if op != "<=>":
-        left.required.setdefault(packed[0], one)
-        right.required.setdefault(packed[1], other)
     return spec.Compare(op, *packed, common.exact)
 
 
@@ -83,8 +102,6 @@ def _band(predicate: Band, left: Input, right: Input) -> spec.Band:
     one, other, bounds = predicate.left.sql, predicate.right.sql, predicate.bounds
     common = _common(predicate, left, right).type
     packed = left.pack_read("key", one, common), right.pack_read("key", other, common)
-    left.required.setdefault(packed[0], one)
-    right.required.setdefault(packed[1], other)
     strict = not bounds.lower_inclusive, not bounds.upper_inclusive
     if bounds.rounded:
         arithmetic: Literal["float32", "float64"] = "float32" if common == "float" else "float64"

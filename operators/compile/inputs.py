@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import UnsupportedQueryError
-from ...rewriter.plan.conjuncts import Compare, KernelPredicate
+from ...rewriter.plan.conjuncts import KernelPredicate
 from ...rewriter.plan.nodes import JoinNode, Scan, source_conditions, source_scan
 from .compiling import Compiling
 from .travel_types import quoted, to_wire, travels, type_names
@@ -107,7 +107,7 @@ def read_input(compiling: Compiling, node: JoinNode, source: Any) -> Input:
     for column, _ in outputs:
         items["column", column] = f"{alias}.{quoted(column)}"
     for predicate in predicates:
-        what = {"key": (predicate.left, predicate.right), "guard": predicate.guards}
+        what = {"key": predicate.keys, "guard": predicate.guards}
         items |= {
             (name, one.sql): one.sql for name, some in what.items() for one in some if scan.alias in one.relations
         }
@@ -149,8 +149,8 @@ def _computed_of_joinable(
     keys = (
         texts["key", one.sql]
         for predicate in predicates
-        if not (isinstance(predicate, Compare) and predicate.op == "<=>")
-        for one in (predicate.left, predicate.right)
+        if predicate.rejects_null
+        for one in predicate.keys
         if alias in one.relations
     )
     there = " AND ".join(f"{key} IS NOT NULL" for key in dict.fromkeys(keys) if _BARE.fullmatch(key))

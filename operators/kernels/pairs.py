@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import JoinOverflowError
-from ..spec import Band, Check, Compare
+from ..spec import AnyOf, Band, Check, Compare
 from .order_keys import HIGHEST, LOWEST, Int64s, is_exact, order_key, values
 
 Mask = npt.NDArray[np.bool_]
+
+#: Gives a column of the rows of pairs: of all of them, or of those with some numbers.
+Take = Callable[[str, Int64s | None], pa.Array]
 
 #: Pairs that are looked at in one go; bounds the memory of a probe (about 100 bytes a pair).
 BLOCK = 1 << 20
@@ -65,7 +68,37 @@ def expand(begin: Int64s, end: Int64s, block: int = BLOCK) -> Iterator[tuple[Int
             return
 
 
-def evaluate(check: Check, left: pa.Array, right: pa.Array, among: Mask | None = None) -> Mask:
+def fulfilling(check: Check, left: Take, right: Take, count: int) -> Mask:
+    """Return which of `count` pairs of rows fulfil a predicate.
+
+    Parameters
+    ----------
+    left, right
+        Give a column of the left or the right rows of all pairs, or of some of them, by their numbers.
+    """
+    if not isinstance(check, AnyOf):
+        return evaluate(check, left(check.left, None), right(check.right, None))
+    open_ = np.arange(count)  # as Spark does: a branch is evaluated on pairs that none before it took
+    for branch in check.branches:
+        some = open_
+        for one in branch.checks:
+            if not len(some):
+                break
+            keep = fulfilling(one, _among(left, some), _among(right, some), len(some))
+            some = some[keep]
+        open_ = np.setdiff1d(open_, some, assume_unique=True) if len(some) else open_
+        if not len(open_):
+            break
+    result = np.full(count, not check.negated)
+    result[open_] = check.negated
+    return result
+
+
+def _among(take: Take, some: Int64s) -> Take:
+    return lambda column, at: take(column, some if at is None else some[at])
+
+
+def evaluate(check: Compare | Band, left: pa.Array, right: pa.Array, among: Mask | None = None) -> Mask:
     """Evaluate one predicate on aligned values, with Spark's semantics; NULL counts as false.
 
     Parameters

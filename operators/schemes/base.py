@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from ..batches.pieces import concat
 from ..kernels.order_keys import Int64s, values
-from ..kernels.pairs import evaluate
+from ..kernels.pairs import Take, fulfilling
 from ..kernels.sorting import sort_keys
 from ..results.bundle import Part
 from ..results.outcomes import Outcome, Pack
@@ -156,6 +156,11 @@ def matches(store: Store, plan: ProbePlan, rows: pa.RecordBatch) -> tuple[Int64s
     return np.concatenate(at), np.concatenate(ids)
 
 
+def _of(part: Part, few: Int64s | None) -> Take:
+    """Return what gives columns of some rows of a part."""
+    return lambda column, some: part.column(column, few if some is None else some if few is None else few[some])
+
+
 def passing(checks: Sequence[Check], left: Part, right: Part) -> Int64s | None:
     """Return which pairs of rows fulfil predicates, in order, None if there are none.
 
@@ -168,7 +173,8 @@ def passing(checks: Sequence[Check], left: Part, right: Part) -> Int64s | None:
     """
     few: Int64s | None = None
     for check in checks:
-        found = np.flatnonzero(evaluate(check, left.column(check.left, few), right.column(check.right, few)))
+        count = len(left) if few is None else len(few)
+        found = np.flatnonzero(fulfilling(check, _of(left, few), _of(right, few), count))
         few = found if few is None else few[found]
         if not len(few):
             break

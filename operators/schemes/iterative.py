@@ -19,14 +19,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..kernels.order_keys import Int64s
-from ..kernels.pairs import evaluate
+from ..kernels.pairs import fulfilling
 from ..results.bundle import Bundle, Part
 from ..results.outcomes import Outcome, joined
-from ..spec import Check, EdgeSpec, JoinSpec
+from ..spec import Check, JoinSpec
 from ..store.index import Probe
 from ..store.probe_plan import ProbePlan, plan_probe
 from ..store.segment import Lifetime
-from ..store.store import Store
+from ..store.store import Store, taking
 from .base import Work, gathered, kept, owned
 
 
@@ -45,7 +45,7 @@ class Step:
     @property
     def is_decided(self) -> bool:
         """Whether the index alone says which rows of the target match, where no difference can overflow."""
-        return not self.others and not self.plan.narrow_checks
+        return not (self.others or self.plan.narrow_checks or self.plan.others)
 
 
 def probe_steps(spec: JoinSpec, arriving: int) -> tuple[Step, ...]:
@@ -56,22 +56,11 @@ def probe_steps(spec: JoinSpec, arriving: int) -> tuple[Step, ...]:
     others = tuple(rank for rank in range(len(spec.streams)) if rank != arriving)
     joined, steps = [arriving], []
     for target in spec.options.probes[arriving] if spec.options.probes else others:
-        source = min(joined, key=lambda one: (_selectivity(spec.edge(one, target)), one))
+        source = min(joined, key=lambda one: (plan_probe(spec.edge(one, target)).breadth, one))
         checks = tuple((one, check) for one in joined if one != source for check in spec.edge(one, target).checks)
         steps.append(Step(source, target, plan_probe(spec.edge(source, target)), checks))
         joined.append(target)
     return tuple(steps)
-
-
-def _selectivity(edge: EdgeSpec) -> int:
-    """Return a rank of how well an edge's index narrows candidates; lower is better."""
-    plan = plan_probe(edge)
-    sort_order = plan.sort_order
-    if sort_order.equal is not None:
-        return 0 if sort_order.low or sort_order.high else 1
-    if sort_order.low is not None and sort_order.high is not None:
-        return 3 if plan.wide else 2
-    return 3 if sort_order.low or sort_order.high else 4 if edge.checks else 5
 
 
 class IterativeUnit:
@@ -93,7 +82,7 @@ class IterativeUnit:
         for rank, stream in enumerate(spec.streams):
             plans = [step.plan for order in self.orders.values() for step in order if step.target == rank]
             life = Lifetime(stream.time, spec.keep_for(rank))
-            self.stored[rank] = Store(stream.alias, [plan.sort_order for plan in plans], life)
+            self.stored[rank] = Store(stream.alias, [order for plan in plans for order in plan.sort_orders], life)
         self.counters: Counter[str] = Counter()
 
     def arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Outcome]:
@@ -124,8 +113,8 @@ class IterativeUnit:
                 if not len(mine):
                     break
                 self.counters["comparisons"] += len(mine)
-                left = _take(_chosen(chosen[source], mine), (check.left,)).column(0)
-                keep = evaluate(check, left, segment.rows.column(check.right).take(pa.array(theirs)))
+                rows, at = _chosen(chosen[source], mine)
+                keep = fulfilling(check, taking(rows, at), taking(segment.rows, theirs), len(mine))
                 mine, theirs = mine[keep], theirs[keep]
             if len(mine):
                 further = {other: _chosen(some, mine) for other, some in chosen.items()}

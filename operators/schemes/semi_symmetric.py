@@ -73,7 +73,7 @@ class ListUnit:
         alias = spec.streams[self.rank].alias
         self.plans = {side: plan_probe(spec.edge(side, self.rank)) for side in self.sides}
         life = Lifetime(spec.streams[self.rank].time, spec.keep_for(self.rank))
-        self.stored = Store(alias, [plan.sort_order for plan in self.plans.values()], life)
+        self.stored = Store(alias, [order for plan in self.plans.values() for order in plan.sort_orders], life)
         self.by_id = ProbePlan(SortOrder(equal=MEMBERS), _ID, None, None, (), ())
         self.lists = {
             side: Store(

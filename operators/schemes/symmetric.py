@@ -53,7 +53,7 @@ class HubUnit:
         self.to_hubs = {other: plan_probe(spec.edge(other, hub)) for other in others for hub in hubs if hub != other}
         self.stored = Store(
             alias,
-            [plan.sort_order for plan in self.to_stored.values()],
+            [order for plan in self.to_stored.values() for order in plan.sort_orders],
             Lifetime(spec.streams[rank].time, spec.keep_for(rank)),
         )
         self.hubs = {}
@@ -62,7 +62,7 @@ class HubUnit:
             plan = self.to_hubs[third]
             self.hubs[hub] = Store(
                 f"{alias}.hubs.{spec.streams[hub].alias}",
-                [plan.sort_order],
+                plan.sort_orders,
                 Lifetime(spec.streams[hub].time, spec.most(hub, third)),
             )
         self.counters: Counter[str] = Counter()

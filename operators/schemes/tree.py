@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from ..kernels.order_keys import HIGHEST, Int64s, order_key
 from ..results.outcomes import Outcome, Partial, Result
-from ..spec import Check, EdgeSpec, JoinSpec, StreamSpec
+from ..spec import Check, EdgeSpec, JoinSpec, StreamSpec, renamed
 from .base import Work, gathered, kept, owned
 from .iterative import IterativeUnit
 
@@ -101,7 +102,7 @@ def _pair(spec: JoinSpec, joined: tuple[int, ...], added: int) -> JoinSpec:
     hashes: tuple[str | None, str | None] = (None, None)
     for rank in joined:
         edge = spec.edge(rank, added)
-        checks += [_renamed(check, rank) for check in edge.checks]
+        checks += [renamed(check, partial(partial_name, rank)) for check in edge.checks]
         if edge.hash_left is not None and hashes[0] is None:
             hashes = partial_name(rank, edge.hash_left), edge.hash_right
     reach = [(most, rank) for rank in joined if (most := spec.most(rank, added)) is not None]
@@ -120,10 +121,6 @@ def _pair(spec: JoinSpec, joined: tuple[int, ...], added: int) -> JoinSpec:
     return replace(
         spec, streams=(left, spec.streams[added]), edges=edges, bounds=tuple(bounds), hub=None, aggregate=None
     )
-
-
-def _renamed(check: Check, rank: int) -> Check:
-    return replace(check, left=partial_name(rank, check.left))
 
 
 def _prefixed(rank: int, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -25,6 +25,7 @@ from ..batches.pieces import list_parts, longest_text
 from ..kernels.order_keys import Int64s, order_key, plus
 from ..kernels.pairs import BLOCK, expand
 from ..kernels.sorting import range_ends, sort_column, sort_keys
+from ..spec import lefts
 from .probe_plan import ProbePlan, SortOrder, same_order
 
 #: Extremes of an index: least and greatest ``equal``, least and greatest ``low``, greatest ``reach``; None for unknown.
@@ -221,9 +222,14 @@ class Probe:
         self.lower_right = plan.lower is not None and plan.lower.strict
 
     @cached_property
+    def parts(self) -> tuple[Probe, ...]:
+        """The searches that find the partners, each once: this one, and one for each further branch of an OR."""
+        return (self, *(Probe(plan, self.rows) for plan in self.plan.others))
+
+    @cached_property
     def longest(self) -> int:
         """Bytes of text at most in what of a row is evaluated on candidates."""
-        return longest_text(self.rows, [check.left for check in self.plan.checks])
+        return longest_text(self.rows, lefts(self.plan.checks))
 
     def span(self, column: str) -> tuple[int, int] | None:
         """Return the least and the greatest order key of a column, None if a row has NULL in it."""

@@ -7,7 +7,7 @@ The most selective predicate is the index. What the search does not decide is ev
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import isfinite
 from typing import Literal
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ..kernels.float_bounds import closed, last_within
 from ..kernels.order_keys import HIGHEST, LOWEST, Int64s, float_key, order_key, plus, values
-from ..spec import Band, Check, Compare, EdgeSpec
+from ..spec import AnyOf, Band, Check, Compare, EdgeSpec, lefts
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,8 @@ class ProbePlan:
         range, so that the band is evaluated on it, after the checks before it, as Spark does.
     wide
         Whether the index searches for a wide band of event times and nothing else, because there is nothing better.
+    others
+        The searches for the further branches of an OR; none finds a pair that one before it has found.
     """
 
     sort_order: SortOrder
@@ -115,14 +117,34 @@ class ProbePlan:
     narrow_checks: tuple[Check, ...]
     limited: Band | None = None
     wide: bool = False
+    others: tuple[ProbePlan, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The probe's columns that a probe looks at."""
         bounds = [bound.column for bound in (self.upper, self.lower) if bound is not None]
         limited = None if self.limited is None else self.limited.left
-        found = [self.equal, *bounds, *(check.left for check in self.checks), limited]
+        further = (column for other in self.others for column in other.columns)
+        found = [self.equal, *bounds, *lefts(self.checks), limited, *further]
         return tuple(dict.fromkeys(column for column in found if column is not None))
+
+    @property
+    def sort_orders(self) -> tuple[SortOrder, ...]:
+        """The indexes that it searches."""
+        return (self.sort_order, *(other.sort_order for other in self.others))
+
+    @property
+    def breadth(self) -> int:
+        """A rank of how many candidates its index leaves; lower is better."""
+        return max(self._breadth(), *(other.breadth for other in self.others), 0)
+
+    def _breadth(self) -> int:
+        order = self.sort_order
+        if order.equal is not None:
+            return 0 if order.low or order.high else 1
+        if order.low is not None and order.high is not None:
+            return 3 if self.wide else 2
+        return 3 if order.low or order.high else 4 if self.checks else 5
 
 
 @lru_cache(maxsize=1024)  # slots of a join have the same edges, and each asks several times
@@ -131,8 +153,38 @@ def plan_probe(edge: EdgeSpec) -> ProbePlan:
 
     The most selective predicate is the index: equality first, then a two-sided range on one column, a stabbing pair, a
     one-sided range. Of several the one that is written first, wide bands of event times last. Without any of them every
-    pair is a candidate.
+    pair is a candidate. Where the branches of an OR all narrow the candidates down more, each of them is searched.
     """
+    plan = _plan_conjuncts(edge)
+    for number, check in enumerate(edge.checks):
+        if isinstance(check, AnyOf) and not check.negated:
+            first, *others = _plan_branches(edge, number, check)
+            split = replace(first, others=tuple(others))
+            if split.breadth < plan.breadth:
+                plan = split
+    return plan
+
+
+def _plan_branches(edge: EdgeSpec, number: int, check: AnyOf) -> Iterator[ProbePlan]:
+    """Choose the index for each branch of an OR, which finds the pairs that no branch before it takes.
+
+    A row may have NULL in what a branch compares, and a place among the sorted keys nevertheless: the search only
+    narrows down candidates, and all checks of the branch are evaluated on them.
+    """
+    for at, branch in enumerate(check.branches):
+        earlier = (AnyOf(check.branches[:at], negated=True),) if at else ()
+        checks = (*edge.checks[:number], *earlier, *branch.checks, *edge.checks[number + 1 :])
+        hashes = (edge.hash_left, edge.hash_right) if edge.hash_left else (branch.hash_left, branch.hash_right)
+        plan = _plan_conjuncts(EdgeSpec(edge.left, edge.right, checks, *hashes))
+        open_, narrow = (
+            tuple(one for one in checks if one in undecided or one in branch.checks)
+            for undecided in (plan.checks, plan.narrow_checks)
+        )
+        yield replace(plan, checks=open_, narrow_checks=narrow)
+
+
+def _plan_conjuncts(edge: EdgeSpec) -> ProbePlan:
+    """Choose the one index for the conjuncts of an edge."""
     equal_probe: str | None = None
     equal_stored: str | None = None
     decided: set[int] = set()
@@ -147,7 +199,8 @@ def plan_probe(edge: EdgeSpec) -> ProbePlan:
     equalities = frozenset(decided)
     uppers: dict[str, tuple[Bound, int]] = {}
     lowers: dict[str, tuple[Bound, int]] = {}
-    for number, check in sorted(enumerate(edge.checks), key=lambda one: _is_wide(one[1])):
+    single = [(number, check) for number, check in enumerate(edge.checks) if not isinstance(check, AnyOf)]
+    for number, check in sorted(single, key=lambda one: _is_wide(one[1])):
         for bound, side in _bounds(check):
             (uppers if side == "upper" else lowers).setdefault(check.right, (bound, number))
     both = [column for column in uppers if column in lowers]
@@ -190,7 +243,7 @@ def _is_wide(check: Check) -> bool:
     return isinstance(check, Band) and check.wide and (check.limits is None or check.limits[1] >= 1 << 62)
 
 
-def _bounds(check: Check) -> Iterator[tuple[Bound, str]]:
+def _bounds(check: Compare | Band) -> Iterator[tuple[Bound, str]]:
     """Yield the bounds that a predicate puts on its stored (right) column."""
     if isinstance(check, Compare) and check.op in ("<", "<=", ">", ">="):
         strict = check.exact and check.op in ("<", ">")

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 
 from ..batches.pieces import concat, cuts, has_text, row_bytes, row_sizes, split
 from ..kernels.order_keys import Int64s, values
-from ..kernels.pairs import evaluate
-from ..spec import Band, Check
+from ..kernels.pairs import Take, fulfilling
+from ..spec import Band, Check, lefts, rights
 from .index import Probe, SortedIndex
 from .probe_plan import SortOrder
 from .segment import AHEAD, ARCHIVE_PERIODS, Lifetime, Segment, lanes
@@ -247,9 +247,10 @@ class Store:
         ------
         ``(probe row, segment, row in the segment)``: aligned arrays of shape (k,), every predicate of the plan true.
         """
-        for segment, narrow in self._near(probe):
-            for mine, theirs in self._pairs(probe, segment, narrow=narrow):
-                yield mine, segment, theirs
+        for part in probe.parts:
+            for segment, narrow in self._near(part):
+                for mine, theirs in self._pairs(part, segment, narrow=narrow):
+                    yield mine, segment, theirs
 
     def _near(self, probe: Probe) -> Iterator[tuple[Segment, bool]]:
         """Yield the segments that may hold partners, and whether no difference can overflow there."""
@@ -297,6 +298,10 @@ class Store:
         ``(probe row, segment, order, begin, end)``: the partners of each of k rows are the segment's rows at
         ``order[begin:end]``, one row where predicates had to be evaluated.
         """
+        for part in probe.parts:
+            yield from self._ranges(part)
+
+    def _ranges(self, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32], Int64s, Int64s]]:
         for segment, narrow in self._near(probe):
             if not narrow or self._open(probe, segment, narrow=narrow):
                 for mine, theirs in self._pairs(probe, segment, narrow=narrow):
@@ -370,8 +375,18 @@ def _blocks(
     checks: Sequence[Check], left: pa.RecordBatch, mine: Int64s, right: pa.RecordBatch, theirs: npt.NDArray[np.int32]
 ) -> Iterable[slice]:
     """Cut candidate pairs so that what is compared of them takes `_TAKEN_BYTES` at most: a text comes once a pair."""
-    lefts, rights = [check.left for check in checks], [check.right for check in checks]
-    return cuts(row_sizes(left, lefts, mine) + row_sizes(right, rights, theirs), _TAKEN_BYTES, len(mine))
+    sizes = row_sizes(left, lefts(checks), mine) + row_sizes(right, rights(checks), theirs)
+    return cuts(sizes, _TAKEN_BYTES, len(mine))
+
+
+def taking(rows: pa.RecordBatch, at: npt.NDArray[np.integer[Any]] | None) -> Take:
+    """Return what gives columns of the rows at some numbers (None for all rows)."""
+
+    def take(column: str, some: Int64s | None) -> pa.Array:
+        wanted = at if some is None else some if at is None else at[some]
+        return rows.column(column) if wanted is None else rows.column(column).take(pa.array(wanted))
+
+    return take
 
 
 def _checked(
@@ -379,9 +394,7 @@ def _checked(
 ) -> tuple[Int64s, npt.NDArray[np.int32]]:
     """Return the pairs of rows that fulfil all checks."""
     for check in checks:
-        keep = evaluate(
-            check, left.column(check.left).take(pa.array(mine)), right.column(check.right).take(pa.array(theirs))
-        )
+        keep = fulfilling(check, taking(left, mine), taking(right, theirs), len(mine))
         mine, theirs = mine[keep], theirs[keep]
         if not len(mine):
             break

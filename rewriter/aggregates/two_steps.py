@@ -16,17 +16,10 @@ from ..names.scopes import expression_type, field_of
 from ..plan.conjuncts import Term
 from ..plan.parts import Aggregation, GroupKey, PartialState
 from ..sql.dialect import parse_expression, render
-from ..sql.functions import AGGREGATES, ALIKE, PARTS_OF_DATES, PURE, SCALARS, called
-from ..sql.spark_types import INTEGERS, TIMES, UNKNOWN
+from ..sql.failing import may_fail
+from ..sql.functions import AGGREGATES, PARTS_OF_DATES, PURE, SCALARS, called
+from ..sql.spark_types import INTEGERS, UNKNOWN
 from .state_types import argument_type, decimal_size, is_average_exact, sum_type
-
-#: Nodes of expressions that raise no error, whatever their operands (except for the overflow of whole numbers).
-_HARMLESS = (
-    exp.Column | exp.Dot | exp.Identifier | exp.Literal | exp.Boolean | exp.Null | exp.Paren | exp.Neg | exp.Var
-    | exp.Add | exp.Sub | exp.Mul | exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE | exp.NullSafeEQ
-    | exp.And | exp.Or | exp.Not | exp.Is | exp.Between | exp.In | exp.Like | exp.Case | exp.If | exp.DPipe | exp.Trim
-    | exp.Substring | exp.Interval | exp.Alias
-)  # fmt: skip
 
 #: Nodes that may have the text of the expression in them.
 _CLAUSES = exp.Literal | exp.Identifier | exp.Alias | exp.Ordered | exp.Order | exp.Sort | exp.Having | exp.Group
@@ -165,14 +158,9 @@ class AggregationReader:
         relations = self.relations(tree)
         if relations is None:
             raise NotInUnits(f"{what} {render(tree)} is not over the joined relations alone")
-        for node in tree.walk():
-            bad = isinstance(node, exp.Column) and field_of(node) is None
-            if bad or not (isinstance(node, _HARMLESS) or called(node) in PURE or _harmless_special(node)):
-                raise NotInUnits(f"{what} {render(tree)} could raise an error on a row that does not join")
-            for operands in (_alike(node), _results(node)):
-                kinds = {expression_type(operand) for operand in operands}
-                if "string" in kinds and len(kinds - {UNKNOWN}) > 1:
-                    raise NotInUnits(f"{what} {render(tree)} could raise an error on a row that does not join")
+        unknown = any(field_of(column) is None for column in tree.find_all(exp.Column))
+        if unknown or may_fail(tree, expression_type):
+            raise NotInUnits(f"{what} {render(tree)} could raise an error on a row that does not join")
         return relations
 
     # ---------------------------------------------------------------------------------------------------- aggregates
@@ -266,59 +254,6 @@ class AggregationReader:
 
 def _stars(item: exp.Expr) -> bool:
     return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
-
-
-def _harmless_special(node: exp.Expr) -> bool:
-    """Tell whether a cast, a division or a part of a date raises no error."""
-    match node:
-        case exp.TryCast() | exp.DataType() | exp.DataTypeParam():
-            return True
-        case exp.Cast():
-            inner, to = expression_type(node.this), render(node.args["to"]).lower()
-            wider = inner in INTEGERS and to in (*INTEGERS[INTEGERS.index(inner) :], "float", "double")
-            return wider or to == "string" or isinstance(node.this, exp.Literal) or (inner, to) == ("float", "double")
-        case exp.Div() | exp.Mod() | exp.IntDiv():
-            divisor = node.right
-            return isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.name) != 0
-        case exp.Extract():
-            return expression_type(node.expression) in (*TIMES, "date")
-        case exp.Anonymous() if called(node) in PARTS_OF_DATES:
-            return all(expression_type(part) in (*TIMES, "date") for part in node.expressions if not _is_text(part))
-    return False
-
-
-def _alike(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the operands that Spark casts to one type; the cast of a text may raise an error."""
-    match node:
-        case exp.DPipe() | exp.And() | exp.Or() | exp.Dot():
-            return
-        case exp.Binary():
-            yield from (node.left, node.right)
-        case exp.In():
-            yield from (node.this, *node.expressions)
-        case exp.Between():
-            yield from (node.this, node.args["low"], node.args["high"])
-        case exp.Case():
-            branches = node.args["ifs"]
-            if node.this is not None:
-                yield from (node.this, *(branch.this for branch in branches))
-        case exp.Anonymous() if called(node) in ALIKE:
-            yield from node.expressions
-
-
-def _results(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the results of a CASE or an IF."""
-    match node:
-        case exp.Case():
-            yield from (branch.args["true"] for branch in node.args["ifs"])
-            if node.args.get("default") is not None:
-                yield node.args["default"]
-        case exp.If():
-            yield from (tree for tree in (node.args.get("true"), node.args.get("false")) if tree is not None)
-
-
-def _is_text(tree: exp.Expr) -> bool:
-    return isinstance(tree, exp.Literal) and tree.is_string
 
 
 def canonical(tree: exp.Expr, text: Callable[[exp.Expr], str]) -> str:

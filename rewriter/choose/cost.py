@@ -7,14 +7,13 @@ the catalog and the graph; `CostDefaults` fills in.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, permutations
 
 from ..options import CostDefaults, Settings
 from ..plan.comparison import common_type, widest
-from ..plan.conjuncts import KINDS
+from ..plan.conjuncts import KINDS, Either, KernelPredicate
 from ..plan.cost_model import DEFAULT_UNITS, Model, growth, search
 from ..plan.grid import KeyClass
 from ..plan.nodes import JoinNode, Scan, source_scan
@@ -44,12 +43,12 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
     for edge in node.graph.edges:
         one, other = sorted((names.index(edge.left), names.index(edge.right)))
         most = defaults.partners / max(kept[one], kept[other], 1.0)
-        written = [predicate.kind for predicate in edge.predicates if not predicate.derived]
+        written = [predicate for predicate in edge.predicates if not predicate.derived]
         shares[one][other] = shares[other][one] = _share(written, selectivity, most)
-        if any(KINDS[kind].equal for kind in written):
+        if any(KINDS[predicate.kind].equal for predicate in written):
             equal.add((one, other))
         elif any(KINDS[predicate.kind].equal for predicate in edge.predicates):
-            implied[one, other] = _share(["equi"], selectivity, most)
+            implied[one, other] = min(selectivity.get("equi", 1.0), most)
     return Model(
         names,
         tuple(rates),
@@ -66,10 +65,16 @@ def rows_of(scan: Scan, defaults: CostDefaults) -> float:
     return defaults.rate if scan.rows is None else scan.rows
 
 
-def _share(kinds: Sequence[str], selectivity: dict[str, float], most: float) -> float:
+def _share(predicates: Sequence[KernelPredicate], selectivity: dict[str, float], most: float) -> float:
     """Return the share of pairs that match by some predicates; with an equality or a band, ``most`` at most."""
-    share = math.prod(selectivity.get(kind, 1.0) for kind in kinds)
-    return min(share, most) if any(KINDS[kind].finds_few for kind in kinds) else share
+    share, few = 1.0, False
+    for predicate in predicates:
+        if isinstance(predicate, Either):
+            share *= min(1.0, sum(_share(branch, selectivity, most) for branch in predicate.branches))
+        else:
+            share *= selectivity.get(predicate.kind, 1.0)
+            few |= KINDS[predicate.kind].finds_few
+    return min(share, most) if few else share
 
 
 def can_hash(node: JoinNode) -> Callable[[KeyClass], bool]:

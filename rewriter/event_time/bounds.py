@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 
-from ..plan.conjuncts import Band, Compare, KernelPredicate
+from ..plan.conjuncts import Band, Compare, Comparison, Either, KernelPredicate
 from ..plan.nodes import Join, JoinNode, Node, Scan, scans, walk
 from ..plan.parts import Retention
 from ..predicates.terms import tree_of
@@ -113,17 +113,30 @@ def constraints(
         kind = times.get((at[0], at[1].lower()))
         return kind if kind in (*TIMES, UNKNOWN) else None
 
-    found = []
-    for predicate in predicates:
-        if not all(any(map(event_time, side.columns)) for side in (predicate.left, predicate.right)):
-            continue
-        for tree in _comparisons(predicate):
-            for bound in implied_bounds(tree, event_time, zone_shift, ansi=ansi):
-                found.append(Constraint(bound.earlier[0], bound.later[0], bound.most))
-    return found
+    def of_comparison(predicate: Comparison) -> dict[tuple[str, str], int]:
+        most: dict[tuple[str, str], int] = {}
+        if all(any(map(event_time, side.columns)) for side in predicate.keys):
+            for tree in _comparisons(predicate):
+                for bound in implied_bounds(tree, event_time, zone_shift, ansi=ansi):
+                    pair = bound.earlier[0], bound.later[0]
+                    most[pair] = min(bound.most, most.get(pair, bound.most))
+        return most
+
+    def of(predicate: KernelPredicate) -> dict[tuple[str, str], int]:
+        if not isinstance(predicate, Either):
+            return of_comparison(predicate)
+        branches = []
+        for branch in predicate.branches:
+            every = [of_comparison(one) for one in branch]
+            pairs = {pair for one in every for pair in one}
+            branches.append({pair: min(one[pair] for one in every if pair in one) for pair in pairs})
+        shared = set.intersection(*map(set, branches))  # what each branch bounds
+        return {pair: max(branch[pair] for branch in branches) for pair in sorted(shared)}
+
+    return [Constraint(*pair, most) for predicate in predicates for pair, most in of(predicate).items()]
 
 
-def _comparisons(predicate: KernelPredicate) -> Iterator[exp.Expr]:
+def _comparisons(predicate: Comparison) -> Iterator[exp.Expr]:
     """Yield a kernel predicate as comparisons of its two sides, for a band with its bounds."""
     left, right = (exp.Paren(this=tree_of(side).copy()) for side in (predicate.left, predicate.right))
     if isinstance(predicate, Compare) and predicate.op in _COMPARISONS:

@@ -38,7 +38,8 @@ class KindRecord:
     light, dark
         Its colours on light and on dark ground.
     selectivity
-        The share of pairs that match, where no setting gives it; None if the kernel does not evaluate it.
+        The share of pairs that match, where no setting gives it; None if it has none of its own: the kernel does not
+        evaluate it, or it is the sum of its branches.
     edge, underline
         How a line in the join graph and the text in the SQL look, as CSS.
     finds_few
@@ -72,6 +73,8 @@ KINDS: Mapping[str, KindRecord] = MappingProxyType(
             "stroke-dasharray: 2.5 4; stroke-linecap: round; stroke-width: 2.5",
             "border-bottom-style: dotted; border-bottom-width: 3px"),
         "not_equal": KindRecord("≠", "difference", "#ad244b", "#ff93ae", 0.9, "stroke-dasharray: 9 4 2 4", _WAVE),
+        "either": KindRecord("∨", "one of several", "#33691e", "#a5d67a", None, "stroke-dasharray: 4 4",
+            "border-bottom-style: dashed; border-bottom-width: 2px"),
         "residual": KindRecord("ƒ", "left to Spark, on the joined rows", "#535b67", "#b4bcc8", None,
             underline="border-bottom-width: 1px"),
     }
@@ -289,9 +292,19 @@ class _Compared(_Conjunct):
         return self.left.relations[0], self.right.relations[0]
 
     @property
+    def keys(self) -> tuple[Term, ...]:
+        """What it compares."""
+        return self.left, self.right
+
+    @property
+    def rejects_null(self) -> bool:
+        """Whether it is never true of a row with NULL in what it compares."""
+        return True
+
+    @property
     def terms(self) -> tuple[Term, ...]:
         """All that Spark computes for it."""
-        return (self.left, self.right, *self.guards)
+        return (*self.keys, *self.guards)
 
     def with_terms(self, change: Callable[[Term], Term]) -> Self:
         """Return the same predicate over changed terms."""
@@ -312,6 +325,11 @@ class Compare(_Compared):
     def kind(self) -> str:
         """Its kind, as EXPLAIN names it."""
         return "equi" if self.op == "=" else "null_safe" if self.op == "<=>" else "range"
+
+    @property
+    def rejects_null(self) -> bool:
+        """Whether it is never true of a row with NULL in what it compares."""
+        return self.op != "<=>"
 
     @property
     def shown(self) -> str:
@@ -354,7 +372,76 @@ class Band(_Compared):
         return replace(self, left=self.right, right=self.left, bounds=self.bounds.negated())
 
 
+#: With what a branch of an OR compares a condition over one relation: a constant of the other one.
+ALWAYS = "TRUE"
+
+#: A comparison of two relations.
+Comparison = Compare | Band | NotEqual
+
+
+@dataclass(frozen=True, slots=True)
+class Either(_Conjunct):
+    """An OR of conjunctions of comparisons of the same two relations.
+
+    Parameters
+    ----------
+    branches
+        Each branch's comparisons. A condition over one relation alone is compared with TRUE.
+    """
+
+    branches: tuple[tuple[Comparison, ...], ...]
+
+    kind: ClassVar[str] = "either"
+    rejects_null: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if len({frozenset(one.relations) for branch in self.branches for one in branch}) != 1:
+            raise PlanError(f"the branches of an OR compare the same two relations: {self.sql}")
+
+    @property
+    def relations(self) -> tuple[str, str]:
+        """The two relations that it compares."""
+        return self.branches[0][0].relations
+
+    @property
+    def keys(self) -> tuple[Term, ...]:
+        """What its branches compare."""
+        return tuple(term for branch in self.branches for one in branch for term in one.keys)
+
+    @property
+    def guards(self) -> tuple[Term, ...]:
+        """What Spark must evaluate beside, as for one comparison."""
+        return tuple(dict.fromkeys(term for branch in self.branches for one in branch for term in one.guards))
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """All that Spark computes for it."""
+        return (*self.keys, *self.guards)
+
+    @property
+    def shown(self) -> str:
+        """How it is evaluated."""
+        return " OR ".join(f"({' AND '.join(map(_shown, branch))})" for branch in self.branches)
+
+    def _each(self, change: Callable[[Comparison], Comparison]) -> Self:
+        return replace(self, branches=tuple(tuple(map(change, branch)) for branch in self.branches))
+
+    def with_terms(self, change: Callable[[Term], Term]) -> Self:
+        """Return the same predicate over changed terms."""
+        return self._each(lambda one: one.with_terms(change))
+
+    def mirrored(self) -> Self:
+        """Return the same predicate with its sides exchanged."""
+        return self._each(lambda one: one.mirrored())
+
+
+def _shown(comparison: Comparison) -> str:
+    """Return how a comparison of a branch is evaluated; of a condition over one relation, that condition."""
+    flag = [term.sql for term in comparison.keys if term.sql != ALWAYS]
+    return comparison.shown if len(flag) == 2 else flag[0]
+
+
 #: A conjunct that the kernel evaluates.
-KernelPredicate = Compare | Band | NotEqual
+KernelPredicate = Comparison | Either
 #: One conjunct of a join condition.
 Predicate = KernelPredicate | Residual

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from math import comb, prod
 
+from .conjuncts import Compare
 from .parts import Dimension, JoinGraph
 from .schemes import RECORDS
 
@@ -73,7 +74,7 @@ def key_classes(graph: JoinGraph) -> list[KeyClass]:
     classes: list[set[tuple[str, str]]] = []
     for edge in graph.edges:
         for predicate in edge.predicates:
-            if predicate.kind == "equi":
+            if isinstance(predicate, Compare) and predicate.kind == "equi":
                 equal = {(edge.left, predicate.left.sql), (edge.right, predicate.right.sql)}
                 touching = [known for known in classes if known & equal]
                 classes = [known for known in classes if not known & equal] + [equal.union(*touching)]

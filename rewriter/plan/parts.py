@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...errors import PlanError
-from .conjuncts import KernelPredicate, Residual, Term
+from .conjuncts import Compare, KernelPredicate, Residual, Term
 from .json_codec import ALWAYS, HIDDEN, Json
 from .trees import TreeOf, leaves, order_text, tree_text
 
@@ -170,7 +170,7 @@ class JoinGraph:
         return tuple(
             predicate
             for predicate in edge.predicates
-            if not (predicate.derived and predicate.kind == "equi")
+            if not (isinstance(predicate, Compare) and predicate.derived and predicate.kind == "equi")
             or not self._equal_at_hub(edge.left, predicate.left) & self._equal_at_hub(edge.right, predicate.right)
         )
 
@@ -179,7 +179,11 @@ class JoinGraph:
         edge = self.edge(relation, self.hub or "")
         if edge is None:
             return set()
-        equal = [(found.left, found.right) for found in edge.predicates if found.kind == "equi"]
+        equal = [
+            (found.left, found.right)
+            for found in edge.predicates
+            if isinstance(found, Compare) and found.kind == "equi"
+        ]
         sides = equal if edge.left == relation else [(mine, other) for other, mine in equal]
         return {other for mine, other in sides if mine == term}
 

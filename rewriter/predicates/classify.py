@@ -7,14 +7,17 @@ floats keep their expressions as keys: ``x >= y - 0.5`` and ``x - y >= -0.5`` di
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 from sqlglot import exp
 
-from ..plan.conjuncts import FLIPPED, Compare, ComparisonOp, NotEqual, Predicate, Residual
+from ..plan.conjuncts import ALWAYS, FLIPPED, Band, Compare, ComparisonOp, Either, NotEqual, Predicate, Residual, Term
+from ..sql.failing import may_fail
 from .bands import Difference
 from .differences import exact_difference
 from .rounded import rounded_difference
+from .simple_form import branches_of
 from .terms import OPERATORS, Scope, bare, tree_of
 
 
@@ -53,6 +56,9 @@ def _classify(predicate: Residual, tree: exp.Expr, scope: Scope) -> list[Predica
         high = exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy())
         parts = [found for part in (low, high) for found in _classify(predicate, part, scope)]
         return [predicate] if all(isinstance(part, Residual) for part in parts) else parts
+    branches = branches_of(tree, scope.type_of)
+    if branches is not None:
+        return [_either(predicate, branches, scope) or predicate]
     op = OPERATORS.get(type(tree))
     if op is None:
         return [predicate]
@@ -84,3 +90,40 @@ def _plain(predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Ex
     if op == "<>":
         return NotEqual(predicate.sql, predicate.condition, *sides, derived=predicate.derived, places=predicate.places)
     return Compare(predicate.sql, predicate.condition, *sides, op, derived=predicate.derived, places=predicate.places)
+
+
+# ------------------------------------------------------------------------------------------------------------------ OR
+
+
+def _either(predicate: Residual, branches: list[list[exp.Expr]], scope: Scope) -> Either | None:
+    """Return an OR whose branches the kernel evaluates, None if Spark has to.
+
+    Spark does not evaluate a branch for a pair that an earlier one takes, and the kernel has what all branches compare
+    computed beforehand: nothing in it may raise an error, except for the overflow of a sum.
+    """
+    found = []
+    for branch in branches:
+        done: list[Predicate | Difference] = []
+        for tree in branch:
+            if may_fail(tree, scope.type_of):
+                return None
+            part = dataclasses.replace(predicate, condition=scope.term(tree))
+            for one in [_flag(part, predicate)] if len(part.relations) == 1 else _classify(part, tree, scope):
+                _add(done, one)
+        compared = [one.predicate() if isinstance(one, Difference) else one for one in done]
+        kept = tuple(one for one in compared if isinstance(one, Compare | Band | NotEqual))
+        if not kept or len(kept) < len(compared):
+            return None
+        found.append(kept)
+    flags = predicate.derived, predicate.places
+    return Either(predicate.sql, predicate.condition, tuple(found), derived=flags[0], places=flags[1])
+
+
+def _flag(part: Residual, whole: Residual) -> Compare:
+    """Return a condition over one relation as ``condition = TRUE``, where the other relation has TRUE in every row."""
+    first, second = whole.relations
+    (own,) = part.relations
+    there = tuple(at for at in whole.condition.columns if at[0] != own)  # by them the constant moves with its relation
+    flag, constant = part.condition, Term(ALWAYS, there, (second if own == first else first,), "boolean")
+    sides = (flag, constant) if own == first else (constant, flag)
+    return Compare(part.sql, part.condition, *sides, "=")

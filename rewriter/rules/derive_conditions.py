@@ -16,12 +16,12 @@ from sqlglot import exp
 
 from ..plan.conjuncts import At, Predicate, Residual, Term
 from ..plan.nodes import Block, Filter, Join, Node, Scan
+from ..predicates.simple_form import disjuncts, simplify
 from ..predicates.terms import Scope, column_term, remap, tree_of
 from ..sql.dialect import identifier
 from ..sql.spark_types import UNKNOWN
 from .push_down_conditions import place
 from .rule import NotApplicable, each_block, regions
-from .simplify_conditions import disjuncts, simplify
 
 _SAFE = (
     exp.Column,

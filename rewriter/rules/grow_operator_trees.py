@@ -103,7 +103,7 @@ def _inner(
             wanted += [(alias, column.name) for column in scan.columns if column.name == scan.event_time]
     if not needed and not any(alias in members for alias, _ in wanted):
         # Nothing above reads a column, only the number of rows: rows without columns would be lost.
-        wanted = [*wanted, next(iter([*types, *(at for p in within for at in p.left.columns)]))]
+        wanted = [*wanted, next(iter([*types, *(at for p in within for at in p.keys[0].columns)]))]
     for alias, column_name in wanted:
         if alias in members and (alias, column_name) not in needed:
             unique = unused(f"{alias}__{column_name}", taken)

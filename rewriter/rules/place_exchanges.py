@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..plan.conjuncts import KINDS, Residual
+from ..plan.conjuncts import KINDS, Compare
 from ..plan.nodes import Block, Exchange, Join, Node, Scan, scans
 from .rule import NotApplicable, each_block, regions
 
@@ -22,7 +22,7 @@ def place_exchanges(plan: Node) -> Node | NotApplicable:
             return node
         if not isinstance(node, Join):
             return node.with_inputs(tuple(map(visit, node.inputs)))
-        equal = [p for p in node.predicates if not isinstance(p, Residual) and KINDS[p.kind].equal and not p.derived]
+        equal = [p for p in node.predicates if isinstance(p, Compare) and KINDS[p.kind].equal and not p.derived]
         left_names = {scan.alias for scan in scans(node.left)}
         mine = [p if p.relations[0] in left_names else p.mirrored() for p in equal]
         left, right = visit(node.left), visit(node.right)

@@ -51,6 +51,12 @@ PARTS_OF_DATES = _names("""
     year month day dayofmonth quarter hour minute second weekofyear dayofweek dayofyear last_day date_trunc trunc
 """)
 
+#: What is computed from dates and times (and whole numbers), except from a text.
+TIME_ARITHMETIC = _names("""
+    datediff date_diff date_add date_sub dateadd add_months months_between unix_date unix_timestamp unix_seconds
+    unix_millis unix_micros to_date date timestampdiff timestampadd
+""")
+
 #: More functions of a row; they may raise errors.
 SCALARS = _names("""
     round bround floor ceil ceiling sqrt exp ln log log10 log2 pow power cbrt try_divide try_add try_subtract

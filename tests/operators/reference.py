@@ -18,7 +18,7 @@ from trijoin_sql.operators.results.outcomes import Outcome, Pack, Reduced, Resul
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
 from trijoin_sql.operators.schemes.routing import subgroup_slots
-from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
+from trijoin_sql.operators.spec import AnyOf, Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
 from trijoin_sql.operators.task.wire import bundle_from_bytes, bundle_to_bytes
 
 Row = Mapping[str, Any]
@@ -111,6 +111,8 @@ def float32(number: float) -> float:
 
 def holds(check: Check, left: Row, right: Row) -> bool:
     """Evaluate a check on two rows."""
+    if isinstance(check, AnyOf):
+        return any(matches(branch.checks, left, right) for branch in check.branches) != check.negated
     x, y = left[check.left], right[check.right]
     if isinstance(check, Compare):
         return compare(check.op, x, y)
@@ -170,7 +172,7 @@ def streams(
 def batch_of(rows: Sequence[Row], schema: Mapping[str, pa.DataType]) -> pa.RecordBatch:
     """Return rows as Arrow."""
     return pa.RecordBatch.from_arrays(
-        [pa.array([row[name] for row in rows], type_) for name, type_ in schema.items()], names=list(schema)
+        [pa.array([row.get(name) for row in rows], type_) for name, type_ in schema.items()], names=list(schema)
     )
 
 

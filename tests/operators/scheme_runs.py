@@ -8,7 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 from trijoin_sql.operators.spec import (
+    AnyOf,
     Band,
+    Branch,
     Check,
     Compare,
     EdgeSpec,
@@ -24,9 +26,10 @@ SCHEMA: Mapping[str, pa.DataType] = {
     "f": pa.float64(),
     "t": pa.string(),
     "h": pa.int64(),
+    "n": pa.int32(),
     "route": pa.int64(),
 }
-COLUMNS = ("a", "b", "f", "t", "h")
+COLUMNS = ("a", "b", "f", "t", "h", "n")
 EDGES: dict[str, tuple[Check, ...]] = {
     "nothing": (),
     "equality": (Compare("=", "a", "a"),),
@@ -37,6 +40,23 @@ EDGES: dict[str, tuple[Check, ...]] = {
     "null-safe": (Compare("<=>", "b", "b"),),
     "equality and band": (Compare("=", "a", "a"), Band("b", "b", -2, 3)),
     "floats": (Compare("<=", "f", "f"), Compare("<>", "b", "b")),
+    "either": (AnyOf((Branch((Compare("=", "a", "a"),)), Branch((Band("b", "b", -1, 1),)))),),
+    "either of NULLs": (
+        AnyOf(
+            (
+                Branch((Compare("=", "n", "n"), Compare("<", "b", "b"))),
+                Branch((Compare("=", "t", "t", exact=False), Compare("<", "n", "n")), "h", "h"),
+                Branch((Compare(">=", "n", "b"), Compare("<", "n", "a"))),
+            )
+        ),
+    ),
+    "either, one without an index": (AnyOf((Branch((Compare("=", "a", "n"),)), Branch((Compare("<>", "b", "b"),)))),),
+    "either beside others": (
+        Compare("<>", "b", "b"),
+        AnyOf((Branch((Band("n", "n", 0, 1),)), Branch((Compare("=", "a", "a"),)))),
+        Compare("<=", "a", "b"),
+    ),
+    "either beside an equality": (Compare("=", "a", "a"), AnyOf((Branch((Compare("=", "n", "n"),)), Branch(())))),
     "strings": (Compare(">", "t", "t", exact=False), Band("a", "b", None, 2)),
 }
 
@@ -66,6 +86,7 @@ def rows_of(random: Random, count: int, start: int) -> list[Row]:
                 "f": random.choice([float("nan"), -0.0, 0.0, 1.5, float("-inf")]),
                 "t": text,
                 "h": len(text) % 3,
+                "n": random.choice([None, None, *range(5)]),
                 "route": random.getrandbits(63) - (1 << 62),
             }
         )

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trijoin_sql.operators.batches.pieces import concat, list_parts
+from trijoin_sql.operators.kernels import pairs as pairs_module
 from trijoin_sql.operators.results.bundle import Part
 from trijoin_sql.operators.results.outcomes import RESULT_BYTES, joined
 from trijoin_sql.operators.schemes.base import MEMBERS, pack
-from trijoin_sql.operators.spec import Band, Compare, EdgeSpec
+from trijoin_sql.operators.spec import AnyOf, Band, Branch, Compare, EdgeSpec
 from trijoin_sql.operators.store import store as store_module
 from trijoin_sql.operators.store.index import Probe
 from trijoin_sql.operators.store.probe_plan import ProbePlan, SortOrder, plan_probe
@@ -311,10 +312,10 @@ def test_equality_on_a_null_safe_edge_is_verified() -> None:
 def test_long_texts_are_compared_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A million pairs of two kilobytes each are more than Arrow takes into one column, which ended the query."""
     taken: list[int] = []
-    evaluated = store_module.evaluate
+    evaluated = pairs_module.evaluate
     monkeypatch.setattr(store_module, "_TAKEN_BYTES", 50_000)
     monkeypatch.setattr(
-        store_module, "evaluate", lambda check, one, other: taken.append(one.nbytes) or evaluated(check, one, other)
+        pairs_module, "evaluate", lambda check, one, other: taken.append(one.nbytes) or evaluated(check, one, other)
     )
     plan = plan_probe(EdgeSpec(0, 1, (Compare("=", "a", "a", exact=False),), "h", "h"))
     texts = ["x" * 2000, "y" * 2000, "z"] * 20
@@ -345,3 +346,33 @@ def test_a_window_is_evaluated_only_where_a_segment_is_not_all_within_it(
     assert bool(store._open(probe, store.segments[0], narrow=True)) == evaluated
     found = [pair for mine, _, ids in store.probe(probe) for pair in zip(mine.tolist(), ids.tolist(), strict=True)]
     assert sorted(found) == wanted
+
+
+def test_each_branch_of_an_or_is_searched_by_its_own_index() -> None:
+    """A pair that both branches take comes once, and what a search costs is what the branches find."""
+    either = AnyOf((Branch((Compare("=", "a", "a"),)), Branch((Band("b", "b", 0, 1),))))
+    plan = plan_probe(EdgeSpec(0, 1, (either,)))
+    assert [order.key for order in plan.sort_orders] == ["a||", "|b|b"]
+    store = Store("s", plan.sort_orders)
+    numbers = np.random.default_rng(3).integers(0, 1000, (2, 4000))
+    rows = pa.RecordBatch.from_pydict({"a": numbers[0], "b": numbers[1]})
+    store.append(rows)
+    found = [pair for mine, _, theirs in store.probe(Probe(plan, rows)) for pair in zip(mine, theirs, strict=True)]
+    a, b = (np.subtract.outer(some, some) for some in numbers)
+    wanted = np.argwhere((a == 0) | ((b >= 0) & (b <= 1)))
+    assert sorted(found) == [tuple(pair) for pair in wanted]
+    searches = 2 * 4000 * 13
+    assert store.compared < searches + 1.1 * len(found)
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        ((Compare("=", "a", "a"),), (Compare("<>", "b", "b"),)),  # one of them has no index
+        ((Compare("<", "a", "a"),), (Compare(">", "b", "b"),)),
+    ],
+)
+def test_an_or_beside_a_better_index_is_evaluated(branches: tuple[tuple[Compare, ...], ...]) -> None:
+    either = AnyOf(tuple(map(Branch, branches)))
+    plan = plan_probe(EdgeSpec(0, 1, (either, Band("t", "t", 0, 5))))
+    assert (plan.others, plan.checks, plan.sort_order.low) == ((), (either,), "t")

@@ -329,6 +329,10 @@ class _Generator:
 
     def pair(self, one: Relation, other: Relation, selective: bool) -> str:
         """Return a condition of two relations."""
+        if self.chance(0.1):
+            branches = [self.pair(one, other, selective) for _ in range(self.dice.choice((2, 2, 3)))]
+            branches[0] += f" AND {self.single(one)}" if self.chance(0.3) else ""
+            return f"({' OR '.join(branches)})"
         if self.chance(0.5):
             one, other = other, one
         kinds = [kind for kind in SQL_TYPES if one.of(kind) and other.of(kind)]

@@ -6,7 +6,7 @@ A rewrite is right if the SQL of its plan, with each join node defined by `node_
 from __future__ import annotations
 
 from trijoin_sql.rewriter.pipeline import Rewrite
-from trijoin_sql.rewriter.plan.conjuncts import Band, KernelPredicate
+from trijoin_sql.rewriter.plan.conjuncts import Band, Either, KernelPredicate
 from trijoin_sql.rewriter.plan.nodes import JoinNode, Node, source_conditions, source_scan
 from trijoin_sql.rewriter.plan.parts import Aggregation
 from trijoin_sql.rewriter.sql.dialect import quote
@@ -71,6 +71,9 @@ def _groups_sql(aggregation: Aggregation, source: str) -> str:
 
 def predicate_sql(predicate: KernelPredicate, dates: set[tuple[str, str]]) -> str:
     """Return a kernel predicate as the kernel evaluates it; ``dates`` are the columns of that type."""
+    if isinstance(predicate, Either):
+        branches = (" AND ".join(f"({predicate_sql(one, dates)})" for one in branch) for branch in predicate.branches)
+        return f"({' OR '.join(branches)})"
     left, right = predicate.left.sql, predicate.right.sql
     if not isinstance(predicate, Band):
         return f"({left}) {OPS[predicate.op]} ({right})"

@@ -8,7 +8,7 @@ import pytest
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.conjuncts import Band, Bounds
 from trijoin_sql.rewriter.plan.nodes import JoinNode, source_conditions, source_scan
-from trijoin_sql.rewriter.rules.simplify_conditions import simplify
+from trijoin_sql.rewriter.predicates.simple_form import simplify
 from trijoin_sql.rewriter.sql.dialect import parse_expression, render
 
 from .tables import CATALOG, final_sql, node, nodes
@@ -60,7 +60,9 @@ def test_an_or_over_two_relations_filters_each_of_them() -> None:
         "SELECT 1 AS o FROM r, s WHERE r.id = s.id AND ((r.n = 'x' AND s.n = 'y') OR (r.n = 'y' AND s.n = 'x'))"
     )
     assert conditions(join) == [("r.n = 'x' OR r.n = 'y'",), ("s.n = 'y' OR s.n = 'x'",)]
-    assert len(join.graph.residuals) == 1
+    (edge,) = join.graph.edges
+    assert [predicate.kind for predicate in edge.predicates] == ["equi", "either"]
+    assert edge.predicates[1].shown == "(r.n = 'x' AND s.n = 'y') OR (r.n = 'y' AND s.n = 'x')"
 
 
 def test_a_constant_that_is_false_empties_a_relation() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from trijoin_sql.rewriter.options import Settings
-from trijoin_sql.rewriter.plan.conjuncts import Band, Bounds, KernelPredicate
+from trijoin_sql.rewriter.plan.conjuncts import Band, Bounds, Either, KernelPredicate
 
 from .tables import node
 
@@ -243,19 +243,56 @@ def test_shifted_fractions_keep_their_expression_as_the_key() -> None:
     "condition",
     [
         "r.n LIKE s.n",
-        "r.a = 1 OR s.a = 2",
         "NOT (r.a <=> s.a)",
         "ABS(r.a - s.a) > 3",
         "r.a * s.a = 6",
         "CAST(r.a AS BIGINT) + s.a < 6",
         "r.a - s.a = 1.5",
         "r.a - s.a + r.id < 6",
-        "r.a IN (s.a, s.id)",
         "coalesce(r.a, s.a) = 3",
     ],
 )
 def test_everything_else_is_a_residual(condition: str) -> None:
     assert predicates(condition) == []
+    assert len(residuals(condition)) == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "shown"),
+    [
+        ("r.a = s.a OR r.id < s.id", "(r.a = s.a) OR (r.id < s.id)"),
+        ("r.a = 1 OR s.a = 2", "(r.a = 1) OR (s.a = 2)"),
+        ("r.a IN (s.a, s.id)", "(r.a = s.a) OR (r.a = s.id)"),
+        ("s.a < r.a AND s.id = r.id OR r.n = s.n", "(r.a > s.a AND r.id = s.id) OR (r.n = s.n)"),
+        ("ABS(r.a - s.a) < 3 OR NOT (r.n <> s.n OR r.id = 1)", "(-3 < r.a - s.a < 3) OR (r.n = s.n AND r.id <> 1)"),
+        ("r.a = s.a AND (r.id = s.id OR r.n = s.n) OR r.x < s.x",
+         "(r.a = s.a AND r.id = s.id) OR (r.a = s.a AND r.n = s.n) OR (r.x < s.x)"),
+        ("r.a > s.a AND r.a < s.a + 5 OR r.a <=> s.id", "(0 < r.a - s.a < 5) OR (r.a <=> s.id)"),
+        ("r.a NOT BETWEEN s.a AND s.id", "(r.a < s.a) OR (r.a > s.id)"),
+        ("upper(r.n) = s.n OR r.d IS NULL AND s.d IS NULL", "(upper(r.n) = s.n) OR (r.d IS NULL AND s.d IS NULL)"),
+    ],
+)  # fmt: skip
+def test_an_or_is_searched_branch_by_branch(condition: str, shown: str) -> None:
+    (p,) = predicates(condition)
+    assert isinstance(p, Either)
+    assert p.shown == shown
+    assert p.relations == ("r", "s")
+    assert residuals(condition) == []
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "r.n LIKE s.n OR r.a = s.a",  # a branch that the kernel does not evaluate
+        "r.a = s.a OR CAST(r.n AS INT) = s.id",  # Spark casts only where the branch before it is not true
+        "r.a IN (s.a, s.x)",  # Spark compares all three as DOUBLE
+        "r.a = s.a OR r.n = s.id",  # so does a comparison of a text with a number
+        "r.a = s.a OR r.a / s.id = 1 OR 5 / r.a > s.a",
+        " OR ".join(f"r.a = s.a + {n}" for n in range(9)),  # many branches are many searches
+    ],
+)
+def test_an_or_of_something_else_is_a_residual(condition: str) -> None:
+    assert [p for p in predicates(condition) if p.kind == "either"] == []
     assert len(residuals(condition)) == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from trijoin_sql.operators.compile.node import Compiled, compile_join
 from trijoin_sql.operators.schemes.iterative import probe_steps
-from trijoin_sql.operators.spec import Band, Check, JoinSpec
+from trijoin_sql.operators.spec import AnyOf, Band, Check, JoinSpec
 from trijoin_sql.rewriter.job_heads import query_start
 from trijoin_sql.rewriter.sql.catalog import DdlCatalog
 from trijoin_sql.rewriter.sql.declarations import read_script
@@ -31,6 +31,7 @@ KINDS = {
     "not_equal": ("<>",),
     "range": ("<", "<=", ">", ">="),
     "band": ("band",),
+    "either": ("either",),
 }
 
 Specs = list[JoinSpec]
@@ -63,7 +64,7 @@ def declare(spark: SparkSession, catalog: DdlCatalog, empty: Path) -> None:
 
 
 def op(check: Check) -> str:
-    return "band" if isinstance(check, Band) else check.op
+    return "band" if isinstance(check, Band) else "either" if isinstance(check, AnyOf) else check.op
 
 
 def assert_agree(group: dict[str, Any], spec: JoinSpec) -> None:

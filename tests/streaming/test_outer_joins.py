@@ -96,6 +96,8 @@ CONDITIONS = (
     "r.x < s.x AND r.k > 0",
     "r.x < s.x AND s.k > 0 AND r.w = 'a'",
     "r.x + s.x > 9",
+    "(r.x = s.x OR r.d < s.d)",
+    "(ABS(r.x - s.x) <= 1 AND r.k > 0 OR r.w = s.w OR s.k = 2)",
 )
 #: Spark runs no anti join of streams; the others are its own with an equality.
 EQUALITIES = ("r.k = s.k", "r.x <= s.x AND r.k = s.k", "r.k <=> s.k AND r.x > s.x", "r.k = s.k AND r.d <> s.d")

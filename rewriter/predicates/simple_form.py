@@ -1,0 +1,122 @@
+"""Conditions as a conjunction, and as an OR of conjunctions.
+
+All of this is exact under three-valued logic where only TRUE keeps a row: NOT moves over a comparison and over OR, AND
+and OR distribute, and constantly true conditions are dropped.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from sqlglot import exp
+
+from ..sql.failing import TypeOf
+from ..sql.spark_types import INTEGERS
+from .terms import bare
+
+#: An OR of more branches stays as it is: each is one more search.
+MOST_BRANCHES = 8
+
+_OPPOSITE: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+}
+
+
+def simplify(tree: exp.Expr) -> list[exp.Expr]:
+    """Return the conjuncts of a condition in simple form; no conjunct if it is constantly true."""
+    match tree:
+        case exp.Paren():
+            return simplify(tree.this)
+        case exp.And():
+            return [*simplify(tree.left), *simplify(tree.right)]
+        case exp.Not():
+            return _negated(tree)
+        case exp.Or():
+            return _factored(tree)
+        case exp.Boolean(this=True):
+            return []
+        case exp.Null():
+            return [exp.false()]
+        case exp.Between() if len({column.table for column in tree.find_all(exp.Column)}) > 2:
+            low = exp.GTE(this=tree.this.copy(), expression=tree.args["low"].copy())
+            return [low, exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy())]
+        case exp.EQ(this=exp.Literal() as left, expression=exp.Literal() as right) if left == right:
+            return []
+    return [tree]
+
+
+def _negated(tree: exp.Not) -> list[exp.Expr]:
+    inner = tree.this
+    while isinstance(inner, exp.Paren):
+        inner = inner.this
+    match inner:
+        case exp.Not():
+            return simplify(inner.this)
+        case exp.Or():
+            return [part for side in (inner.left, inner.right) for part in simplify(exp.not_(side))]
+        case exp.Boolean():
+            return [] if not inner.this else [exp.false()]
+    opposite = _OPPOSITE.get(type(inner))
+    if opposite is None:
+        return [tree]
+    return [opposite(this=inner.this.copy(), expression=inner.expression.copy())]
+
+
+def _factored(tree: exp.Or) -> list[exp.Expr]:
+    """``(a AND b) OR (a AND c)`` is ``a AND (b OR c)``."""
+    branches = [simplify(branch) for branch in disjuncts(tree)]
+    if any(not branch for branch in branches):
+        return []
+    common = [part for part in branches[0] if all(part in branch for branch in branches[1:])]
+    if not common:
+        return [tree]
+    rests = [[part for part in branch if part not in common] for branch in branches]
+    if any(not rest for rest in rests):
+        return common
+    return [*common, exp.paren(exp.or_(*(exp.and_(*rest) for rest in rests)), copy=False)]
+
+
+def disjuncts(tree: exp.Expr) -> list[exp.Expr]:
+    """Return the branches of an OR."""
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    if isinstance(tree, exp.Or):
+        return [*disjuncts(tree.left), *disjuncts(tree.right)]
+    return [tree]
+
+
+def branches_of(tree: exp.Expr, type_of: TypeOf) -> list[list[exp.Expr]] | None:
+    """Return a condition as branches of an OR, each the conjuncts of one; None if it is none, or has too many.
+
+    ``x IN (a, b)`` is ``x = a OR x = b`` where Spark compares all of them in one type anyway, and ``x NOT BETWEEN a AND
+    b`` is ``x < a OR x > b``.
+
+    Examples
+    --------
+    ``a AND (b OR c) OR d`` has the branches ``a AND b``, ``a AND c`` and ``d``.
+    """
+    found: list[list[exp.Expr]] = []
+    match bare(tree):
+        case exp.In(this=value, expressions=[_, _, *_] as values):
+            kinds = {type_of(one) for one in (value, *values)}
+            if len(kinds) == 1 or kinds <= {*INTEGERS}:
+                found = [[exp.EQ(this=value.copy(), expression=one.copy())] for one in values]
+        case exp.Not(this=inner):
+            between = bare(inner)
+            if isinstance(between, exp.Between) and not between.args.get("symmetric"):
+                value, low, high = (between.args[key].copy() for key in ("this", "low", "high"))
+                found = [[exp.LT(this=value, expression=low)], [exp.GT(this=value.copy(), expression=high)]]
+        case exp.Or() as either:
+            found = [alternative for one in disjuncts(either) for alternative in _alternatives(one, type_of)]
+    return found if 1 < len(found) <= MOST_BRANCHES else None
+
+
+def _alternatives(tree: exp.Expr, type_of: TypeOf) -> list[list[exp.Expr]]:
+    """Return a branch of an OR as one or more branches without an OR in them."""
+    nested = [branches_of(part, type_of) or [[part]] for part in simplify(tree)]
+    return [[part for branch in chosen for part in branch] for chosen in product(*nested)]
