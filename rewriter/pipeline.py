@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -80,7 +80,8 @@ class Rewrite:
     explain_format
         For ``explain``: FORMATTED, JSON, MERMAID, DOT, HTML or None.
     parameters
-        The names of the ``?`` markers in order: `plan` has named parameters, ``spark_sql`` keeps the ``?``.
+        The names of the ``?`` markers in order: `plan` has named parameters, ``spark_sql`` keeps the ``?`` where they
+        are all there and in order.
     """
 
     sql: str
@@ -116,6 +117,17 @@ class Rewrite:
             self.refusals,
             self.append_refusals,
         )
+
+    def named(self, arguments: Arguments) -> Mapping[str, object] | None:
+        """Return arguments as `plan` takes them."""
+        if arguments is None or isinstance(arguments, Mapping):
+            return arguments
+        return dict(zip(self.parameters, arguments, strict=False))
+
+    def spark_arguments(self, arguments: Any) -> Any:
+        """Return arguments as ``spark_sql`` takes them."""
+        renamed = any(f":{name}" in self.spark_sql for name in self.parameters)
+        return self.named(arguments) if renamed and isinstance(arguments, list) else arguments
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``explain --format json`` prints."""

@@ -6,7 +6,6 @@ What the types of columns turn out not to allow is planned again without it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -89,9 +88,7 @@ def _compiled(spark: SparkSession, planned: Planned, get: Setting, number: int, 
     rewritten, plan = planned.rewritten, planned.rewritten.plan
     assert plan is not None
     frames: dict[str, DataFrame] = dict(planned.catalog.frames)
-    arguments, units = planned.arguments, parallelism(get) or 1
-    if arguments is not None and not isinstance(arguments, Mapping):  # rewriting gave names to positional markers
-        arguments = dict(zip(rewritten.parameters, arguments, strict=False))
+    arguments, units = rewritten.named(planned.arguments), parallelism(get) or 1
     compiling = Compiling(spark, frames, arguments, number, units, warm_bytes(get), of_workers(get))
     groups = {group.name: group for group in rewritten.groups if isinstance(group, JoinNode)}
     joins: list[Registered] = []
@@ -108,7 +105,8 @@ def _compiled(spark: SparkSession, planned: Planned, get: Setting, number: int, 
     if result.isStreaming:
         register(spark, joins)
     # Spark names the columns: users see its names for expressions.
-    original = sql_over(spark, rewritten.spark_sql, planned.arguments, planned.catalog.frames)
+    asked = rewritten.spark_arguments(planned.arguments)
+    original = sql_over(spark, rewritten.spark_sql, asked, planned.catalog.frames)
     ours, theirs = (", ".join(one.dataType.simpleString() for one in frame.schema) for frame in (result, original))
     if ours != theirs:  # something was misread
         _log.warning("its columns are %s, to Spark %s: a bug of TriJoin SQL, please report the query", ours, theirs)

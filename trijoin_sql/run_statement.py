@@ -150,7 +150,9 @@ class StatementRunner:
             _log.warning("left to Spark: %s", error)
             return _Read(text, args, frames, text)
         rewritten = planned.rewritten
-        return _Read(text, args, frames, text if rewritten.kind == "explain" else rewritten.spark_sql, planned)
+        if rewritten.kind == "explain":
+            return _Read(text, args, frames, text, planned)
+        return _Read(text, rewritten.spark_arguments(args), frames, rewritten.spark_sql, planned)
 
     def _with_outer_joins(self, read: _Read) -> _Read:
         """Plan a statement whose joins are all outer, semi or anti ones, if it is over streams.

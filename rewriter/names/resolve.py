@@ -329,6 +329,8 @@ class _Resolver(Names):
     def clauses(self, select: exp.Select, frame: Frame, ctes: Mapping[str, Cte], outer: list[Frame]) -> None:
         names = {self.key(item.alias_or_name) for item in select.expressions if item.alias_or_name}
         explicit = {self.key(item.alias) for item in select.expressions if isinstance(item, exp.Alias)}
+        explicit |= windows_of(select)
+        names |= windows_of(select)
         problem: Unresolvable | None = None
         for key, value in select.args.items():
             if key in ("from_", "joins", "laterals", "with_", "hint", "within", "kind") or not value:
@@ -385,13 +387,13 @@ class _Resolver(Names):
             elif isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
                 if isinstance(node.parent, exp.Star):
                     continue  # a name in * EXCEPT (...)
-                bare = not node.table
+                bare, lead = not node.table, node.parts[0].name
                 if bare and self.key(node.name) in first and not in_aggregate(node):
                     continue
                 try:
                     self.resolve_column(node, [frame, *outer])
                 except Unresolvable as reason:
-                    if not (bare and self.key(node.name) in (*after, *first)):
+                    if self.key(lead) not in (*after, *first):  # of an output, or a field of one
                         self.misnamed += misnamed(node, [frame, *outer], self)
                         problem = problem or reason
         if problem:
@@ -454,6 +456,13 @@ def _both(left: Frame, right: Frame) -> Frame:
         left.complete and right.complete,
         [*left.hidden, *right.hidden],
     )
+
+
+def windows_of(select: exp.Select) -> set[str]:
+    """Return the names that Spark gives the windows of GROUP BY, by which a SELECT may read them (``window.start``)."""
+    group = select.args.get("group")
+    calls = set() if group is None else {called(node) for node in own_nodes(group)}
+    return calls & {"window", "session_window"}
 
 
 def _spoil(outer: list[Frame], reason: str) -> None:

@@ -171,11 +171,12 @@ def test_among_other_joins(spark: SparkSession, tmp_path: Path, seed: int) -> No
     assert found == wanted, sql
 
 
-def test_a_window_above(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", ["window(r.ts, '20 seconds').start", "window.start"])
+def test_a_window_above(spark: SparkSession, tmp_path: Path, start: str) -> None:
     """Rows without a partner come behind the watermark, which is held back for the window by as much."""
     window = "window(r.ts, '20 seconds')"
     sql = (
-        f"SELECT {window}.start AS a, count(*) AS n, count(s.id) AS b FROM r LEFT JOIN s ON r.x < s.x AND "
+        f"SELECT {start} AS a, count(*) AS n, count(s.id) AS b FROM r LEFT JOIN s ON r.x < s.x AND "
         f"{between('r', 's', 15)} GROUP BY {window}"
     )
     found, wanted = compared(spark, streams(spark, tmp_path / "tables", 5), tmp_path, sql)
@@ -196,6 +197,25 @@ def test_subqueries(spark: SparkSession, tmp_path: Path, condition: str) -> None
     sql = f"SELECT r.id AS a, r.w AS b, r.ts AS c FROM r WHERE {condition}"
     found, wanted = compared(spark, streams(spark, tmp_path / "tables", 7), tmp_path, sql)
     assert found == wanted
+    assert wanted
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_arguments_of_subqueries(spark: SparkSession, tmp_path: Path, names: bool) -> None:
+    """A condition that becomes one of ON stands elsewhere in the text, and its markers with it."""
+    marks = (":one", ":two", ":three", ":four") if names else ("?", "?", "?", "?")
+    sql = (
+        f"SELECT r.id + {marks[0]} AS a FROM r WHERE r.k >= {marks[1]} AND EXISTS (SELECT 1 FROM s WHERE r.x < x + "
+        f"{marks[2]} AND {between('r', 's', 15)}) AND r.x < {marks[3]}"
+    )
+    values = (1000, 1, 3, 6)
+    args = dict(zip(("one", "two", "three", "four"), values, strict=True)) if names else list(values)
+    tables = streams(spark, tmp_path / "tables", 7)
+    tables.use(streaming=False)
+    wanted = bag(spark.sql(sql, args=args).collect())
+    tables.use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    assert run_stream(tj.sql(sql, args=args), tmp_path / "checkpoint") == wanted
     assert wanted
 
 

@@ -15,7 +15,7 @@ NEAR = "t.k = r.k AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS"
 #: Refused by ``sql()``, for no mode runs it: the statement, and what is said.
 IN_NO_MODE = {
     f"SELECT r.id FROM {JOIN} WHERE r.k > 1 OR EXISTS (SELECT 1 FROM t WHERE t.x > r.x)": "a subquery in an expression",
-    f"SELECT r.id FROM {JOIN} WHERE r.id NOT IN (SELECT id FROM t)": "a subquery in an expression",
+    f"SELECT r.id FROM {JOIN} WHERE r.id NOT IN (SELECT id FROM t)": "NOT IN over a stream",
     f"SELECT (SELECT max(x) FROM t) AS m FROM {JOIN}": "a subquery in an expression",
     f"SELECT r.id FROM {JOIN} LEFT JOIN t ON t.x > r.x": "the LEFT JOIN would never know that a row of r has no",
     f"SELECT r.id FROM {JOIN} FULL JOIN t ON t.k = r.k": "no bound in event time",
