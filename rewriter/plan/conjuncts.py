@@ -414,6 +414,11 @@ class Either(_Conjunct):
         return tuple(dict.fromkeys(term for branch in self.branches for one in branch for term in one.guards))
 
     @property
+    def connects(self) -> bool:
+        """Whether a branch compares its relations, and does not only filter each."""
+        return any(ALWAYS not in (one.left.sql, one.right.sql) for branch in self.branches for one in branch)
+
+    @property
     def terms(self) -> tuple[Term, ...]:
         """All that Spark computes for it."""
         return (*self.keys, *self.guards)

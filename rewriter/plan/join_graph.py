@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import networkx as nx
 
-from .conjuncts import KernelPredicate, Predicate, Residual
+from .conjuncts import Either, KernelPredicate, Predicate, Residual
 from .parts import Edge, JoinGraph, Shape
 
 
@@ -22,8 +22,13 @@ def build_graph(relations: Sequence[str], predicates: Iterable[Predicate]) -> Jo
     rank = {name: index for index, name in enumerate(relations)}
     ordered = sorted(edges, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
     made = tuple(Edge(*pair, tuple(edges[pair])) for pair in ordered)
-    shape, hub = shape_of(relations, [(edge.left, edge.right) for edge in made if not edge.derived])
+    shape, hub = shape_of(relations, [(edge.left, edge.right) for edge in made if _shapes(edge)])
     return JoinGraph(tuple(relations), made, tuple(residuals), shape, hub)
+
+
+def _shapes(edge: Edge) -> bool:
+    """Return whether an edge counts for the shape: a user wrote it, and it compares its relations."""
+    return any(not one.derived and (not isinstance(one, Either) or one.connects) for one in edge.predicates)
 
 
 def shape_of(relations: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tuple[Shape, str | None]:

@@ -56,7 +56,7 @@ def _classify(predicate: Residual, tree: exp.Expr, scope: Scope) -> list[Predica
         high = exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy())
         parts = [found for part in (low, high) for found in _classify(predicate, part, scope)]
         return [predicate] if all(isinstance(part, Residual) for part in parts) else parts
-    branches = branches_of(tree, scope.type_of)
+    branches = branches_of(tree, scope.type_of, scope.relations)
     if branches is not None:
         return [_either(predicate, branches, scope) or predicate]
     op = OPERATORS.get(type(tree))

@@ -6,6 +6,7 @@ and OR distribute, and constantly true conditions are dropped.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 from sqlglot import exp
@@ -90,8 +91,12 @@ def disjuncts(tree: exp.Expr) -> list[exp.Expr]:
     return [tree]
 
 
-def branches_of(tree: exp.Expr, type_of: TypeOf) -> list[list[exp.Expr]] | None:
+def branches_of(
+    tree: exp.Expr, type_of: TypeOf, relations: Callable[[exp.Expr], tuple[str, ...]]
+) -> list[list[exp.Expr]] | None:
     """Return a condition as branches of an OR, each the conjuncts of one; None if it is none, or has too many.
+
+    What reads one relation alone stays whole.
 
     ``x IN (a, b)`` is ``x = a OR x = b`` where Spark compares all of them in one type anyway, and ``x NOT BETWEEN a AND
     b`` is ``x < a OR x > b``.
@@ -112,11 +117,13 @@ def branches_of(tree: exp.Expr, type_of: TypeOf) -> list[list[exp.Expr]] | None:
                 value, low, high = (between.args[key].copy() for key in ("this", "low", "high"))
                 found = [[exp.LT(this=value, expression=low)], [exp.GT(this=value.copy(), expression=high)]]
         case exp.Or() as either:
-            found = [alternative for one in disjuncts(either) for alternative in _alternatives(one, type_of)]
-    return found if 1 < len(found) <= MOST_BRANCHES else None
-
-
-def _alternatives(tree: exp.Expr, type_of: TypeOf) -> list[list[exp.Expr]]:
-    """Return a branch of an OR as one or more branches without an OR in them."""
-    nested = [branches_of(part, type_of) or [[part]] for part in simplify(tree)]
-    return [[part for branch in chosen for part in branch] for chosen in product(*nested)]
+            single: dict[tuple[str, ...], list[exp.Expr]] = {}
+            for one in disjuncts(either):
+                if len(read := relations(one)) == 1:
+                    single.setdefault(read, []).append(one)
+                    continue
+                parts = [branches_of(part, type_of, relations) or [[part]] for part in simplify(one)]
+                found += [[part for branch in chosen for part in branch] for chosen in product(*parts)]
+            found += [[exp.or_(*some)] for some in single.values()]
+    wanted = len(relations(tree)) > 1 and 1 < len(found) <= MOST_BRANCHES
+    return found if wanted else None
