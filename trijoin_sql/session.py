@@ -23,6 +23,7 @@ from .running.scaled_query import ScaledQuery, scaling_policy
 from .spark.config import STATE_SETTINGS, hush_false_alarm, prepare_workers, start_workers
 from .spark.flags import settings_of
 from .spark.frames import (
+    HOW,
     Expressions,
     joined_by_spark,
     joined_in_text,
@@ -150,7 +151,8 @@ class TriJoinSession:
             in ``DataFrame.join`` of aliased DataFrames: ``"r.x < s.x"``, ``F.col("r.x") < F.col("s.x")``; in a classic
             session also ``r["x"] < s["x"]``.
         how
-            Only ``"inner"``.
+            ``"inner"``; of two DataFrames also ``"left"``, ``"right"``, ``"full"``, ``"semi"`` and ``"anti"`` (and the
+            other names that ``DataFrame.join`` has for them).
         within
             How far the event times of two joined rows are apart at most: ``"10 minutes"``. Without it, and without
             conditions that bound them, rows are kept for ever.
@@ -172,7 +174,7 @@ class TriJoinSession:
         TypeError
             An argument has a wrong type.
         UnsupportedQueryError
-            The join is not an inner one, or cannot run on streams.
+            The join cannot run on streams; or more than two DataFrames are to be joined otherwise than by inner joins.
         InvalidHintError
             ``scheme``, ``units`` or ``routing`` cannot be followed.
 
@@ -182,20 +184,24 @@ class TriJoinSession:
         >>> near.select("r.id", F.col("s.id").alias("other")).writeStream.start("out")  # doctest: +SKIP
         """
         self.statements.check_alive()
-        if how != "inner":
+        if (kind := how.lower().replace("_", "")) not in HOW:
             raise UnsupportedQueryError(
-                f"join() with how = {how!r}: it makes inner joins alone",
-                'write it as SQL: tj.sql("SELECT ... FROM {r} AS r LEFT JOIN {s} AS s ON ...", r=r, s=s)',
+                f"join() with how = {how!r}", "it takes inner, left, right, full, semi and anti"
+            )
+        if kind != "inner" and (len(frames) != 2 or not on):
+            raise UnsupportedQueryError(
+                f"join() with how = {how!r} takes two DataFrames and a condition",
+                'write others as SQL: tj.sql("SELECT ... FROM {r} AS r LEFT JOIN {s} AS s ON ...", r=r, s=s)',
             )
         hints = hints_of(SCHEME=scheme, UNITS=units, ROUTING=routing)
         asked = Asked(frozenset(frames), hints, _within(within))
         try:
-            frame = joined_by_spark(frames, on, select)
+            frame = joined_by_spark(frames, on, select, kind)
             streams = sum(one.isStreaming for one in frames.values())
             if streams == 1 or not (streams or within):  # Spark joins a stream with tables itself
                 return self.rewrite(frame) if streams and hasattr(frame, "_jdf") else frame
             if not hasattr(frame, "_jdf"):
-                text, named = joined_in_text(frames, on, select, hints)
+                text, named = joined_in_text(frames, on, select, hints, kind)
                 return self.statements.run_named(text + asked.within, None, named).frame
         except AnalysisException as error:
             leave_out_plan(error, "JOIN")

@@ -224,7 +224,10 @@ def test_a_dataframe_is_explained(spark: SparkSession, tables: Tables) -> None:
 @pytest.mark.parametrize(
     ("asked", "error", "said"),
     [
-        ({"on": "r.x < s.x", "how": "left"}, UnsupportedQueryError, "how = 'left'"),
+        ({"on": "r.x < s.x", "how": "most"}, UnsupportedQueryError, "how = 'most'"),
+        ({"how": "left"}, UnsupportedQueryError, "how = 'left' takes two DataFrames and a condition"),
+        ({"on": "r.x < s.x", "how": "left"}, UnsupportedQueryError, "the LEFT JOIN would never know"),
+        ({"on": "r.st.`b c` LIKE s.st.`b c`", "how": "left"}, UnsupportedQueryError, "a LEFT JOIN .* only Spark can"),
         ({"within": "soon"}, UnsupportedQueryError, "'soon' is no length of time"),
         ({"within": "1 month"}, UnsupportedQueryError, "'1 month' is no length of time"),
         ({"on": "r.x < s.x", "scheme": "fast"}, InvalidHintError, "the schemes are"),

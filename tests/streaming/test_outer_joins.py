@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 import trijoin_sql
 
@@ -198,6 +199,43 @@ def test_subqueries(spark: SparkSession, tmp_path: Path, condition: str) -> None
     found, wanted = compared(spark, streams(spark, tmp_path / "tables", 7), tmp_path, sql)
     assert found == wanted
     assert wanted
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_joins_written_with_dataframes(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """By `join`, by ``DataFrame.join``, with pipes, in a view that Spark made: only Spark's plan is known."""
+    tables, tj = streams(spark, tmp_path / "tables", 11, 25), trijoin_sql.TriJoinSession.create(spark)
+    on = f"(r.x < s.x OR r.d = s.d) AND {between('r', 's', 15)}"
+    columns = ["r.id AS a", "r.w", *(["s.id AS b", "s.n"] if kind not in ("LEFT SEMI", "LEFT ANTI") else [])]
+    how = kind.lower().replace(" ", "")
+    sql = f"SELECT {', '.join(columns)} FROM r {kind} JOIN s ON {on}"
+    view = f"CREATE OR REPLACE TEMP VIEW made AS {sql}"
+    tables.use(streaming=False)
+    wanted = without_last(bag(spark.sql(sql).collect()))
+    tables.use(streaming=True)
+    spark.sql(view)
+    r, s = (spark.table(name).alias(name) for name in "rs")
+    found = {
+        "join": tj.join({"r": r, "s": s}, on, how, select=columns),
+        "DataFrame.join": tj.rewrite(r.join(s, F.expr(on), how).selectExpr(*columns)),
+        "pipes": tj.sql(f"FROM r |> {kind} JOIN s ON {on} |> SELECT {', '.join(columns)}"),
+        "view": tj.sql("SELECT * FROM made"),
+        "within": tj.join({"r": r, "s": s}, "r.x < s.x OR r.d = s.d", how, within="15 seconds", select=columns),
+    }
+    for name, frame in found.items():
+        assert without_last(run_stream(frame, tmp_path / name)) == wanted, name
+    spark.catalog.dropTempView("made")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_within_of_tables_written_with_dataframes(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    tables, tj = streams(spark, tmp_path / "tables", 12, 25), trijoin_sql.TriJoinSession.create(spark)
+    tables.use(streaming=False)
+    frames = {name: spark.table(name) for name in "rs"}
+    select = "s.id" if kind == "RIGHT" else "r.id"
+    found = tj.join(frames, "r.x < s.x", kind.lower().replace(" ", ""), within="15 seconds", select=select)
+    wanted = spark.sql(f"SELECT {select} FROM r {kind} JOIN s ON r.x < s.x AND {between('r', 's', 15)}")
+    assert bag(found.collect()) == bag(wanted.collect())
 
 
 @pytest.mark.parametrize("names", [True, False])

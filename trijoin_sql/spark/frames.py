@@ -95,8 +95,21 @@ def temporary_views(frames: Mapping[str, DataFrame]) -> Iterator[None]:
 Expressions = str | Column | Sequence[str | Column]
 
 
-def joined_by_spark(frames: Mapping[str, DataFrame], on: Expressions, select: Expressions) -> DataFrame:
-    """Return the inner join of DataFrames as Spark writes it, which on streams it may not run.
+#: How two DataFrames may be joined, as `DataFrame.join` takes it, and in SQL.
+HOW = {
+    "inner": "CROSS JOIN",
+    "left": "LEFT JOIN",
+    "right": "RIGHT JOIN",
+    "full": "FULL JOIN",
+    "semi": "LEFT SEMI JOIN",
+    "anti": "LEFT ANTI JOIN",
+}
+HOW |= {"leftouter": HOW["left"], "rightouter": HOW["right"], "outer": HOW["full"], "fullouter": HOW["full"]}
+HOW |= {"leftsemi": HOW["semi"], "leftanti": HOW["anti"]}
+
+
+def joined_by_spark(frames: Mapping[str, DataFrame], on: Expressions, select: Expressions, how: str) -> DataFrame:
+    """Return the join of DataFrames as Spark writes it, which on streams it may not run.
 
     Parameters
     ----------
@@ -106,6 +119,8 @@ def joined_by_spark(frames: Mapping[str, DataFrame], on: Expressions, select: Ex
         Conditions, which all hold.
     select
         What is read of the result, nothing for all columns.
+    how
+        The kind of join of two; one of more is an inner join.
 
     Raises
     ------
@@ -121,12 +136,12 @@ def joined_by_spark(frames: Mapping[str, DataFrame], on: Expressions, select: Ex
         raise TypeError(f"join() takes DataFrames by alias, and two of {', '.join(frames)} differ in case alone")
     *first, last = (frame.alias(alias) for alias, frame in frames.items())
     left, conditions, selected = reduce(DataFrame.crossJoin, first), _columns("on", on), _columns("select", select)
-    result = left.join(last, reduce(and_, conditions), "inner") if conditions else left.crossJoin(last)
+    result = left.join(last, reduce(and_, conditions), how) if conditions else left.crossJoin(last)
     return result.select(*selected) if selected else result
 
 
 def joined_in_text(
-    frames: Mapping[str, DataFrame], on: Expressions, select: Expressions, hints: str
+    frames: Mapping[str, DataFrame], on: Expressions, select: Expressions, hints: str, how: str
 ) -> tuple[str, Named]:
     """Return the same join as a SELECT, for Spark Connect, and the frames by the names that it has for them.
 
@@ -139,16 +154,17 @@ def joined_in_text(
 
     if not (selected := [sql_text(one, frames) for one in _listed(select)]):
         owners: dict[str, str] = {}
-        for alias, frame in frames.items():
+        for alias, frame in [*frames.items()][: 1 if HOW[how] in (HOW["semi"], HOW["anti"]) else None]:
             for name in frame.columns:
                 if (other := owners.setdefault(name.lower(), alias)) != alias:
                     reason = f"{name} is in {other} and in {alias}, and Spark Connect keeps no aliases of columns"
                     hint = f"select them by other names: select=['{other}.{name} AS {other}_{name}', ...]"
                     raise UnavailableError("all columns of a join", reason, hint)
     names = dict(zip(view_names(list(frames)), frames, strict=True))
-    sources = " CROSS JOIN ".join(f"{name} AS {quoted(alias)}" for name, alias in names.items())
+    sources = f" {HOW[how]} ".join(f"{name} AS {quoted(alias)}" for name, alias in names.items())
     where = " AND ".join(f"({sql_text(one, frames)}\n)" for one in _listed(on))  # a text may end with a comment
-    text = f"SELECT {hints}{', '.join(selected) or '*'} FROM {sources}" + (f" WHERE {where}" if where else "")
+    word = "WHERE" if HOW[how] == HOW["inner"] else "ON"
+    text = f"SELECT {hints}{', '.join(selected) or '*'} FROM {sources}" + (f" {word} {where}" if where else "")
     return text, {name: frames[alias] for name, alias in names.items()}
 
 

@@ -2,7 +2,8 @@
 
 Spark's grammar is larger than ours: pipes, IDENTIFIER, session variables, LATERAL, EXECUTE IMMEDIATE, and views that
 somebody made without us. Spark parses them into a plan. A group of inner joins of streams that Spark
-cannot run, for lack of an equality, is written as a plain SELECT over its inputs. That SELECT is rewritten like any
+cannot run, for lack of an equality, is written as a plain SELECT over its inputs, and so is each such outer, semi or
+anti join. That SELECT is rewritten like any
 other, and its result takes the place of the group. The rest of the plan stays as Spark made it. Joins that are written
 with DataFrames go the same way.
 """
@@ -27,6 +28,15 @@ from .frames import view_names
 #: Expressions whose meaning depends on their place.
 _BOUND = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "OuterReference", "LateralSubquery"})
 _EQUALITIES = ("EqualTo", "EqualNullSafe")
+
+#: By Spark's name of a join's type how SQL writes it, for those that are not inner joins.
+_OUTER = {
+    "LEFT OUTER": "LEFT JOIN",
+    "RIGHT OUTER": "RIGHT JOIN",
+    "FULL OUTER": "FULL JOIN",
+    "LEFT SEMI": "LEFT SEMI JOIN",
+    "LEFT ANTI": "LEFT ANTI JOIN",
+}
 
 #: Runs a SELECT over temporary views, given by name.
 Run = Callable[[str, dict[str, DataFrame]], DataFrame]
@@ -75,13 +85,14 @@ def join_in_plan(frame: DataFrame, run: Run, asked: Asked | None = None) -> tupl
 
 @dataclass
 class _Group:
-    """Inner joins, their inputs, their conjuncts, and the inputs on each side of each join."""
+    """Inner joins, or one join of another kind: inputs, conjuncts, and the inputs on each side of each join."""
 
     joins: list[Any] = field(default_factory=list)
     inputs: list[Any] = field(default_factory=list)
     conjuncts: list[Any] = field(default_factory=list)
     sides: list[tuple[range, range]] = field(default_factory=list)
     asked: Asked | None = None
+    kind: str = ""
 
     @cached_property
     def owners(self) -> dict[int, tuple[int, int]]:
@@ -106,7 +117,7 @@ class _Group:
 
     @property
     def needs_us(self) -> bool:
-        """Whether one of its joins has streams on both sides and no equality between them."""
+        """Whether one of its joins has streams on both sides and no equality between them, or is an anti join."""
         equal = [
             tuple(self.read_by(side) for side in items(one.children()))
             for one in self.conjuncts
@@ -115,6 +126,8 @@ class _Group:
         for left, right in self.sides:
             if not all(any(self.inputs[n].isStreaming() for n in side) for side in (left, right)):
                 continue
+            if self.kind == "LEFT ANTI JOIN":
+                return True
             pairs = (pair for sides in equal for pair in (sides, sides[::-1]))
             if not any(one and other and one <= set(left) and other <= set(right) for one, other in pairs):
                 return True
@@ -146,6 +159,10 @@ class _Plan:
             group.conjuncts += conjuncts or []
             self.asked = None  # it was the topmost one
             if group.asked or group.needs_us:
+                return self.joined(group)
+        elif (outer := _outer(plan, tables=self.asked is not None and self.asked.within != "")) is not None:
+            group = self.of_outer(outer)
+            if group.needs_us or (group.asked and group.asked.within):
                 return self.joined(group)
         return self.over(plan, [self.visit(child) for child in items(plan.children())])
 
@@ -215,6 +232,17 @@ class _Plan:
         take(plan)
         return group
 
+    def of_outer(self, join: Any) -> _Group:
+        """Return an outer, semi or anti join as a group of its own."""
+        sides = [(range(1), range(1, 2))]
+        group = _Group(
+            [join], items(join.children()), sides=sides, asked=self.asked, kind=_OUTER[join.joinType().sql()]
+        )
+        if join.condition().isDefined():
+            group.conjuncts += _split(join.condition().get())
+        self.asked = None
+        return group
+
     def joined(self, group: _Group) -> Any:
         """Return the result of a group, under the ids that its attributes have above it."""
         self.changes += 1
@@ -231,18 +259,21 @@ class _Plan:
                 texts.append(f"({text})")
             else:
                 left.append(one)
+        if left and group.kind:
+            reason = f"only Spark can evaluate {left[0].sql()}, on pairs of rows"
+            raise UnsupportedQueryError(f"a {group.kind} of streams without an equality between its sides: {reason}")
         read = self.read_outside(group, left)
         columns = [
             (number, place, attribute)
-            for number, plan in enumerate(group.inputs)
+            for number, plan in enumerate(group.inputs[: 1 if "SEMI" in group.kind or "ANTI" in group.kind else None])
             for place, attribute in enumerate(items(plan.output()))
         ]
         kept = [one for one in columns if one[2].exprId().id() in read] or columns[:1]
         names = [[f"{quoted(alias)}.{quoted(one)}" for one in listed] for alias, listed in group.names]
         selected = ", ".join(f"{names[number][place]} AS o{n}" for n, (number, place, _) in enumerate(kept))
         named = zip(views, group.names, strict=True)
-        sources = " CROSS JOIN ".join(f"{view} AS {quoted(alias)}" for view, (alias, _) in named)
-        where = f" WHERE {' AND '.join(texts)}" if texts else ""
+        sources = f" {group.kind or 'CROSS JOIN'} ".join(f"{view} AS {quoted(alias)}" for view, (alias, _) in named)
+        where = f" {'ON' if group.kind else 'WHERE'} {' AND '.join(texts or ['TRUE'])}"
         hints, within = ("", "") if group.asked is None else (group.asked.hints, group.asked.within)
         result = plan_of(self.run(f"SELECT {hints}{selected} FROM {sources}{where}{within}", views))
         lost = [one for (_, _, one), new in zip(kept, items(result.output()), strict=True) if not _is_time(new)]
@@ -384,6 +415,19 @@ def _is_inner(plan: Any) -> bool:
     if plan.nodeName() == "Filter":
         return plan.condition().deterministic() and not _is_bound(plan.condition()) and _is_inner(plan.child())
     return plan.nodeName() == "Join" and plan.joinType().sql() in ("INNER", "CROSS")
+
+
+def _outer(plan: Any, *, tables: bool) -> Any | None:
+    """Return the outer, semi or anti join of two streams that a plan is, possibly below names; None if it is none.
+
+    Parameters
+    ----------
+    tables
+        Whether a join of tables is one, too.
+    """
+    plan = _bare(plan)
+    joins = plan.nodeName() == "Join" if tables else joins_streams(plan)
+    return plan if joins and plan.joinType().sql() in _OUTER else None
 
 
 def _split(condition: Any) -> list[Any]:
