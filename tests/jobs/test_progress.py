@@ -85,10 +85,8 @@ def test_the_time_of_a_run_begins_with_the_command(capsys: pytest.CaptureFixture
     """And not when Spark is there."""
     outcome = Outcome((Tally("o"),), "done", 2.0)
     summary(outcome, "job.sql", False, 20.0)
-    assert (
-        capsys.readouterr().out
-        == "o: 0 rows in · 0 rows out\ndone after 22.0 s: 20.0 s to start, 2.0 s for the queries\n"
-    )
+    ended = "done after 22.0 s: 20.0 s to start, 2.0 s for the queries"
+    assert capsys.readouterr().out == f"o: 0 rows in · 0 rows out\n{ended}\n"
     summary(outcome, "job.sql", True, 20.0)
     told = json.loads(capsys.readouterr().out)
     assert (told["seconds"], told["starting_seconds"]) == (22, 20)

@@ -173,6 +173,25 @@ def test_a_console_shows_no_table_without_rows(
     assert "only showing top 2 rows" in shown
 
 
+def test_a_late_row_of_a_self_join_counts_once(session: TriJoinSession, tmp_path: Path) -> None:
+    """Each alias drops it; the stream brought it once, as "rows in" says."""
+    for number, values in enumerate([range(40, 41), range(50, 51), range(1, 3)]):
+        write(tmp_path / "r", f"{number}.json", "a", values)
+        os.utime(tmp_path / "r" / f"{number}.json", (1000 + number, 1000 + number))
+    job = (
+        f"CREATE STREAM r (a BIGINT, ts TIMESTAMP) USING json OPTIONS (path '{tmp_path}/r', maxFilesPerTrigger 1)"
+        "  WATERMARK ts DELAY OF INTERVAL 1 SECOND;\nCREATE SINK o USING noop;\nINSERT INTO o "
+        "SELECT /*+ UNITS(1) */ p.a, q.a AS other FROM r AS p JOIN r AS q ON q.a < p.a WITHIN 1 MINUTE"
+    )
+    tally = carry_out(session, job, tmp_path).tallies[0]
+    assert (tally.input_rows, tally.late_rows) == (4, 2)
+    assert tally.summary().endswith(" · 2 rows late")
+    both = job.replace("q.a < p.a", "q.a < p.a AND p.a <> 1 AND q.a <> 2")
+    tally = carry_out(session, both, tmp_path).tallies[0]
+    assert tally.summary().endswith(" · at least 1 row late")
+    assert tally.to_dict()["late_rows_at_least"]
+
+
 def test_a_failing_function_is_one_sentence_and_stops_the_others(
     session: TriJoinSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from rich.text import Text
 from ..explain.wording import byte_size, count
 from ..rewriter.sql.dialect import quote
 from ..running.metrics import batch_counters
+from ..running.late import LateRows
 from ..running.vanished import IDLE, Vanished, phrases
 from .paths import local_path
 from .statements import CreateStream
@@ -71,7 +72,8 @@ class Tally:
     batch
         The last micro-batch, -1 before the first.
     batches, input_rows, output_rows, late_rows
-        Micro-batches with input, and rows over all of them. Output are the rows that the query gave to its sink; a join
+        Micro-batches with input, and rows over all of them. A late row
+        of a stream counts once, whatever its aliases. Output are the rows that the query gave to its sink; a join
         below may have found more results, or fewer.
     rate
         Input rows a second of the last batch with input: since the start of the batch before, or, if that took
@@ -118,6 +120,7 @@ class Tally:
     _kept: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
     _begun: float | None = field(default=None, repr=False)
     _readings: dict[str, int] = field(default_factory=dict, repr=False)
+    _late: LateRows = field(default_factory=LateRows, repr=False)
 
     def look(self, query: StreamingQuery, names: dict[str, str]) -> list[str]:
         """Read a query's reports since the last call; return what is to be said at once.
@@ -152,7 +155,9 @@ class Tally:
         self.state_bytes = sum(_bytes(operator) for operator in progress.stateOperators)
         self.late_rows += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
         joins = batch_counters(progress)
-        self.late_rows += sum(counters.total().get("late", 0) for counters in joins)
+        before = self._late.total
+        self._late.add([counters.slots for counters in joins])
+        self.late_rows += self._late.total - before
         said = self._corrupt(progress) + [one for counters in joins for one in self.vanished.add(counters.slots)]
         rows, brought = self._rows(progress), self._brought(progress, names)
         if rows:
@@ -250,6 +255,7 @@ class Tally:
             "input_rows": self.input_rows,
             "output_rows": self.output_rows,
             "late_rows": self.late_rows,
+            "late_rows_at_least": self._late.at_least,
             "state_rows": self.state_rows,
             "state_bytes": self.state_bytes,
             "watermark": self.watermark or None,
@@ -284,7 +290,7 @@ class Tally:
         if self.watermark:
             parts.append(f"watermark {short_time(self.watermark)}")
         if self.late_rows:
-            parts.append(f"{count(self.late_rows, 'row')} late")
+            parts.append(f"{'at least ' if self._late.at_least else ''}{count(self.late_rows, 'row')} late")
         return parts
 
 

@@ -294,11 +294,10 @@ def _charts(one: Watched, now: float) -> list[Chart]:
     ]
     lags = [(name, f"s{rank % 8}", lag(name)) for rank, name in enumerate(aliases)]
     lags += [("watermark", "mark", lag("watermark"))] if one.tally.watermark else []
+    rows_out = points(lambda one: one.output_rows / one.gap)
     return [
         chart("Rows a second", compact, "steps", *rates),
-        chart(
-            "Rows out a second", compact, "steps", ("rows out", "plain", points(lambda one: one.output_rows / one.gap))
-        ),
+        chart("Rows out a second", compact, "steps", ("rows out", "plain", rows_out)),
         *([chart("Behind the clock", duration, "line", *lags)] if lags else []),
         chart("Time of a trigger", duration, "steps", ("trigger", "plain", points(lambda one: one.seconds))),
         chart("Rows kept", compact, "line", ("rows", "plain", points(lambda one: one.state_rows))),
