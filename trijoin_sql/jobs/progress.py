@@ -16,8 +16,8 @@ from rich.text import Text
 
 from ..explain.wording import byte_size, count
 from ..rewriter.sql.dialect import quote
-from ..running.metrics import batch_counters
 from ..running.late import LateRows
+from ..running.metrics import batch_counters
 from ..running.vanished import IDLE, Vanished, phrases
 from .paths import local_path
 from .statements import CreateStream
