@@ -223,7 +223,7 @@ class Metrics:
         Returns
         -------
         Vanished
-            ``rows`` has counts, ``said`` what is suspicious about them, in sentences.
+            Prints as sentences; ``rows`` has counts, ``said`` what is suspicious about them.
         """
         found = Vanished()
         for batch in self.batches:
