@@ -89,8 +89,8 @@ CREATE STREAM k USING kafka OPTIONS (kafka.bootstrap.servers 'h:1', subscribe 'a
 CREATE SINK o OPTIONS (path '{free}/o', checkpointLocation '{free}/c') USING Parquet TRIGGER AVAILABLE NOW MODE APPEND;
 CREATE SINK p USING console TRIGGER PROCESSING TIME INTERVAL 1 MINUTE;
 SET spark.sql.shuffle.partitions = 4;
-CREATE TEMPORARY VIEW v AS SELECT a FROM `my r` WHERE ';' <> 'x';
-INSERT INTO `O` SELECT /*+ SCHEME('symmetric') */ a FROM v JOIN k ON v.a < k.offset WITHIN 10 MINUTES;
+CREATE TEMPORARY VIEW v AS SELECT a, ts FROM `my r` WHERE ';' <> 'x';
+INSERT INTO `O` SELECT /*+ SCHEME('biclique') */ a FROM v JOIN k ON v.a < k.offset WITHIN 10 MINUTES;
 INSERT INTO p (SELECT a FROM v)"""
     parsed = parse_job(Script("job.sql", fill(job, folders)))
     assert check_job(parsed) == []
@@ -105,7 +105,7 @@ INSERT INTO p (SELECT a FROM v)"""
     assert isinstance(second, CreateSink)
     assert (first.output_mode, first.trigger) == ("append", {"availableNow": True})
     assert second.trigger == {"processingTime": "1 minutes"}
-    assert parsed.inserts[0].query.text.startswith("SELECT /*+ SCHEME('symmetric') */")
+    assert parsed.inserts[0].query.text.startswith("SELECT /*+ SCHEME('biclique') */")
 
 
 def test_what_is_not_used_is_a_warning() -> None:

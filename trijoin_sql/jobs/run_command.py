@@ -137,9 +137,9 @@ def run_job(
     notes = Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
     script = Script.read(path)
     job = parse_job(script)
-    for warning in check_job(job):
-        notes.print(Text(f"{warning} (warning)", style="yellow"))
     given = dict(map(setting, settings))
+    for warning in check_job(job, given):
+        notes.print(Text(f"{warning} (warning)", style="yellow"))
 
     from ..running.stopping import StopRequest, signals
     from .prepare import prepare

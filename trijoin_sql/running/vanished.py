@@ -28,8 +28,8 @@ class Vanished:
     ----------
     rows
         By the alias of an input that had NULL where a condition or the event time needs a value, a dictionary:
-        ``rows`` that were looked at, how many of them were ``dropped``, ``columns`` with the number of NULLs by the text
-        of each, and ``time``, the text of the event time (None if it has none).
+        ``rows`` that were looked at, how many of them were ``dropped``, ``columns`` with the number of NULLs by the
+        text of each, and ``time``, the text of the event time (None if it has none).
     """
 
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
