@@ -252,6 +252,16 @@ def test_explain_and_run_say_a_mistake_in_the_same_words(old: str, new: str, tmp
     assert (explain.exit_code, run.exit_code) == (2, 2)
 
 
+def test_state_of_no_checkpoint_speaks_of_the_folder(tmp_path: Path) -> None:
+    """And not of a setting, which there is none of."""
+    (tmp_path / "file").write_text("")
+    for name, why in (("none", "there is no such folder"), ("file", "it is a file, not a folder")):
+        said = trijoin("state", str(tmp_path / name))
+        assert (said.exit_code, said.stdout) == (2, "")
+        assert f"the state in the folder {tmp_path}/{name} is not available: {why}." in said.stderr
+        assert "setting" not in said.stderr
+
+
 def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
     """`run` ignores it; behind it, `explain` overlooked the first declaration."""
     (tmp_path / "query.sql").write_text(SCRIPT, encoding="utf-8-sig")

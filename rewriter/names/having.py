@@ -39,7 +39,9 @@ def grouped_columns(having: exp.Expr, select: exp.Select, lookup: Lookup) -> Ite
 def has_subtotals(select: exp.Select) -> bool:
     """Return whether the SELECT groups by ROLLUP, CUBE or GROUPING SETS."""
     group = select.args.get("group")
-    return bool(group) and any(isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets) for node in own_nodes(group))
+    return group is not None and any(
+        isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets) for node in own_nodes(group)
+    )
 
 
 def unsure(names: set[str], select: exp.Select, key: Callable[[str], str]) -> str:
