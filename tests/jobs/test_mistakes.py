@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trijoin_sql import cli
-from trijoin_sql.errors import JobError
+from trijoin_sql.errors import SHOWN, JobError
 from trijoin_sql.jobs.check import check_job
 from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
@@ -64,8 +64,11 @@ def test_a_mistake_is_one_message_at_its_place(mistake: Mistake, folders: dict[s
     place, text, caret, *rest = error.located.splitlines()
     assert place.startswith(f"job.sql:{line}:{column}: ")
     assert mistake.says in error.located
-    assert text == (before + after).split("\n")[line - 1]
-    assert caret == " " * (column - 1) + "^"
+    whole = (before + after).split("\n")[line - 1]
+    assert (text == whole) is (len(whole) <= SHOWN)  # else a part of it
+    assert text.strip("…") in whole
+    shift = whole.index(text.strip("…")) - text.startswith("…")
+    assert caret == " " * (column - 1 - shift) + "^"
     assert len(rest) <= 1
     assert "\n" not in error.detail
     assert all(hint.startswith("Hint: ") for hint in rest)
