@@ -213,13 +213,14 @@ app.command(cls=Command, name="init", help=templates.HELP)(templates.init)
 _add_bench()
 app.command(cls=Command, name="state", help=STATE_HELP)(state)
 
-EXPLAIN_HELP = """Show the join graph, the plan after every stage, the chosen scheme and how long state is kept.
+EXPLAIN_HELP = """Show the join graph, the chosen scheme, how long state is kept, advice, and the plan.
 
 Needs neither Java nor Spark. Of a job file, the queries of its INSERTs are shown, and its views that join. \
 Several queries: one after the other; json makes a list of them.
 
 \b
 trijoin-sql explain query.sql
+trijoin-sql explain query.sql --verbose      # the plan after every stage of the rewrite
 trijoin-sql explain query.sql --format html > plan.html
 echo 'SELECT ... FROM r JOIN s ON r.a < s.a' | trijoin-sql explain -
 
@@ -245,6 +246,9 @@ def explain(
     statement: Annotated[
         int, typer.Option(min=0, metavar="N", help="Only the N-th query of the file.", show_default="all")
     ] = 0,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="In text, the plan after every stage of the rewrite.")
+    ] = False,
 ) -> None:
     """Explain the queries of a file; see `EXPLAIN_HELP`."""
     from .explain import FORMS, Explanation
@@ -257,7 +261,10 @@ def explain(
         found = [found[statement - 1]]
     if form == "html" and len(found) > 1:
         raise typer.BadParameter(f"{file} holds {number}, a page shows one", param_hint="--statement")
-    parts = [FORMS[form](one).rstrip("\n") for one in found]
+    if verbose and form == "text":
+        parts = [one.to_text(verbose=True) for one in found]
+    else:
+        parts = [FORMS[form](one).rstrip("\n") for one in found]
     listed = form == "json" and len(parts) > 1
     typer.echo(f"[{','.join(parts)}]" if listed else "\n\n".join(parts))
 

@@ -12,7 +12,7 @@ from trijoin_sql.rewriter.plan.conjuncts import Band, Bounds
 from trijoin_sql.rewriter.plan.nodes import JoinNode, source_scan
 from trijoin_sql.rewriter.sql.declarations import read_with_places
 
-from trijoin_sql.errors import UnsupportedQueryError
+from trijoin_sql.errors import SqlSyntaxError, UnsupportedQueryError
 
 from .tables import node, rewritten
 
@@ -68,6 +68,15 @@ def test_where_a_bound_is_written_the_advice_is_a_watermark_alone(clauses: str) 
     (first, second) = rewrite(f"SELECT 1 AS o FROM pay AS p JOIN pay AS q {clauses}", catalog).advice
     assert "p and q have no watermark" in first
     assert first.partition(": ")[2] == second.partition(": ")[2]
+
+
+@pytest.mark.parametrize(
+    "clauses", ["WITHIN 2 MINUTES WHERE r.a > 3", "WHERE r.a > 3 WITHIN 2 MINUTES", "GROUP BY r.a WITHIN 2 MINUTES"]
+)
+def test_within_bounds_the_join_wherever_it_stands(clauses: str) -> None:
+    assert kept(f"SELECT COUNT(*) AS n FROM r JOIN s ON r.x < s.x {clauses}") == {"r": 2, "s": 2}
+    with pytest.raises(SqlSyntaxError, match="multiple 'WITHIN'"):
+        kept(f"SELECT COUNT(*) AS n FROM r JOIN s ON r.x < s.x {clauses} WITHIN 1 MINUTE")
 
 
 def test_equal_times_and_strict_comparisons_bound_too() -> None:
