@@ -190,6 +190,7 @@ def test_a_late_row_of_a_self_join_counts_once(session: TriJoinSession, tmp_path
     tally = carry_out(session, both, tmp_path).tallies[0]
     assert tally.summary().endswith(" · at least 1 row late")
     assert tally.to_dict()["late_rows_at_least"]
+    assert tally.shown_late == "≥ 1"
 
 
 def test_a_failing_function_is_one_sentence_and_stops_the_others(

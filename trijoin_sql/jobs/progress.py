@@ -246,6 +246,11 @@ class Tally:
         """The rate for people: a trickle is not shown as zero."""
         return f"{self.rate:.1f}" if 0 < self.rate < 10 else number(self.rate)
 
+    @property
+    def shown_late(self) -> str:
+        """The late rows for people: where there may be more, with a sign that says so."""
+        return ("≥ " if self._late.at_least else "") + number(self.late_rows)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the tally as plain data."""
         return {
@@ -389,7 +394,7 @@ class Board:
                 f"{tally.latency:,} ms" if tally.latency < 10_000 else f"{tally.latency / 1000:,.1f} s",
                 number(tally.state_rows),
                 byte_size(tally.state_bytes),
-                number(tally.late_rows),
+                tally.shown_late,
                 *([short_time(tally.watermark)] if wide else ()),
             )
             told = [f"watermark {short_time(tally.watermark)}"] if tally.watermark and not wide else []
