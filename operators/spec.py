@@ -250,6 +250,10 @@ class StreamSpec:
         drops other rows, unless the join gives those without a partner. None of a table, where Spark does.
     types
         By packed column, the Arrow types of those that a join pads with NULLs.
+    reads
+        What it is an alias of: several aliases of one stream bring the same rows. Empty if it has no name.
+    filtered
+        Whether conditions on this alias alone have dropped rows before.
     """
 
     alias: str
@@ -264,6 +268,8 @@ class StreamSpec:
     alike: bool = True
     required: tuple[tuple[str, str], ...] = ()
     types: tuple[tuple[str, pa.DataType], ...] = ()
+    reads: str = ""
+    filtered: bool = False
 
     @property
     def listed(self) -> tuple[str, ...]:

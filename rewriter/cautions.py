@@ -17,6 +17,7 @@ NEVER_CLOSE = Refusal(
     "groups without a window of event time never close, so append mode would give none",
     "group by window(...) over an event time, or use MODE complete or update",
 )
+NO_GROUPS = Refusal("complete mode gives the groups of an aggregation, and there is none", "use MODE append")
 UNBOUNDED_OUTER = Refusal(
     "the {} of streams has no bound in event time, so it would never know that a row has no partner",
     "give both sides a watermark, and bound their event times in ON: AND s.ts BETWEEN r.ts AND r.ts + INTERVAL ...",

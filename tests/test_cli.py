@@ -224,10 +224,42 @@ def test_a_view_that_joins_is_explained_too() -> None:
 def test_a_syntax_error_gives_the_place_in_the_file() -> None:
     said = trijoin("explain", "-", stdin=SCRIPT + "\n  SELECT a FROM r WHERE AND;")
     assert (said.exit_code, said.stdout) == (2, "")
-    assert "(line 7, column " in said.stderr
+    assert said.stderr.startswith("stdin:7:")
     *_, line, caret = said.stderr.rstrip("\n").splitlines()
     assert line == "  SELECT a FROM r WHERE AND;"
     assert line[caret.index("^") :].startswith("AND")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("r.a < s.a", "r.a < s.aa"),
+        ("SELECT r.a", "SELECT FROM r.a"),
+        ("s.b = t.b", "s.b = t.b WITHIN 5 LIGHTYEARS"),
+        ("SELECT r.a", "SELECT /*+ SCHEME('none') */ r.a"),
+        ("shuffle.partitions = 2", "shuffle.partitions = 2; SET spark.trijoin.units = no"),
+        ("USING json", "USING jsn"),
+    ],
+)
+def test_explain_and_run_say_a_mistake_in_the_same_words(old: str, new: str, tmp_path: Path) -> None:
+    """The place comes first, as compilers write it; `explain` wrote a condition's name before it."""
+    job = SCRIPT.replace("USING rate", "USING json OPTIONS (path '.')")
+    job = job.replace("SELECT r.a", "CREATE SINK o USING noop;\nINSERT INTO o SELECT r.a").replace(old, new, 1)
+    (tmp_path / "job.sql").write_text(job)
+    explain, run = (trijoin(command, str(tmp_path / "job.sql")) for command in ("explain", "run"))
+    assert explain.stderr == run.stderr
+    assert explain.stderr.startswith(f"{tmp_path}/job.sql:")
+    assert (explain.exit_code, run.exit_code) == (2, 2)
+
+
+def test_state_of_no_checkpoint_speaks_of_the_folder(tmp_path: Path) -> None:
+    """And not of a setting, which there is none of."""
+    (tmp_path / "file").write_text("")
+    for name, why in (("none", "there is no such folder"), ("file", "it is a file, not a folder")):
+        said = trijoin("state", str(tmp_path / name))
+        assert (said.exit_code, said.stdout) == (2, "")
+        assert f"the state in the folder {tmp_path}/{name} is not available: {why}." in said.stderr
+        assert "setting" not in said.stderr
 
 
 def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:

@@ -34,6 +34,29 @@ def classes() -> set[type[errors.TriJoinError]]:
     }
 
 
+@pytest.mark.parametrize("place", [0, 3, 49, 51, 150, 299, 340, 350, 396, 400])
+@pytest.mark.parametrize("tab", ["", "\t"])
+def test_a_long_line_is_shown_around_its_place(place: int, tab: str) -> None:
+    """A caret behind hundreds of characters stood on another line of the terminal, below nothing."""
+    line = tab + "".join(f"{number:04}" for number in range(100))
+    text = f"SELECT\n{line}\nFROM r"
+    error = errors.SqlSyntaxError("wrong", text, 2, place + len(tab) + 1)
+    _, shown, caret = str(error).splitlines()
+    assert len(shown) <= errors.SHOWN + 2
+    assert shown.strip("…") in line
+    assert (shown.startswith("…"), shown.endswith("…")) == (
+        not line.startswith(shown[:9]),
+        not line.endswith(shown[-9:]),
+    )
+    at = caret.index("^")
+    assert caret.count("\t") == shown[:at].count("\t")
+    if place < 400:
+        assert shown[at : at + 3].strip("…") in line[place + len(tab) : place + len(tab) + 3]
+        assert line.index(shown.strip("…")) + at - shown.startswith("…") == place + len(tab)
+    else:
+        assert at == len(shown)
+
+
 def test_every_class_and_every_condition_has_an_example() -> None:
     assert {type(error) for error in EXAMPLES} == classes()
     assert {error.condition for error in EXAMPLES} == set(errors.CONDITIONS)

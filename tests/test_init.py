@@ -111,7 +111,7 @@ def test_what_is_written_runs(tmp_path: Path) -> None:
     done = subprocess.run(run, cwd=folder, check=True, capture_output=True, text=True)
     *rows, summary = map(json.loads, done.stdout.splitlines())
     assert summary["ended"] == "done"
-    assert len(rows) == summary["queries"][0]["results"] >= 3
+    assert len(rows) == summary["queries"][0]["output_rows"] >= 3
     assert {"card", "here", "there"} < set(rows[0])
     page = (folder / "page.html").read_text()
     for told in ("data-over", f"<dt>results</dt><dd>{len(rows)}</dd>", "payments <b>", "watermark <b>"):

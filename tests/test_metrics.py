@@ -12,7 +12,7 @@ from pyspark.sql import Row
 from trijoin_sql.operators.task import reports
 from trijoin_sql.operators.task.reports import LatestReports, reported
 
-from trijoin_sql.running.metrics import compiled_number, live_groups, read_metrics
+from trijoin_sql.running.metrics import BatchCounters, Metrics, compiled_number, live_groups, read_metrics
 
 
 def slot(number: int, results: int, kept: int) -> str:
@@ -80,6 +80,36 @@ def test_counters_are_read_slot_by_slot(form: Any) -> None:
     ]
     total = metrics.total()
     assert (total["results"], total["comparisons"], total["state_rows"]) == (12, 120, 14)  # of a gauge the last
+
+
+def late(*slots: dict[str, tuple[str, int, bool]]) -> tuple[dict[str, Any], ...]:
+    """What slots say of late rows: by alias the stream, the rows, and whether it is filtered."""
+    return tuple(
+        {
+            "late": sum(rows for _, rows, _ in one.values()),
+            "late_rows": {alias: {"of": of, "rows": n, "filtered": cut} for alias, (of, n, cut) in one.items()},
+        }
+        for one in slots
+    )
+
+
+def test_a_late_row_of_a_self_join_counts_once() -> None:
+    """Rows of one stream spread over slots by alias, so only sums over slots can be compared."""
+    first = late({"p": ("r", 3, False), "q": ("r", 1, True)}, {"q": ("r", 1, True), "s": ("s", 2, False)})
+    second = late({"p": ("r", 1, False), "q": ("r", 1, True)})
+    joins = BatchCounters("__trijoin_1", 0, first), BatchCounters("__trijoin_1", 1, second)
+    other = BatchCounters("__trijoin_2", 1, late({"p": ("r", 1, False)}))  # another join of the same query
+    metrics = Metrics((*joins, other))
+    assert metrics.late().streams == {"r": 3 + 1, "s": 2}
+    assert metrics.late().inputs == {"p": 5, "q": 3, "s": 2}
+    assert (metrics.total()["late"], joins[0].total()["late"], metrics.late().at_least) == (6, 5, False)
+
+
+def test_aliases_with_conditions_of_their_own_may_have_dropped_different_rows() -> None:
+    metrics = Metrics((BatchCounters("__trijoin_1", 0, late({"p": ("r", 3, True), "q": ("r", 2, True)})),))
+    assert (metrics.total()["late"], metrics.late().at_least) == (3, True)
+    alone = Metrics((BatchCounters("__trijoin_1", 0, late({"p": ("r", 3, True), "q": ("", 2, True)})),))
+    assert (alone.late().streams, alone.late().at_least) == ({"r": 3, "q": 2}, False)
 
 
 def test_the_reports_of_the_latest_micro_batches_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,9 @@ def test_rows_without_event_time_are_said_once_and_counted() -> None:
     assert vanished.add([slot({"r": 5, "s": 5}, r=nulls(4, 1, ts=1))]) == []
     assert list(phrases(vanished.rows)) == ["3 rows of r cannot join (NULL: ts in 3)"]
     assert vanished.said == [said]
+    assert str(vanished) == f"3 rows of r cannot join (NULL: ts in 3)\n{said}"
+    assert repr(vanished) == f"<Vanished: 3 rows of r cannot join (NULL: ts in 3); {said}>"
+    assert repr(Vanished()) == "<Vanished: no row has vanished>"
 
 
 def test_a_column_that_is_always_null_is_said_and_one_that_sometimes_is_not() -> None:

@@ -24,8 +24,9 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from . import init as templates
-from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnavailableError, UnsupportedQueryError
+from .errors import JobError, JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnavailableError
 from .jobs import run_command as jobs
+from .jobs.options import show_mistake
 from .running.state_report import HELP as STATE_HELP
 from .running.state_report import state
 from .shell import command as shells
@@ -71,6 +72,9 @@ class Commands(TyperGroup):
             _say("stopped", "yellow")
             raise typer.Exit(130) from None
         except Exception as error:
+            if isinstance(error, JobError):
+                show_mistake(error, stderr())
+                raise typer.Exit(REFUSED) from None
             told = explain_error(error)
             if told is None:
                 raise
@@ -209,13 +213,14 @@ app.command(cls=Command, name="init", help=templates.HELP)(templates.init)
 _add_bench()
 app.command(cls=Command, name="state", help=STATE_HELP)(state)
 
-EXPLAIN_HELP = """Show the join graph, the plan after every stage, the chosen scheme and how long state is kept.
+EXPLAIN_HELP = """Show the join graph, the chosen scheme, how long state is kept, advice, and the plan.
 
 Needs neither Java nor Spark. Of a job file, the queries of its INSERTs are shown, and its views that join. \
 Several queries: one after the other; json makes a list of them.
 
 \b
 trijoin-sql explain query.sql
+trijoin-sql explain query.sql --verbose      # the plan after every stage of the rewrite
 trijoin-sql explain query.sql --format html > plan.html
 echo 'SELECT ... FROM r JOIN s ON r.a < s.a' | trijoin-sql explain -
 
@@ -241,6 +246,9 @@ def explain(
     statement: Annotated[
         int, typer.Option(min=0, metavar="N", help="Only the N-th query of the file.", show_default="all")
     ] = 0,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="In text, the plan after every stage of the rewrite.")
+    ] = False,
 ) -> None:
     """Explain the queries of a file; see `EXPLAIN_HELP`."""
     from .explain import FORMS, Explanation
@@ -253,7 +261,10 @@ def explain(
         found = [found[statement - 1]]
     if form == "html" and len(found) > 1:
         raise typer.BadParameter(f"{file} holds {number}, a page shows one", param_hint="--statement")
-    parts = [FORMS[form](one).rstrip("\n") for one in found]
+    if verbose and form == "text":
+        parts = [one.to_text(verbose=True) for one in found]
+    else:
+        parts = [FORMS[form](one).rstrip("\n") for one in found]
     listed = form == "json" and len(parts) > 1
     typer.echo(f"[{','.join(parts)}]" if listed else "\n\n".join(parts))
 
@@ -261,15 +272,14 @@ def explain(
 def _documents(file: str) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
     from .jobs.check import check_setting, check_statements
-    from .jobs.columns import check_columns, unknown_relation
+    from .jobs.columns import check_columns
     from .jobs.formats import fixed_columns
     from .jobs.job_text import Script
     from .jobs.parse_statements import parse_declarations, refuse_slips
-    from .jobs.setting_names import assignment
-    from .rewriter.job_heads import query_start, with_rate, with_view
-    from .rewriter.pipeline import rewrite
+    from .jobs.planning import assign, plan
+    from .rewriter.job_heads import query_start, with_view
+    from .rewriter.sql.clauses import Word
     from .rewriter.sql.declarations import read_with_places
-    from .rewriter.sql.places import place_of_reason
     from .settings import rewriter_settings
 
     script = Script.read(file)
@@ -277,31 +287,21 @@ def _documents(file: str) -> list[dict[str, Any]]:
     for tokens in script.statements():
         refuse_slips(script, tokens, ("SELECT", "INSERT", "CREATE"))
     check_statements(parse_declarations(script))
-    catalog, statements = read_with_places(text, fixed_columns)
+    try:
+        catalog, statements = read_with_places(text, fixed_columns)
+    except SqlSyntaxError as error:
+        raise script.syntax_error(error) from None
     documents: list[dict[str, Any]] = []
     views: list[dict[str, Any]] = []
     for begin, statement in statements:
         head = query_start(statement)
         start, sql = begin + head, statement[head:]
         check_columns(script, sql, start, catalog)
-        try:
-            rewritten = rewrite(sql, catalog, rewriter_settings(settings.get))
-        except SqlSyntaxError as error:
-            place = script.place(script.offset(start, error.line, error.column))
-            raise SqlSyntaxError(error.detail, text, *place) from None
-        except UnsupportedQueryError as error:
-            unknown = unknown_relation(script, sql, start, catalog, error)
-            if unknown is not None:
-                raise unknown from None
-            at = place_of_reason(sql, error.reason)
-            if at is None:
-                raise
-            raise script.error(start + at, f"This query cannot run on streams: {error.reason}", error.hint) from None
+        word = Word(sql, start)
+        rewritten = plan(script, word, catalog, rewriter_settings(settings.get))
         if rewritten.kind == "other":
             check_setting(script, sql, start)
-        if (set_ := assignment(sql)) is not None:
-            settings[set_.key] = set_.value
-            catalog = with_rate(catalog, set_.key, set_.value)
+            catalog, settings = assign(script, word, catalog, settings)
         catalog = with_view(catalog, sql)
         if rewritten.kind != "other":
             plain_view = rewritten.kind == "create_view" and not rewritten.groups

@@ -149,10 +149,19 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
+#: The longest line that an error shows whole; of a longer one it shows this much, around the place.
+SHOWN = 100
+
+
 def _marked(text: str, line: int, column: int) -> str:
-    """Return a line of a text and a caret below its column."""
+    """Return a line of a text, or the part of a long one around the place, and a caret below its column."""
     lines = text.split("\n")
     shown = lines[min(line, len(lines)) - 1].rstrip("\r")
+    if len(shown) > SHOWN:
+        first = max(0, min(column - 1 - SHOWN // 2, len(shown) - SHOWN))
+        cut, last = shown[first : first + SHOWN], first + SHOWN
+        shown = ("…" if first else "") + cut + ("…" if last < len(shown) else "")
+        column += (1 if first else 0) - first
     before = "".join(char if char == "\t" else " " for char in shown[: column - 1])
     return f"{shown}\n{before.ljust(column - 1)}^"
 

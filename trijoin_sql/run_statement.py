@@ -120,8 +120,8 @@ class StatementRunner:
             return Ran(self._by_spark(read))
         rewritten = planned.rewritten
         if rewritten.kind == "explain" and (rewritten.explain_format is not None or rewritten.converted):
-            form = (rewritten.explain_format or "text").lower()
-            plan = FORMS.get(form, str)(Explanation(rewritten.to_dict()))
+            form, explained = (rewritten.explain_format or "text").lower(), Explanation(rewritten.to_dict())
+            plan = explained.to_text(verbose=True) if form == "formatted" else FORMS[form](explained)
             return Ran(self.spark.createDataFrame([(plan,)], "plan string"), rewritten)
         ran = self._by_us(read, planned) if rewritten.converted else Ran(self._by_spark(read), rewritten)
         return ran if rewritten.view is None else replace(ran, frame=self._create_view(rewritten.view, ran.frame))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -14,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import InvalidHintError, PlanError
 from ...rewriter.plan.grid import goes_by_key, is_elastic
-from ...rewriter.plan.nodes import JoinNode, source_scan
+from ...rewriter.plan.nodes import JoinNode, source_conditions, source_scan
 from ...rewriter.plan.schemes import RECORDS
 from ...rewriter.plan.trees import leaves
 from ..schemes import SCHEMES
@@ -34,6 +35,10 @@ from .travel_types import arrow_type, from_wire, is_plain, quoted, type_names, w
 from .watermarks import DELAY
 
 _ROUTE = "__route"
+
+_PART = r"(?:`(?:``|[^`])+`|\w+)"
+#: The name of a relation that has one.
+_NAME = re.compile(rf"(?:STREAM\s+)?({_PART}(?:\.{_PART})*)", re.IGNORECASE)
 
 #: Name of the observed metric with the slots' reports, as a list of JSON objects, and of the one where they come
 #: otherwise (`reports`): how many packed rows the slots got.
@@ -212,10 +217,23 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Plac
     dimensions = tuple((axis, column or _ROUTE) for axis, column in coordinates)
     group = dimensions[0][1] if placement.subgroups > 1 else None
     time = side.pack_read("time", side.event_time) if side.event_time is not None else None
-    scan = next(found for source in node.sources if (found := source_scan(source)).alias == side.alias)
+    source = next(source for source in node.sources if source_scan(source).alias == side.alias)
+    scan = source_scan(source)
     stateful = time is not None and scan.stateful
     packed = tuple(side.packed)
-    return StreamSpec(side.alias, tuple(payload), packed, _ROUTE, dimensions, group, time, stateful=stateful)
+    named = _NAME.match(scan.relation)
+    return StreamSpec(
+        side.alias,
+        tuple(payload),
+        packed,
+        _ROUTE,
+        dimensions,
+        group,
+        time,
+        stateful=stateful,
+        reads=named[1].replace("`", "").lower() if named else "",
+        filtered=bool(source_conditions(source)),
+    )
 
 
 def _packed(side: Input, stream: StreamSpec, *, tested: bool) -> tuple[DataFrame, str, bool]:

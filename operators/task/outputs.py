@@ -38,6 +38,10 @@ COUNTER_NAMES = (
     "state_chunks",
 )
 
+#: In a report, for each alias with late rows: how many (``rows``), of which stream (``of``), and whether conditions on
+#: this alias have dropped other rows of it before (``filtered``).
+LATE_ROWS = "late_rows"
+
 #: The output column that carries counters; null in rows of results.
 COUNTERS = "__trijoin"
 
@@ -93,6 +97,8 @@ class Output:
         report = {"slot": slot, "units": self.spec.units, **total, "inputs": inputs, "watermark": watermark}
         if nulls := [tally[NULL_ROWS] for tally in tallies if NULL_ROWS in tally]:
             report[NULL_ROWS] = add_null_rows(nulls)
+        if late := {alias: rows for tally in tallies for alias, rows in tally.get(LATE_ROWS, {}).items()}:
+            report[LATE_ROWS] = late
         return json.dumps(report)
 
     def in_row(self, report: str) -> pd.DataFrame | PackedRow:

@@ -32,7 +32,7 @@ from ..state.slot_state import SlotState
 from ..worker_memory import hold, release
 from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
 from .micro_batch import batch_id, for_this_batch, query_id
-from .outputs import COUNTER_NAMES, Output, PackedRow, framed
+from .outputs import COUNTER_NAMES, LATE_ROWS, Output, PackedRow, framed
 from .reports import Reports
 from .wire import bundle_from_bytes, pack_from_bytes
 
@@ -128,11 +128,13 @@ class StageTask:
         expiry = sparks * 1000 if self.spec.has_stateful_input else watermark
         inputs = self._inputs(work)
         before, compared = Counter(slot.counters), _compared(slot)
+        late: dict[str, dict[str, Any]] = {}
         tally: Counter[str] = Counter()
         if state is not None and self.stage.number == 0 and state.manifest.watermark:
             last = state.manifest.watermark  # by which rows expired in the micro-batch before
             ahead = self.spec.held_back_at(last // 1000) if self.spec.has_stateful_input else 0
-            tally["late"] = self._drop_late(work, last + ahead, slot_number)
+            late = self._drop_late(work, last + ahead, slot_number)
+            tally["late"] = sum(one["rows"] for one in late.values())
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
         found = slot.process(work)
         if isinstance(slot, OuterSlot):
@@ -160,7 +162,7 @@ class StageTask:
             tally["bytes_in"] = received
             if state is not None:
                 tally.update(state.size())
-            report = output.report(slot_number, [*earlier, {**tally, "inputs": inputs}], watermark)
+            report = output.report(slot_number, [*earlier, {**tally, "inputs": inputs, LATE_ROWS: late}], watermark)
             if self.reports is None:
                 yield output.in_row(report)
             else:
@@ -193,23 +195,28 @@ class StageTask:
             return 0
         return max(int(timer_values.getCurrentWatermarkInMs()), 0)
 
-    def _drop_late(self, work: Work, watermark: int, slot: int) -> int:
-        """Drop rows at or before a watermark; return how many, each counted in one slot.
+    def _drop_late(self, work: Work, watermark: int, slot: int) -> dict[str, dict[str, Any]]:
+        """Drop rows at or before a watermark; return by alias how many (see `LATE_ROWS`), each counted in one slot.
 
         As in Spark it is that of the micro-batch before. A slot that had no rows then knows an older one, and takes
         more.
         """
-        dropped, counted = 0, SCHEMES[self.spec.scheme].routing.counted
+        dropped: dict[str, dict[str, Any]] = {}
+        counted = SCHEMES[self.spec.scheme].routing.counted
         for rank, batches in work.rows.items():
-            time = self.spec.streams[rank].time
-            if time is None or self.spec.streams[rank].stateful:
+            stream = self.spec.streams[rank]
+            time = stream.time
+            if time is None or stream.stateful:
                 continue
+            rows = 0
             for number, batch in enumerate(batches):
                 late = pc.less_equal(batch.column(time), watermark)
                 late = pc.fill_null(late, False)
                 if pc.any(late).as_py():
-                    dropped += counted(self.spec, rank, batch.filter(late), slot)
+                    rows += counted(self.spec, rank, batch.filter(late), slot)
                     batches[number] = batch.filter(pc.invert(late))
+            if rows:
+                dropped[stream.alias] = {"of": stream.reads, "rows": rows, "filtered": stream.filtered}
         return dropped
 
     def _unpack(

@@ -192,4 +192,5 @@ if __name__ == "__main__":
         START = datetime.now(UTC) - timedelta(seconds=HOUR)
         print(f"an hour of events in {seconds} seconds: {here}", flush=True)
     write(here, max(seconds, 1), pause=1)
-    print(f"{sum(1 for _ in here.iterdir())} streams in {here}")
+    number = sum(1 for _ in here.iterdir())
+    print(f"{number} {'stream' if number == 1 else 'streams'} in {here}")

@@ -8,6 +8,7 @@ of ``j`` only while ``t(j) <= t(i) + d(i, j)``; so it is kept until the watermar
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
@@ -19,6 +20,8 @@ from ..predicates.terms import tree_of
 from ..predicates.time_forms import implied_bounds
 from ..sql.dialect import parse_expression
 from ..sql.spark_types import TIMES, UNKNOWN
+
+_NAME = re.compile(r"[\w.`]+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,8 +191,28 @@ def close(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[s
     return best
 
 
-def retentions(below: Iterable[Scan], closed: dict[tuple[str, str], int]) -> tuple[Retention, ...]:
-    """Return for each stream how long its rows are kept, and what would bound it."""
+def likely_time(scan: Scan) -> str | None:
+    """Return the column with a relation's event time: the column of the watermark, or else its only timestamp."""
+    if scan.event_time is not None:
+        return scan.event_time
+    times = [column.name for column in scan.columns if column.type in TIMES]
+    return times[0] if len(times) == 1 else None
+
+
+def watermark_clause(scan: Scan) -> str:
+    """Return the clause that gives a relation its event time, as it stands in FROM."""
+    name = scan.relation if _NAME.fullmatch(scan.relation) else scan.alias
+    alias = "" if name.lower() == scan.alias.lower() else f" AS {scan.alias}"
+    return f"{name} WATERMARK {likely_time(scan) or 'column'} DELAY OF INTERVAL 10 SECONDS{alias}"
+
+
+def retentions(
+    below: Iterable[Scan], closed: dict[tuple[str, str], int], wished: dict[tuple[str, str], int] | None = None
+) -> tuple[Retention, ...]:
+    """Return for each stream how long its rows are kept, and what would bound it.
+
+    ``wished`` are the bounds that there would be if every stream had a watermark.
+    """
     all_scans = tuple(below)
     found = []
     for scan in all_scans:
@@ -200,19 +223,32 @@ def retentions(below: Iterable[Scan], closed: dict[tuple[str, str], int]) -> tup
         if len(known) == len(reach):
             found.append(Retention(scan.alias, max(0, *known) if known else 0))
         else:
-            found.append(Retention(scan.alias, None, _advice(scan, all_scans, closed)))
+            found.append(Retention(scan.alias, None, _advice(scan, all_scans, closed, wished or closed)))
     return tuple(found)
 
 
-def _advice(scan: Scan, below: tuple[Scan, ...], closed: dict[tuple[str, str], int]) -> str:
+def _advice(
+    scan: Scan,
+    below: tuple[Scan, ...],
+    closed: dict[tuple[str, str], int],
+    wished: dict[tuple[str, str], int],
+) -> str:
     kept = f"{scan.alias} is kept for ever (UNBOUNDED)"
-    for other in (scan, *below):
-        if other.event_time is None:
-            return (
-                f"{kept}: {other.alias} has no event time; give it one with "
-                f"{other.alias} WATERMARK column DELAY OF INTERVAL 10 SECONDS, and bound the join with WITHIN 10 "
-                f"MINUTES"
-            )
+    without = [other for other in below if other.event_time is None]
+    if without and all((scan.alias, other.alias) in wished for other in below if other is not scan):
+        names = " and ".join(other.alias for other in without)
+        clauses = " and ".join(map(watermark_clause, without))
+        have, them = ("have", "them") if len(without) > 1 else ("has", "it")
+        return (
+            f"{kept}: {names} {have} no watermark, so the bound in time that the query has does not count; "
+            f"declare {them} with {clauses}"
+        )
+    if without:
+        first = scan if scan.event_time is None else without[0]
+        return (
+            f"{kept}: {first.alias} has no event time; give it one with {watermark_clause(first)}, "
+            f"and bound the join with WITHIN 10 MINUTES"
+        )
     missing = next(o for o in below if o is not scan and (scan.alias, o.alias) not in closed)
     return (
         f"{kept}: nothing says how much later {missing.alias} may be; add a condition such as "

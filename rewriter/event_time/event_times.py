@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from ..options import Settings
 from ..plan.nodes import Block, Join, JoinNode, Node, Scan, own_tree, scans, source_scan, transform, walk
 from ..plan.parts import At, Refusal
-from .bounds import input_scan, is_of_streams, joins_streams, lag_of, loses_time
+from .bounds import input_scan, is_of_streams, joins_streams, lag_of, loses_time, watermark_clause
 
 #: Output column of a join node with the latest event time of a result's rows.
 RESULT_TIME = "__result_time"
@@ -187,17 +187,22 @@ def _reason(node: JoinNode, columns: Iterable[At], alone: At | None) -> str:
 
 def _hint(node: JoinNode, alone: At | None) -> str:
     below = [input_scan(source) for source in node.sources]
-    without = next((scan.alias for scan in below if scan.event_time is None and scan.streaming is not False), None)
+    without = next((scan for scan in below if scan.event_time is None and scan.streaming is not False), None)
     if without is not None:
-        return (
-            f"give {without} a watermark ({without} WATERMARK column DELAY OF INTERVAL 10 SECONDS) and bound the join "
-            f"with WITHIN 10 MINUTES, or use MODE update"
-        )
+        return f"give {without.alias} a watermark ({watermark_clause(without)}){_bound(node)}, or use MODE update"
     times = ", ".join(f"{scan.alias}.{scan.event_time}" for scan in below)
     latest = f"group by window(greatest({times}), ...), the time of a joined row, or use MODE update"
     if alone is not None and _has(node, alone):
         return f"{_bounding_hint(node, alone)}, or {latest}"
     return latest
+
+
+def _bound(node: JoinNode) -> str:
+    """Return what has to be added beside a watermark: nothing if WITHIN is there."""
+    predicates = (one for edge in node.graph.edges for one in edge.predicates)
+    return (
+        "" if any(one.sql.startswith("WITHIN ") for one in predicates) else " and bound the join with WITHIN 10 MINUTES"
+    )
 
 
 def _bounding_hint(node: JoinNode, at: At) -> str:
@@ -206,7 +211,7 @@ def _bounding_hint(node: JoinNode, at: At) -> str:
     others = [scan for scan in below.values() if scan.alias != at[0] and scan.streaming is not False]
     loose = next((scan for scan in others if (m := node.graph.most(at[0], scan.alias)) is None or m > 0), None)
     if loose is None or loose.event_time is None:
-        return f"give {loose.alias if loose else at[0]} a watermark and bound the join with WITHIN 10 MINUTES"
+        return f"give {loose.alias if loose else at[0]} a watermark{_bound(node)}"
     if node.graph.most(at[0], loose.alias) is not None:  # bounded, but the watermark cannot be held back that far
         return f"go by {loose.alias}.{loose.event_time}"
     bound = f"{loose.alias}.{loose.event_time} <= {'.'.join(at)} + INTERVAL 10 MINUTES"

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations, product
 
 from ...errors import UnsupportedQueryError
+from ..event_time.bounds import likely_time, watermark_clause
 from ..plan.conjuncts import Band, Bounds, Term, interval_text
 from ..plan.nodes import Block, Join, Node, Scan, scans, transform
 from ..predicates.terms import column_term
-from ..sql.spark_types import TIMES, UNKNOWN
+from ..sql.spark_types import UNKNOWN
 from .push_down_conditions import place
 from .rule import NotApplicable, each_block, regions
 
@@ -80,22 +81,14 @@ def _inner_inputs(node: Node) -> Iterator[Node]:
                 yield from _inner_inputs(below)
 
 
-def event_time(scan: Scan) -> str | None:
-    """Return the column with a relation's event time: the column of the watermark, or else its only timestamp."""
-    if scan.event_time is not None:
-        return scan.event_time
-    times = [column.name for column in scan.columns if column.type in TIMES]
-    return times[0] if len(times) == 1 else None
-
-
 def _band(left: Scan, right: Scan, length: int) -> Band:
     times = []
     for scan in (left, right):
-        name = event_time(scan)
+        name = likely_time(scan)
         if name is None:
             raise UnsupportedQueryError(
                 f"WITHIN needs the event time of {scan.alias}",
-                f"declare it: {scan.alias} WATERMARK column DELAY OF INTERVAL 10 SECONDS",
+                f"declare it: {watermark_clause(scan)}",
             )
         known = {column.name.lower(): column for column in scan.columns}
         column = known.get(name.lower())

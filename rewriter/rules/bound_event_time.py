@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from ..event_time.bounds import Constraint, close, constraints, input_scan, retentions
+from ..event_time.bounds import Constraint, close, constraints, input_scan, likely_time, retentions
 from ..options import DEFAULTS, Settings
 from ..plan.conjuncts import Band
 from ..plan.nodes import JoinNode, Node, Scan, own_tree, scans, transform
@@ -34,10 +34,20 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
     below = [input_scan(source) for source in node.sources]
     predicates = [p for edge in node.graph.edges for p in edge.predicates]
     inside = [scan for source in node.sources for scan in scans(source)[1:]]
-    found = constraints(predicates, (*below, *inside), settings.zone_shift, ansi=settings.ansi)
-    for source in node.sources:  # an input may be a join, and be compared by the time of any relation in it
-        found += [one for inner in own_tree(source) if isinstance(inner, JoinNode) for one in _between(inner)]
-    closed = close((*node.graph.relations, *(scan.alias for scan in inside)), found)
+    # an input may be a join, and be compared by the time of any relation in it
+    inner = [
+        one
+        for source in node.sources
+        for below_it in own_tree(source)
+        if isinstance(below_it, JoinNode)
+        for one in _between(below_it)
+    ]
+
+    def closed_for(timed: Iterable[Scan]) -> dict[tuple[str, str], int]:
+        found = constraints(predicates, (*timed, *inside), settings.zone_shift, ansi=settings.ansi)
+        return close((*node.graph.relations, *(scan.alias for scan in inside)), [*found, *inner])
+
+    closed = closed_for(below)
     bounds = []
     for index, left in enumerate(node.graph.relations):
         for right in node.graph.relations[index + 1 :]:
@@ -45,7 +55,11 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
             lower = None if reverse is None else -reverse
             if upper is not None or lower is not None:
                 bounds.append(TimeBound(left, right, lower, upper))
-    kept = retentions(below, closed)
+    wished = [
+        dataclasses.replace(scan, event_time=likely_time(scan)) if scans(source)[0].event_time is None else scan
+        for scan, source in zip(below, node.sources, strict=True)
+    ]
+    kept = retentions(below, closed, closed if wished == below else closed_for(wished))
     edges = tuple(_with_wide_bands(edge, below, kept) for edge in node.graph.edges)
     graph = dataclasses.replace(node.graph, edges=edges, time_bounds=tuple(bounds))
     return dataclasses.replace(node, graph=graph, retention=kept)

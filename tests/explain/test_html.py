@@ -271,7 +271,7 @@ def test_one_condition_may_be_several_conjuncts() -> None:
 
 
 def test_terminal_shows_first_plan_last_plan_and_changes() -> None:
-    text = str(Explanation(CYCLIC))
+    text = Explanation(CYCLIC).to_text(verbose=True)
     assert text.count("Scan r: STREAM transfers") == 2
     assert "- └─ Filter r.city <> t.city" in text
 
@@ -280,4 +280,4 @@ def test_reason_why_a_stage_did_nothing() -> None:
     document = copy.deepcopy(CYCLIC)
     document["stages"][2] = {"name": "close bounds", "plan": "x", "skipped": "no stream has event time"}
     assert "no stream has event time" in page(document).all_text()
-    assert "no stream has event time" in str(Explanation(document))
+    assert "no stream has event time" in Explanation(document).to_text(verbose=True)

@@ -17,7 +17,8 @@ from .samples import CHAIN_UNBOUNDED, CYCLIC, MULTI, NOTHING, SAMPLES, SEVERAL, 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_fits_the_width(name: str) -> None:
-    lines = str(Explanation(SAMPLES[name])).split("\n")
+    explanation = Explanation(SAMPLES[name])
+    lines = [*str(explanation).split("\n"), *explanation.to_text(verbose=True).split("\n")]
     assert max(map(display_width, lines)) <= WIDTH
     assert all(line == line.rstrip() for line in lines)
 
@@ -27,7 +28,7 @@ def test_long_words_and_wide_letters_fit_too() -> None:
     document["sql"] = "SELECT " + "x" * 300 + " FROM `" + "表" * 120 + "`\n\tWHERE a = 'b'"
     document["stages"][0]["plan"] = "\n".join("   " * depth + "└─ Filter " + "y" * 90 for depth in range(30))
     document["groups"][0]["decision"]["reason"] = "because " * 60
-    text = str(Explanation(document))
+    text = Explanation(document).to_text(verbose=True)
     assert max(map(display_width, text.split("\n"))) <= WIDTH
     assert text.count("because") == 60
     assert text.count("x") >= 300
@@ -39,10 +40,26 @@ def test_says_what_a_reader_looks_for() -> None:
     for part in (
         "SELECT /*+ TRIJOIN(r, s, t) */", "TriJoin · symmetric · 4 units a group", "cyclic", "=  equi", "±  band",
         "≠  not_equal", "ƒ  residual", "Three streams with a predicate", "▸  symmetric", "kept 5 minutes 10 seconds",
-        "3 close bounds (no change)", "not applied: every stream has an event-time bound",
+        f"plan, after {len(CYCLIC['stages'])} stages",
     ):  # fmt: skip
         assert part in text
     assert "UNBOUNDED" not in text
+
+
+def test_stages_of_the_rewrite_are_shown_if_they_are_asked_for() -> None:
+    """They are most of the lines, and a reader looks for the decisions."""
+    explanation = Explanation(CYCLIC)
+    text, every = explanation.to_text(), explanation.to_text(verbose=True)
+    for part in ("3 close bounds (no change)", "not applied: every stream has an event-time bound"):
+        assert part in every
+        assert part not in text
+    assert all(line.strip() in text for line in CYCLIC["stages"][-1]["plan"].splitlines()[:1])
+    assert text == str(explanation)
+
+
+def test_advice_comes_before_the_plan() -> None:
+    text = str(Explanation(CHAIN_UNBOUNDED))
+    assert text.index("advice") < text.index("plan, after ")
 
 
 def test_costs_are_aligned() -> None:

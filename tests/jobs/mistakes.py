@@ -375,6 +375,74 @@ MISTAKES = [
     Mistake("parameter", f"{STREAM}{SINK}INSERT INTO o SELECT value FROM r WHERE value < ^:most", "no parameters"),
     Mistake("marker", f"{STREAM}{SINK}INSERT INTO o SELECT value FROM r WHERE value < ^?", "no parameters"),
     Mistake("bad SQL in a view", f"{STREAM}CREATE TEMPORARY VIEW v AS SELECT (value ^FROM r;\n{REST}", "Expecting )"),
+    # what the rewriter and the sink refuse
+    *(
+        Mistake(name, f"{STREAM}CREATE STREAM q (a INT, b STRING) USING json OPTIONS (path '{{data}}');\n{text}", says)
+        for name, text, says in [
+            (
+                "within without event time",
+                f"{SINK}INSERT INTO o SELECT r.value FROM r JOIN q ON r.value < q.a ^WITHIN 1 MINUTE",
+                "WITHIN needs the event time of q",
+            ),
+            (
+                "within without a join",
+                f"{SINK}INSERT INTO o SELECT value FROM r ^WITHIN 1 MINUTE",
+                "its SELECT has none",
+            ),
+            (
+                "outer join that never speaks",
+                f"{SINK}INSERT INTO o SELECT r.value FROM r ^LEFT JOIN q ON r.value < q.a",
+                "would never know that a row of r has no partner",
+            ),
+            (
+                "unknown scheme",
+                f"{SINK}INSERT INTO o SELECT /*+ ^SCHEME('nope') */ r.value FROM r JOIN q ON r.value < q.a",
+                "the schemes are symmetric",
+            ),
+            ("setting with a bad value", f"SET ^spark.trijoin.units = abc;\n{REST}", "a whole number from 1"),
+            (
+                "rate with a bad value",
+                f"SET ^spark.trijoin.rate.r = fast;\n{REST}",
+                "a number of rows a second above 0",
+            ),
+            ("no stream", f"{SINK}INSERT INTO o ^SELECT 1 AS one", "the query reads no stream"),
+            (
+                "complete without groups",
+                "CREATE SINK o USING noop MODE ^complete;\nINSERT INTO o SELECT value FROM r WHERE value > 3",
+                "complete mode gives the groups of an aggregation",
+            ),
+            *(
+                (
+                    name,
+                    f"CREATE SINK o USING {kind} OPTIONS (checkpointLocation '{{free}}/c', {options});\n{query}",
+                    says,
+                )
+                for name, kind, options, query, says in [
+                    (
+                        "two columns of a name in files",
+                        "parquet",
+                        "path '{free}/o'",
+                        "INSERT INTO o ^SELECT a, b AS A FROM q",
+                        "two columns are named A",
+                    ),
+                    (
+                        "text of two columns",
+                        "text",
+                        "path '{free}/o'",
+                        "INSERT INTO o ^SELECT a, b FROM q",
+                        "one STRING",
+                    ),
+                    (
+                        "Kafka without a value",
+                        "kafka",
+                        "kafka.bootstrap.servers 'h:1', topic 't'",
+                        "INSERT INTO o ^SELECT b FROM q",
+                        "a STRING or BINARY column named value; there is none",
+                    ),
+                ]
+            ),
+        ]
+    ),
     Mistake("no query at all", f"{STREAM}{SINK}-- the end^\n", "the job has no INSERT INTO"),
     Mistake(
         "column that a stream does not have",

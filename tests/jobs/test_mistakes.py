@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trijoin_sql import cli
-from trijoin_sql.errors import JobError
+from trijoin_sql.errors import SHOWN, JobError
 from trijoin_sql.jobs.check import check_job
 from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
@@ -64,8 +64,11 @@ def test_a_mistake_is_one_message_at_its_place(mistake: Mistake, folders: dict[s
     place, text, caret, *rest = error.located.splitlines()
     assert place.startswith(f"job.sql:{line}:{column}: ")
     assert mistake.says in error.located
-    assert text == (before + after).split("\n")[line - 1]
-    assert caret == " " * (column - 1) + "^"
+    whole = (before + after).split("\n")[line - 1]
+    assert (text == whole) is (len(whole) <= SHOWN)  # else a part of it
+    assert text.strip("…") in whole
+    shift = whole.index(text.strip("…")) - text.startswith("…")
+    assert caret == " " * (column - 1 - shift) + "^"
     assert len(rest) <= 1
     assert "\n" not in error.detail
     assert all(hint.startswith("Hint: ") for hint in rest)
@@ -89,8 +92,8 @@ CREATE STREAM k USING kafka OPTIONS (kafka.bootstrap.servers 'h:1', subscribe 'a
 CREATE SINK o OPTIONS (path '{free}/o', checkpointLocation '{free}/c') USING Parquet TRIGGER AVAILABLE NOW MODE APPEND;
 CREATE SINK p USING console TRIGGER PROCESSING TIME INTERVAL 1 MINUTE;
 SET spark.sql.shuffle.partitions = 4;
-CREATE TEMPORARY VIEW v AS SELECT a FROM `my r` WHERE ';' <> 'x';
-INSERT INTO `O` SELECT /*+ SCHEME('symmetric') */ a FROM v JOIN k ON v.a < k.offset WITHIN 10 MINUTES;
+CREATE TEMPORARY VIEW v AS SELECT a, ts FROM `my r` WHERE ';' <> 'x';
+INSERT INTO `O` SELECT /*+ SCHEME('biclique') */ a FROM v JOIN k ON v.a < k.offset WITHIN 10 MINUTES;
 INSERT INTO p (SELECT a FROM v)"""
     parsed = parse_job(Script("job.sql", fill(job, folders)))
     assert check_job(parsed) == []
@@ -105,7 +108,7 @@ INSERT INTO p (SELECT a FROM v)"""
     assert isinstance(second, CreateSink)
     assert (first.output_mode, first.trigger) == ("append", {"availableNow": True})
     assert second.trigger == {"processingTime": "1 minutes"}
-    assert parsed.inserts[0].query.text.startswith("SELECT /*+ SCHEME('symmetric') */")
+    assert parsed.inserts[0].query.text.startswith("SELECT /*+ SCHEME('biclique') */")
 
 
 def test_what_is_not_used_is_a_warning() -> None:

@@ -15,8 +15,9 @@ from trijoin_sql.operators.compile.node import OBSERVED
 from trijoin_sql.explain.wording import byte_size
 from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
-from trijoin_sql.jobs.progress import IDLE, RESULTS, Board, Tally, input_names
-from trijoin_sql.jobs.run import with_socket
+from trijoin_sql.jobs.progress import IDLE, OUTPUT, Board, Tally, input_names
+from trijoin_sql.jobs.run import Outcome, with_socket
+from trijoin_sql.jobs.run_command import summary
 from trijoin_sql.spark.messages import reason
 
 FOLDER = "FileStreamSource[file:/data/r]"
@@ -37,7 +38,7 @@ def report(batch: int, rows: tuple[int, int], **more: Any) -> SimpleNamespace:
         "durationMs": {"addBatch": 90},
         "numInputRows": sum(rows),
         "id": "q",
-        "observedMetrics": {RESULTS: (sum(rows) * 2,)},
+        "observedMetrics": {OUTPUT: (sum(rows) * 2,)},
         "eventTime": {"watermark": "2024-01-01T10:00:00.000Z"},
         "stateOperators": [state],
         "sources": [
@@ -62,13 +63,35 @@ def test_a_tally_adds_up_and_names_idle_inputs() -> None:
     for batch in range(IDLE):
         tally.add(report(batch, (0, 10)), streams())
         tally.add(report(batch, (0, 10)), streams())  # seen twice, counted once
-    assert (tally.batches, tally.input_rows, tally.results, tally.late_rows) == (3, 30, 60, 3)
+    assert (tally.batches, tally.input_rows, tally.output_rows, tally.late_rows) == (3, 30, 60, 3)
     assert (tally.rate, tally.latency, tally.state_rows, tally.state_bytes) == (5, 100, 7, 3072)
     assert tally.idle == ("orders",)
     tally.add(report(IDLE, (1, 0)), streams())
     assert tally.idle == ()
     assert tally.to_dict()["watermark"] == "2024-01-01T10:00:00.000Z"
-    assert str(tally).startswith("o: batch 3 · 31 rows in · 62 results · 0.5 rows/s · 100 ms a batch · state 7 rows")
+    assert str(tally).startswith("o: batch 3 · 31 rows in · 62 rows out · 0.5 rows/s · 100 ms a batch · state 7 rows")
+
+
+def test_a_summary_is_of_the_whole_run() -> None:
+    """A rate and a latency are of the last micro-batch: a line of progress has them, a summary has not."""
+    tally = Tally("o")
+    tally.add(report(0, (0, 1)), {})
+    assert str(tally).startswith("o: batch 0 · 1 row in · 2 rows out · 10 rows/s · 100 ms a batch · state 7 rows")
+    summary = "o: 1 row in · 2 rows out · state 7 rows, 3 KiB · watermark 2024-01-01 10:00:00 · 1 row late"
+    assert tally.summary() == summary
+
+
+def test_the_time_of_a_run_begins_with_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """And not when Spark is there."""
+    outcome = Outcome((Tally("o"),), "done", 2.0)
+    summary(outcome, "job.sql", False, 20.0)
+    ended = "done after 22.0 s: 20.0 s to start, 2.0 s for the queries"
+    assert capsys.readouterr().out == f"o: 0 rows in · 0 rows out\n{ended}\n"
+    summary(outcome, "job.sql", True, 20.0)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["seconds"], told["starting_seconds"]) == (22, 20)
+    summary(outcome, "job.sql", False)  # in the shell Spark is there
+    assert capsys.readouterr().out.endswith("\ndone after 2.0 s\n")
 
 
 def test_rates_are_those_of_the_input() -> None:
@@ -131,7 +154,7 @@ def test_all_of_it_fits_the_terminal(width: int) -> None:
     console.print(Board(console, [Tally("near"), tally], live=True)._table())
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert max(map(len, said.splitlines())) <= width
-    words = ["batch", "rows/s", "rows in", "results", "latency", "rows kept", "state", "late", "watermark", "idle"]
+    words = ["batch", "rows/s", "rows in", "rows out", "latency", "rows kept", "state", "late", "watermark", "idle"]
     words += ["123,456", "29.60 M", "739,400", "39,000", "11.6 s", "987,654", "5 GiB", "31", "2026-11-22 01:03:11"]
     words += ["refunds", "matches_of_"]
     assert [word for word in words if word not in said] == []

@@ -80,7 +80,7 @@ def test_a_job_drains_and_goes_on_after_a_restart(session: TriJoinSession, tmp_p
     *rows, summary = finish(start(tmp_path, "job.sql", "--once", "--format", "json"))[0]
     assert sorted(row["the a"] for row in rows) == list(range(5))
     assert summary["ended"] == "done"
-    assert [(query["sink"], query["results"]) for query in summary["queries"]] == [("files", 5), ("seen", 5)]
+    assert [(query["sink"], query["output_rows"]) for query in summary["queries"]] == [("files", 5), ("seen", 5)]
     assert summary["queries"][0]["input_rows"] == 7
     assert summary["queries"][0]["state_bytes"] > 0
 
@@ -116,7 +116,7 @@ def test_sigterm_to_the_whole_group_stops_after_the_running_batch(tmp_path: Path
     *values, summary = [json.loads(first), *rows]
     assert summary["ended"] == "SIGTERM"
     assert sorted(row["value"] for row in values) == list(range(len(values)))  # no batch was cut
-    assert summary["queries"][0]["results"] == len(values)
+    assert summary["queries"][0]["output_rows"] == len(values)
 
 
 @pytest.fixture
@@ -150,6 +150,47 @@ def test_a_memory_sink_shows_its_rows(session: TriJoinSession, tmp_path: Path) -
     )
     assert outcome.rows == {"m": ['{"most":2,"n":3}']}
     assert (outcome.ended, outcome.tallies[0].input_rows) == ("done", 3)
+
+
+def test_a_console_shows_no_table_without_rows(
+    session: TriJoinSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark runs a micro-batch without rows when the watermark has moved: a bounded run would end with that."""
+    write(tmp_path / "r", "1.json", "a", range(30))
+    outcome = carry_out(
+        session,
+        f"CREATE STREAM r (a BIGINT, ts TIMESTAMP) USING json OPTIONS (path '{tmp_path}/r')"
+        "  WATERMARK ts DELAY OF INTERVAL 1 SECOND;\n"
+        "CREATE SINK o USING console OPTIONS (numRows 2);\n"
+        "INSERT INTO o SELECT p.a, q.a AS other FROM r AS p JOIN r AS q ON q.a < p.a AND p.a < q.a + 2 WITHIN 1 MINUTE",
+        tmp_path,
+    )
+    assert outcome.tallies[0].batch == 1
+    assert outcome.tallies[0].output_rows == 29
+    shown = capsys.readouterr().out
+    assert shown.count("Batch: ") == 1
+    assert "|  a|other|" in shown
+    assert "only showing top 2 rows" in shown
+
+
+def test_a_late_row_of_a_self_join_counts_once(session: TriJoinSession, tmp_path: Path) -> None:
+    """Each alias drops it; the stream brought it once, as "rows in" says."""
+    for number, values in enumerate([range(40, 41), range(50, 51), range(1, 3)]):
+        write(tmp_path / "r", f"{number}.json", "a", values)
+        os.utime(tmp_path / "r" / f"{number}.json", (1000 + number, 1000 + number))
+    job = (
+        f"CREATE STREAM r (a BIGINT, ts TIMESTAMP) USING json OPTIONS (path '{tmp_path}/r', maxFilesPerTrigger 1)"
+        "  WATERMARK ts DELAY OF INTERVAL 1 SECOND;\nCREATE SINK o USING noop;\nINSERT INTO o "
+        "SELECT /*+ UNITS(1) */ p.a, q.a AS other FROM r AS p JOIN r AS q ON q.a < p.a WITHIN 1 MINUTE"
+    )
+    tally = carry_out(session, job, tmp_path).tallies[0]
+    assert (tally.input_rows, tally.late_rows) == (4, 2)
+    assert tally.summary().endswith(" · 2 rows late")
+    both = job.replace("q.a < p.a", "q.a < p.a AND p.a <> 1 AND q.a <> 2")
+    tally = carry_out(session, both, tmp_path).tallies[0]
+    assert tally.summary().endswith(" · at least 1 row late")
+    assert tally.to_dict()["late_rows_at_least"]
+    assert tally.shown_late == "≥ 1"
 
 
 def test_a_failing_function_is_one_sentence_and_stops_the_others(
@@ -209,7 +250,7 @@ def test_rows_that_vanish_are_counted_and_said(session: TriJoinSession, tmp_path
         "2 corrupt records of bad",
         "2 rows of bad cannot join (NULL: bad.a in 2, bad.ts in 1)",
     ]
-    assert tallies["bad_out"].results == 5
+    assert tallies["bad_out"].output_rows == 5
     assert tallies["late_out"].lost == ["5 corrupt records of late", "5 rows of late cannot join (NULL: late.ts in 5)"]
     assert tallies["self_out"].corrupt == {"bad": 2}
     assert tallies["self_out"].vanished.rows.keys() == {"x", "y"}

@@ -46,7 +46,7 @@ def test_reports_are_those_of_spark() -> None:
     watch = Watch("job.sql")
     filled(watch, eventTime={"watermark": "2024-01-01T09:59:00.000Z", "max": "2024-01-01T09:59:58.000Z"})
     *_, last = watch.to_dict()["queries"][0]["reports"]
-    assert (last["rows"], last["results"]) == ({"orders": 10, "ticks": 20}, 60)
+    assert (last["rows"], last["output_rows"]) == ({"orders": 10, "ticks": 20}, 60)
     assert (last["seconds"], last["gap"], last["phases"]) == (0.1, 2, {"addBatch": 90})
     assert last["lags"] == {"event time": 10, "watermark": 68}
     assert (last["state_rows"], last["state_bytes"]) == (7, 3072)
@@ -68,8 +68,8 @@ def test_the_page_says_what_there_is() -> None:
     watch.add(Tally("later"), ("r", "s"))
     told = text_of(watch.page(BEGUN + 10))
     for part in (
-        *("running 2024-01-01 10:00:10 UTC", "near batch 4", "rows a second 15", "rows in 150", "results 300"),
-        *("orders 5", "ticks 10", "results 30", "trigger 100 ms", "state 3 KiB", "rows kept 7", "late rows 5"),
+        *("running 2024-01-01 10:00:10 UTC", "near batch 4", "rows a second 15", "rows in 150", "rows out 300"),
+        *("orders 5", "ticks 10", "rows out 30", "trigger 100 ms", "state 3 KiB", "rows kept 7", "late rows 5"),
         *("watermark 2024-01-01 10:00:00", "behind the clock 8.0 s"),
         *("later batch –", "No micro-batch has ended yet", "UNBOUNDED Rows of r, s are kept for ever"),
     ):
@@ -143,7 +143,7 @@ def test_the_server_answers_this_machine_alone(server: WatchServer) -> None:
     with urlopen(server.place) as answer:
         assert "near" in answer.read().decode()
     with urlopen(f"{server.place}data.json") as answer:
-        assert json.load(answer)["queries"][0]["results"] == 300
+        assert json.load(answer)["queries"][0]["output_rows"] == 300
     port = int(server.place.rstrip("/").rpartition(":")[2])
     for path, host, status in (("/", "evil.example", 403), ("/etc/passwd", "localhost", 404)):
         connection = http.client.HTTPConnection("127.0.0.1", port)

@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trijoin_sql.rewriter.event_time.bounds import Constraint, close
 from trijoin_sql.rewriter.options import Settings
+from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.conjuncts import Band, Bounds
 from trijoin_sql.rewriter.plan.nodes import JoinNode, source_scan
+from trijoin_sql.rewriter.sql.declarations import read_with_places
 
-from trijoin_sql.errors import UnsupportedQueryError
+from trijoin_sql.errors import SqlSyntaxError, UnsupportedQueryError
 
 from .tables import node, rewritten
 
@@ -43,6 +45,38 @@ def test_a_one_sided_condition_keeps_one_side_for_ever_and_says_what_to_do() -> 
 def test_without_event_time_the_advice_is_a_watermark() -> None:
     result = rewritten("SELECT 1 AS o FROM r JOIN u ON r.id < u.key")
     assert any("u WATERMARK" in sentence for sentence in result.advice)
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "ON p.x < q.x WITHIN 1 MINUTE",
+        "ON p.x < q.x AND q.ts BETWEEN p.ts - INTERVAL 1 MINUTE AND p.ts + INTERVAL 1 MINUTE",
+    ],
+)
+def test_where_a_bound_is_written_the_advice_is_a_watermark_alone(clauses: str) -> None:
+    """Another bound would change nothing; and the clause stands behind the table, not its alias."""
+    ddl = "CREATE STREAM pay (x INT, ts TIMESTAMP); CREATE STREAM r (x INT, ts TIMESTAMP)"
+    ddl += " WATERMARK ts DELAY OF INTERVAL 1 DAY;"
+    catalog, _ = read_with_places(ddl)
+    window = "SELECT window(p.ts, '1 minute'), COUNT(*)"
+    for select, end in (("SELECT 1 AS o", ""), (window, " GROUP BY 1")):
+        first, *others = rewrite(f"{select} FROM r AS p JOIN pay AS q {clauses}{end}", catalog).advice
+        said = "q has no watermark, so the bound in time that the query has does not count"
+        assert f"{said}; declare it with pay WATERMARK ts DELAY OF INTERVAL 10 SECONDS AS q" in first
+        assert [one for one in (first, *others) if "bound the join" in one and "WITHIN" in clauses] == []
+    (first, second) = rewrite(f"SELECT 1 AS o FROM pay AS p JOIN pay AS q {clauses}", catalog).advice
+    assert "p and q have no watermark" in first
+    assert first.partition(": ")[2] == second.partition(": ")[2]
+
+
+@pytest.mark.parametrize(
+    "clauses", ["WITHIN 2 MINUTES WHERE r.a > 3", "WHERE r.a > 3 WITHIN 2 MINUTES", "GROUP BY r.a WITHIN 2 MINUTES"]
+)
+def test_within_bounds_the_join_wherever_it_stands(clauses: str) -> None:
+    assert kept(f"SELECT COUNT(*) AS n FROM r JOIN s ON r.x < s.x {clauses}") == {"r": 2, "s": 2}
+    with pytest.raises(SqlSyntaxError, match="multiple 'WITHIN'"):
+        kept(f"SELECT COUNT(*) AS n FROM r JOIN s ON r.x < s.x {clauses} WITHIN 1 MINUTE")
 
 
 def test_equal_times_and_strict_comparisons_bound_too() -> None:

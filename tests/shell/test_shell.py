@@ -189,7 +189,7 @@ def test_from_stdin(folder: Path) -> None:
     assert "CREATE OR REPLACE STREAM r" in done.stderr
     *rows, inserted, count = map(json.loads, done.stdout.splitlines())
     assert sorted((row["a"], row["b"]) for row in rows) == ROWS
-    assert inserted["queries"][0]["results"] == len(ROWS)
+    assert inserted["queries"][0]["output_rows"] == len(ROWS)
     assert count == {"n": len(ROWS)}
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from trijoin_sql import TriJoinSession
-from trijoin_sql.errors import CheckpointDamagedError, InvalidSettingError
+from trijoin_sql.errors import CheckpointDamagedError, UnavailableError
 from trijoin_sql.running.state_report import read_state, report
 
 #: What is cut to two bytes, and what the message names.
@@ -69,7 +69,7 @@ def test_report_lists_what_each_unit_stores(spark: SparkSession, tmp_path: Path)
     with pytest.raises(CheckpointDamagedError, match="state/0/_metadata is missing"):
         read_state(spark, checkpoint)
     shutil.rmtree(checkpoint / "commits")
-    with pytest.raises(InvalidSettingError, match="has committed no micro-batch"):
+    with pytest.raises(UnavailableError, match="has committed no micro-batch"):
         read_state(spark, checkpoint)
 
 
@@ -91,5 +91,5 @@ def test_a_query_of_several_joins_is_told_join_by_join(spark: SparkSession, tmp_
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(InvalidSettingError, match="no state of a streaming query"):
+    with pytest.raises(UnavailableError, match="no state of a streaming query"):
         read_state(spark, tmp_path)

@@ -58,4 +58,4 @@ def watch(query: StreamingQuery, title: str, console: Console, *, batches: int, 
 
 def _shown(tally: Tally) -> str:
     watermark = f" · watermark {short_time(tally.watermark)[:16]}" if tally.watermark else ""
-    return f"{tally.rate:,.0f} rows/s · {tally.results:,} results{watermark}"
+    return f"{tally.rate:,.0f} rows/s · {tally.output_rows:,} rows out{watermark}"

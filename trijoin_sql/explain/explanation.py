@@ -66,11 +66,21 @@ class Explanation:
         return Explanation, (self.to_dict(),)
 
     def __str__(self) -> str:
-        return render_text(self._document)
+        return self.to_text()
 
     def __repr__(self) -> str:
         groups = ", ".join(group.decision.node for group in self._document.groups)
         return f"<Explanation: {groups or 'no join groups'}>"
+
+    def to_text(self, *, verbose: bool = False) -> str:
+        """Return the explanation as a tree of text, as ``print`` shows it.
+
+        Parameters
+        ----------
+        verbose
+            Whether to show the plan after every stage of the rewrite, and not only the last one.
+        """
+        return render_text(self._document, every_stage=verbose)
 
     def to_dict(self) -> dict[str, Json]:
         """Return the document as plain dicts and lists; a new copy each time."""
@@ -132,7 +142,7 @@ class Explanation:
 #: The forms of an explanation by name.
 FORMS: Mapping[str, Callable[[Explanation], str]] = MappingProxyType(
     {
-        "text": Explanation.__str__,
+        "text": Explanation.to_text,
         "json": Explanation.to_json,
         "mermaid": Explanation.to_mermaid,
         "dot": Explanation.to_dot,

@@ -46,13 +46,15 @@ class _Branch:
     below: list[_Branch] = field(default_factory=list)
 
 
-def render_text(document: Document) -> str:
+def render_text(document: Document, *, every_stage: bool = False) -> str:
     """Return an explanation as a tree of text.
 
     Parameters
     ----------
     document
         What to render.
+    every_stage
+        Whether to show what each stage of the rewrite changed, and not only the last plan.
 
     Returns
     -------
@@ -66,12 +68,12 @@ def render_text(document: Document) -> str:
         root.below.append(_Branch(f"!! {title} !!", [_Hanging(refusal.reason, 2), *hint]))
     root.below.append(_Branch("SQL", _text_lines(document.sql)))
     root.below.extend(_group(group, len(document.groups)) for group in document.groups)
-    if document.stages:
-        root.below.append(_stages(document.stages))
     if document.advice:
         root.below.append(
             _Branch("advice", [_Hanging(f"{i}. {advice}", 3) for i, advice in enumerate(document.advice, 1)])
         )
+    if document.stages:
+        root.below.append(_stages(document.stages) if every_stage else _last_plan(document.stages))
     return "\n".join(_draw(root))
 
 
@@ -194,6 +196,11 @@ def _live(live: Live, group: Group) -> _Branch:
             below.lines.append(_Hanging(advice, 2))
         branch.below.append(below)
     return branch
+
+
+def _last_plan(stages: Sequence[Stage]) -> _Branch:
+    title = f"plan, after {count(len(stages), 'stage')} (explain --verbose and EXPLAIN FORMATTED show each)"
+    return _Branch(title, [_plan_line(line) for line in stages[-1].plan.splitlines()])
 
 
 def _stages(stages: Sequence[Stage]) -> _Branch:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from ..rewriter.cautions import NO_GROUPS
 from ..rewriter.plan.parts import Column
 from ..rewriter.sql.catalog import RATE_OPTION, DdlCatalog, TableInfo, positive
 from ..rewriter.sql.clauses import Options, Word, close
 from ..rewriter.sql.dialect import tokenize
-from ..rewriter.sql.spark_types import TYPES
+from ..rewriter.sql.intervals import length_microseconds
+from ..rewriter.sql.spark_types import TYPES, UNKNOWN
 from .columns import check_columns, check_groups
 from .formats import (
     BOOLEANS,
@@ -27,21 +30,33 @@ from .formats import (
     PYTHON,
     SINKS,
     SOURCES,
+    TABLES,
     Format,
     find_format,
     fixed_columns,
 )
 from .job_text import Script, did_you_mean
 from .paths import local_path, why_of_another, why_unreadable, why_unwritable
+from .planning import NO_STREAM, Refusals, reads_nothing
 from .setting_names import assignment, hint_if_unknown
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
+
+#: Types that a CSV file cannot express.
+_NOT_IN_CSV = ("array", "map", "struct", "binary", "variant", "interval")
 
 #: What to do about a file sink's folder with the results of another checkpoint.
 EMPTY_OR_RENAME = "empty or rename that folder, or go on with the checkpoint that belongs to it"
 
 
-def check_job(job: Job) -> list[str]:
+def check_job(job: Job, settings: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     """Check a job as far as possible without Spark.
+
+    Parameters
+    ----------
+    job
+        The job.
+    settings
+        Those that are given beside the file.
 
     Returns
     -------
@@ -55,6 +70,7 @@ def check_job(job: Job) -> list[str]:
     """
     check_statements(job)
     check_places(job)
+    _check_plans(job, settings)
     if not job.inserts:
         end = len(job.script.text.rstrip())
         job.script.fail(end, "the job has no INSERT INTO: nothing would run", "write INSERT INTO sink SELECT ...;")
@@ -109,6 +125,33 @@ def check_statements(job: Job) -> None:
                     check_groups(job.script, sql.text, sql.start, catalog)
             case SparkStatement(sql=sql) if re.match(r"CREATE\b.*?\bVIEW\b", sql.text, re.IGNORECASE):
                 check_columns(job.script, sql.text, sql.start, catalog)
+
+
+def _check_plans(job: Job, settings: Mapping[str, str]) -> None:
+    """Find what the rewriter refuses, whatever Spark knows."""
+    if "spark.sql.casesensitive" in " ".join([job.script.text, *settings]).lower():
+        return
+    tables = []
+    for stream in job.streams:
+        mark = stream.watermark
+        times = () if mark is None else ((mark.column.text, length_microseconds(mark.delay.text)),)
+        tables.append((stream.name.text, TableInfo(tuple(_declared(stream)), True, times=times)))
+    refusals = Refusals(job.script, DdlCatalog(tuple(tables)), dict(settings))
+    for statement in job.statements:
+        match statement:
+            case SparkStatement(sql=sql):
+                refusals.look(sql)
+            case InsertInto(sink=name, query=sql):
+                sink = job.sink(name.text)
+                assert sink is not None  # `check_statements` has looked
+                if reads_nothing(sql.text):
+                    job.script.fail(sql.start, *NO_STREAM)
+                refusals.look(sql)
+                columns = refusals.output(sql)
+                if columns is not None:
+                    check_output(job.script, columns, statement, sink)
+                if sink.mode is not None and sink.output_mode == "complete" and refusals.is_plain(sql):
+                    job.script.fail(sink.mode.start, NO_GROUPS.reason, NO_GROUPS.hint)
 
 
 def _declared(stream: CreateStream) -> list[Column]:
@@ -297,6 +340,40 @@ def _check_insert(job: Job, insert: InsertInto) -> None:
         line, _ = job.script.place(first.sink.start)
         hint = "declare a second sink, or put both queries into one with UNION ALL"
         job.script.fail(insert.sink.start, f"the sink {name} gets rows from line {line} already", hint)
+
+
+def check_output(script: Script, columns: Sequence[tuple[str, str]], insert: InsertInto, sink: CreateSink) -> None:
+    """Check that the sink can hold the query's columns: names, and types as Spark writes them, or `UNKNOWN`.
+
+    Raises
+    ------
+    JobError
+        It cannot.
+    """
+    at, name = insert.query.start, find_format(SINKS, sink.format.text)
+    names = [column.lower() for column, _ in columns]
+    twice = next((column for number, (column, _) in enumerate(columns) if column.lower() in names[:number]), None)
+    if twice is not None and name in (*FILES, *TABLES):
+        script.fail(at, f"two columns are named {twice}, which {name} cannot hold", "give one another name with AS")
+    types = dict(columns)
+    if name == "text" and [kind for _, kind in columns] not in (["string"], [UNKNOWN]):
+        script.fail(at, f"a text file holds one STRING column, not {_listed(types)}", "use CONCAT_WS, or USING csv")
+    if name == "csv":
+        wrong = {column: kind for column, kind in types.items() if kind.startswith(_NOT_IN_CSV)}
+        if wrong:
+            script.fail(at, f"a CSV file cannot hold {_listed(wrong)}", "use TO_JSON(column), or USING json")
+    if name == "kafka":
+        value = {column.lower(): kind for column, kind in types.items()}.get("value")
+        if value not in ("string", "binary", UNKNOWN):
+            found = "there is none" if value is None else f"it is {value.upper()}"
+            hint = "write SELECT TO_JSON(STRUCT(a, b)) AS value, CAST(a AS STRING) AS key"
+            script.fail(at, f"Kafka takes a STRING or BINARY column named value; {found}", hint)
+        if sink.options.find("topic") is None and "topic" not in names:
+            script.fail(sink.format.start, "which topic? Neither the option topic nor a column topic is given")
+
+
+def _listed(types: dict[str, str]) -> str:
+    return ", ".join(f"{column} {kind.upper()}" for column, kind in types.items())
 
 
 def _check_sharing(job: Job) -> None:

@@ -20,10 +20,12 @@ from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import quote
 from ..spark.messages import sentence
 from ..spark.refusals import StreamCheck
-from .formats import CHECKPOINT, FILES, PYTHON, SINKS, SOURCES, TABLES, find_format
+from .check import check_output
+from .formats import CHECKPOINT, PYTHON, SOURCES, TABLES, find_format
 from .jars import check_formats
 from .job_text import Script
 from .locate import locate
+from .planning import NO_STREAM
 from .progress import counted, without_corrupt
 from .sinks import checkpoint_of, spark_format
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
@@ -31,9 +33,6 @@ from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatemen
 if TYPE_CHECKING:
     from ..compile_statement import Ran
     from ..session import TriJoinSession
-
-#: Types that a CSV file cannot express.
-_NOT_IN_CSV = ("array", "map", "struct", "binary", "variant", "interval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +204,8 @@ def _query(
         ran = run_sql(job, session, insert.query)
     frame = ran.frame
     if not frame.isStreaming:
-        hint = "declare an input with CREATE STREAM; a batch query belongs into spark-sql or a notebook"
-        job.script.fail(insert.query.start, "the query reads no stream", hint)
-    _check_columns(job.script, frame, insert, sink)
+        job.script.fail(insert.query.start, *NO_STREAM)
+    check_output(job.script, [(one.name, one.dataType.simpleString()) for one in frame.schema.fields], insert, sink)
     told = ran.rewritten.append_refusals if ran.rewritten is not None and sink.output_mode == "append" else ()
     _check_mode(job.script, told, frame, insert, sink)
     kept_for = [one for group in ran.groups if isinstance(group, JoinNode) for one in group.retention]
@@ -238,35 +236,6 @@ def _kept(groups: Sequence[JoinNode | LeftAlone]) -> tuple[str, ...]:
     decisions = [group.decision for group in groups]
     said = [one.advice for one in decisions if one.from_checkpoint] + [one.unscaled for one in decisions]
     return tuple(sentence for sentence in said if sentence)
-
-
-def _check_columns(script: Script, frame: DataFrame, insert: InsertInto, sink: CreateSink) -> None:
-    """Check that the sink can hold the query's columns."""
-    fields = frame.schema.fields
-    at, name = insert.query.start, find_format(SINKS, sink.format.text)
-    names = [field.name.lower() for field in fields]
-    twice = next((field.name for number, field in enumerate(fields) if field.name.lower() in names[:number]), None)
-    if twice is not None and name in (*FILES, *TABLES):
-        script.fail(at, f"two columns are named {twice}, which {name} cannot hold", "give one another name with AS")
-    types = {field.name: field.dataType.simpleString() for field in fields}
-    if name == "text" and list(types.values()) != ["string"]:
-        script.fail(at, f"a text file holds one STRING column, not {_listed(types)}", "use CONCAT_WS, or USING csv")
-    if name == "csv":
-        wrong = {column: kind for column, kind in types.items() if kind.startswith(_NOT_IN_CSV)}
-        if wrong:
-            script.fail(at, f"a CSV file cannot hold {_listed(wrong)}", "use TO_JSON(column), or USING json")
-    if name == "kafka":
-        value = {column.lower(): kind for column, kind in types.items()}.get("value")
-        if value not in ("string", "binary"):
-            found = "there is none" if value is None else f"it is {value.upper()}"
-            hint = "write SELECT TO_JSON(STRUCT(a, b)) AS value, CAST(a AS STRING) AS key"
-            script.fail(at, f"Kafka takes a STRING or BINARY column named value; {found}", hint)
-        if sink.options.find("topic") is None and "topic" not in names:
-            script.fail(sink.format.start, "which topic? Neither the option topic nor a column topic is given")
-
-
-def _listed(types: dict[str, str]) -> str:
-    return ", ".join(f"{column} {kind.upper()}" for column, kind in types.items())
 
 
 def _check_mode(

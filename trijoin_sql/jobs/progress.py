@@ -16,6 +16,7 @@ from rich.text import Text
 
 from ..explain.wording import byte_size, count
 from ..rewriter.sql.dialect import quote
+from ..running.late import LateRows
 from ..running.metrics import batch_counters
 from ..running.vanished import IDLE, Vanished, phrases
 from .paths import local_path
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 #: Name of the metric that `counted` observes.
-RESULTS = "trijoin_job_results"
+OUTPUT = "trijoin_job_output"
 #: Beginning of the names of the metrics that count the corrupt records of a stream.
 CORRUPT = "trijoin_corrupt_"
 #: Seconds between two lines if nothing can be redrawn.
@@ -43,10 +44,10 @@ _HELD = " (the watermark waits for it)"
 
 
 def counted(frame: DataFrame) -> DataFrame:
-    """Return the frame with its rows counted, so that the query's progress has the number of results."""
+    """Return the frame with its rows counted, so that the query's progress has the number of rows for its sink."""
     from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
-    return frame.observe(RESULTS, F.count(F.lit(1)).alias("rows"))
+    return frame.observe(OUTPUT, F.count(F.lit(1)).alias("rows"))
 
 
 def without_corrupt(frame: DataFrame, corrupt: str, stream: str, *, keep: bool) -> DataFrame:
@@ -70,8 +71,10 @@ class Tally:
         The name of its sink.
     batch
         The last micro-batch, -1 before the first.
-    batches, input_rows, results, late_rows
-        Micro-batches with input, and rows over all of them.
+    batches, input_rows, output_rows, late_rows
+        Micro-batches with input, and rows over all of them. A late row
+        of a stream counts once, whatever its aliases. Output are the rows that the query gave to its sink; a join
+        below may have found more results, or fewer.
     rate
         Input rows a second of the last batch with input: since the start of the batch before, or, if that took
         longer, during its own run.
@@ -88,7 +91,7 @@ class Tally:
     appends
         Whether the sink gets a group only when it closes.
     heard
-        Called with every report that was added, its rows by input, and its results.
+        Called with every report that was added, its rows by input, and those for the sink.
     corrupt
         Records that were not in the format of their file, by stream.
     vanished
@@ -99,7 +102,7 @@ class Tally:
     batch: int = -1
     batches: int = 0
     input_rows: int = 0
-    results: int = 0
+    output_rows: int = 0
     late_rows: int = 0
     rate: float = 0.0
     latency: int = 0
@@ -117,6 +120,7 @@ class Tally:
     _kept: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
     _begun: float | None = field(default=None, repr=False)
     _readings: dict[str, int] = field(default_factory=dict, repr=False)
+    _late: LateRows = field(default_factory=LateRows, repr=False)
 
     def look(self, query: StreamingQuery, names: dict[str, str]) -> list[str]:
         """Read a query's reports since the last call; return what is to be said at once.
@@ -139,9 +143,9 @@ class Tally:
         if progress.batchId <= self.batch or "addBatch" not in (progress.durationMs or {}):
             return []
         self.batch = progress.batchId
-        observed = (progress.observedMetrics or {}).get(RESULTS)
-        results = int(observed[0]) if observed is not None else 0
-        self.results += results
+        observed = (progress.observedMetrics or {}).get(OUTPUT)
+        output = int(observed[0]) if observed is not None else 0
+        self.output_rows += output
         watermark = _watermark(progress) or self.watermark
         self._waiting = self._waiting + 1 if watermark == self.watermark and progress.numInputRows else 0
         self.watermark = watermark
@@ -151,7 +155,9 @@ class Tally:
         self.state_bytes = sum(_bytes(operator) for operator in progress.stateOperators)
         self.late_rows += sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
         joins = batch_counters(progress)
-        self.late_rows += sum(counters.total().get("late", 0) for counters in joins)
+        before = self._late.total
+        self._late.add([counters.slots for counters in joins])
+        self.late_rows += self._late.total - before
         said = self._corrupt(progress) + [one for counters in joins for one in self.vanished.add(counters.slots)]
         rows, brought = self._rows(progress), self._brought(progress, names)
         if rows:
@@ -163,7 +169,7 @@ class Tally:
             self.rate, self._begun = rows / since * 1000, begun
             self._look_at_inputs(brought)
         if self.heard is not None:
-            self.heard(progress, brought, results)
+            self.heard(progress, brought, output)
         return said
 
     def _corrupt(self, progress: Any) -> list[str]:
@@ -240,6 +246,11 @@ class Tally:
         """The rate for people: a trickle is not shown as zero."""
         return f"{self.rate:.1f}" if 0 < self.rate < 10 else number(self.rate)
 
+    @property
+    def shown_late(self) -> str:
+        """The late rows for people: where there may be more, with a sign that says so."""
+        return ("≥ " if self._late.at_least else "") + number(self.late_rows)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the tally as plain data."""
         return {
@@ -247,8 +258,9 @@ class Tally:
             "last_batch": self.batch,
             "batches": self.batches,
             "input_rows": self.input_rows,
-            "results": self.results,
+            "output_rows": self.output_rows,
             "late_rows": self.late_rows,
+            "late_rows_at_least": self._late.at_least,
             "state_rows": self.state_rows,
             "state_bytes": self.state_bytes,
             "watermark": self.watermark or None,
@@ -260,18 +272,31 @@ class Tally:
         }
 
     def __str__(self) -> str:
-        parts = [f"batch {max(self.batch, 0)}", f"{self.input_rows:,} rows in", f"{self.results:,} results"]
+        """Where the query is now: a line of progress."""
+        parts = [f"batch {max(self.batch, 0)}", *self._rows_so_far()]
         if self.rate:
             parts += [f"{self.shown_rate} rows/s", f"{self.latency:,} ms a batch"]
-        if self.state_rows:
-            parts.append(f"state {self.state_rows:,} rows, {byte_size(self.state_bytes)}")
-        if self.watermark:
-            parts.append(f"watermark {short_time(self.watermark)}")
-        if self.late_rows:
-            parts.append(f"{self.late_rows:,} late")
+        parts += self._kept_so_far()
         if self.idle:
             parts.append(f"idle: {', '.join(self.idle)}{_HELD if self.held_back else ''}")
         return f"{self.sink}: {' · '.join(parts)}"
+
+    def summary(self) -> str:
+        """Return what the query has done, for when it is over: no rates, and nothing of its last micro-batch alone."""
+        return f"{self.sink}: {' · '.join([*self._rows_so_far(), *self._kept_so_far()])}"
+
+    def _rows_so_far(self) -> list[str]:
+        return [f"{count(self.input_rows, 'row')} in", f"{count(self.output_rows, 'row')} out"]
+
+    def _kept_so_far(self) -> list[str]:
+        parts = []
+        if self.state_rows:
+            parts.append(f"state {count(self.state_rows, 'row')}, {byte_size(self.state_bytes)}")
+        if self.watermark:
+            parts.append(f"watermark {short_time(self.watermark)}")
+        if self.late_rows:
+            parts.append(f"{'at least ' if self._late.at_least else ''}{count(self.late_rows, 'row')} late")
+        return parts
 
 
 def readings(query: StreamingQuery) -> dict[str, int]:
@@ -353,7 +378,7 @@ class Board:
         wide = self.console.width >= WIDE
         table = Table(box=None, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0))
         table.add_column("sink", overflow="ellipsis")
-        for heading in ("batch", "rows/s", "rows in", "results", "latency", "rows kept", "state", "late"):
+        for heading in ("batch", "rows/s", "rows in", "rows out", "latency", "rows kept", "state", "late"):
             table.add_column(heading, justify="right", no_wrap=True)
         if wide:
             table.add_column("watermark", no_wrap=True)
@@ -365,11 +390,11 @@ class Board:
                 "" if tally.batch < 0 else f"{tally.batch:,}",
                 tally.shown_rate,
                 number(tally.input_rows),
-                number(tally.results),
+                number(tally.output_rows),
                 f"{tally.latency:,} ms" if tally.latency < 10_000 else f"{tally.latency / 1000:,.1f} s",
                 number(tally.state_rows),
                 byte_size(tally.state_bytes),
-                number(tally.late_rows),
+                tally.shown_late,
                 *([short_time(tally.watermark)] if wide else ()),
             )
             told = [f"watermark {short_time(tally.watermark)}"] if tally.watermark and not wide else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -132,12 +133,13 @@ def run_job(
     from .job_text import Script
     from .parse_statements import parse_job
 
+    begun = time.monotonic()
     notes = Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
     script = Script.read(path)
     job = parse_job(script)
-    for warning in check_job(job):
-        notes.print(Text(f"{warning} (warning)", style="yellow"))
     given = dict(map(setting, settings))
+    for warning in check_job(job, given):
+        notes.print(Text(f"{warning} (warning)", style="yellow"))
 
     from ..running.stopping import StopRequest, signals
     from .prepare import prepare
@@ -164,6 +166,7 @@ def run_job(
                 return None
             for query in prepared:
                 say_what_is_kept(query, script, f"trijoin-sql explain {script.path}", notes)
+            starting = time.monotonic() - begun
             outcome = run_queries(job, prepared, board, request, once=once, lines=lines, live=live, watch=page)
     except QueryFailedError as failure:
         return str(failure)
@@ -174,7 +177,7 @@ def run_job(
         if page is not None:
             page.close()
     if lines or not quiet:
-        summary(outcome, script.path, lines)
+        summary(outcome, script.path, lines, starting)
     return None
 
 
@@ -203,23 +206,25 @@ def say_what_is_kept(query: PreparedQuery, script: Script, explain: str, notes: 
         notes.print(Text(f"{script.path}:{line}: {kept}", style="dim"))
 
 
-def summary(outcome: Outcome, job: str, lines: bool) -> None:
-    """Print what a job did to stdout."""
+def summary(outcome: Outcome, job: str, lines: bool, starting: float = 0.0) -> None:
+    """Print what a job did to stdout; ``starting`` are the seconds before its queries began."""
+    seconds = starting + outcome.seconds
     if lines:
         queries = [tally.to_dict() for tally in outcome.tallies]
         for query in queries:
             if query["sink"] in outcome.rows:
                 query["rows"] = [json.loads(row) for row in outcome.rows[query["sink"]]]
-        told = {"job": job, "ended": outcome.ended, "seconds": round(outcome.seconds, 3), "queries": queries}
-        print(json.dumps(told), flush=True)
+        times = {"seconds": round(seconds, 3), "starting_seconds": round(starting, 3)}
+        print(json.dumps({"job": job, "ended": outcome.ended, **times, "queries": queries}), flush=True)
         return
     for tally in outcome.tallies:
         for row in outcome.rows.get(tally.sink, []):
             print(row)
-        print(tally)
+        print(tally.summary())
         for lost in tally.lost:
             print(f"  {lost}")
         if tally.still_open:
             print(f"  {tally.still_open}")
     ended = "done" if outcome.ended == "done" else f"stopped by {outcome.ended}"
-    print(f"{ended} after {outcome.seconds:.1f} s", flush=True)
+    parts = f": {starting:.1f} s to start, {outcome.seconds:.1f} s for the queries" if starting else ""
+    print(f"{ended} after {seconds:.1f} s{parts}", flush=True)

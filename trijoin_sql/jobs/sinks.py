@@ -24,7 +24,7 @@ def start(
     """Start a query, after its sink and its checkpoint agree (see `running.recovery`).
 
     With ``once`` it reads the available rows and ends, whatever the sink's trigger is. With ``lines`` a console sink
-    writes a JSON object for each row, instead of Spark's tables. Functions of batches ask `request` whether to go on.
+    writes a JSON object for each row, instead of tables. Functions of batches ask `request` whether to go on.
     """
     spark = frame.sparkSession
     name = find_format(SINKS, sink.format.text) or sink.format.text
@@ -42,8 +42,8 @@ def start(
     function = sink.options.find("function")
     if name == "foreachBatch" and function is not None:
         return batches(load_function(script, function))
-    if name == "console" and lines:
-        return batches(_print_lines(sink))
+    if name == "console":
+        return batches(_print_lines(sink) if lines else _print_tables(sink))
     if name == "delta":
         return batches(_into_delta(sink))
     table = sink.options.text("table")
@@ -128,11 +128,31 @@ def _rows(sink: CreateSink) -> int | None:
     return None if text is None else int(text)
 
 
+def _print_tables(sink: CreateSink) -> Callable[[DataFrame, int], None]:
+    """Print micro-batches as Spark's console sink does, but for those without rows.
+
+    Spark runs such a one whenever the watermark has moved, so it would end a bounded run with an empty table.
+    """
+    limit = 20 if (rows := _rows(sink)) is None else rows
+    truncate = (sink.options.text("truncate") or "true").lower() == "true"
+
+    def show(frame: DataFrame, batch: int) -> None:
+        rows = frame.localCheckpoint()  # computed once and to its end, or the state of a task would not be stored
+        if rows.isEmpty():
+            return
+        line = "-" * 43
+        sys.stdout.write(f"{line}\nBatch: {batch}\n{line}\n")
+        rows.show(limit, truncate)
+        sys.stdout.flush()
+
+    return show
+
+
 def _print_lines(sink: CreateSink) -> Callable[[DataFrame, int], None]:
     limit = _rows(sink)
 
     def show(frame: DataFrame, _batch: int) -> None:
-        rows = frame if limit is None else frame.limit(limit)
+        rows = frame if limit is None else frame.localCheckpoint().limit(limit)  # see `_print_tables`
         for row in as_json(rows).toLocalIterator():
             sys.stdout.write(f"{row[0]}\n")
         sys.stdout.flush()

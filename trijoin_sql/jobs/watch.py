@@ -47,7 +47,7 @@ class Report:
         What the time was spent on, in milliseconds, by Spark's names.
     rows
         Rows by input.
-    results
+    output_rows
         Rows for the sink.
     lags
         By how many seconds the newest event time of each input, and the ``watermark``, were behind the clock.
@@ -60,7 +60,7 @@ class Report:
     gap: float
     phases: dict[str, int]
     rows: dict[str, int]
-    results: int
+    output_rows: int
     lags: dict[str, float]
     state_rows: int
     state_bytes: int
@@ -75,7 +75,7 @@ class Watched:
     reports: deque[Report] = field(default_factory=lambda: deque(maxlen=20_000))
     _newest: dict[str, float] = field(default_factory=dict)
 
-    def hear(self, progress: Any, rows: dict[str, int], results: int) -> None:
+    def hear(self, progress: Any, rows: dict[str, int], output_rows: int) -> None:
         """Take a progress report of Spark's, after the tally has taken it."""
         at, seconds = datetime.fromisoformat(progress.timestamp).timestamp(), progress.batchDuration / 1000
         for name, newest in _newest(progress):
@@ -86,7 +86,7 @@ class Watched:
         phases = {name: int(spent) for name, spent in (progress.durationMs or {}).items()}
         lags = {name: at - newest for name, newest in self._newest.items()}
         kept = self.tally.state_rows, self.tally.state_bytes
-        self.reports.append(Report(at, seconds, gap, phases, dict(rows), results, lags, *kept))
+        self.reports.append(Report(at, seconds, gap, phases, dict(rows), output_rows, lags, *kept))
 
 
 def _newest(progress: Any) -> Iterator[tuple[str, float]]:
@@ -260,14 +260,14 @@ def _tiles(one: Watched) -> list[tuple[str, str]]:
     found = [
         ("rows a second", tally.shown_rate),
         ("rows in", number(tally.input_rows)),
-        ("results", number(tally.results)),
+        ("rows out", number(tally.output_rows)),
         ("time of a trigger", duration(last.seconds) if last else "–"),
         ("rows kept", number(tally.state_rows)),
         ("state", byte_size(tally.state_bytes)),
         ("watermark", short_time(tally.watermark) or "none"),
     ]
     found += [("behind the clock", duration(lag))] if lag is not None else []
-    return found + ([("late rows", number(tally.late_rows))] if tally.late_rows else [])
+    return found + ([("late rows", tally.shown_late)] if tally.late_rows else [])
 
 
 def _charts(one: Watched, now: float) -> list[Chart]:
@@ -294,9 +294,10 @@ def _charts(one: Watched, now: float) -> list[Chart]:
     ]
     lags = [(name, f"s{rank % 8}", lag(name)) for rank, name in enumerate(aliases)]
     lags += [("watermark", "mark", lag("watermark"))] if one.tally.watermark else []
+    rows_out = points(lambda one: one.output_rows / one.gap)
     return [
         chart("Rows a second", compact, "steps", *rates),
-        chart("Results a second", compact, "steps", ("results", "plain", points(lambda one: one.results / one.gap))),
+        chart("Rows out a second", compact, "steps", ("rows out", "plain", rows_out)),
         *([chart("Behind the clock", duration, "line", *lags)] if lags else []),
         chart("Time of a trigger", duration, "steps", ("trigger", "plain", points(lambda one: one.seconds))),
         chart("Rows kept", compact, "line", ("rows", "plain", points(lambda one: one.state_rows))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from ..operators.compile.node import OBSERVED
 from ..operators.spec import PREFIX, RUN, is_key
 from ..operators.task.outputs import COUNTER_NAMES
 from ..operators.task.reports import reported
+from .late import LateRows
 from .vanished import IDLE, Vanished
 
 
@@ -86,7 +87,8 @@ class BatchCounters:
         For each slot its counters (see ``operators.results.COUNTER_NAMES``), the newest event time of each input that
         brought rows (``inputs``: microseconds, null for none) and the ``watermark``. Where rows had NULL in a joined
         column or in their event time, one slot has ``null_rows``: by input, the rows that a task looked at (``rows``),
-        those that it dropped (``dropped``) and the NULLs of each column (``columns``).
+        those that it dropped (``dropped``) and the NULLs of each column (``columns``). Where rows came too late,
+        ``late_rows`` has by input how many (``rows``), and the stream (``of``).
     """
 
     node: str
@@ -94,8 +96,9 @@ class BatchCounters:
     slots: tuple[dict[str, Any], ...]
 
     def total(self) -> dict[str, int]:
-        """Return the counters summed over slots."""
-        return {name: sum(slot.get(name, 0) for slot in self.slots) for name in COUNTER_NAMES}
+        """Return the counters summed over slots; of ``late`` each row of a stream once."""
+        summed = {name: sum(slot.get(name, 0) for slot in self.slots) for name in COUNTER_NAMES}
+        return {**summed, "late": late_rows([self]).total}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +152,27 @@ class Metrics:
     seconds: float = 0.0
 
     def total(self) -> dict[str, int]:
-        """Return the counters summed over nodes, slots and micro-batches; of gauges (``state_*``) the last."""
+        """Return the counters summed over nodes, slots and micro-batches; of gauges (``state_*``) the last.
+
+        ``results`` are rows that joins found: what stands above a join may make fewer or more rows of them. ``late``
+        counts each row of a stream once (see `late`).
+        """
         summed = dict.fromkeys(COUNTER_NAMES, 0)
         last = {batch.node: batch for batch in self.batches if batch.slots}
         for name in COUNTER_NAMES:
             counted = last.values() if name.startswith("state_") else self.batches
             summed[name] = sum(batch.total()[name] for batch in counted)
-        return summed
+        return {**summed, "late": self.late().total}
+
+    def late(self) -> LateRows:
+        """Return the rows that came too late, by stream and by alias.
+
+        Returns
+        -------
+        LateRows
+            ``streams`` counts each row of a stream once, ``inputs`` once for each alias that dropped it.
+        """
+        return late_rows(self.batches)
 
     def inputs(self, node: str) -> list[InputState]:
         """Return what the inputs of a node have recently brought.
@@ -206,7 +223,7 @@ class Metrics:
         Returns
         -------
         Vanished
-            ``rows`` has counts, ``said`` what is suspicious about them, in sentences.
+            Prints as sentences; ``rows`` has counts, ``said`` what is suspicious about them.
         """
         found = Vanished()
         for batch in self.batches:
@@ -221,6 +238,17 @@ class Metrics:
                 {"node": batch.node, "batch": batch.batch, "slots": list(batch.slots)} for batch in self.batches
             ]
         }
+
+
+def late_rows(counters: Iterable[BatchCounters]) -> LateRows:
+    """Return the rows that came too late in micro-batches of one query."""
+    batches: dict[int, list[tuple[dict[str, Any], ...]]] = {}
+    for one in counters:
+        batches.setdefault(one.batch, []).append(one.slots)
+    found = LateRows()
+    for nodes in batches.values():
+        found.add(nodes)
+    return found
 
 
 def live_groups(

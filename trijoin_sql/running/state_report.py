@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ..errors import CheckpointDamagedError, InvalidSettingError, TriJoinError
+from ..errors import CheckpointDamagedError, TriJoinError, UnavailableError
 from ..spark.messages import last_cause
 
 if TYPE_CHECKING:
@@ -85,18 +85,23 @@ class CheckpointState:
     stores: tuple[StoreState, ...]
 
 
+def _nothing(folder: Path, reason: str) -> UnavailableError:
+    hint = "name the folder that the query's checkpointLocation names"
+    return UnavailableError(f"the state in the folder {folder}", reason, hint)
+
+
 def read_state(spark: SparkSession, checkpoint: Path) -> CheckpointState:
     """Read a checkpoint's manifests.
 
     Raises
     ------
-    InvalidSettingError
+    UnavailableError
         It is not a checkpoint, or no join of ours is in it.
     CheckpointDamagedError
         Files of it are missing or cannot be read.
     """
     if not (checkpoint / "state").is_dir():
-        raise InvalidSettingError("CHECKPOINT", checkpoint, "it holds no state of a streaming query")
+        raise _nothing(checkpoint, "it holds no state of a streaming query")
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -122,7 +127,7 @@ def _read(spark: SparkSession, checkpoint: Path) -> CheckpointState:
         for row in entries.select("key.slot", "user_map_value.data").collect():
             manifests.append((operator, row["slot"], Manifest.from_bytes(bytes(row["data"]))))
     if not manifests:
-        raise InvalidSettingError("CHECKPOINT", checkpoint, "no join of TriJoin SQL has kept anything in it")
+        raise _nothing(checkpoint, "no join of TriJoin SQL has kept anything in it")
     keys = slot_keys(max(units for _, _, manifest in manifests for _, units in manifest.layouts.entries))
     found = sorted((operator, keys.index(slot), manifest) for operator, slot, manifest in manifests)
     stores = [
@@ -142,7 +147,7 @@ def _last_commit(checkpoint: Path) -> tuple[int, int]:
     """Return the number of the last committed micro-batch, and the watermark after it in milliseconds."""
     numbers = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*") if path.name.isdigit()]
     if not numbers:
-        raise InvalidSettingError("CHECKPOINT", checkpoint, "its query has committed no micro-batch")
+        raise _nothing(checkpoint, "its query has committed no micro-batch")
     path = checkpoint / "commits" / str(max(numbers))
     _, _, body = path.read_text(encoding="utf-8").partition("\n")  # the first line is the format's version
     try:
@@ -187,7 +192,9 @@ def _time(micros: int) -> str:
 
 
 def state(
-    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="The checkpoint's folder.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT", help="The folder that a query's checkpointLocation names.")
+    ],
     output: Annotated[Literal["text", "json"], typer.Option("--format", help="On stdout.")] = "text",
 ) -> None:
     """Show what a stopped query keeps."""
@@ -198,7 +205,7 @@ def state(
 
     if not checkpoint.is_dir():
         why = "it is a file, not a folder" if checkpoint.exists() else "there is no such folder"
-        raise InvalidSettingError("CHECKPOINT", checkpoint, why)
+        raise _nothing(checkpoint, why)
     builder = SparkSession.builder.appName("trijoin-sql state").master("local[2]")
     builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
     with quiet_python(), quiet_jvm():

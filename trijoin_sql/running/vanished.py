@@ -20,15 +20,16 @@ IDLE = 3
 _CAUSES = "a column that the data do not have, corrupt lines, or values in another format (timestampFormat) give NULL"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Vanished:
-    """What a run of a query has lost so far.
+    """What a run of a query has lost so far. ``print`` gives it as sentences.
 
     Parameters
     ----------
     rows
-        By input: rows that were looked at (``rows``), were dropped (``dropped``), the text of their event time
-        (``time``), and the NULLs in each joined column (``columns``).
+        By the alias of an input that had NULL where a condition or the event time needs a value, a dictionary:
+        ``rows`` that were looked at, how many of them were ``dropped``, ``columns`` with the number of NULLs by the
+        text of each, and ``time``, the text of the event time (None if it has none).
     """
 
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -89,8 +90,14 @@ class Vanished:
 
     @property
     def said(self) -> list[str]:
-        """All that was to be said."""
+        """What is suspicious, in sentences: a column that is always NULL, no event time, an input without rows."""
         return list(self._told.values())
+
+    def __str__(self) -> str:
+        return "\n".join([*phrases(self.rows), *self.said]) or "no row has vanished"
+
+    def __repr__(self) -> str:
+        return f"<Vanished: {'; '.join(str(self).splitlines())}>"
 
 
 def phrases(rows: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:

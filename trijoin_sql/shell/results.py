@@ -126,7 +126,7 @@ class Growing:
     def _status(self, shown: int) -> str:
         """Return what is going on, in one line."""
         tally = self.tally
-        many = len(self.rows) if self.replaces else max(tally.results, len(self.rows))
+        many = len(self.rows) if self.replaces else max(tally.output_rows, len(self.rows))
         parts = [f"{many:,} {'row' if many == 1 else 'rows'}"]
         if shown < many:
             parts[0] += f", the {'first' if self.replaces else 'last'} {shown}"

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from ..errors import SqlSyntaxError, UnsupportedQueryError
 from ..operators.compile.logical_plans import items, walk
 from ..operators.spec import DISPATCH
-from ..rewriter.cautions import NEVER_CLOSE, UNBOUNDED_OUTER
+from ..rewriter.cautions import NEVER_CLOSE, NO_GROUPS, UNBOUNDED_OUTER
 from ..rewriter.glance import glance
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.places import place_of, place_of_reason
@@ -161,8 +161,8 @@ _MEANINGS = (
     ),
     _Meaning(
         r"complete. This output mode is not supported for no streaming aggregations",
-        "complete mode gives the groups of an aggregation, and there is none",
-        _APPEND_ALONE,
+        NO_GROUPS.reason,
+        NO_GROUPS.hint or "",
         by_mode=True,
     ),
     _Meaning(

@@ -1,0 +1,212 @@
+"""Plans a file's queries without Spark: what the rewriter refuses is said at its place in the file.
+
+`trijoin-sql explain` shows what comes out. `trijoin-sql run` only looks for refusals, and only for those that Spark's
+catalog and types cannot change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from ..errors import PlanError, SqlSyntaxError, TriJoinError, UnsupportedQueryError
+from ..rewriter.glance import glance, read_otherwise
+from ..rewriter.job_heads import with_rate, with_view
+from ..rewriter.names.resolve import resolve
+from ..rewriter.options import Settings
+from ..rewriter.pipeline import Rewrite, rewrite
+from ..rewriter.sql.catalog import DdlCatalog, TableInfo
+from ..rewriter.sql.clauses import Word
+from ..rewriter.sql.dialect import tokenize
+from ..rewriter.sql.places import place_of_reason
+from ..rewriter.sql.spark_types import UNKNOWN
+from ..rewriter.sql.statement import parse_statement
+from ..settings import rewriter_settings
+from .columns import unknown_relation
+from .job_text import Script
+from .locate import locate
+from .setting_names import assignment
+
+#: What is wrong with a query over tables, and what to do.
+NO_STREAM = (
+    "the query reads no stream",
+    "declare an input with CREATE STREAM; a batch query belongs into spark-sql or a notebook",
+)
+
+
+def plan(script: Script, sql: Word, catalog: DdlCatalog, settings: Settings) -> Rewrite:
+    """Rewrite a statement of a file.
+
+    Raises
+    ------
+    JobError
+        It is refused.
+    PlanError
+        A bug of ours.
+    """
+    try:
+        return rewrite(sql.text, catalog, settings)
+    except PlanError:
+        raise
+    except UnsupportedQueryError as error:
+        unknown = unknown_relation(script, sql.text, sql.start, catalog, error)
+        raise unknown or _located(script, sql, error) from None
+    except TriJoinError as error:
+        raise locate(error, script, sql, list) from None
+
+
+def _located(script: Script, sql: Word, error: UnsupportedQueryError) -> Exception:
+    at = place_of_reason(sql.text, error.reason)
+    return locate(UnsupportedQueryError(error.reason, error.hint, sql.text, at), script, sql, list)
+
+
+def assign(
+    script: Script, sql: Word, catalog: DdlCatalog, settings: Mapping[str, str]
+) -> tuple[DdlCatalog, dict[str, str]]:
+    """Return the catalog and the settings after a ``SET``; any other statement changes nothing.
+
+    Raises
+    ------
+    JobError
+        The value is not usable.
+    """
+    found = assignment(sql.text)
+    if found is None:
+        return catalog, dict(settings)
+    try:
+        rewriter_settings({found.key: found.value}.get)
+        return with_rate(catalog, found.key, found.value), {**settings, found.key: found.value}
+    except TriJoinError as error:
+        raise script.error(sql.start + found.start, error.message, error.hint) from None
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Finds the statements of a job that are refused, one after the other, as far as that is certain without Spark.
+
+    It is where all relations of a statement are streams that the job declares, or views that we understand, with
+    columns of known types, and the rewriter asks for no other type.
+
+    Parameters
+    ----------
+    script
+        The file.
+    catalog, settings
+        What is known before its first statement.
+    """
+
+    script: Script
+    catalog: DdlCatalog
+    settings: dict[str, str] = field(default_factory=dict)
+    _changed: set[str] = field(default_factory=set)
+
+    def look(self, sql: Word) -> None:
+        """Look at a query, a view or a setting.
+
+        Raises
+        ------
+        JobError
+            It is refused.
+        """
+        if assignment(sql.text) is not None:
+            self.catalog, self.settings = assign(self.script, sql, self.catalog, self.settings)
+            return
+        self._refuse(sql)
+        known = self._with_view(sql)
+        if known is not None:
+            self.catalog = known
+        elif not sql.text[:6].upper().startswith(("SELECT", "WITH", "FROM", "(")):
+            self._changed |= {token.text.lower() for token in tokenize(sql.text)}
+
+    def _with_view(self, sql: Word) -> DdlCatalog | None:
+        try:
+            known = with_view(self.catalog, sql.text)
+        except (TriJoinError, ValueError):
+            return None
+        return None if known is self.catalog else known
+
+    def output(self, sql: Word) -> list[tuple[str, str]] | None:
+        """Return the columns that a query puts out and their types, None if they are not certain."""
+        tree = self._known(sql)
+        fields = None if tree is None else resolve(tree, self.catalog).output.columns
+        return None if fields is None else [(field.name, field.type) for field in fields]
+
+    def is_plain(self, sql: Word) -> bool:
+        """Tell whether a query certainly has no aggregation: no groups, no function, and nothing with state below."""
+        tree = self._known(sql)
+        if tree is None or tree.find(exp.Group, exp.Distinct, exp.Anonymous) is not None:
+            return False
+        tables = (self.catalog.table(tuple(part.name for part in table.parts)) for table in tree.find_all(exp.Table))
+        return not any(info is None or info.stateful for info in tables)
+
+    def _known(self, sql: Word) -> exp.Expr | None:
+        """Return a query that we read as Spark does, if all of its relations are known."""
+        try:
+            tree = None if read_otherwise(sql.text, self.settings.get) else parse_statement(sql.text).tree
+        except SqlSyntaxError:  # only Spark may be able to read it
+            return None
+        return tree if tree is not None and self._knows(tree) else None
+
+    def _refuse(self, sql: Word) -> None:
+        if self._known(sql) is None:
+            return
+        try:
+            if glance(sql.text).joins == "none":
+                return
+        except TriJoinError as error:  # a hint
+            raise locate(error, self.script, sql, list) from None
+        asked = _Asked(self.catalog.tables, self.catalog.rates)
+        try:
+            settings = rewriter_settings(self.settings.get)
+        except TriJoinError as error:  # given beside the file
+            raise locate(error, self.script, sql, list) from None
+        try:
+            rewritten = plan(self.script, sql, asked, settings)
+        except PlanError:
+            return
+        except TriJoinError:
+            if not asked.asks:
+                raise
+            return
+        if rewritten.converted and not asked.asks:
+            for one in rewritten.refusals:
+                raise _located(self.script, sql, UnsupportedQueryError(one.reason, one.hint))
+
+    def _knows(self, tree: exp.Expr) -> bool:
+        """Tell whether all relations are tables of the catalog, with columns of known types."""
+        derived = any(isinstance(one.parent, exp.From | exp.Join) for one in tree.find_all(exp.Subquery))
+        if derived or tree.find(exp.With):
+            return False
+        names = [tuple(part.name for part in table.parts) for table in tree.find_all(exp.Table)]
+        return bool(names) and all(self._is_known(name) for name in names)
+
+    def _is_known(self, name: tuple[str, ...]) -> bool:
+        info = self.catalog.table(name)
+        return info is not None and name[-1].lower() not in self._changed and _is_whole(info)
+
+
+def reads_nothing(sql: str) -> bool:
+    """Tell whether a query has no FROM at all."""
+    try:
+        tree = parse_statement(sql).tree
+    except SqlSyntaxError:
+        return False
+    return isinstance(tree, exp.Select) and tree.find(exp.From) is None
+
+
+def _is_whole(info: TableInfo) -> bool:
+    return bool(info.streaming and info.columns) and all(column.type != UNKNOWN for column in info.columns)
+
+
+@dataclass(frozen=True)
+class _Asked(DdlCatalog):
+    """A catalog that remembers whether it was asked for a type, which only Spark knows."""
+
+    asks: list[str] = field(default_factory=list)
+
+    def types_of(self, texts: Sequence[str], columns: Mapping[tuple[str, str], str]) -> Sequence[str]:
+        """Return nothing."""
+        self.asks.extend(texts)
+        return ()
