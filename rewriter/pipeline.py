@@ -42,8 +42,10 @@ from .rules.simplify_conditions import simplify_conditions
 from .sql.arguments import Arguments
 from .sql.catalog import Catalog
 from .sql.hints import for_spark
+from .sql.places import place_of_reason
 from .sql.spark_types import UNKNOWN, may_be_event_time
 from .sql.statement import Statement, View, parse_statement, positional_name, why_unreadable
+from .strict import refuse_unproven
 
 Kind = Literal["select", "create_view", "explain", "other"]
 
@@ -178,6 +180,8 @@ def rewrite(
         The text does not parse.
     UnsupportedQueryError
         WITHIN stands where it cannot be applied.
+    NotProvenError
+        Settings are strict, and a join of streams is not proven to forget its rows, or makes a cross product.
     InvalidHintError
         One of our hints cannot be followed.
     PlanError
@@ -227,6 +231,11 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
             stages.append(Stage("grow_operator_trees", plan_text(final)))
         if settings.watermarks == "text":
             final = held_back_in_text(final)
+    if settings.strict:
+        for refusal in refused:
+            place = place_of_reason(statement.sql, refusal.reason)
+            raise UnsupportedQueryError(refusal.reason, refusal.hint, statement.sql, place)
+        refuse_unproven(statement.sql, plan, found)
     warned = cautions(found)
     advice = warned + tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
     advice += tuple(f"{refusal.reason}; {refusal.hint}" for refusal in not_appended)

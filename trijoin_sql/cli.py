@@ -10,6 +10,7 @@ import errno
 import logging
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
@@ -24,8 +25,17 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from . import init as templates
-from .errors import JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnavailableError, UnsupportedQueryError
+from .errors import (
+    JoinOverflowError,
+    NotProvenError,
+    PlanError,
+    SqlSyntaxError,
+    TriJoinError,
+    UnavailableError,
+    UnsupportedQueryError,
+)
 from .jobs import run_command as jobs
+from .jobs.options import Strict
 from .running.state_report import HELP as STATE_HELP
 from .running.state_report import state
 from .shell import command as shells
@@ -241,11 +251,12 @@ def explain(
     statement: Annotated[
         int, typer.Option(min=0, metavar="N", help="Only the N-th query of the file.", show_default="all")
     ] = 0,
+    strict: Strict = False,
 ) -> None:
     """Explain the queries of a file; see `EXPLAIN_HELP`."""
     from .explain import FORMS, Explanation
 
-    found = [Explanation(document) for document in _documents(file)]
+    found = [Explanation(document) for document in _documents(file, strict=strict)]
     number = f"{len(found)} {'query' if len(found) == 1 else 'queries'}"
     if statement > len(found) or not found:
         raise typer.BadParameter(f"{file} holds {number}", param_hint="--statement" if found else "FILE")
@@ -258,7 +269,7 @@ def explain(
     typer.echo(f"[{','.join(parts)}]" if listed else "\n\n".join(parts))
 
 
-def _documents(file: str) -> list[dict[str, Any]]:
+def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
     from .jobs.check import check_setting, check_statements
     from .jobs.columns import check_columns, unknown_relation
@@ -285,10 +296,13 @@ def _documents(file: str) -> list[dict[str, Any]]:
         start, sql = begin + head, statement[head:]
         check_columns(script, sql, start, catalog)
         try:
-            rewritten = rewrite(sql, catalog, rewriter_settings(settings.get))
+            options = rewriter_settings(settings.get)
+            rewritten = rewrite(sql, catalog, replace(options, strict=strict or options.strict))
         except SqlSyntaxError as error:
             place = script.place(script.offset(start, error.line, error.column))
             raise SqlSyntaxError(error.detail, text, *place) from None
+        except NotProvenError as error:
+            raise script.error(start + (error.offset or 0), error.unplaced, error.hint) from None
         except UnsupportedQueryError as error:
             unknown = unknown_relation(script, sql, start, catalog, error)
             if unknown is not None:
@@ -296,7 +310,7 @@ def _documents(file: str) -> list[dict[str, Any]]:
             at = place_of_reason(sql, error.reason)
             if at is None:
                 raise
-            raise script.error(start + at, f"This query cannot run on streams: {error.reason}", error.hint) from None
+            raise script.error(start + at, error.unplaced, error.hint) from None
         if rewritten.kind == "other":
             check_setting(script, sql, start)
         if (set_ := assignment(sql)) is not None:

@@ -14,20 +14,24 @@ from sqlglot import exp
 
 from ..plan.conjuncts import Band, Compare, KernelPredicate
 from ..plan.nodes import Join, JoinNode, Node, Scan, scans, walk
-from ..plan.parts import Retention
+from ..plan.parts import Retention, TimeStep
 from ..predicates.terms import tree_of
 from ..predicates.time_forms import implied_bounds
 from ..sql.dialect import parse_expression
 from ..sql.spark_types import TIMES, UNKNOWN
 
+#: More than any path between the relations of a query has, unless it runs in circles.
+_MOST_STEPS = 100
+
 
 @dataclasses.dataclass(frozen=True)
 class Constraint:
-    """``t(later) - t(earlier) <= most``, in microseconds."""
+    """``t(later) - t(earlier) <= most``, in microseconds, and the steps by which it follows from predicates."""
 
     earlier: str
     later: str
     most: int
+    by: tuple[TimeStep, ...] = dataclasses.field(default=(), compare=False)
 
 
 def input_scan(source: Node) -> Scan:
@@ -119,7 +123,10 @@ def constraints(
             continue
         for tree in _comparisons(predicate):
             for bound in implied_bounds(tree, event_time, zone_shift, ansi=ansi):
-                found.append(Constraint(bound.earlier[0], bound.later[0], bound.most))
+                earlier, later = (".".join(at) for at in (bound.earlier, bound.later))
+                said = predicate.sql, predicate.derived, predicate.places
+                step = TimeStep(earlier, later, bound.most, *said)
+                found.append(Constraint(bound.earlier[0], bound.later[0], bound.most, (step,)))
     return found
 
 
@@ -158,11 +165,24 @@ def close(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[s
     >>> close(["r", "s", "t"], [Constraint("r", "s", 5), Constraint("s", "t", 3)])[("r", "t")]
     8
     """
+    return {pair: found.most for pair, found in closed_with_steps(relations, given).items()}
+
+
+def closed_with_steps(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[str, str], Constraint]:
+    """Close difference constraints as `close` does, and keep the steps of each path.
+
+    Conditions that contradict each other make paths that run in circles; such a path has no steps.
+    """
     names = tuple(relations)
-    best: dict[tuple[str, str], int] = {}
+    best: dict[tuple[str, str], Constraint] = {}
+
+    def take(found: Constraint) -> None:
+        pair = (found.earlier, found.later)
+        if pair not in best or found.most < best[pair].most:
+            best[pair] = found
+
     for constraint in given:
-        pair = (constraint.earlier, constraint.later)
-        best[pair] = min(constraint.most, best.get(pair, constraint.most))
+        take(constraint)
     for middle in names:
         for one in names:
             first = best.get((one, middle))
@@ -171,7 +191,9 @@ def close(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[s
             for other in names:
                 second = best.get((middle, other))
                 if second is not None and other != one:
-                    best[one, other] = min(first + second, best.get((one, other), first + second))
+                    steps = (*first.by, *second.by) if first.by and second.by else ()
+                    steps = steps if len(steps) <= _MOST_STEPS else ()
+                    take(Constraint(one, other, first.most + second.most, steps))
     return best
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 
 import networkx as nx
@@ -22,8 +23,9 @@ def build_graph(relations: Sequence[str], predicates: Iterable[Predicate]) -> Jo
     rank = {name: index for index, name in enumerate(relations)}
     ordered = sorted(edges, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
     made = tuple(Edge(*pair, tuple(edges[pair])) for pair in ordered)
-    shape, hub = shape_of(relations, [(edge.left, edge.right) for edge in made if not edge.derived])
-    return JoinGraph(tuple(relations), made, tuple(residuals), shape, hub)
+    graph = JoinGraph(tuple(relations), made, tuple(residuals))
+    shape, hub = shape_of(relations, [(edge.left, edge.right) for edge in made if graph.is_own(edge)])
+    return dataclasses.replace(graph, shape=shape, hub=hub)
 
 
 def shape_of(relations: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tuple[Shape, str | None]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from ..event_time.bounds import Constraint, close, constraints, input_scan, retentions
+from ..event_time.bounds import Constraint, closed_with_steps, constraints, input_scan, retentions
 from ..options import DEFAULTS, Settings
 from ..plan.conjuncts import Band
 from ..plan.nodes import JoinNode, Node, Scan, own_tree, scans, transform
-from ..plan.parts import Edge, Retention, TimeBound
+from ..plan.parts import Edge, Retention, TimeBound, TimeStep
 from .rule import NotApplicable
 
 #: A band of event times is wide unless rows are kept for more than this many times its width.
@@ -37,27 +37,39 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
     found = constraints(predicates, (*below, *inside), settings.zone_shift, ansi=settings.ansi)
     for source in node.sources:  # an input may be a join, and be compared by the time of any relation in it
         found += [one for inner in own_tree(source) if isinstance(inner, JoinNode) for one in _between(inner)]
-    closed = close((*node.graph.relations, *(scan.alias for scan in inside)), found)
+    by_path = closed_with_steps((*node.graph.relations, *(scan.alias for scan in inside)), found)
+    closed = {pair: constraint.most for pair, constraint in by_path.items()}
+    written = {one.sql: one.places for one in node.graph.residuals}
+
+    def steps(one: str, other: str) -> tuple[TimeStep, ...]:
+        path = by_path.get((one, other))
+        return () if path is None else tuple(_placed(step, written) for step in path.by)
+
     bounds = []
     for index, left in enumerate(node.graph.relations):
         for right in node.graph.relations[index + 1 :]:
             upper, reverse = closed.get((left, right)), closed.get((right, left))
             lower = None if reverse is None else -reverse
             if upper is not None or lower is not None:
-                bounds.append(TimeBound(left, right, lower, upper))
+                bounds.append(TimeBound(left, right, lower, upper, steps(right, left), steps(left, right)))
     kept = retentions(below, closed)
     edges = tuple(_with_wide_bands(edge, below, kept) for edge in node.graph.edges)
     graph = dataclasses.replace(node.graph, edges=edges, time_bounds=tuple(bounds))
     return dataclasses.replace(node, graph=graph, retention=kept)
 
 
+def _placed(step: TimeStep, written: Mapping[str, tuple[tuple[int, int], ...]]) -> TimeStep:
+    """Return a step with the places of the residual that its predicate follows from."""
+    return step if step.places else dataclasses.replace(step, places=written.get(step.sql, ()))
+
+
 def _between(node: JoinNode) -> Iterator[Constraint]:
     """Yield the bounds between the rows of an inner join node's results."""
     for bound in node.graph.time_bounds:
         if bound.upper is not None:
-            yield Constraint(bound.left, bound.right, bound.upper)
+            yield Constraint(bound.left, bound.right, bound.upper, bound.upper_by)
         if bound.lower is not None:
-            yield Constraint(bound.right, bound.left, -bound.lower)
+            yield Constraint(bound.right, bound.left, -bound.lower, bound.lower_by)
 
 
 def _with_wide_bands(edge: Edge, below: Iterable[Scan], kept: Iterable[Retention]) -> Edge:
