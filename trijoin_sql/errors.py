@@ -243,7 +243,8 @@ class NotProvenError(UnsupportedQueryError):
         self, reason: str, streams: str, hint: str | None = None, sql: str | None = None, offset: int | None = None
     ) -> None:
         super().__init__(reason, hint, sql, offset)
-        self.parameters["streams"] = self.streams = streams
+        #: The streams that it is about.
+        self.streams = streams
 
 
 class UnavailableError(TriJoinError):

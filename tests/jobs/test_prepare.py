@@ -83,8 +83,8 @@ MISTAKES = {
         "Strict mode refuses this query: rows of r are kept for ever (UNBOUNDED)",
     ),
     "a product in a view in strict mode": (
-        f"SET spark.trijoin.strict = true;\n{NOOP}CREATE TEMP VIEW v AS SELECT s.a FROM r JOIN r AS s"
-        " ON ^r.value % s.value = 1 WITHIN 1 MINUTE;\nINSERT INTO o SELECT a FROM v",
+        f"SET spark.trijoin.strict = true;\n{NOOP}CREATE TEMP VIEW v AS SELECT q.value FROM r JOIN r AS q"
+        " ON ^r.value % q.value = 1 WITHIN 1 MINUTE;\nINSERT INTO o SELECT value FROM v",
         "CROSS PRODUCT",
     ),
     "bad units": (
