@@ -30,6 +30,7 @@ from .rules.classify_conditions import classify_conditions
 from .rules.create_multi_join_groups import create_multi_join_groups
 from .rules.create_multi_join_nodes import create_multi_join_nodes
 from .rules.derive_conditions import derive_conditions
+from .rules.derive_distance_bands import derive_distance_bands
 from .rules.derive_time_bands import derive_time_bands
 from .rules.grow_operator_trees import grow_operator_trees
 from .rules.place_exchanges import place_exchanges
@@ -143,6 +144,7 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
     ("classify_conditions", classify_conditions),
     # after classification, which leaves conditions that only bound times
     ("derive_time_bands", derive_time_bands),
+    ("derive_distance_bands", derive_distance_bands),
     # before the groups are formed: it decides who may be in one
     ("separate_static_relations", _rule(separate_static_relations)),
     ("place_exchanges", _rule(place_exchanges)),

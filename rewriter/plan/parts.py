@@ -176,7 +176,7 @@ class JoinGraph:
         ``timestampdiff(...)``, say. WITHIN, and what follows from other edges, connects nothing.
         """
         tested = {one.sql for one in self.residuals if one.relations == (edge.left, edge.right)}
-        return any(not one.derived or one.sql in tested for one in edge.predicates)
+        return any(not one.derived or tested & {one.sql, one.source} for one in edge.predicates)
 
     def edge(self, one: str, other: str) -> Edge | None:
         """Return the edge between two relations, or None."""
