@@ -155,7 +155,7 @@ def constant(tree: exp.Expr) -> float | None:
 
 # ---------------------------------------------------------------------------------------------------- what is compared
 
-_OPS = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "="}
+_OPS: dict[type[exp.Expr], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
@@ -534,8 +534,15 @@ class _Reader:
 
     def is_single(self, tree: exp.Expr) -> bool:
         """Return whether an expression may be rounded to the few digits of FLOAT."""
-        columns = tree.find_all(exp.Column)
-        return any(self.scope.types.get((one.table, one.name), UNKNOWN) in ("float", UNKNOWN) for one in columns)
+        tree = bare(tree)
+        match tree:
+            case exp.Column() | exp.Cast():
+                return self.scope.type_of(tree) in ("float", UNKNOWN)
+            case exp.Neg():
+                return self.is_single(tree.this)
+            case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
+                return self.is_single(tree.left) or self.is_single(tree.right)
+        return False
 
     def is_given(self, tree: exp.Expr) -> bool:
         """Return whether an expression is not NULL."""
