@@ -140,7 +140,7 @@ def incidents(draw: random.Random) -> Iterator[tuple[str, Row]]:
 def plane(draw: random.Random) -> Iterator[tuple[str, Row]]:
     """Sensors of dust and of cars at places in a city; a place has both here and there."""
     for stream, reading, most in (("air", "dust", 90), ("traffic", "cars", 50)):
-        places = [(round(draw.uniform(0, 3000), 1), round(draw.uniform(0, 2000), 1)) for _ in range(40)]
+        places = [(round(draw.uniform(0, 1000), 1), round(draw.uniform(0, 700), 1)) for _ in range(40)]
         for _ in range(400):
             sensor = draw.randrange(40)
             row = {"sensor": sensor, "x": places[sensor][0], "y": places[sensor][1], reading: draw.randrange(most)}

@@ -31,7 +31,8 @@ def derive_distance_bands(plan: Node, settings: Settings = DEFAULTS) -> Node | N
                 return join
             known = _known(join)
             found = [band for one in join.predicates for band in _bands(one, scope, known, settings)]
-            return dataclasses.replace(join, predicates=(*join.predicates, *found))
+            new = (band for band in found if not any(_says(one, band) for one in join.predicates))
+            return dataclasses.replace(join, predicates=(*join.predicates, *new))
 
         return inner_joins(block, derive)
 
@@ -47,6 +48,12 @@ def _bands(predicate: Predicate, scope: Scope, known: Known, settings: Settings)
         sql = one.bounds.around(f"{sides[0].sql} - {sides[1].sql}".replace("`", ""))
         if not {sql, predicate.sql} & settings.left_to_spark:
             yield Band(sql, predicate.condition, *sides, one.bounds, derived=True, source=predicate.sql)
+
+
+def _says(predicate: Predicate, band: Band) -> bool:
+    """Return whether a band of the same difference follows from the same conjunct already (`rounded`)."""
+    same = isinstance(predicate, Band) and (predicate.left, predicate.right) == (band.left, band.right)
+    return same and predicate.derived and band.condition.sql in predicate.condition.sql
 
 
 def _known(join: Join) -> Known:
