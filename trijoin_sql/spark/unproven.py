@@ -13,8 +13,8 @@ from ..operators.compile.logical_plans import joins_streams, plan_of, walk
 _REASON = "Spark would run {} of streams, and TriJoin SQL does not prove what Spark keeps"
 _HINT = "write it as SQL with WITHIN 10 MINUTES after WHERE, without NO_TRIJOIN: then TriJoin SQL runs it"
 
-#: A line of a plan that Spark prints on Connect: what stands before the node, and the node.
-_LINE = re.compile(r"(?P<before>(?:[:+] *-? ?| )*)(?P<node>'?[A-Z].*)")
+#: A line of a plan that Spark prints on Connect: what stands before the node, a mark (~ of a stream), and the node.
+_LINE = re.compile(r"(?P<before>(?:[:+] *-? ?| )*)[~']?(?P<node>[A-Z].*)")
 
 
 def refuse_spark_joins(frame: DataFrame) -> None:
