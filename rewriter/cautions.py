@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import networkx as nx
 
@@ -38,39 +39,59 @@ def cautions(groups: Sequence[JoinNode | LeftAlone]) -> tuple[str, ...]:
     """
     found: list[str] = []
     for group in groups:
-        if isinstance(group, JoinNode) and any(isinstance(one, Scan) and one.streaming for one in walk(group)):
-            found += _products(group.graph)
+        if isinstance(group, JoinNode) and is_over_streams(group):
+            found += [f"{one.sentence}; {one.hint}" for one in products(group.graph)]
             found += _casts(group)
     return tuple(dict.fromkeys(found))
 
 
-def _products(graph: JoinGraph) -> Iterator[str]:
-    """Yield a sentence for relations that nothing of the query's own connects with those before them."""
+def is_over_streams(group: JoinNode) -> bool:
+    """Tell whether a group has a stream among its relations."""
+    return any(isinstance(one, Scan) and one.streaming for one in walk(group))
+
+
+@dataclass(frozen=True)
+class Product:
+    """A cross product: what is said of it and what to write instead, its relations, and the place of its condition."""
+
+    sentence: str
+    hint: str
+    relations: tuple[str, ...]
+    place: int | None = None
+
+
+def products(graph: JoinGraph) -> Iterator[Product]:
+    """Yield the relations that nothing of the query's own connects with those before them."""
     if graph.shape != "disconnected":
         return
     whole: nx.Graph[str] = nx.Graph()
     whole.add_nodes_from(graph.relations)
-    whole.add_edges_from((edge.left, edge.right) for edge in graph.edges if not edge.derived)
+    whole.add_edges_from((edge.left, edge.right) for edge in graph.edges if graph.is_own(edge))
     first, *others = (sorted(part, key=graph.relations.index) for part in nx.connected_components(whole))
     before = set(first)
     for part in others:
-        tested = [one.sql for one in graph.residuals if before & {*one.relations} and {*part} & {*one.relations}]
+        between = [one for one in graph.residuals if before & {*one.relations} and {*part} & {*one.relations}]
+        tested = [one.sql for one in between]
+        place = next((place[0] for one in between for place in one.places), None)
         bound = next((one.sql for edge in graph.edges if edge.derived for one in edge.predicates), "")
         bound = f" {bound}" if bound.startswith("WITHIN") else ""
         pairs = f"every pair of their rows{bound} is made"
         sides = f"{' and '.join(sorted(before, key=graph.relations.index))} with {' and '.join(part)}"
-        if any(" OR " in sql for sql in tested):
-            yield (
-                f"{PRODUCT}: only {' AND '.join(tested)} compares {sides}, so {pairs}, and then tested; "
-                "write one SELECT for each side of OR, and put them together with UNION ALL"
-            )
-        elif tested:
-            yield f"{PRODUCT}: only {' AND '.join(tested)} compares {sides}, so {pairs}, and then tested; {_CONNECT}"
-        else:
-            yield f"{PRODUCT}: no condition compares {sides}, so {pairs}; {_CONNECT}"
+        what = f"{PRODUCT}: no condition compares {sides}, so {pairs}"
+        if tested:
+            what = f"{PRODUCT}: only {' AND '.join(tested)} compares {sides}, so {pairs}, and then tested"
+        hint = _SPLIT if any(" OR " in sql for sql in tested) else _CONNECT
+        if any(name in sql.upper() for sql in tested for name in ("ASIN(", "ACOS(", "ATAN2(")):
+            hint = _LATITUDES
+        yield Product(what, hint, tuple(part), place)
         before |= {*part}
 
 
+_SPLIT = "write one SELECT for each side of OR, and put them together with UNION ALL"
+_LATITUDES = (
+    "if it is a distance on a globe, say that latitudes are such (r.lat BETWEEN -90 AND 90 AND s.lat BETWEEN -90 AND "
+    "90): then a band of latitudes follows from it"
+)
 _CONNECT = "add an equality, an order (r.x < s.x) or a distance (ABS(r.x - s.x) < 5) between them"
 
 

@@ -89,6 +89,8 @@ class Settings:
         Whether cost leaves out the schemes whose units cannot change at a restart, because units will change.
     stored
         How the checkpoint that the query will restart on stores rows; empty if there is none, or it is not known.
+    strict
+        Whether queries are refused whose joins of streams keep rows for ever or make cross products (`strict`).
     left_to_spark
         Conjuncts that are residuals whatever they look like: their sides turned out to have types that do not compare.
     ask
@@ -106,6 +108,7 @@ class Settings:
     costs: CostDefaults = field(default_factory=CostDefaults)
     elastic: bool = False
     stored: tuple[Stored, ...] = ()
+    strict: bool = False
     left_to_spark: frozenset[str] = frozenset()
     ask: Callable[[Sequence[str], Mapping[tuple[str, str], str]], Sequence[str]] | None = field(
         default=None, compare=False

@@ -30,6 +30,7 @@ from .rules.classify_conditions import classify_conditions
 from .rules.create_multi_join_groups import create_multi_join_groups
 from .rules.create_multi_join_nodes import create_multi_join_nodes
 from .rules.derive_conditions import derive_conditions
+from .rules.derive_distance_bands import derive_distance_bands
 from .rules.derive_time_bands import derive_time_bands
 from .rules.grow_operator_trees import grow_operator_trees
 from .rules.place_exchanges import place_exchanges
@@ -42,8 +43,10 @@ from .rules.simplify_conditions import simplify_conditions
 from .sql.arguments import Arguments
 from .sql.catalog import Catalog
 from .sql.hints import for_spark
+from .sql.places import place_of_reason
 from .sql.spark_types import UNKNOWN, may_be_event_time
 from .sql.statement import Statement, View, parse_statement, positional_name, why_unreadable
+from .strict import refuse_unproven
 
 Kind = Literal["select", "create_view", "explain", "other"]
 
@@ -153,6 +156,7 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
     ("classify_conditions", classify_conditions),
     # after classification, which leaves conditions that only bound times
     ("derive_time_bands", derive_time_bands),
+    ("derive_distance_bands", derive_distance_bands),
     # before the groups are formed: it decides who may be in one
     ("separate_static_relations", _rule(separate_static_relations)),
     ("place_exchanges", _rule(place_exchanges)),
@@ -190,6 +194,8 @@ def rewrite(
         The text does not parse.
     UnsupportedQueryError
         WITHIN stands where it cannot be applied.
+    NotProvenError
+        Settings are strict, and a join of streams is not proven to forget its rows, or makes a cross product.
     InvalidHintError
         One of our hints cannot be followed.
     PlanError
@@ -239,6 +245,11 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
             stages.append(Stage("grow_operator_trees", plan_text(final)))
         if settings.watermarks == "text":
             final = held_back_in_text(final)
+    if settings.strict:
+        for refusal in refused:
+            place = place_of_reason(statement.sql, refusal.reason)
+            raise UnsupportedQueryError(refusal.reason, refusal.hint, statement.sql, place)
+        refuse_unproven(statement.sql, plan, found)
     warned = cautions(found)
     advice = warned + tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
     advice += tuple(f"{refusal.reason}; {refusal.hint}" for refusal in not_appended)

@@ -159,6 +159,16 @@ def test_explain_marks_the_join_that_does_not_run() -> None:
     assert "stdin:6:29: This query cannot run on streams: WITHIN needs a join that TriJoin SQL runs" in said.stderr
 
 
+def test_explain_strict_refuses_what_keeps_rows_for_ever() -> None:
+    setting = SCRIPT.replace("SET spark.sql.shuffle.partitions = 2", "SET spark.trijoin.strict = false")
+    for arguments, script in ((["--strict"], setting), ([], setting.replace("false", "true"))):
+        said = trijoin("explain", "-", *arguments, stdin=script)
+        assert (said.exit_code, said.stdout) == (2, "")
+        assert "stdin:5:22: Strict mode refuses this query: rows of r are kept for ever (UNBOUNDED)" in said.stderr
+        assert "Hint: give it one with r WATERMARK ts DELAY OF" in said.stderr
+    assert trijoin("explain", "-", stdin=setting).exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("form", "start"), [("text", "TriJoin SQL: "), ("mermaid", "flowchart "), ("dot", "digraph"), ("html", "<!doctype")]
 )

@@ -14,6 +14,7 @@ from trijoin_sql import errors
 EXAMPLES = [
     errors.SqlSyntaxError("unexpected FROM", "SELECT\n  FROM r", line=2, column=3),
     errors.UnsupportedQueryError("a theta outer join on streams", hint="use an inner join"),
+    errors.NotProvenError("rows of r are kept for ever", "r", "add WITHIN 10 MINUTES", "SELECT 1 FROM r", 14),
     errors.UnavailableError("resuming", "a checkpoint cannot be read through Spark Connect", hint="write its hints"),
     errors.InvalidHintError("UNITS(0)", "units start at 1"),
     errors.InvalidSettingError("trijoin.units", "many", "an integer is needed"),

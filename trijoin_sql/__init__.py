@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .errors import InvalidSettingError as InvalidSettingError
     from .errors import JobError as JobError
     from .errors import JoinOverflowError as JoinOverflowError
+    from .errors import NotProvenError as NotProvenError
     from .errors import PlanError as PlanError
     from .errors import SqlSyntaxError as SqlSyntaxError
     from .errors import TriJoinError as TriJoinError
@@ -40,6 +41,7 @@ _HOME = {
     "TriJoinError": ".errors",
     "SqlSyntaxError": ".errors",
     "UnsupportedQueryError": ".errors",
+    "NotProvenError": ".errors",
     "UnavailableError": ".errors",
     "InvalidHintError": ".errors",
     "InvalidSettingError": ".errors",

@@ -10,6 +10,7 @@ import errno
 import logging
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
@@ -26,7 +27,7 @@ from typer.core import TyperCommand, TyperGroup
 from . import init as templates
 from .errors import JobError, JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnavailableError
 from .jobs import run_command as jobs
-from .jobs.options import show_mistake
+from .jobs.options import Strict, show_mistake
 from .running.state_report import HELP as STATE_HELP
 from .running.state_report import state
 from .shell import command as shells
@@ -249,11 +250,12 @@ def explain(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="In text, the plan after every stage of the rewrite.")
     ] = False,
+    strict: Strict = False,
 ) -> None:
     """Explain the queries of a file; see `EXPLAIN_HELP`."""
     from .explain import FORMS, Explanation
 
-    found = [Explanation(document) for document in _documents(file)]
+    found = [Explanation(document) for document in _documents(file, strict=strict)]
     number = f"{len(found)} {'query' if len(found) == 1 else 'queries'}"
     if statement > len(found) or not found:
         raise typer.BadParameter(f"{file} holds {number}", param_hint="--statement" if found else "FILE")
@@ -269,7 +271,7 @@ def explain(
     typer.echo(f"[{','.join(parts)}]" if listed else "\n\n".join(parts))
 
 
-def _documents(file: str) -> list[dict[str, Any]]:
+def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
     from .jobs.check import check_setting, check_statements
     from .jobs.columns import check_columns
@@ -297,8 +299,8 @@ def _documents(file: str) -> list[dict[str, Any]]:
         head = query_start(statement)
         start, sql = begin + head, statement[head:]
         check_columns(script, sql, start, catalog)
-        word = Word(sql, start)
-        rewritten = plan(script, word, catalog, rewriter_settings(settings.get))
+        word, options = Word(sql, start), rewriter_settings(settings.get)
+        rewritten = plan(script, word, catalog, replace(options, strict=strict or options.strict))
         if rewritten.kind == "other":
             check_setting(script, sql, start)
             catalog, settings = assign(script, word, catalog, settings)

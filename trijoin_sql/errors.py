@@ -40,6 +40,11 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
         "TRIJOIN_UNSUPPORTED_QUERY": Condition(
             "0A000", "This query cannot run on streams: {reason}.", "Follow the hint, or run it on batch tables."
         ),
+        "TRIJOIN_NOT_PROVEN": Condition(
+            "0A000",
+            "Strict mode refuses this query: {reason}.",
+            "Add the clause that the hint names, or run it without --strict and spark.trijoin.strict.",
+        ),
         "TRIJOIN_UNAVAILABLE": Condition("0A000", "{what} is not available: {reason}.", "Follow the hint."),
         "TRIJOIN_INVALID_HINT": Condition(
             "42602", "The hint {hint} is not usable here: {reason}.", "Correct or remove the hint."
@@ -200,6 +205,8 @@ class UnsupportedQueryError(TriJoinError):
         The condition of Spark's refusal.
     """
 
+    _condition = "TRIJOIN_UNSUPPORTED_QUERY"
+
     def __init__(
         self,
         reason: str,
@@ -216,7 +223,37 @@ class UnsupportedQueryError(TriJoinError):
             told = "{}, line {}, column {}".format(reason, *line_and_column(sql, offset))
         told = told if spark is None else f"{told} (Spark's condition {spark})"
         parameters = {"reason": told} if spark is None else {"reason": told, "condition": spark}
-        super().__init__("TRIJOIN_UNSUPPORTED_QUERY", parameters, hint)
+        super().__init__(self._condition, parameters, hint)
+
+    @property
+    def unplaced(self) -> str:
+        """The message without the place, and without a full stop."""
+        return CONDITIONS[self.condition].message.format(reason=self.reason).removesuffix(".")
+
+
+class NotProvenError(UnsupportedQueryError):
+    """Strict mode refuses the query: a join of streams keeps rows for ever, makes a cross product, or is Spark's.
+
+    Parameters
+    ----------
+    reason
+        Why it is not proven, a clause without a full stop.
+    streams
+        The streams that it is about.
+    hint
+        What to add, in one sentence.
+    sql, offset
+        The statement, and the place in it of the stream or of the condition.
+    """
+
+    _condition = "TRIJOIN_NOT_PROVEN"
+
+    def __init__(
+        self, reason: str, streams: str, hint: str | None = None, sql: str | None = None, offset: int | None = None
+    ) -> None:
+        super().__init__(reason, hint, sql, offset)
+        #: The streams that it is about.
+        self.streams = streams
 
 
 class UnavailableError(TriJoinError):

@@ -75,6 +75,9 @@ def _extend_frames() -> None:
 def _rewritten(frame: DataFrame) -> DataFrame:
     spark = frame.sparkSession
     extended = getattr(vars(spark).get("sql"), "__self__", None)
-    if not isinstance(extended, TriJoinSession) or not taken(JOIN_IN_PLAN, settings_of(spark)):
+    if not isinstance(extended, TriJoinSession):
+        return frame
+    if not taken(JOIN_IN_PLAN, settings_of(spark)):
+        extended.statements.prove(frame)
         return frame
     return extended.rewrite(frame)

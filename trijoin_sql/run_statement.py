@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from .compile_statement import Planned, Ran, compile_statement
-from .errors import PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
+from .errors import NotProvenError, PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import FORMS, Explanation
 from .operators.compile.compiling import sql_over
 from .rewriter.glance import glance, left_to_spark, read_otherwise
@@ -26,14 +26,17 @@ from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.hints import for_spark
 from .rewriter.sql.places import place_of_reason
 from .rewriter.sql.statement import ASOF, Statement, View, without_online
+from .rewriter.strict import unproven
 from .running.listener import observed_rates
-from .settings import rewriter_settings
+from .running.metrics import numbers_of
+from .settings import STRICT, rewriter_settings, value
 from .spark.flags import Setting, settings_of
 from .spark.frames import Named, named_frames, refuse_missing, takes_frames, temporary_views
 from .spark.liberties import HOLD_BACK_IN_PLAN, JOIN_IN_PLAN, taken
 from .spark.plan_joins import join_in_plan
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
 from .spark.session_catalog import SparkCatalog
+from .spark.unproven import refuse_spark_joins
 from .spark.versions import lacks
 
 #: How the checkpoint of `TriJoinSession.resuming` stores rows.
@@ -70,6 +73,8 @@ class StatementRunner:
         self.spark = spark
         #: Whether to look at output modes; a job knows its modes and says so itself.
         self.checks_modes = True
+        #: Whether strict mode is on, whatever the session's setting says.
+        self.strict = False
         #: What was run, by its number, for `explain`.
         self.compiled: dict[int | None, Rewrite | None] = {}
 
@@ -143,6 +148,8 @@ class StatementRunner:
     def _planned(self, statement: Statement, text: str, args: Any, frames: Named) -> _Read:
         try:
             planned = self.plan(statement, args, frames)
+        except NotProvenError as error:
+            return _Read(text, args, frames, for_spark(statement), refused=error)
         except UnsupportedQueryError as error:
             refused = UnsupportedQueryError(error.reason, error.hint, text, place_of_reason(text, error.reason))
             return _Read(text, args, frames, for_spark(statement), refused=refused)
@@ -176,9 +183,11 @@ class StatementRunner:
             original = read.frame or sql_over(self.spark, read.spark_sql, read.args, read.frames)
         except ParseException as error:
             raise lacks(self.spark.version, read.spark_sql, error) or read.unreadable or error from None
-        except AnalysisException:
+        except AnalysisException as error:
             if read.unreadable is not None and read.unreadable.detail == ASOF:  # an alias, to Spark
                 raise read.unreadable from None
+            if isinstance(read.refused, NotProvenError) and of_streams(error, read.text) is not None:
+                raise read.refused from None  # over subqueries: Spark does not know that they are joins of ours
             raise
         if read.refused is not None:
             _ = original.schema  # Spark may not know a table or a column
@@ -231,16 +240,36 @@ class StatementRunner:
         return join_in_plan(frame, self.run_over) if taken(JOIN_IN_PLAN, settings_of(self.spark)) else (frame, ())
 
     def checked(self, frame: DataFrame, told: Sequence[Refusal], read: _Read | None = None) -> DataFrame:
-        """Refuse a query that no output mode runs. A job knows its mode, and checks only that one; a view has none."""
+        """Refuse a query that no output mode runs, and in strict mode one whose state is not proven.
+
+        A job knows its mode, and checks only that one; a view has none.
+        """
+        self.prove(frame)
         planned = None if read is None else read.planned
         if not self.checks_modes or (planned is not None and planned.rewritten.view is not None):
             return frame
         return check_all_modes(frame, "" if read is None else read.text, {"append": told})
 
+    def prove(self, frame: DataFrame) -> None:
+        """Raise a `NotProvenError` in strict mode, for joins of a DataFrame that were not planned under it.
+
+        These are joins that Spark runs, and ours of views that were made before strict mode was on.
+        """
+        if not frame.isStreaming or not (self.strict or value(settings_of(self.spark), STRICT)):
+            return
+        refuse_spark_joins(frame)
+        for number in numbers_of(frame):
+            made = self.compiled.get(number)
+            for error in unproven(() if made is None else made.groups):
+                raise error
+
     def run_over(self, text: str, views: dict[str, DataFrame]) -> DataFrame:
         """Run a SELECT that we wrote ourselves, over temporary views."""
         with temporary_views(views):
-            planned = self.plan(text, None)
+            try:
+                planned = self.plan(text, None)
+            except NotProvenError as error:  # its place is one in our own text
+                raise NotProvenError(error.reason, error.streams, error.hint) from None
             rewritten = planned.rewritten
             _refuse(rewritten)
             if not rewritten.converted:
@@ -252,6 +281,7 @@ class StatementRunner:
         """Rewrite a statement; see `rewrite` for what is raised."""
         get = settings_of(self.spark)
         settings = replace(rewriter_settings(get), stored=stored.get(), watermarks=self._watermarks(get))
+        settings = replace(settings, strict=settings.strict or self.strict)
         return Planned.of(statement, args, SparkCatalog(self.spark, observed_rates(self.spark), frames), settings)
 
     def _compile(self, planned: Planned) -> Ran:

@@ -21,6 +21,7 @@ from .spark.zones import largest_shift
 UNITS = "spark.trijoin.units"
 WARM_BYTES = "spark.trijoin.warm.maxBytes"
 AGGREGATE = "spark.trijoin.aggregateInUnits"
+STRICT = "spark.trijoin.strict"
 #: The prefix of the scaling settings, and the setting that turns scaling on.
 SCALING = "spark.trijoin.scaling."
 SCALING_ENABLED = f"{SCALING}enabled"
@@ -82,6 +83,7 @@ class OwnSetting:
 OWN = (
     OwnSetting(UNITS, _whole(1, MOST_UNITS), None, "units of a stream's group where no hint sets them"),
     OwnSetting(AGGREGATE, _flag, "true", "whether units reduce results to groups where the query aggregates them"),
+    OwnSetting(STRICT, _flag, "false", "whether queries are refused whose joins of streams keep rows for ever"),
     OwnSetting(WARM_BYTES, _size, "16g", "limit for the copy of state on a machine's disk"),
     OwnSetting(SCALING_ENABLED, _flag, "false", "whether units follow the load"),
     OwnSetting(f"{SCALING}unitBytes", _size, "256m", "state (durable bytes) that a unit should hold"),
@@ -139,6 +141,7 @@ def rewriter_settings(get: Setting) -> Settings:
         elastic=value(get, SCALING_ENABLED),
         costs=cost_defaults(get),
         aggregate_in_units=value(get, AGGREGATE),
+        strict=value(get, STRICT),
         ansi=ansi,
         zone_shift=DEFAULTS.zone_shift if zone is None else largest_shift(zone),
     )

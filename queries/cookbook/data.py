@@ -137,6 +137,16 @@ def incidents(draw: random.Random) -> Iterator[tuple[str, Row]]:
             yield stream, row | {"ts": at(draw.uniform(0, HOUR))}
 
 
+def plane(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Sensors of dust and of cars at places in a city; a place has both here and there."""
+    for stream, reading, most in (("air", "dust", 90), ("traffic", "cars", 50)):
+        places = [(round(draw.uniform(0, 1000), 1), round(draw.uniform(0, 700), 1)) for _ in range(40)]
+        for _ in range(400):
+            sensor = draw.randrange(40)
+            row = {"sensor": sensor, "x": places[sensor][0], "y": places[sensor][1], reading: draw.randrange(most)}
+            yield stream, row | {"ts": at(draw.uniform(0, HOUR))}
+
+
 def grid(draw: random.Random) -> Iterator[tuple[str, Row]]:
     """Offers and demands of electricity for spans of time, and the lines that are free."""
     for stream in ("offers", "demands"):
@@ -160,6 +170,7 @@ JOBS: dict[str, Callable[[random.Random], Iterator[tuple[str, Row]]]] = {
     "met_in_the_building": badges,
     "incidents": incidents,
     "power_market": grid,
+    "near_in_the_plane": plane,
 }
 
 

@@ -43,7 +43,7 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
     for edge in node.graph.edges:
         one, other = sorted((names.index(edge.left), names.index(edge.right)))
         most = defaults.partners / max(kept[one], kept[other], 1.0)
-        written = [predicate for predicate in edge.predicates if not predicate.derived]
+        written = [predicate for predicate in edge.predicates if not predicate.derived or predicate.source]
         shares[one][other] = shares[other][one] = _share(written, selectivity, most)
         if any(KINDS[predicate.kind].equal for predicate in written):
             equal.add((one, other))

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 
+from ..event_time.bounds import input_scan
 from ..plan.conjuncts import Predicate
 from ..plan.cost_model import DEFAULT_UNITS
 from ..plan.display import duration_text
-from ..plan.document import Conjunct, EventTime, Graph, GraphEdge, Group, State, StreamState, UnitAggregation
+from ..plan.document import (
+    Conjunct,
+    EventTime,
+    Graph,
+    GraphEdge,
+    Group,
+    Proof,
+    ProofStep,
+    State,
+    StreamState,
+    UnitAggregation,
+)
 from ..plan.grid import lay_out
 from ..plan.nodes import JoinNode, LeftAlone
 from ..plan.parts import Decision, JoinGraph
@@ -20,7 +32,12 @@ def describe(group: JoinNode | LeftAlone) -> Group:
     keep_for = {kept.alias: kept.keep_for for kept in group.retention}
     lengths = {alias: None if length is None else duration_text(length) for alias, length in keep_for.items()}
     advice = {kept.alias: kept.advice for kept in group.retention}
-    streams = tuple(StreamState(alias, length, advice[alias]) for alias, length in lengths.items())
+    sources = group.sources if isinstance(group, JoinNode) else ()
+    times = {scan.alias: scan.event_time for scan in map(input_scan, sources)}
+    streams = tuple(
+        StreamState(alias, length, advice[alias], _expires(alias, times.get(alias), length), _proof(group.graph, alias))
+        for alias, length in lengths.items()
+    )
     return Group(
         name=group.name if isinstance(group, JoinNode) else None,
         join=group.join if isinstance(group, JoinNode) else "inner",
@@ -31,6 +48,30 @@ def describe(group: JoinNode | LeftAlone) -> Group:
         event_time=_event_time(group) if isinstance(group, JoinNode) and group.event_times else None,
         state=State(None not in lengths.values(), streams),
     )
+
+
+def _expires(alias: str, time: str | None, length: str | None) -> str | None:
+    """Return when a row of a stream expires, None if it never does, or no other input is a stream."""
+    return None if time is None or length is None else f"when the watermark passes {alias}.{time} + {length}"
+
+
+def _proof(graph: JoinGraph, alias: str) -> tuple[Proof, ...]:
+    """Return by which predicates rows of other inputs are not much later than those of one."""
+    found = []
+    for other in graph.relations:
+        most = graph.most(alias, other)
+        if other == alias or most is None:
+            continue
+        steps = (
+            ProofStep(f"{one.later} <= {one.earlier}{_signed(one.most)}", one.sql, one.derived, one.places)
+            for one in graph.proof(alias, other)
+        )
+        found.append(Proof(other, duration_text(most), tuple(steps)))
+    return tuple(found)
+
+
+def _signed(micros: int) -> str:
+    return f" {'-' if micros < 0 else '+'} {duration_text(abs(micros))}" if micros else ""
 
 
 def _graph(graph: JoinGraph) -> Graph:

@@ -15,22 +15,28 @@ from sqlglot import exp
 
 from ..plan.conjuncts import Band, Compare, Comparison, Either, KernelPredicate
 from ..plan.nodes import Join, JoinNode, Node, Scan, scans, walk
-from ..plan.parts import Retention
+from ..plan.parts import Retention, TimeStep
 from ..predicates.terms import tree_of
 from ..predicates.time_forms import implied_bounds
 from ..sql.dialect import parse_expression
 from ..sql.spark_types import TIMES, UNKNOWN
 
 _NAME = re.compile(r"[\w.`]+")
+#: More than any path between the relations of a query has, unless it runs in circles.
+_MOST_STEPS = 100
+
+#: By pair of relations the least that one's time is bounded by the other's.
+_Steps = dict[tuple[str, str], TimeStep]
 
 
 @dataclasses.dataclass(frozen=True)
 class Constraint:
-    """``t(later) - t(earlier) <= most``, in microseconds."""
+    """``t(later) - t(earlier) <= most``, in microseconds, and the steps by which it follows from predicates."""
 
     earlier: str
     later: str
     most: int
+    by: tuple[TimeStep, ...] = dataclasses.field(default=(), compare=False)
 
 
 def input_scan(source: Node) -> Scan:
@@ -116,27 +122,34 @@ def constraints(
         kind = times.get((at[0], at[1].lower()))
         return kind if kind in (*TIMES, UNKNOWN) else None
 
-    def of_comparison(predicate: Comparison) -> dict[tuple[str, str], int]:
-        most: dict[tuple[str, str], int] = {}
+    def of_comparison(predicate: Comparison, whole: KernelPredicate) -> _Steps:
+        found: _Steps = {}
         if all(any(map(event_time, side.columns)) for side in predicate.keys):
             for tree in _comparisons(predicate):
                 for bound in implied_bounds(tree, event_time, zone_shift, ansi=ansi):
-                    pair = bound.earlier[0], bound.later[0]
-                    most[pair] = min(bound.most, most.get(pair, bound.most))
-        return most
+                    earlier, later = (".".join(at) for at in (bound.earlier, bound.later))
+                    step = TimeStep(earlier, later, bound.most, whole.sql, whole.derived, whole.places)
+                    _keep_least(found, (bound.earlier[0], bound.later[0]), step)
+        return found
 
-    def of(predicate: KernelPredicate) -> dict[tuple[str, str], int]:
+    def of(predicate: KernelPredicate) -> _Steps:
         if not isinstance(predicate, Either):
-            return of_comparison(predicate)
-        branches = []
+            return of_comparison(predicate, predicate)
+        branches: list[_Steps] = []
         for branch in predicate.branches:
-            every = [of_comparison(one) for one in branch]
-            pairs = {pair for one in every for pair in one}
-            branches.append({pair: min(one[pair] for one in every if pair in one) for pair in pairs})
+            branches.append({})
+            for one in branch:
+                for pair, step in of_comparison(one, predicate).items():
+                    _keep_least(branches[-1], pair, step)
         shared = set.intersection(*map(set, branches))  # what each branch bounds
-        return {pair: max(branch[pair] for branch in branches) for pair in sorted(shared)}
+        return {pair: max((one[pair] for one in branches), key=lambda step: step.most) for pair in sorted(shared)}
 
-    return [Constraint(*pair, most) for predicate in predicates for pair, most in of(predicate).items()]
+    return [Constraint(*pair, step.most, (step,)) for predicate in predicates for pair, step in of(predicate).items()]
+
+
+def _keep_least(found: _Steps, pair: tuple[str, str], step: TimeStep) -> None:
+    if pair not in found or step.most < found[pair].most:
+        found[pair] = step
 
 
 def _comparisons(predicate: Comparison) -> Iterator[exp.Expr]:
@@ -174,11 +187,24 @@ def close(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[s
     >>> close(["r", "s", "t"], [Constraint("r", "s", 5), Constraint("s", "t", 3)])[("r", "t")]
     8
     """
+    return {pair: found.most for pair, found in closed_with_steps(relations, given).items()}
+
+
+def closed_with_steps(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[str, str], Constraint]:
+    """Close difference constraints as `close` does, and keep the steps of each path.
+
+    Conditions that contradict each other make paths that run in circles; such a path has no steps.
+    """
     names = tuple(relations)
-    best: dict[tuple[str, str], int] = {}
+    best: dict[tuple[str, str], Constraint] = {}
+
+    def take(found: Constraint) -> None:
+        pair = (found.earlier, found.later)
+        if pair not in best or found.most < best[pair].most:
+            best[pair] = found
+
     for constraint in given:
-        pair = (constraint.earlier, constraint.later)
-        best[pair] = min(constraint.most, best.get(pair, constraint.most))
+        take(constraint)
     for middle in names:
         for one in names:
             first = best.get((one, middle))
@@ -187,7 +213,9 @@ def close(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[s
             for other in names:
                 second = best.get((middle, other))
                 if second is not None and other != one:
-                    best[one, other] = min(first + second, best.get((one, other), first + second))
+                    steps = (*first.by, *second.by) if first.by and second.by else ()
+                    steps = steps if len(steps) <= _MOST_STEPS else ()
+                    take(Constraint(one, other, first.most + second.most, steps))
     return best
 
 

@@ -240,12 +240,15 @@ class _Conjunct:
     places
         Where it stands in the user's text, as ``(start, end)`` in characters; a band may come from several conjuncts.
         Empty for what follows from others.
+    source
+        The text of the conjunct between the same relations that it follows from, if it follows from one.
     """
 
     sql: str
     condition: Term
     derived: bool = field(default=False, kw_only=True)
     places: tuple[tuple[int, int], ...] = field(default=(), compare=False, kw_only=True)
+    source: str = field(default="", compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

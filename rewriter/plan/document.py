@@ -120,12 +120,45 @@ class EventTime:
 
 
 @dataclass(frozen=True, slots=True)
+class ProofStep:
+    """A step of a proof: a bound (``s.ts <= r.ts + 10 minutes``), and the predicate that says so with its places."""
+
+    bound: str
+    sql: str
+    derived: bool = False
+    places: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How much later a row of another input may be, and the steps from predicate to predicate that prove it."""
+
+    other: str
+    most: str
+    steps: tuple[ProofStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StreamState:
-    """How long the rows of a stream are kept, such as ``5 minutes``; None means for ever."""
+    """How long the rows of a stream are kept, such as ``5 minutes``; None means for ever.
+
+    Parameters
+    ----------
+    alias, keep_for
+        The stream, and the length.
+    advice
+        What would bound it.
+    expires
+        When a row expires: ``when the watermark passes r.ts + 5 minutes``.
+    proof
+        Why no later row can meet it: a bound for each other input that has one.
+    """
 
     alias: str
     keep_for: str | None
     advice: str | None = None
+    expires: str | None = None
+    proof: tuple[Proof, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 
 import networkx as nx
 
-from .conjuncts import Either, KernelPredicate, Predicate, Residual
+from .conjuncts import KernelPredicate, Predicate, Residual
 from .parts import Edge, JoinGraph, Shape
 
 
@@ -22,13 +23,9 @@ def build_graph(relations: Sequence[str], predicates: Iterable[Predicate]) -> Jo
     rank = {name: index for index, name in enumerate(relations)}
     ordered = sorted(edges, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
     made = tuple(Edge(*pair, tuple(edges[pair])) for pair in ordered)
-    shape, hub = shape_of(relations, [(edge.left, edge.right) for edge in made if _shapes(edge)])
-    return JoinGraph(tuple(relations), made, tuple(residuals), shape, hub)
-
-
-def _shapes(edge: Edge) -> bool:
-    """Return whether an edge counts for the shape: a user wrote it, and it compares its relations."""
-    return any(not one.derived and (not isinstance(one, Either) or one.connects) for one in edge.predicates)
+    graph = JoinGraph(tuple(relations), made, tuple(residuals))
+    shape, hub = shape_of(relations, [(edge.left, edge.right) for edge in made if graph.is_own(edge)])
+    return dataclasses.replace(graph, shape=shape, hub=hub)
 
 
 def shape_of(relations: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tuple[Shape, str | None]:

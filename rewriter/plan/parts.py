@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...errors import PlanError
-from .conjuncts import Compare, KernelPredicate, Residual, Term
+from .conjuncts import Compare, Either, KernelPredicate, Residual, Term
 from .json_codec import ALWAYS, HIDDEN, Json
 from .trees import TreeOf, leaves, order_text, tree_text
 
@@ -97,16 +97,41 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeStep:
+    """A step of the proof of a bound: ``later <= earlier + most`` (microseconds), by one predicate.
+
+    Parameters
+    ----------
+    earlier, later
+        The two event times, as ``r.ts``.
+    most
+        How much later the one may be than the other.
+    sql, derived, places
+        As in the predicate that says so.
+    """
+
+    earlier: str
+    later: str
+    most: int
+    sql: str
+    derived: bool = False
+    places: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TimeBound:
     """A difference constraint on event time: ``lower <= right.time - left.time <= upper``, in microseconds.
 
-    None stands for minus or plus infinity.
+    None stands for minus or plus infinity. `lower_by` and `upper_by` are the steps by which these follow from
+    predicates, as far as they are known.
     """
 
     left: str
     right: str
     lower: int | None
     upper: int | None
+    lower_by: tuple[TimeStep, ...] = field(default=(), compare=False)
+    upper_by: tuple[TimeStep, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +169,16 @@ class JoinGraph:
             if self.relations.index(edge.left) >= self.relations.index(edge.right):
                 raise PlanError(f"edge {edge.left} - {edge.right} is not in plan order")
 
+    def is_own(self, edge: Edge) -> bool:
+        """Return whether the query itself connects the two relations of an edge.
+
+        By a predicate of its own, or by one that follows from a residual between just these two: a band of times from
+        ``timestampdiff(...)``, say. WITHIN, what follows from other edges, and an OR of filters connect nothing.
+        """
+        tested = {one.sql for one in self.residuals if one.relations == (edge.left, edge.right)}
+        own = (one for one in edge.predicates if not one.derived or tested & {one.sql, one.source})
+        return any(not isinstance(one, Either) or one.connects for one in own)
+
     def edge(self, one: str, other: str) -> Edge | None:
         """Return the edge between two relations, or None."""
         for edge in self.edges:
@@ -159,6 +194,15 @@ class JoinGraph:
             if (bound.left, bound.right) == (other, one):
                 return None if bound.lower is None else -bound.lower
         return None
+
+    def proof(self, one: str, other: str) -> tuple[TimeStep, ...]:
+        """Return the steps by which `most` follows from predicates."""
+        for bound in self.time_bounds:
+            if (bound.left, bound.right) == (one, other):
+                return bound.upper_by
+            if (bound.left, bound.right) == (other, one):
+                return bound.lower_by
+        return ()
 
     def not_implied(self, edge: Edge) -> tuple[KernelPredicate, ...]:
         """Return an edge's predicates, except those that rows joined with a row of the hub always fulfil.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from ..event_time.bounds import Constraint, close, constraints, input_scan, likely_time, retentions
+from ..event_time.bounds import Constraint, closed_with_steps, constraints, input_scan, likely_time, retentions
 from ..options import DEFAULTS, Settings
 from ..plan.conjuncts import Band
 from ..plan.nodes import JoinNode, Node, Scan, own_tree, scans, transform
-from ..plan.parts import Edge, Retention, TimeBound
+from ..plan.parts import Edge, Retention, TimeBound, TimeStep
 from .rule import NotApplicable
 
 #: A band of event times is wide unless rows are kept for more than this many times its width.
@@ -43,35 +43,51 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
         for one in _between(below_it)
     ]
 
-    def closed_for(timed: Iterable[Scan]) -> dict[tuple[str, str], int]:
+    def closed_for(timed: Iterable[Scan]) -> dict[tuple[str, str], Constraint]:
         found = constraints(predicates, (*timed, *inside), settings.zone_shift, ansi=settings.ansi)
-        return close((*node.graph.relations, *(scan.alias for scan in inside)), [*found, *inner])
+        return closed_with_steps((*node.graph.relations, *(scan.alias for scan in inside)), [*found, *inner])
 
-    closed = closed_for(below)
+    by_path = closed_for(below)
+    closed = _most(by_path)
+    written = {one.sql: one.places for one in node.graph.residuals}
+
+    def steps(one: str, other: str) -> tuple[TimeStep, ...]:
+        path = by_path.get((one, other))
+        return () if path is None else tuple(_placed(step, written) for step in path.by)
+
     bounds = []
     for index, left in enumerate(node.graph.relations):
         for right in node.graph.relations[index + 1 :]:
             upper, reverse = closed.get((left, right)), closed.get((right, left))
             lower = None if reverse is None else -reverse
             if upper is not None or lower is not None:
-                bounds.append(TimeBound(left, right, lower, upper))
+                bounds.append(TimeBound(left, right, lower, upper, steps(right, left), steps(left, right)))
     wished = [
         dataclasses.replace(scan, event_time=likely_time(scan)) if scans(source)[0].event_time is None else scan
         for scan, source in zip(below, node.sources, strict=True)
     ]
-    kept = retentions(below, closed, closed if wished == below else closed_for(wished))
+    kept = retentions(below, closed, closed if wished == below else _most(closed_for(wished)))
     edges = tuple(_with_wide_bands(edge, below, kept) for edge in node.graph.edges)
     graph = dataclasses.replace(node.graph, edges=edges, time_bounds=tuple(bounds))
     return dataclasses.replace(node, graph=graph, retention=kept)
+
+
+def _most(closed: Mapping[tuple[str, str], Constraint]) -> dict[tuple[str, str], int]:
+    return {pair: constraint.most for pair, constraint in closed.items()}
+
+
+def _placed(step: TimeStep, written: Mapping[str, tuple[tuple[int, int], ...]]) -> TimeStep:
+    """Return a step with the places of the residual that its predicate follows from."""
+    return step if step.places else dataclasses.replace(step, places=written.get(step.sql, ()))
 
 
 def _between(node: JoinNode) -> Iterator[Constraint]:
     """Yield the bounds between the rows of an inner join node's results."""
     for bound in node.graph.time_bounds:
         if bound.upper is not None:
-            yield Constraint(bound.left, bound.right, bound.upper)
+            yield Constraint(bound.left, bound.right, bound.upper, bound.upper_by)
         if bound.lower is not None:
-            yield Constraint(bound.right, bound.left, -bound.lower)
+            yield Constraint(bound.right, bound.left, -bound.lower, bound.lower_by)
 
 
 def _with_wide_bands(edge: Edge, below: Iterable[Scan], kept: Iterable[Retention]) -> Edge:

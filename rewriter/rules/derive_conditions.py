@@ -61,7 +61,7 @@ def derive_conditions(plan: Node) -> Node | NotApplicable:
 def _derived(region: Node) -> Node:
     scope = Scope.of(region)
     joins = list(_predicates(region))
-    filters = list(_filters(region))
+    filters = list(filters_of(region))
     equal = _equalities(joins)
     found = [*_transitive(equal, joins, scope), *_copied_filters(equal, filters, scope)]
     for predicate in joins:
@@ -81,12 +81,13 @@ def _predicates(node: Node) -> Iterator[Predicate]:
             yield from _predicates(below)
 
 
-def _filters(node: Node) -> Iterator[Term]:
+def filters_of(node: Node) -> Iterator[Term]:
+    """Yield the conditions on single relations that all rows of a tree of inner joins fulfil."""
     if isinstance(node, Filter):
         yield from node.conditions
     elif not isinstance(node, Scan) and not (isinstance(node, Join) and node.kind not in ("inner", "cross")):
         for below in node.inputs:
-            yield from _filters(below)
+            yield from filters_of(below)
 
 
 def _equalities(predicates: list[Predicate]) -> nx.Graph[At]:

@@ -57,6 +57,27 @@ def place_of_reason(text: str, reason: str) -> int | None:
     return place_of(text, "WITHIN") if reason.startswith("WITHIN") else None
 
 
+def place_of_relation(text: str, alias: str) -> int | None:
+    """Return the offset in a text of the name of a relation where FROM or JOIN introduces it, None if it does not.
+
+    Examples
+    --------
+    >>> place_of_relation("SELECT r.x FROM readings AS r JOIN s ON r.x < s.x", "r")
+    28
+    """
+    try:
+        tokens = tokenize(text)
+    except SqlSyntaxError:
+        return None
+    words = [token.text.upper() for token in tokens]
+    joining = False  # whether we are in a FROM clause, where names of relations are made
+    for at, (word, token) in enumerate(zip(words, tokens, strict=True)):
+        joining = word in ("FROM", "JOIN") or (joining and word not in ("ON", "WHERE", "GROUP", "SELECT", "USING"))
+        if joining and word == alias.upper() and words[at + 1 : at + 2] not in (["."], ["AS"]):
+            return int(token.start)
+    return None
+
+
 def _outside(words: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
     """Yield words with their places, except those in parentheses after OVER and GROUP."""
     depth = 0

@@ -117,6 +117,16 @@ def main(folder: Path) -> dict[str, Any]:
     found["live"] = "live" in tj.explain(query).to_dict()["groups"][0]
     theta = "SELECT * FROM stream_r r LEFT JOIN stream_s s ON r.a < s.a"
     found["refused"] = said(lambda: tj.sql(theta))
+    spark.conf.set("spark.trijoin.strict", "true")
+    equal = "FROM stream_r r JOIN {} ON r.a = s.a"
+    found["strict"] = "rows of r are kept for ever" in said(lambda: tj.sql(CHAIN.format("stream_")))
+    of_spark = said(lambda: tj.sql(f"SELECT /*+ NO_TRIJOIN */ r.id {equal.format('stream_s s')}"))
+    found["strict on Spark's"] = "Spark would run" in of_spark
+    piped = said(lambda: tj.sql(f"{equal.format('stream_s s')} |> SELECT r.id"))
+    found["strict on what Spark alone parses"] = "Spark would run a join (INNER) of streams" in piped
+    alone = [lambda: tj.sql(f"SELECT r.id {equal.format('s')}"), lambda: tj.sql(f"{equal.format('s')} |> SELECT r.id")]
+    found["strict on tables"] = [said(one) for one in alone] == ["nothing was refused"] * 2
+    spark.conf.unset("spark.trijoin.strict")
     timed_streams(spark, folder)
     marked = [f"timed_stream_{name} WATERMARK ts DELAY OF INTERVAL 0 SECONDS AS {name}" for name in "rs"]
     _, rows = run_stream(tj.sql(LAGGING.format(*marked)), spark, folder / "lagging")

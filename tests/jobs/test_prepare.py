@@ -78,6 +78,15 @@ MISTAKES = {
         "^SET spark.executor.memory = 3g;\n" + NOOP + "INSERT INTO o SELECT a FROM s",
         "give it with --conf KEY=VALUE",
     ),
+    "rows kept for ever in strict mode": (
+        f"SET spark.trijoin.strict = true;\n{NOOP}INSERT INTO o SELECT s.a FROM ^r JOIN s ON r.value < s.a",
+        "Strict mode refuses this query: rows of r are kept for ever (UNBOUNDED)",
+    ),
+    "a product in a view in strict mode": (
+        f"SET spark.trijoin.strict = true;\n{NOOP}CREATE TEMP VIEW v AS SELECT q.value FROM r JOIN r AS q"
+        " ON ^r.value % q.value = 1 WITHIN 1 MINUTE;\nINSERT INTO o SELECT value FROM v",
+        "CROSS PRODUCT",
+    ),
     "bad units": (
         NOOP + "SET ^spark.trijoin.units = many;\nINSERT INTO o SELECT s.a FROM r JOIN s ON r.value < s.a",
         "spark.trijoin.units",
@@ -194,6 +203,16 @@ def test_joins_that_keep_rows_for_ever_are_known(session: TriJoinSession, tmp_pa
     assert query.endless == ("a", "b")
     (query,) = prepared(STREAMS.replace("{data}", str(tmp_path)) + NOOP + f"{join} WITHIN 1 MINUTE", session)
     assert query.endless == ()
+
+
+def test_strict_mode_of_the_command_line_counts_more_than_a_setting(session: TriJoinSession, tmp_path: Path) -> None:
+    streams = STREAMS.replace("{data}", str(tmp_path)) + NOOP + "SET spark.trijoin.strict = false;\n"
+    join = "INSERT INTO o SELECT a.value FROM r a JOIN r b ON a.value < b.value"
+    session.statements.strict = True
+    (query,) = prepared(f"{streams}{join} WITHIN 1 MINUTE", session)
+    assert query.endless == ()
+    with pytest.raises(JobError, match="rows of a are kept for ever"):
+        prepared(streams + join, session)
 
 
 def test_each_insert_is_rewritten_once(

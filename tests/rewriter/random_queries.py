@@ -377,6 +377,16 @@ class _Generator:
         elif kind == "double":
             choices += [f"ABS({a} - {b} - 0.5) < 1.1", f"0.75 > {a} - {b} + {small} AND {a} >= {b}"]
             choices += [f"ABS({a} - {b}) < 1.6", f"{a} - {b} <= 0.5 AND {b} - {a} < 1"]
+        if kind in ("int", "decimal", "double"):
+            c, d = (f"{side.alias}.{self.dice.choice(side.of(kind))}" for side in (one, other))
+            choices += [
+                f"POWER({a} - {b}, 2) + POWER({c} - {d}, 2) <= {small}.5",
+                f"SQRT(({a} - {b}) * ({a} - {b}) + ({d} - {c}) * ({d} - {c})) < {small + 1}",
+                f"ABS({a} - {b}) + 2 * ABS({c} - {d} - 1) <= {small}.5",
+                f"hypot({a} - {b}, ({c} - {d}) / 2) < {small + 1}",
+                f"GREATEST(ABS({a} - {b}), ABS({c} - {d})) <= {small}",
+                f"GREATEST(ABS({a} - {b}), ABS({c} - {d})) <= {small} AND {a} IS NOT NULL AND {b} < 9",
+            ]
         if not selective:
             choices += [f"{a} {op} {b}"] * 3 + [f"{a} <> {b}", f"NOT ({a} {op} {b})", f"{a} != {b}"]
             choices += [f"({a} {op} {b} OR {self.single(other)})", f"coalesce({a} {op} {b}, true)", f"NOT {a} <=> {b}"]

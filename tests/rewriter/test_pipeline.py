@@ -52,10 +52,16 @@ def test_the_json_object_is_the_contract() -> None:
     assert group["decision"].keys() == {"node", "scheme", "units", "reason", "alternatives"} | ours
     assert group["decision"]["alternatives"][0].keys() == {"scheme", "cost", "chosen"}
     assert group["decision"]["alternatives"][0]["cost"].keys() == {"network", "memory", "cpu", "stages"}
-    assert group["state"] == {
-        "bounded": True,
-        "streams": [{"alias": alias, "keep_for": "5 minutes"} for alias in "rst"],
-    }
+    assert group["state"]["bounded"]
+    for alias, stream in zip("rst", group["state"]["streams"], strict=True):
+        proof, expires = stream.pop("proof"), f"when the watermark passes {alias}.ts + 5 minutes"
+        assert stream == {"alias": alias, "keep_for": "5 minutes", "expires": expires}
+        said = {"sql": "WITHIN '5' MINUTE", "derived": True, "places": [[within, len(CHAIN)]]}
+        assert proof == [
+            {"other": one, "most": "5 minutes", "steps": [{"bound": f"{one}.ts <= {alias}.ts + 5 minutes", **said}]}
+            for one in "rst"
+            if one != alias
+        ]
 
 
 def test_a_residual_over_two_relations_is_shown_on_their_edge() -> None:

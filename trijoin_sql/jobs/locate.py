@@ -50,7 +50,7 @@ def locate(error: Exception, script: Script, sql: Word, tables: Callable[[], lis
     if isinstance(error, InvalidSettingError) and (set_at := _set_at(script.text[: sql.start], error)) is not None:
         return script.error(set_at, error.message)
     if isinstance(error, UnsupportedQueryError) and error.offset is not None:
-        return script.error(sql.start + error.offset, f"This query cannot run on streams: {error.reason}", error.hint)
+        return script.error(sql.start + error.offset, error.unplaced, error.hint)
     if isinstance(error, TriJoinError):
         return script.error(sql.start, error.message, error.hint)
     if (unknown := _unknown_table(error)) is not None:

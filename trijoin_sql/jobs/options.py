@@ -19,6 +19,9 @@ Packages = Annotated[
 Jars = Annotated[
     list[Path] | None, typer.Option("--jars", metavar="PATH", help="Jars for Spark: files, or folders of jars.")
 ]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse joins of streams that keep rows for ever, and cross products.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Spark's log and our own, in full.")]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from ..errors import PlanError, SqlSyntaxError, TriJoinError, UnsupportedQueryError
+from ..errors import NotProvenError, PlanError, SqlSyntaxError, TriJoinError, UnsupportedQueryError
 from ..rewriter.glance import glance, read_otherwise
 from ..rewriter.job_heads import with_rate, with_view
 from ..rewriter.names.resolve import resolve
@@ -50,6 +50,8 @@ def plan(script: Script, sql: Word, catalog: DdlCatalog, settings: Settings) -> 
         return rewrite(sql.text, catalog, settings)
     except PlanError:
         raise
+    except NotProvenError as error:
+        raise script.error(sql.start + (error.offset or 0), error.unplaced, error.hint) from None
     except UnsupportedQueryError as error:
         unknown = unknown_relation(script, sql.text, sql.start, catalog, error)
         raise unknown or _located(script, sql, error) from None

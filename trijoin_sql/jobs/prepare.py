@@ -12,7 +12,7 @@ from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from ..errors import CheckpointDamagedError, TriJoinError, UnsupportedQueryError
+from ..errors import CheckpointDamagedError, NotProvenError, TriJoinError, UnsupportedQueryError
 from ..rewriter.plan.nodes import JoinNode, LeftAlone
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.catalog import RATE_OPTION, RATE_SETTING
@@ -180,7 +180,8 @@ def run_sql(job: Job, session: TriJoinSession, sql: Word) -> Ran:
         raise _refused(error, job.script, sql, "Spark cannot run this statement") from None
     except (TriJoinError, PySparkException) as error:
         refused: Exception = error
-    if not isinstance(refused, TriJoinError) or isinstance(refused, UnsupportedQueryError):
+    asked = isinstance(refused, NotProvenError)  # after Spark had found no other mistake
+    if not asked and (not isinstance(refused, TriJoinError) or isinstance(refused, UnsupportedQueryError)):
         try:
             SparkSession.sql(session.spark, sql.text)
         except ParseException:  # it does not know our clauses

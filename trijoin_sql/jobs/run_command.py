@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ..errors import JobError
 from ..settings import UNITS
-from .options import Jars, Master, Packages, Quiet, Verbose, jar_settings, setting, show_mistake
+from .options import Jars, Master, Packages, Quiet, Strict, Verbose, jar_settings, setting, show_mistake
 
 if TYPE_CHECKING:
     from .job_text import Script
@@ -85,6 +85,7 @@ def run(
         str | None,
         typer.Option(metavar="PORT|FILE", help="A page with rates, lags, state and times of ten minutes; 0: any port."),
     ] = None,
+    strict: Strict = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -94,7 +95,8 @@ def run(
     settings += [f"{key}={value}" for key, value in (("spark.master", master), (UNITS, units)) if value is not None]
     try:
         lines = output == "json"
-        why = run_job(str(job), err, settings, once=once, lines=lines, quiet=quiet, verbose=verbose, watch=watch)
+        told = {"quiet": quiet, "verbose": verbose, "strict": strict}
+        why = run_job(str(job), err, settings, once=once, lines=lines, watch=watch, **told)
     except JobError as error:
         show_mistake(error, err)
         raise typer.Exit(REFUSED) from None
@@ -116,11 +118,12 @@ def run_job(
     quiet: bool,
     verbose: bool,
     watch: str | None = None,
+    strict: bool = False,
 ) -> str | None:
     """Run a job file (``-``: stdin) from beginning to end; return why a query failed, None if all is well.
 
     ``settings`` are ``KEY=VALUE``; the last one of a key counts. With ``lines`` stdout gets JSON. ``watch`` is a port
-    or a file for a page.
+    or a file for a page. With ``strict`` queries are refused whose state is not proven, whatever settings say.
 
     Raises
     ------
@@ -161,6 +164,7 @@ def run_job(
     try:
         # Twice: Spark sets a handler for SIGINT of its own when it starts.
         with signals(request), job_session(job, given, show if verbose else None) as session, signals(request):
+            session.statements.strict = strict
             prepared = () if request.count else prepare(job, session)
             if request.count:
                 return None

@@ -32,10 +32,15 @@ def compiled_number(query: StreamingQuery) -> int | None:
 
 def topmost_number(frame: DataFrame) -> int | None:
     """Return the number of the statement that the topmost join of ours in a DataFrame was compiled from, if any."""
+    return max(numbers_of(frame), default=None)
+
+
+def numbers_of(frame: DataFrame) -> list[int]:
+    """Return the numbers of the statements that the joins of ours in a DataFrame were compiled from, each once."""
     shown: Any = frame
     text = plan_of(frame).toString() if hasattr(frame, "_jdf") else shown._explain_string(extended=True)
     found = re.findall(rf"CollectMetrics ({PREFIX}_\d+{RUN}\d+)", text)
-    return max((int(key.partition(RUN)[2]) for key in found), default=None)
+    return sorted({int(key.partition(RUN)[2]) for key in found})
 
 
 def join_keys(plan: Any) -> list[str]:

@@ -1,0 +1,71 @@
+"""Add the bands that follow from conditions on a distance, which stay with Spark.
+
+Example: ``POWER(r.x - s.x, 2) + POWER(r.y - s.y, 2) <= 25`` is a residual. It implies that ``r.x - s.x`` and
+``r.y - s.y`` lie between -5 and 5. A search by one of these leaves few pairs for Spark to check.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from ..options import DEFAULTS, Settings
+from ..plan.conjuncts import At, Band, Compare, NotEqual, Predicate, Residual
+from ..plan.nodes import Block, Join, Node
+from ..predicates.distances import Known, known_of, near
+from ..predicates.terms import Scope, bare, tree_of
+from .derive_conditions import filters_of
+from .rule import NotApplicable, each_block, inner_joins
+
+
+def derive_distance_bands(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
+    """Add derived bands to inner joins; a band contains all pairs that its residual lets through."""
+
+    def change(block: Block) -> Block:
+        scope = Scope.of(block.input, ansi=settings.ansi)
+
+        def derive(join: Join) -> Join:
+            if not any(isinstance(one, Residual) and len(one.relations) == 2 for one in join.predicates):
+                return join
+            known = _known(join)
+            found = [band for one in join.predicates for band in _bands(one, scope, known, settings)]
+            new = (band for band in found if not any(_says(one, band) for one in join.predicates))
+            return dataclasses.replace(join, predicates=(*join.predicates, *new))
+
+        return inner_joins(block, derive)
+
+    return each_block(plan, change, "no condition that stays with Spark bounds a distance")
+
+
+def _bands(predicate: Predicate, scope: Scope, known: Known, settings: Settings) -> Iterator[Band]:
+    """Yield the bands that a residual implies, one for each difference."""
+    if not isinstance(predicate, Residual) or len(predicate.relations) != 2:
+        return
+    for one in near(tree_of(predicate.condition), scope, known):
+        sides = scope.term(one.left), scope.term(one.right)
+        sql = one.bounds.around(f"{sides[0].sql} - {sides[1].sql}".replace("`", ""))
+        if not {sql, predicate.sql} & settings.left_to_spark:
+            yield Band(sql, predicate.condition, *sides, one.bounds, derived=True, source=predicate.sql)
+
+
+def _says(predicate: Predicate, band: Band) -> bool:
+    """Return whether a band of the same difference follows from the same conjunct already (`rounded`)."""
+    same = isinstance(predicate, Band) and (predicate.left, predicate.right) == (band.left, band.right)
+    return same and predicate.derived and band.condition.sql in predicate.condition.sql
+
+
+def _known(join: Join) -> Known:
+    """Return what the conditions at and below a join say of its columns."""
+    alone = (tree_of(one.condition) for one in join.predicates if isinstance(one, Residual) and len(one.relations) == 1)
+    given = {at for one in join.predicates for at in _rejecting(one)}
+    return known_of((*map(tree_of, filters_of(join)), *alone), frozenset(given))
+
+
+def _rejecting(predicate: Predicate) -> Iterator[At]:
+    """Yield the columns whose NULL makes a comparison that the kernel evaluates unknown."""
+    if isinstance(predicate, Band | NotEqual) or (isinstance(predicate, Compare) and predicate.op != "<=>"):
+        for side in (predicate.left, predicate.right):
+            if isinstance(bare(tree_of(side)), exp.Column):
+                yield from side.columns
