@@ -147,6 +147,37 @@ def plane(draw: random.Random) -> Iterator[tuple[str, Row]]:
             yield stream, row | {"ts": at(draw.uniform(0, HOUR))}
 
 
+def invoices(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Invoices and the transfers that pay them, which name no invoice; some never come. A day later, one more."""
+    for number in range(200):
+        second, total = draw.uniform(0, HOUR), round(draw.uniform(10, 500), 2)
+        yield "invoices", {"id": number, "customer": draw.randrange(60), "total": total, "ts": at(second)}
+        if draw.random() < 0.85:
+            paid = round(total - draw.choice([0, 0, 0, 0.25, 0.5]), 2)  # what a bank abroad keeps
+            yield "transfers", {"amount": paid, "ts": at(second + draw.expovariate(1 / 400))}
+    yield "invoices", {"id": 200, "customer": 0, "total": 1.0, "ts": at(24 * HOUR)}
+    yield "transfers", {"amount": 1.0, "ts": at(24 * HOUR + 60)}
+
+
+def thefts(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Stolen cars, and what cameras along a road see; they cannot read every plate."""
+    colours = ["white", "black", "grey", "red", "green"]
+    for number in range(30):
+        plate, colour = f"M-{number:03}", draw.choice(colours)
+        second, km = draw.uniform(0, HOUR - 900), draw.uniform(0, 100)
+        yield "stolen", {"id": number, "plate": plate, "colour": colour, "km": round(km, 1), "ts": at(second)}
+        for _ in range(draw.randrange(4)):
+            when, where = second + draw.uniform(0, 600), round(km + draw.uniform(-1.5, 1.5), 1)
+            read = plate if draw.random() < 0.5 else None
+            yield (
+                "sightings",
+                {"camera": draw.randrange(40), "plate": read, "colour": colour, "km": where, "ts": at(when)},
+            )
+    for _ in range(300):
+        row = {"camera": draw.randrange(40), "plate": f"X-{draw.randrange(999):03}", "colour": draw.choice(colours)}
+        yield "sightings", row | {"km": round(draw.uniform(0, 100), 1), "ts": at(draw.uniform(0, HOUR))}
+
+
 def grid(draw: random.Random) -> Iterator[tuple[str, Row]]:
     """Offers and demands of electricity for spans of time, and the lines that are free."""
     for stream in ("offers", "demands"):
@@ -171,6 +202,8 @@ JOBS: dict[str, Callable[[random.Random], Iterator[tuple[str, Row]]]] = {
     "incidents": incidents,
     "power_market": grid,
     "near_in_the_plane": plane,
+    "unpaid_invoices": invoices,
+    "stolen_cars": thefts,
 }
 
 
