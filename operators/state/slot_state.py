@@ -26,7 +26,7 @@ from ..batches.ipc import CHUNK_BYTES, MERGED_BYTES, from_bytes, to_bytes, unifo
 from ..batches.pieces import concat, copied, split
 from ..schemes.base import Slot
 from ..store.segment import AHEAD, ARCHIVE_PERIODS, Body, Segment, joint_zones, lanes, longest
-from ..store.settled import PAGE_BITS
+from ..store.settled import PAGE_BITS, PAGE_BYTES
 from ..store.store import Store
 from ..worker_memory import release
 from .changed_query import difference
@@ -331,10 +331,11 @@ class SlotState:
     def size(self) -> dict[str, int]:
         """Return the rows that are kept, and the bytes and number of durable chunks."""
         chunks = list(self.manifest.all())
+        pages = sum(map(len, self.manifest.settled.values()))
         return {
             "state_rows": sum(len(store) for store in self.slot.stores.values()),
-            "state_bytes": sum(chunk.size for chunk in chunks),
-            "state_chunks": len(chunks),
+            "state_bytes": sum(chunk.size for chunk in chunks) + pages * PAGE_BYTES,
+            "state_chunks": len(chunks) + pages,
         }
 
     def _drop(self, store: Store, listed: list[Chunk]) -> None:

@@ -18,6 +18,9 @@ PAGE_BITS = 16
 
 _PAGE = 1 << PAGE_BITS
 
+#: What a page takes where it is stored.
+PAGE_BYTES = _PAGE // 8
+
 
 class Settled:
     """A set of row ids.

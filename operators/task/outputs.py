@@ -29,6 +29,7 @@ COUNTER_NAMES = (
     "pairs",
     "comparisons",
     "results",
+    "padded",
     "bytes_in",
     "nulls",
     "late",
