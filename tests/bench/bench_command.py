@@ -15,7 +15,8 @@ HELP = """Measure schemes, side by side in one run: throughput, latency, interme
 
 \b
 workloads  chain_band, chain_float, cyclic_band, chain_dense, cyclic_dense, chain_window,
-           cyclic_window, chain_equal, common_key, zipf_chain, zipf_key, pair_band
+           cyclic_window, chain_equal, common_key, zipf_chain, zipf_key, pair_band,
+           pair_window, left_window
            (none: chain_band and cyclic_band)
 overhead   what enable adds to spark.sql for queries that are not ours
 

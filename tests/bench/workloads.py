@@ -128,6 +128,10 @@ def declarations(workload: Workload) -> str:
 
 _OUT = "SELECT {hint} r.l AS r_l, s.l AS s_l, t.l AS t_l "
 
+_PAIR = (
+    f"SELECT {{{{hint}}}} r.l AS r_l, s.l AS s_l FROM r {{kind}} s ON ABS(r.i - s.i) < 2 WITHIN {WINDOW} SECONDS"
+)
+
 WORKLOADS: Mapping[str, Workload] = MappingProxyType(
     {
         "chain_band": Workload(
@@ -217,6 +221,20 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             ("r", "s"),
             "SELECT {hint} r.l AS r_l, s.l AS s_l FROM r JOIN s ON ABS(r.i - s.i) < 2",
             schemes=("biclique", "matrix"),
+        ),
+        "pair_window": Workload(
+            "pair_band in a sliding window, in which some tuples find no partner",
+            ("r", "s"),
+            _PAIR.format(kind="JOIN"),
+            schemes=("biclique", "matrix"),
+            windowed=True,
+        ),
+        "left_window": Workload(
+            "pair_window as a LEFT JOIN, which also gives the tuples of r without a partner",
+            ("r", "s"),
+            _PAIR.format(kind="LEFT JOIN"),
+            schemes=("matrix",),
+            windowed=True,
         ),
     }
 )
