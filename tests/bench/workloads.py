@@ -128,9 +128,7 @@ def declarations(workload: Workload) -> str:
 
 _OUT = "SELECT {hint} r.l AS r_l, s.l AS s_l, t.l AS t_l "
 
-_PAIR = (
-    f"SELECT {{{{hint}}}} r.l AS r_l, s.l AS s_l FROM r {{kind}} s ON ABS(r.i - s.i) < 2 WITHIN {WINDOW} SECONDS"
-)
+_PAIR = f"SELECT {{{{hint}}}} r.l AS r_l, s.l AS s_l FROM r {{kind}} s ON ABS(r.i - s.i) < 2 WITHIN {WINDOW} SECONDS"
 
 WORKLOADS: Mapping[str, Workload] = MappingProxyType(
     {
