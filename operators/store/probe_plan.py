@@ -169,13 +169,19 @@ def _plan_branches(edge: EdgeSpec, number: int, check: AnyOf) -> Iterator[ProbeP
     """Choose the index for each branch of an OR, which finds the pairs that no branch before it takes.
 
     A row may have NULL in what a branch compares, and a place among the sorted keys nevertheless: the search only
-    narrows down candidates, and all checks of the branch are evaluated on them.
+    narrows down candidates, and all checks of the branch are evaluated on them. What stands behind a difference that
+    may overflow does not narrow them down: Spark computes the difference before it looks at that.
     """
     for at, branch in enumerate(check.branches):
         earlier = (AnyOf(check.branches[:at], negated=True),) if at else ()
-        checks = (*edge.checks[:number], *earlier, *branch.checks, *edge.checks[number + 1 :])
-        hashes = (edge.hash_left, edge.hash_right) if edge.hash_left else (branch.hash_left, branch.hash_right)
-        plan = _plan_conjuncts(EdgeSpec(edge.left, edge.right, checks, *hashes))
+        before, after = (*edge.checks[:number], *earlier), edge.checks[number + 1 :]
+        checks = (*before, *branch.checks, *after)
+        overflows = (at for at, one in enumerate(branch.checks, 1) if isinstance(one, Band) and one.limits is not None)
+        searched = branch.checks[: next(overflows, None)]
+        equal = any(isinstance(one, Compare) and one.op in ("=", "<=>") for one in branch.checks[len(searched) :])
+        hashes = (None, None) if equal else (branch.hash_left, branch.hash_right)
+        hashes = (edge.hash_left, edge.hash_right) if edge.hash_left else hashes
+        plan = _plan_conjuncts(EdgeSpec(edge.left, edge.right, (*before, *searched, *after), *hashes))
         open_, narrow = (
             tuple(one for one in checks if one in undecided or one in branch.checks)
             for undecided in (plan.checks, plan.narrow_checks)

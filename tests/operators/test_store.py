@@ -365,6 +365,16 @@ def test_each_branch_of_an_or_is_searched_by_its_own_index() -> None:
     assert store.compared < searches + 1.1 * len(found)
 
 
+def test_a_branch_is_not_searched_by_what_stands_behind_a_difference_that_may_overflow() -> None:
+    """Spark computes the difference first, and so raises for pairs that an index on the rest would skip."""
+    limited, equal = Band("x", "x", None, 4, limits=(-(1 << 31), (1 << 31) - 1)), Compare("=", "k", "k")
+    for checks, key in (((limited, equal), "||x"), ((equal, limited), "k||x")):
+        either = AnyOf((Branch(checks), Branch((Compare("=", "id", "id"),))))
+        assert plan_probe(EdgeSpec(0, 1, (either,))).sort_order.key == key
+    hashed = Branch((limited, Compare("=", "t", "t", exact=False)), "h", "h")
+    assert plan_probe(EdgeSpec(0, 1, (AnyOf((hashed, Branch((equal,)))),))).sort_order.key == "||x"
+
+
 @pytest.mark.parametrize(
     "branches",
     [
