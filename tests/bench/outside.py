@@ -203,7 +203,7 @@ def _indexed(condition: dict[str, Any]) -> str:
 
 
 def _condition(predicate: KernelPredicate) -> dict[str, Any]:
-    left, right = (side.sql.replace(".", "_") for side in (predicate.left, predicate.right))
+    left, right = (side.sql.replace(".", "_") for side in predicate.keys)
     if predicate.kind == "equi":
         return {"op": "=", "left": left, "right": right}
     assert isinstance(predicate, Band), predicate.sql
