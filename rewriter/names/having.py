@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterator
 from sqlglot import exp
 
 from ..sql.functions import AGGREGATES, called
-from .scopes import Field, field_of, own_nodes
+from .scopes import Field, Frame, field_of, own_nodes
 
 #: Finds the column that a bare name means, None if there is not exactly one.
 Lookup = Callable[[exp.Column], Field | None]
@@ -44,11 +44,17 @@ def has_subtotals(select: exp.Select) -> bool:
     )
 
 
-def unsure(names: set[str], select: exp.Select, key: Callable[[str], str]) -> str:
-    """Return the first of these grouped columns whose name is also that of another output; "" if there is none."""
+def bare_names(having: exp.Expr, key: Callable[[str], str]) -> set[str]:
+    """Return the names in HAVING that stand without a relation."""
+    return {key(one.name) for one in own_nodes(having) if isinstance(one, exp.Column) and not one.table}
+
+
+def unsure(names: set[str], select: exp.Select, frame: Frame, key: Callable[[str], str]) -> str:
+    """Return the first of these names that is an output and also another column of a relation; "" if there is none."""
+    columns = {key(field.name) for source in frame.sources for field in source.fields or source.guessed.values()}
     for item in select.expressions:
         same = isinstance(item.this, exp.Column) and key(item.this.name) == key(item.alias)
-        if isinstance(item, exp.Alias) and key(item.alias) in names and not same:
+        if isinstance(item, exp.Alias) and key(item.alias) in names & columns and not same:
             return item.alias
     return ""
 

@@ -18,7 +18,7 @@ from ..sql.catalog import Catalog, TableInfo, Time
 from ..sql.dialect import render
 from ..sql.functions import called
 from ..sql.spark_types import UNKNOWN
-from .having import grouped_columns, has_subtotals, unsure
+from .having import bare_names, grouped_columns, has_subtotals, unsure
 from .lookup import Names, column_of
 from .misnamed import misnamed
 from .scopes import (
@@ -340,13 +340,12 @@ class _Resolver(Names):
                     continue
                 first = names if key in ("order", "sort", "having", "qualify") else set()
                 if key == "having":
-                    grouped = self.grouped_by(tree, select, frame)
                     if has_subtotals(select):
-                        if name := unsure(grouped, select, self.key):
-                            both = f"{name} in HAVING is a column of GROUP BY and an output of SELECT"
+                        if name := unsure(bare_names(tree, self.key), select, frame, self.key):
+                            both = f"{name} in HAVING is a column and an output of SELECT, above subtotals"
                             problem = problem or Unresolvable(both)
                     else:
-                        first -= grouped
+                        first -= self.grouped_by(tree, select, frame)
                 after = explicit if key in ("expressions", "group", "windows") else names
                 try:
                     self.resolve_columns(tree, frame, ctes, outer, first, after if key != "where" else set())

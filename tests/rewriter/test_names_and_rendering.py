@@ -50,7 +50,8 @@ def test_a_join_is_no_table_that_the_statement_has() -> None:
 def test_what_a_name_in_having_means_below_rollup_is_left_to_spark(groups: str) -> None:
     """Spark takes it for the column or for the output, by the casts beside it; a qualified name it may not find."""
     sql = f"SELECT max(u.val) AS id, count(*) AS k FROM r JOIN u ON r.a < u.val GROUP BY {groups} HAVING id > 1"
-    assert reasons(sql) == ["id in HAVING is a column of GROUP BY and an output of SELECT"]
+    assert reasons(sql) == ["id in HAVING is a column and an output of SELECT, above subtotals"]
+    assert reasons(sql.replace("JOIN u ON r.a < u.val", "JOIN s AS u(id, val) ON r.a < u.val")) == reasons(sql)
     assert "HAVING id > 1" in final_sql(sql.replace("max(u.val) AS id", "r.id AS id"))
     assert "HAVING k > 1" in final_sql(sql.replace("HAVING id", "HAVING k"))
 
