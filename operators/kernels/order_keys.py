@@ -21,6 +21,9 @@ Int64s = npt.NDArray[np.int64]
 LOWEST = np.iinfo(np.int64).min
 HIGHEST = np.iinfo(np.int64).max
 
+#: No cell is further from the middle than this one.
+_FAR = 2.0**62
+
 
 def is_exact(type_: pa.DataType) -> bool:
     """Return whether order keys of this type decide comparisons by themselves.
@@ -118,6 +121,25 @@ def float_key(numbers: npt.NDArray[Any]) -> Int64s:
         doubles = numbers.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
     doubles = np.where(np.isnan(doubles), np.nan, doubles)
     return np.asarray(mirrored(doubles.view(np.int64)), np.int64)
+
+
+def cells(keys: Int64s, width: float, *, floats: bool) -> Int64s:
+    """Return the cell of each key, shape (n,): what is left of a key is in no cell to its right.
+
+    Parameters
+    ----------
+    keys
+        Order keys.
+    width
+        Of a cell, in the numbers that the keys stand for.
+    floats
+        Whether the keys are those of floats.
+    """
+    if not floats:
+        return keys // int(width)
+    with np.errstate(invalid="ignore", over="ignore"):
+        numbers = np.floor(mirrored(keys).view(np.float64) / width)
+        return np.asarray(np.nan_to_num(np.clip(numbers, -_FAR, _FAR), nan=_FAR), np.int64)
 
 
 def mirrored(bits: npt.NDArray[Any]) -> npt.NDArray[Any]:

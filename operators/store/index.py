@@ -22,11 +22,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..batches.pieces import list_parts, longest_text
-from ..kernels.order_keys import Int64s, order_key, plus
+from ..kernels.order_keys import Int64s, cells, order_key, plus
 from ..kernels.pairs import BLOCK, expand
 from ..kernels.sorting import range_ends, sort_column, sort_keys
 from ..spec import lefts
-from .probe_plan import ProbePlan, SortOrder, same_order
+from .probe_plan import Bound, ProbePlan, SortOrder, same_order
 
 #: Extremes of an index: least and greatest ``equal``, least and greatest ``low``, greatest ``reach``; None for unknown.
 Zone = tuple[int | None, int | None, int | None, int | None, int | None]
@@ -168,6 +168,8 @@ def _equal_keys(sort_order: SortOrder, batch: pa.RecordBatch) -> tuple[Int64s | 
     if sort_order.equal is None:
         return None, rows
     column = batch.column(sort_order.equal)
+    if sort_order.width is not None:
+        return cells(order_key(column), sort_order.width, floats=pa.types.is_floating(column.type)), rows
     if not pa.types.is_list(column.type):
         return order_key(column), rows
     offsets, items = list_parts(column)
@@ -197,19 +199,26 @@ class Probe:
     def __init__(self, plan: ProbePlan, rows: pa.RecordBatch) -> None:
         self.plan = plan
         self.rows = rows
+        self.equal: Int64s | None = None
         equal = None if plan.equal is None else order_key(rows.column(plan.equal))
         upper, below_all = (None, None) if plan.upper is None else plan.upper.keys(rows, up=True)
         lower, above_all = (None, None) if plan.lower is None else plan.lower.keys(rows, up=False)
-        self.order = self._order(equal, lower)
+        if plan.cells is not None:
+            self.order, self.equal = self._in_cells(*plan.cells)
+        else:
+            self.order = self._order(equal, lower)
         out_of_keys = False
         for nothing in (below_all, above_all):
             if nothing is None:
                 continue
             if plan.limited is None:
-                self.order = self.order[~nothing[self.order]]
+                there = ~nothing[self.order]
+                self.order = self.order[there]
+                self.equal = None if self.equal is None else self.equal[there]
             else:  # such a row may still have to find that its difference overflows
                 out_of_keys = True
-        self.equal = None if equal is None else equal[self.order]
+        if equal is not None:
+            self.equal = equal[self.order]
         self.upper = None if upper is None else upper[self.order]
         self.lower = None if lower is None else lower[self.order]
         self.minuend = None if plan.limited is None else order_key(rows.column(plan.limited.left))[self.order]
@@ -247,6 +256,24 @@ class Probe:
         if bound is None:
             return np.arange(self.rows.num_rows)
         return sort_column(self.rows.column(bound.column))[0]
+
+    def _in_cells(self, lower: Bound, upper: Bound) -> tuple[Int64s, Int64s]:
+        """Return the rows, once for each cell that their bounds reach, and these cells, in the order of the cells."""
+        width = self.plan.sort_order.width
+        assert width is not None
+        reached = []
+        none = np.zeros(self.rows.num_rows, np.bool_)
+        for bound, up in ((lower, False), (upper, True)):
+            keys, nothing = bound.keys(self.rows, up=up)
+            reached.append(cells(keys, width, floats=bound.floats is not None))
+            none = none if nothing is None else none | nothing
+        first, last = reached
+        counts = np.where(none, 0, np.maximum(last - first + 1, 0))
+        rows = np.repeat(np.arange(len(counts)), counts)
+        ends = np.cumsum(counts)
+        found = first[rows] + np.arange(len(rows)) - (ends - counts)[rows]
+        order, _ = sort_keys(found)
+        return rows[order], found[order]
 
     def is_narrow(self, zone: Zone | None) -> bool:
         """Return whether no difference between a probing row and one with keys of that zone can overflow."""

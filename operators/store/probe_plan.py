@@ -6,10 +6,10 @@ The most selective predicate is the index. What the search does not decide is ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import isfinite
+from math import inf, isfinite
 from typing import Literal
 
 import numpy as np
@@ -23,16 +23,21 @@ from ..spec import AnyOf, Band, Check, Compare, EdgeSpec, lefts
 
 @dataclass(frozen=True, slots=True)
 class SortOrder:
-    """Which stored columns an index sorts by; see `operators.index`."""
+    """Which stored columns an index sorts by; see `operators.index`.
+
+    With a `width`, ``equal`` stands for the column's cells of that width.
+    """
 
     equal: str | None = None
     low: str | None = None
     high: str | None = None
+    width: float | None = None
 
     @property
     def key(self) -> str:
         """Name of the index within its store."""
-        return f"{self.equal or ''}|{self.low or ''}|{self.high or ''}"
+        cells = "" if self.width is None else f"/{self.width}"
+        return f"{self.equal or ''}{cells}|{self.low or ''}|{self.high or ''}"
 
     @property
     def stabs(self) -> bool:
@@ -43,7 +48,7 @@ class SortOrder:
     def single(self) -> str | None:
         """The column whose order alone is the index's, None where it takes more than one (or none)."""
         if self.equal is not None:
-            return self.equal if self.low is None and self.high is None else None
+            return self.equal if self.low is None and self.high is None and self.width is None else None
         return None if self.stabs else self.low or self.high
 
 
@@ -95,6 +100,8 @@ class ProbePlan:
         The probe's column for ``sort_order.equal``.
     upper, lower
         Bounds on ``sort_order.low`` and ``sort_order.high``.
+    cells
+        Where the index sorts by cells: the bounds on their column, from below and from above.
     checks
         What remains to be evaluated on candidates, seen from the probe (``left`` is the probe's column).
     narrow_checks
@@ -118,11 +125,12 @@ class ProbePlan:
     limited: Band | None = None
     wide: bool = False
     others: tuple[ProbePlan, ...] = ()
+    cells: tuple[Bound, Bound] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The probe's columns that a probe looks at."""
-        bounds = [bound.column for bound in (self.upper, self.lower) if bound is not None]
+        bounds = [bound.column for bound in (self.upper, self.lower, *(self.cells or ())) if bound is not None]
         limited = None if self.limited is None else self.limited.left
         further = (column for other in self.others for column in other.columns)
         found = [self.equal, *bounds, *lefts(self.checks), limited, *further]
@@ -141,7 +149,7 @@ class ProbePlan:
     def _breadth(self) -> int:
         order = self.sort_order
         if order.equal is not None:
-            return 0 if order.low or order.high else 1
+            return 0 if self.cells is None and (order.low or order.high) else 1
         if order.low is not None and order.high is not None:
             return 3 if self.wide else 2
         return 3 if order.low or order.high else 4 if self.checks else 5
@@ -220,6 +228,8 @@ def _plan_conjuncts(edge: EdgeSpec) -> ProbePlan:
     elif lowers:
         high = next(iter(lowers))
     upper, lower = uppers[low] if low else None, lowers[high] if high else None
+    flat = equal_stored is None and low is not None and low == high
+    across = _across(edge.checks, low or "", uppers, lowers) if flat else None
     used = [edge.checks[bound[1]] for bound in (upper, lower) if bound is not None and low in (None, high)]
     if upper is not None and high is None:
         used = [edge.checks[upper[1]]]
@@ -233,7 +243,7 @@ def _plan_conjuncts(edge: EdgeSpec) -> ProbePlan:
     # Where a difference may overflow, the widened range holds rows that the predicates before the band rule out.
     checked = decided if limited is None else decided & equalities
     return ProbePlan(
-        SortOrder(equal_stored, low, high),
+        SortOrder(equal_stored, low, high) if across is None else SortOrder(across[0], low, high, across[1]),
         equal_probe,
         upper[0] if upper else None,
         lower[0] if lower else None,
@@ -241,7 +251,32 @@ def _plan_conjuncts(edge: EdgeSpec) -> ProbePlan:
         tuple(check for number, check in enumerate(edge.checks) if number not in decided),
         limited,
         equal_stored is None and bool(used) and all(_is_wide(check) for check in used),
+        cells=None if across is None else (lowers[across[0]][0], uppers[across[0]][0]),
     )
+
+
+_Bounds = dict[str, tuple["Bound", int]]
+
+
+def _across(checks: Sequence[Check], low: str, uppers: _Bounds, lowers: _Bounds) -> tuple[str, float] | None:
+    """Return a second column that a band with two ends bounds, and the width of its cells; None if there is none.
+
+    A row whose band is as wide as a cell finds its partners in two cells, in each of them by the first band: about two
+    candidates a result. Where a difference may overflow, Spark computes it for pairs that a cell does not have.
+    """
+    for one in (checks[at] for _, at in (uppers[low], lowers[low])):
+        if isinstance(one, Band) and one.limits is not None:
+            return None
+    for column, (_, at) in uppers.items():
+        band = checks[at]
+        if column == low or column not in lowers or lowers[column][1] != at or not isinstance(band, Band):
+            continue
+        if band.lower is None or band.upper is None or band.limits is not None or _is_wide(band):
+            continue
+        width = band.upper - band.lower + (1 if band.arithmetic == "int" else 0)
+        if 0 < width < inf and (band.arithmetic != "int" or width < HIGHEST):
+            return column, width
+    return None
 
 
 def _is_wide(check: Check) -> bool:

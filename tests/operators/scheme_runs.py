@@ -40,6 +40,12 @@ EDGES: dict[str, tuple[Check, ...]] = {
     "null-safe": (Compare("<=>", "b", "b"),),
     "equality and band": (Compare("=", "a", "a"), Band("b", "b", -2, 3)),
     "floats": (Compare("<=", "f", "f"), Compare("<>", "b", "b")),
+    "plane": (Band("a", "a", -1, 1), Band("b", "b", 0, 2)),
+    "plane of floats": (
+        Compare("<>", "a", "a"),
+        Band("f", "f", -0.5, 1.75, arithmetic="float64"),
+        Band("b", "b", -1, 1),
+    ),
     "either": (AnyOf((Branch((Compare("=", "a", "a"),)), Branch((Band("b", "b", -1, 1),)))),),
     "either of NULLs": (
         AnyOf(

@@ -60,7 +60,7 @@ BANDS: dict[str, tuple[tuple[Check, ...], SortOrder]] = {
     "empty band": ((Band("a", "a", 2, -2),), SortOrder(None, "a", "a")),
     "lower bound": ((Band("a", "b", 2, None),), SortOrder(None, "b", None)),
     "upper bound": ((Band("a", "b", None, -2),), SortOrder(None, None, "b")),
-    "two bands": ((Band("a", "a", -2, 2), Band("b", "b", -1, 3)), SortOrder(None, "a", "a")),
+    "two bands": ((Band("a", "a", -2, 2), Band("b", "b", -1, 3)), SortOrder("b", "a", "a", 5)),
     "wide band first": ((Band("a", "a", -2, 2, wide=True), Band("b", "b", -1, 3)), SortOrder(None, "b", "b")),
     "wide band alone": ((Band("a", "a", -2, 2, wide=True),), SortOrder(None, "a", "a")),
     "equality and band": ((Compare("=", "a", "a"), Band("b", "b", -1, 1)), SortOrder("a", "b", "b")),
@@ -208,7 +208,7 @@ def test_a_band_of_event_times_that_all_stored_rows_lie_in_is_not_what_is_search
     limited = dataclasses.replace(within, limits=(-(1 << 31), (1 << 31) - 1))  # it raises on pairs far apart
     assert plan_probe(EdgeSpec(0, 1, (limited, near))).sort_order == SortOrder(None, "t", "t")
     narrow = dataclasses.replace(within, wide=False)
-    assert plan_probe(EdgeSpec(0, 1, (narrow, near))).sort_order == SortOrder(None, "t", "t")
+    assert plan_probe(EdgeSpec(0, 1, (narrow, near))).sort_order == SortOrder("a", "t", "t", 3)
 
 
 def test_a_hash_only_finds_candidates() -> None:

@@ -386,3 +386,37 @@ def test_an_or_beside_a_better_index_is_evaluated(branches: tuple[tuple[Compare,
     either = AnyOf(tuple(map(Branch, branches)))
     plan = plan_probe(EdgeSpec(0, 1, (either, Band("t", "t", 0, 5))))
     assert (plan.others, plan.checks, plan.sort_order.low) == ((), (either,), "t")
+
+
+@pytest.mark.parametrize("floats", [True, False])
+def test_two_bands_are_searched_in_two_dimensions(floats: bool) -> None:
+    """Of those that one band leaves, nearly all are too far away in the other dimension."""
+    random = np.random.default_rng(5)
+    points = random.uniform(-500, 500, (2, 20_000))
+    points = points if floats else points.astype(np.int64)
+    bands = tuple(Band(name, name, -6, 6, arithmetic="float64" if floats else "int") for name in "xy")
+    plan = plan_probe(EdgeSpec(0, 1, bands))
+    assert plan.sort_order.key == ("y/12|x|x" if floats else "y/13|x|x")
+    store = Store("s", plan.sort_orders)
+    rows = pa.RecordBatch.from_arrays([pa.array(one) for one in points], names=["x", "y"])
+    store.append(rows)
+    probing = rows.slice(0, 2_000)
+    found = [pair for mine, _, theirs in store.probe(Probe(plan, probing)) for pair in zip(mine, theirs, strict=True)]
+    near = [np.abs(np.subtract.outer(one[:2_000], one)) <= 6 for one in points]
+    assert sorted(found) == [tuple(pair) for pair in np.argwhere(near[0] & near[1])]
+    searches = 3 * 2_000 * 15
+    assert store.compared < searches + 4 * len(found)
+
+
+@pytest.mark.parametrize(
+    "bands",
+    [
+        (Band("x", "x", -6, 6), Band("y", "y", -6, 6, limits=(-9, 9))),  # Spark computes it for all pairs
+        (Band("x", "x", -6, 6), Band("y", "y", None, 6)),  # one end
+        (Band("x", "x", -6, 6), Compare("<", "y", "y"), Compare(">", "z", "y")),  # no constant width
+        (Band("x", "x", -6, 6), Band("y", "y", 0.0, 0.0, arithmetic="float64")),
+        (Band("x", "x", -6, 6), Band("y", "y", -6, 6, wide=True)),
+    ],
+)
+def test_other_bands_are_searched_in_one_dimension(bands: tuple[Band | Compare, ...]) -> None:
+    assert plan_probe(EdgeSpec(0, 1, bands)).cells is None
