@@ -114,5 +114,5 @@ def test_what_is_written_runs(tmp_path: Path) -> None:
     assert len(rows) == summary["queries"][0]["output_rows"] >= 3
     assert {"card", "here", "there"} < set(rows[0])
     page = (folder / "page.html").read_text()
-    for told in ("data-over", f"<dt>results</dt><dd>{len(rows)}</dd>", "payments <b>", "watermark <b>"):
+    for told in ("data-over", f"<dt>rows out</dt><dd>{len(rows)}</dd>", "payments <b>", "watermark <b>"):
         assert told in page

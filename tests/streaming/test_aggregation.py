@@ -111,7 +111,7 @@ LEFT_TO_SPARK = [
     ("SELECT r.s, collect_list(t.i)[0] IS NULL", " GROUP BY r.s", "COLLECT_LIST is not among"),
     ("SELECT r.s, SUM(r.i + t.i)", " GROUP BY r.s", "several inputs"),
     ("SELECT r.i + t.i, COUNT(*)", " GROUP BY r.i + t.i", "several inputs"),
-    ("SELECT COUNT(*)", " WHERE r.i = 3 OR t.i = 3", "filter by"),
+    ("SELECT COUNT(*)", " WHERE r.i = 3 OR r.s LIKE t.s", "filter by"),
     ("SELECT r.bo, COUNT(*)", " GROUP BY ROLLUP (r.bo)", "ROLLUP"),
     ("SELECT r.bo, SUM(COUNT(*)) OVER ()", " GROUP BY r.bo", "stays with Spark"),
     ("SELECT AVG(r.n), AVG(r.w)", "", "AVG is not computed in units for the type decimal(38,10)"),
