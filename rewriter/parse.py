@@ -29,7 +29,7 @@ from .names.time_uses import time_uses
 from .plan.conjuncts import Residual, Term
 from .plan.nodes import Block, Join, Node, Project, Query, Scan, Where, scans
 from .plan.parts import Aggregation, Column, TimeUses, unused
-from .predicates.terms import Scope
+from .predicates.terms import Scope, operands
 from .sql.catalog import TableInfo
 from .sql.dialect import identifier, places_of, render
 from .sql.functions import AGGREGATES, GENERATORS, VOLATILE, called
@@ -398,11 +398,7 @@ def _is_whole_number(tree: exp.Expr) -> bool:
 
 def split_and(tree: exp.Expr) -> list[exp.Expr]:
     """Return the conjuncts of a condition."""
-    while isinstance(tree, exp.Paren):
-        tree = tree.this
-    if isinstance(tree, exp.And):
-        return [*split_and(tree.left), *split_and(tree.right)]
-    return [tree]
+    return operands(tree, exp.And)
 
 
 def relation_of(source: Source, name: str | None = None) -> exp.Expr:

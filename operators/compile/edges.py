@@ -41,10 +41,16 @@ def compile_edge(
     return spec.EdgeSpec(*ranks, tuple(checks), *_hashed(equal, left, right, ""))
 
 
-def _check(
-    predicate: KernelPredicate, left: Input, right: Input, equal: list[_Equal], name: str
-) -> spec.Compare | spec.Band | spec.AnyOf:
-    """Return a predicate's check; `equal` gets the equalities among them, by which rows can be hashed."""
+def _check(predicate: KernelPredicate, left: Input, right: Input, equal: list[_Equal], name: str) -> spec.Check:
+    """Return a predicate's check.
+
+    Parameters
+    ----------
+    equal
+        Gets its equality, if it is one: rows can be hashed by all of them.
+    name
+        Tells its hashes from those of the edge's other predicates.
+    """
     if isinstance(predicate, Band):
         return _band(predicate, left, right)
     if not isinstance(predicate, Either):
@@ -52,9 +58,8 @@ def _check(
     branches = []
     for number, branch in enumerate(predicate.branches):
         own: list[_Equal] = []
-        name = f"{name}.{number}"
         checks = tuple(_check(one, left, right, own, name) for one in branch)
-        branches.append(spec.Branch(checks, *_hashed(own, left, right, name)))
+        branches.append(spec.Branch(checks, *_hashed(own, left, right, f"{name}.{number} ")))
     return spec.AnyOf(tuple(branches))
 
 
@@ -62,7 +67,7 @@ def _hashed(equal: list[_Equal], left: Input, right: Input, name: str) -> tuple[
     """Pack the hashes of all equalities' columns, where equality cannot be decided on one integer column."""
     if not equal or (len(equal) == 1 and equal[0][2]):
         return None, None
-    identity = f"hash of {left.alias} and {right.alias}{name}"
+    identity = f"{name}hash of {left.alias} and {right.alias}"
     hash_left = left.pack(F.xxhash64(*[columns[0] for columns in equal]), identity)
     hash_right = right.pack(F.xxhash64(*[columns[1] for columns in equal]), identity)
     return hash_left, hash_right

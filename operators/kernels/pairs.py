@@ -78,20 +78,15 @@ def fulfilling(check: Check, left: Take, right: Take, count: int) -> Mask:
     """
     if not isinstance(check, AnyOf):
         return evaluate(check, left(check.left, None), right(check.right, None))
-    open_ = np.arange(count)  # as Spark does: a branch is evaluated on pairs that none before it took
-    for branch in check.branches:
-        some = open_
+    taken = np.zeros(count, np.bool_)
+    for branch in check.branches:  # as Spark does: on pairs that no branch before it took
+        some = np.flatnonzero(~taken)
         for one in branch.checks:
             if not len(some):
                 break
-            keep = fulfilling(one, _among(left, some), _among(right, some), len(some))
-            some = some[keep]
-        open_ = np.setdiff1d(open_, some, assume_unique=True) if len(some) else open_
-        if not len(open_):
-            break
-    result = np.full(count, not check.negated)
-    result[open_] = check.negated
-    return result
+            some = some[fulfilling(one, _among(left, some), _among(right, some), len(some))]
+        taken[some] = True
+    return ~taken if check.negated else taken
 
 
 def _among(take: Take, some: Int64s) -> Take:

@@ -29,12 +29,12 @@ from fractions import Fraction
 from sqlglot import exp
 
 from ..plan.comparison import common_type, decimal_precision, decimal_scale
-from ..plan.conjuncts import At, Bounds
+from ..plan.conjuncts import FLIPPED, At, Bounds, ComparisonOp
 from ..sql.dialect import render
 from ..sql.functions import called
 from ..sql.spark_types import FRACTIONS, INTEGERS, UNKNOWN, is_decimal
 from .differences import may_wrap
-from .terms import Scope, bare
+from .terms import OPERATORS, Scope, bare
 
 #: By how much a bound grows at each step: more than an operation over FLOAT loses, and more than its smallest numbers.
 _MARGIN, _TINY = 2e-7, 1e-40
@@ -155,22 +155,20 @@ def constant(tree: exp.Expr) -> float | None:
 
 # ---------------------------------------------------------------------------------------------------- what is compared
 
-_OPS: dict[type[exp.Expr], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "="}
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
-
-def _compared(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str, float]]:
+def _compared(tree: exp.Expr) -> Iterator[tuple[exp.Expr, ComparisonOp, float]]:
     """Yield ``expression op constant`` of a comparison or BETWEEN."""
     if isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
-        for op, end in ((">=", "low"), ("<=", "high")):
-            value = constant(tree.args[end])
-            if value is not None:
-                yield bare(tree.this), op, value
+        low, high = constant(tree.args["low"]), constant(tree.args["high"])
+        if low is not None:
+            yield bare(tree.this), ">=", low
+        if high is not None:
+            yield bare(tree.this), "<=", high
         return
-    op = _OPS.get(type(tree), "")
-    if not op:
+    op = OPERATORS.get(type(tree))
+    if op is None:
         return
-    for one, other, turned in ((tree.this, tree.expression, op), (tree.expression, tree.this, _MIRRORED[op])):
+    for one, other, turned in ((tree.this, tree.expression, op), (tree.expression, tree.this, FLIPPED[op])):
         value = constant(other)
         if value is not None:
             yield bare(one), turned, value

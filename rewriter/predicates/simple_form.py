@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from ..sql.failing import TypeOf
 from ..sql.spark_types import INTEGERS
-from .terms import bare
+from .terms import bare, operands
 
 #: An OR of more branches stays as it is: each is one more search.
 MOST_BRANCHES = 8
@@ -52,9 +52,7 @@ def simplify(tree: exp.Expr) -> list[exp.Expr]:
 
 
 def _negated(tree: exp.Not) -> list[exp.Expr]:
-    inner = tree.this
-    while isinstance(inner, exp.Paren):
-        inner = inner.this
+    inner = bare(tree.this)
     match inner:
         case exp.Not():
             return simplify(inner.this)
@@ -84,11 +82,7 @@ def _factored(tree: exp.Or) -> list[exp.Expr]:
 
 def disjuncts(tree: exp.Expr) -> list[exp.Expr]:
     """Return the branches of an OR."""
-    while isinstance(tree, exp.Paren):
-        tree = tree.this
-    if isinstance(tree, exp.Or):
-        return [*disjuncts(tree.left), *disjuncts(tree.right)]
-    return [tree]
+    return operands(tree, exp.Or)
 
 
 def branches_of(

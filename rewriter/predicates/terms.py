@@ -38,6 +38,12 @@ def bare(tree: exp.Expr) -> exp.Expr:
     return tree
 
 
+def operands(tree: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
+    """Return the operands of a chain of AND, or of OR, whatever parentheses are around them and in it."""
+    tree = bare(tree)
+    return [*operands(tree.left, kind), *operands(tree.right, kind)] if isinstance(tree, kind) else [tree]
+
+
 def tree_of(term: Term) -> exp.Expr:
     """Return a term's syntax tree. It is shared: copy it before you change it."""
     return parse_expression(term.sql)
