@@ -30,7 +30,7 @@ KEEP_FREED, FREEZE_IMPORTS = "keepFreed", "freezeImports"
 
 Op = Literal["=", "<", "<=", ">", ">=", "<>", "<=>"]
 
-Kind = Literal["inner", "left", "right", "full", "semi", "anti"]
+Kind = Literal["inner", "left", "right", "full", "semi", "anti", "closest", "left_closest"]
 
 #: By kind of join: the ranks of its tested streams.
 TESTED: dict[Kind, tuple[int, ...]] = {
@@ -40,6 +40,8 @@ TESTED: dict[Kind, tuple[int, ...]] = {
     "full": (0, 1),
     "semi": (0,),
     "anti": (0,),
+    "closest": (0,),
+    "left_closest": (0,),
 }
 
 #: Mirror image of a comparison: ``a op b`` is ``b MIRROR[op] a``.
@@ -350,6 +352,33 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class Closest:
+    """Which partners of a row of the first stream are results.
+
+    Parameters
+    ----------
+    left, right
+        The columns that are compared, of one type.
+    by
+        The ``greatest`` or the ``least`` value of ``right`` is closest, or the one at the least ``distance``.
+    count
+        How many partners at most. Of equally close ones those that came last are results.
+    sql, type_name
+        For the error message where a distance leaves its type.
+    most
+        The greatest distance that the type has, None where it has them all.
+    """
+
+    left: str
+    right: str
+    by: Literal["greatest", "least", "distance"]
+    count: int = 1
+    sql: str = ""
+    type_name: str = ""
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JoinSpec:
     """A whole join: its streams in rank order, its edges, its scheme.
 
@@ -395,6 +424,8 @@ class JoinSpec:
         go by a watermark that is held back for this join too, which the driver tells them (`task`).
     join
         ``inner``; else it has two streams, and ``semi`` and ``anti`` put out rows of the first alone.
+    closest
+        Which partners of a row of the first stream are results, None if all are.
     """
 
     name: str
@@ -417,6 +448,7 @@ class JoinSpec:
     turn: tuple[int, int] | None = None
     above: tuple[str, ...] = ()
     join: Kind = "inner"
+    closest: Closest | None = None
 
     @property
     def tested(self) -> tuple[int, ...]:
@@ -431,7 +463,7 @@ class JoinSpec:
     @property
     def speaks(self) -> bool:
         """Whether rows without a partner are results."""
-        return self.join not in ("inner", "semi")
+        return self.join not in ("inner", "semi", "closest")
 
     def edge(self, left: int, right: int) -> EdgeSpec:
         """Return the edge between two ranks with ``left`` as its left side; an edge without checks if there is none."""
@@ -458,7 +490,15 @@ class JoinSpec:
         """Return how long a stored row of a stream is kept (microseconds of event time), None for ever."""
         reach = [self.most(rank, other) for other in range(len(self.streams)) if other != rank]
         known = [most for most in reach if most is not None]
-        return max(0, *known) if known and len(known) == len(reach) else None
+        if not known or len(known) < len(reach):
+            return None
+        waits = 0  # how long a row that looks for the closest ones waits for them
+        if self.closest is not None and rank != 0:
+            most = self.most(0, rank)
+            if most is None:
+                return None
+            waits = max(0, most)
+        return max(0, *known) + waits
 
     def held_back_at(self, watermark: int) -> int:
         """Return by how much Spark's watermark (milliseconds) is behind the units' one, in microseconds."""

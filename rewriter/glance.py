@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from ..errors import SqlSyntaxError
-from .sql.dialect import tokenize
+from .sql.dialect import closest_of, tokenize
 from .sql.hints import for_spark, our_hints, read_hints
 from .sql.statement import Statement, parse_statement
 
@@ -99,6 +99,8 @@ def glance(sql: str) -> Glance:
     if statement.kind == "create_view" and joins:
         return Glance("inner", sql, statement)  # Spark would know such a view as a text, and look no further
     for join in joins:
+        if closest_of(join) is not None:  # Spark runs none on streams, and older versions none at all
+            return Glance("inner", sql, statement)
         if not join.side and join.kind not in ("SEMI", "ANTI") and id(join.parent_select) not in left_alone:
             return Glance("inner", sql, statement)
     return Glance("outer" if joins else "none", for_spark(statement) if hinted else sql, statement)

@@ -20,7 +20,7 @@ from .plan.display import plan_text
 from .plan.document import Document, Stage
 from .plan.json_codec import as_object
 from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Query, Scan, scans, walk
-from .plan.parts import Refusal
+from .plan.parts import Refusal, join_words
 from .predicates.terms import is_equality
 from .render.delays import held_back_in_text
 from .rules.apply_within import apply_within
@@ -332,9 +332,6 @@ def _available(node: Node) -> set[tuple[str, str]]:
     return {column for below in node.inputs for column in _available(below)}
 
 
-_OUTER = {"left": "LEFT", "right": "RIGHT", "full": "FULL", "semi": "LEFT SEMI", "anti": "LEFT ANTI"}
-
-
 def refusals(plan: Node) -> tuple[Refusal, ...]:
     """Return the joins of streams that neither we nor Spark can run: they have no equality between the two sides."""
     found = []
@@ -346,17 +343,18 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             or not all(any(scan.streaming for scan in scans(side)) for side in (node.left, node.right))
         ):
             continue
-        kind = _OUTER.get(node.kind)
-        if any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates):
+        kind = None if node.kind in ("inner", "cross") else join_words(node.kind, node.closest)
+        if node.closest is None and any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates):
             if kind is not None and node.kind != "anti" and not _may_bound_times(node):
-                found.append(dataclasses.replace(UNBOUNDED_OUTER, reason=UNBOUNDED_OUTER.reason.format(f"{kind} JOIN")))
+                found.append(dataclasses.replace(UNBOUNDED_OUTER, reason=UNBOUNDED_OUTER.reason.format(kind)))
             continue
         if kind is None:
             reason = "a join of streams without an equality is left to Spark, which refuses it"
             hint = "see the reason in EXPLAIN for which the group was left alone, and remove it"
         else:
             tested = next((p for p in node.predicates if isinstance(p, Residual) and len(p.relations) > 1), None)
-            reason = f"a {kind} JOIN of streams without an equality between its sides"
+            reason = f"{'an' if kind.startswith('A') else 'a'} {kind} of streams"
+            reason += " without an equality between its sides" if node.closest is None else ", which Spark does not run"
             hint = "see the reason in EXPLAIN for which it was left to Spark, and remove it"
             if tested is not None:
                 reason += f", with a condition that only Spark can evaluate: {tested.sql}"
@@ -370,7 +368,11 @@ def _never_speaks(node: JoinNode) -> Iterator[Refusal]:
     """Yield why a join would never know that a row has no partner."""
     for kept in node.retention if node.pads else ():
         if kept.alias in node.tested and kept.keep_for is None:
-            reason = f"the {_OUTER[node.join]} JOIN would never know that a row of {kept.alias} has no partner"
+            lacks = "no partner" if node.closest is None else "no closer one"
+            words = join_words(node.join, node.closest)
+            reason = f"the {words} would never know that a row of {kept.alias} has {lacks} to come"
+            if node.closest is None:
+                reason = f"the {words} would never know that a row of {kept.alias} has no partner"
             yield Refusal(reason, (kept.advice or "").partition(": ")[2] or "bound it with WITHIN 10 MINUTES")
 
 

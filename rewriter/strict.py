@@ -8,11 +8,9 @@ from ..errors import NotProvenError
 from .cautions import Product, is_over_streams, products
 from .event_time.bounds import is_of_streams
 from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Scan, scans, walk
-from .plan.parts import Retention
+from .plan.parts import Retention, join_words
 from .sql.places import place_of, place_of_relation
 
-_WORDS = {kind: f"{word} JOIN" for kind, word in (("left", "LEFT"), ("right", "RIGHT"), ("full", "FULL"))}
-_WORDS |= {"semi": "LEFT SEMI JOIN", "anti": "LEFT ANTI JOIN"}
 _NOT_OURS = "which Spark would run, and TriJoin SQL does not prove what Spark keeps"
 
 
@@ -69,7 +67,7 @@ def _left_to_spark(plan: Node, sql: str) -> Iterator[NotProvenError]:
         if not isinstance(node, Join) or not is_of_streams(node) or not any(map(_may_stream, scans(node))):
             continue
         streams = ", ".join(scan.alias for scan in scans(node) if _may_stream(scan))
-        words = _WORDS.get(node.kind)
+        words = None if node.kind in ("inner", "cross") else join_words(node.kind, node.closest)
         if words is None:
             reason = f"it joins the streams {streams} by a join {_NOT_OURS}: {why.get(id(node), 'it stays with Spark')}"
             yield NotProvenError(reason, streams, "write it so that TriJoin SQL runs it: EXPLAIN says how", sql)

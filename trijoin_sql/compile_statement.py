@@ -18,6 +18,7 @@ from .rewriter.pipeline import Rewrite, rewrite
 from .rewriter.plan.nodes import JoinNode, LeftAlone, walk
 from .rewriter.plan.stored import Stored
 from .rewriter.sql.arguments import Arguments
+from .rewriter.sql.hints import with_plain_joins
 from .rewriter.sql.statement import Statement
 from .running.listener import Registered, next_number, register
 from .settings import parallelism, warm_bytes
@@ -106,7 +107,10 @@ def _compiled(spark: SparkSession, planned: Planned, get: Setting, number: int, 
         register(spark, joins)
     # Spark names the columns: users see its names for expressions.
     asked = rewritten.spark_arguments(planned.arguments)
-    original = sql_over(spark, rewritten.spark_sql, asked, planned.catalog.frames)
+    asked_sql = rewritten.spark_sql
+    if any(node.closest is not None for node in walk(plan) if isinstance(node, JoinNode)):
+        asked_sql = with_plain_joins(asked_sql)
+    original = sql_over(spark, asked_sql, asked, planned.catalog.frames)
     ours, theirs = (", ".join(one.dataType.simpleString() for one in frame.schema) for frame in (result, original))
     if ours != theirs:  # something was misread
         _log.warning("its columns are %s, to Spark %s: a bug of TriJoin SQL, please report the query", ours, theirs)

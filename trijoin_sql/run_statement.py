@@ -211,7 +211,10 @@ class StatementRunner:
             frame, told = self._join_in_plan(ran.frame, read.text)
             return replace(ran, frame=self.checked(frame, (*rewritten.append_refusals, *told), read))
         except AnalysisException as error:
-            original = sql_over(self.spark, read.spark_sql, read.args, read.frames)
+            try:
+                original = sql_over(self.spark, read.spark_sql, read.args, read.frames)
+            except ParseException:  # of SQL that only we know, or that a setting of Spark's allows
+                raise error from None
             _ = original.schema
             frame, told = self._join_in_plan(original, read.text)
             if frame is original and frame.isStreaming:

@@ -8,10 +8,11 @@ from typing import Literal
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
-from ...rewriter.plan.comparison import Comparable, common_type
+from ...errors import UnsupportedQueryError
+from ...rewriter.plan.comparison import LARGEST, Comparable, closest_type, common_type, unordered
 from ...rewriter.plan.conjuncts import Band, Compare, Comparison, Either, KernelPredicate, NotEqual
 from ...rewriter.plan.nodes import JoinNode
-from ...rewriter.plan.parts import Edge
+from ...rewriter.plan.parts import Closest, Edge
 from ...rewriter.plan.schemes import RECORDS
 from .. import spec
 from .compiling import NotAsPlannedError
@@ -39,6 +40,27 @@ def compile_edge(
             right.required.setdefault(check.right, predicate.keys[1].sql)
     ranks = node.graph.relations.index(edge.left), node.graph.relations.index(edge.right)
     return spec.EdgeSpec(*ranks, tuple(checks), *_hashed(equal, left, right, ""))
+
+
+def compile_closest(closest: Closest | None, left: Input, right: Input) -> spec.Closest | None:
+    """Return which partners of a row are results.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        The kernel does not order values of that type.
+    """
+    if closest is None:
+        return None
+    kinds = left.type_of("key", closest.left.sql), right.type_of("key", closest.right.sql)
+    common = closest_type(closest, *kinds)
+    if common is None:
+        raise UnsupportedQueryError(*unordered(closest, *kinds))
+    columns = left.pack_read("key", closest.left.sql, common), right.pack_read("key", closest.right.sql, common)
+    left.required.setdefault(columns[0], closest.left.sql)
+    right.required.setdefault(columns[1], closest.right.sql)
+    most = LARGEST.get(common) if closest.by == "distance" else None
+    return spec.Closest(*columns, closest.by, closest.count, closest.condition.sql, common, most)
 
 
 def _check(predicate: KernelPredicate, left: Input, right: Input, equal: list[_Equal], name: str) -> spec.Check:

@@ -50,6 +50,8 @@ def fingerprint(
             f"kind of join: {spec.join}",
             f"conditions on one side: {' AND '.join(one.sql for one in node.matching)}",
         ]
+    if node.closest is not None:
+        lines.append(f"closest rows: {node.closest.sql}")
     if not spec.elastic:  # else the units are part of the state: see `operators.state.layout`
         lines += [f"units: {spec.units}", f"subgroups: {spec.subgroups}"]
     options = node.decision.options.shown(tuple(map(str, range(len(spec.streams)))))

@@ -114,6 +114,9 @@ def read_input(compiling: Compiling, node: JoinNode, source: Any) -> Input:
     items |= {
         ("matching", one.sql): f"IF({one.sql}, true, NULL)" for one in node.matching if scan.alias in one.relations
     }
+    if node.closest is not None:
+        terms = node.closest.left, node.closest.right
+        items |= {("key", one.sql): one.sql for one in terms if scan.alias in one.relations}
     if node.aggregation is not None:
         terms = node.aggregation.terms
         items |= {("argument", one.sql): one.sql for one in terms if scan.alias in one.relations}

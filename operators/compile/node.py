@@ -28,7 +28,7 @@ from ..task.stage import Stage
 from . import aggregation as aggregation_
 from .cells import Grid, lay_out, lay_out_by_key
 from .compiling import Compiling
-from .edges import compile_edge
+from .edges import compile_closest, compile_edge
 from .fingerprint import fingerprint
 from .inputs import Input, read_input
 from .travel_types import arrow_type, from_wire, is_plain, quoted, type_names, wire_type
@@ -80,6 +80,7 @@ def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     """
     inputs = {source_scan(source).alias: read_input(compiling, node, source) for source in node.sources}
     edges = [compile_edge(node, edge, inputs) for edge in node.graph.edges]
+    closest = compile_closest(node.closest, *inputs.values()) if node.closest is not None else None
     for side in inputs.values():
         side.require_matching()
         for column, _ in side.outputs:
@@ -90,7 +91,7 @@ def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     states = {} if aggregation is None else aggregation_.output_types(node, inputs)
     in_units = aggregation is not None and aggregation_.can_reduce(aggregation, states)
     streams = tuple(_stream(node, inputs[alias], types, placement) for alias in node.graph.relations)
-    spec = _spec(node, streams, tuple(edges), placement, types, compiling.key(node))
+    spec = replace(_spec(node, streams, tuple(edges), placement, types, compiling.key(node)), closest=closest)
     if aggregation is not None and in_units:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
     frames, stored, mixed = _packed_streams(spec, inputs)

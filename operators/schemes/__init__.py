@@ -8,6 +8,7 @@ from functools import partial
 
 from ..spec import JoinSpec
 from .base import Slot
+from .closest import ClosestSlot
 from .iterative import IterativeSlot
 from .outer import OuterSlot
 from .routing import TO_CELLS, TO_GROUPS, Routing
@@ -39,7 +40,9 @@ def _tree_stages(spec: JoinSpec) -> tuple[SlotMaker, ...]:
 
 
 def _cell_stages(spec: JoinSpec) -> tuple[SlotMaker, ...]:
-    return (partial(IterativeSlot, stores_all=True) if spec.join == "inner" else OuterSlot,)
+    if spec.join == "inner":
+        return (partial(IterativeSlot, stores_all=True),)
+    return (OuterSlot if spec.closest is None else ClosestSlot,)
 
 
 SCHEMES: dict[str, Scheme] = {

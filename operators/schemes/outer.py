@@ -72,7 +72,7 @@ class OuterSlot:
         watermark
             In microseconds; None if no rows come any more, 0 if there is no watermark yet.
         """
-        if not self.spec.speaks:
+        if not self.spec.speaks and self.spec.closest is None:
             return
         for rank in self.spec.tested:
             store = self.unit.stored[rank]
@@ -86,8 +86,12 @@ class OuterSlot:
                     ids = ids[values(segment.rows.column(store.life.time)) + reach <= watermark]
                 ids = ids[~settled.has(ids)]
                 if len(ids):
-                    yield from self._spoken(rank, Part(segment.rows, ids - segment.start))
+                    yield from self._told(rank, Part(segment.rows, ids - segment.start))
                     settled.add(ids)
+
+    def _told(self, rank: int, rows: Part) -> Iterator[Outcome]:
+        """Give what is known of rows that no partner can come for any more."""
+        yield from self._spoken(rank, rows)
 
     def _apart(self, rank: int, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Return the rows that may find a partner, and those that never do."""

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from ..batches.pieces import concat, cuts, has_text, row_bytes, row_sizes, split
 from ..kernels.order_keys import Int64s, values
-from ..kernels.pairs import Take, fulfilling
+from ..kernels.pairs import Take, expand, fulfilling
 from ..spec import Band, Check, lefts, rights
 from .index import Probe, SortedIndex
 from .probe_plan import SortOrder
@@ -261,16 +261,23 @@ class Store:
                 yield segment, probe.is_narrow(zone)
 
     def _pairs(self, probe: Probe, segment: Segment, *, narrow: bool) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
-        rows, indexes = segment.loaded()
+        _, indexes = segment.loaded()
         checks = self._open(probe, segment, narrow=narrow)
         for mine, theirs in probe.candidates(indexes[probe.plan.sort_order.key], narrow=narrow):
-            self.compared += len(mine)
-            most = len(mine) * (probe.longest + segment.longest)
-            whole = (slice(0, len(mine)),)
-            for some in whole if most <= _TAKEN_BYTES else _blocks(checks, probe.rows, mine, rows, theirs):
-                left, right = _checked(checks, probe.rows, mine[some], rows, theirs[some])
-                if len(left):
-                    yield left, right
+            for left, _, right in self._fulfilled(checks, probe, mine, segment, theirs):
+                yield left, right
+
+    def _fulfilled(
+        self, checks: Sequence[Check], probe: Probe, mine: Int64s, segment: Segment, theirs: npt.NDArray[np.int32]
+    ) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
+        """Yield the candidates that fulfil checks, as `probe` does."""
+        self.compared += len(mine)
+        rows, most = segment.rows, len(mine) * (probe.longest + segment.longest)
+        whole = (slice(0, len(mine)),)
+        for some in whole if most <= _TAKEN_BYTES else _blocks(checks, probe.rows, mine, rows, theirs):
+            left, right = _checked(checks, probe.rows, mine[some], rows, theirs[some])
+            if len(left):
+                yield left, segment, right
 
     def _open(self, probe: Probe, segment: Segment, *, narrow: bool) -> tuple[Check, ...]:
         """Return what has to be evaluated on candidates: a wide band may hold for all of a segment's rows at once."""
@@ -289,6 +296,39 @@ class Store:
             and (check.lower is None or span[0] - segment.newest >= check.lower)
             and (check.upper is None or span[1] - segment.oldest <= check.upper)
         )
+
+    def foremost(self, probe: Probe, *, last: bool) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
+        """Find partners of a batch of rows: of each segment at least the one that its index has first, or last.
+
+        Where the index ends with a column, that is the partner with its least or its greatest value, and of several
+        the row that came last. Only where it does not fulfil all predicates are the others looked at.
+
+        Yields
+        ------
+        As `probe` does.
+        """
+        for segment, narrow in self._near(probe):
+            index = segment.indexes[probe.plan.sort_order.key]
+            if not narrow or index.low is None:
+                for mine, theirs in self._pairs(probe, segment, narrow=narrow):
+                    yield mine, segment, theirs
+                continue
+            begin, end = index.search(probe, narrow=True)
+            some = np.flatnonzero(end > begin)
+            if not len(some):
+                continue
+            mine, begin, end = probe.order[some], begin[some], end[some]
+            at = (end if last else index.run_ends(begin, end)) - 1
+            theirs = index.rows[at]
+            checks, rows = self._open(probe, segment, narrow=True), segment.rows
+            self.compared += len(at)
+            fit = np.ones(len(at), np.bool_)
+            for check in checks:
+                fit &= fulfilling(check, taking(probe.rows, mine), taking(rows, theirs), len(mine))
+            yield mine[fit], segment, theirs[fit]
+            others = np.flatnonzero(~fit)
+            for one, position in expand(begin[others], end[others]):
+                yield from self._fulfilled(checks, probe, mine[others[one]], segment, index.rows[position])
 
     def ranges(self, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32], Int64s, Int64s]]:
         """Find the partners of a batch of rows as ranges of an index, where it decides the plan's predicates alone.

@@ -42,6 +42,7 @@ def describe(group: JoinNode | LeftAlone) -> Group:
         name=group.name if isinstance(group, JoinNode) else None,
         join=group.join if isinstance(group, JoinNode) else "inner",
         matching=tuple(one.sql for one in group.matching) if isinstance(group, JoinNode) else (),
+        closest=group.closest.sql if isinstance(group, JoinNode) and group.closest is not None else None,
         graph=_graph(group.graph),
         decision=_decision(group),
         aggregation=_aggregation(group) if isinstance(group, JoinNode) else None,

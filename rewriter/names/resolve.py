@@ -15,7 +15,7 @@ from sqlglot import exp
 from ..options import DEFAULTS, Settings
 from ..plan.parts import RowsFrom
 from ..sql.catalog import Catalog, TableInfo, Time
-from ..sql.dialect import render
+from ..sql.dialect import closest_of, render
 from ..sql.functions import called
 from ..sql.spark_types import UNKNOWN
 from .having import bare_names, grouped_columns, has_subtotals, unsure
@@ -186,7 +186,8 @@ class _Resolver(Names):
         outer: list[Frame],
     ) -> tuple[Tree, Frame]:
         kind = join_kind(join)
-        tree = JoinTree(kind, left[0], right[0], join.args.get("on"), in_where=bool(join.meta.get("in_where")))
+        in_where, closest = bool(join.meta.get("in_where")), closest_of(join)
+        tree = JoinTree(kind, left[0], right[0], join.args.get("on"), in_where=in_where, closest=closest)
         frame = _both(left[1], right[1])
         using = [name.name for name in join.args.get("using") or []]
         if (join.method or "").upper() == "NATURAL":
@@ -196,6 +197,8 @@ class _Resolver(Names):
             using = list(dict.fromkeys(f.name for f in left[1].visible if self.key(f.name) in names))
         if tree.on is not None:
             self.resolve_columns(tree.on, frame, ctes, outer)
+        if tree.closest is not None:
+            self.resolve_columns(tree.closest, frame, ctes, outer)
         if using:
             frame = self.merge(tree, using, left[1], right[1])
         if kind in ("semi", "anti"):  # the columns of USING still come first

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from ..plan.parts import JoinKind, RowsFrom
 from ..sql.catalog import TableInfo, Time
+from ..sql.dialect import closest_of
 from ..sql.functions import AGGREGATES, called
 from ..sql.intervals import interval_microseconds
 from ..sql.spark_types import UNKNOWN, type_of
@@ -67,6 +68,7 @@ class JoinTree:
     """A join in FROM.
 
     ``equal`` holds the pairs of fields that USING or NATURAL makes equal; one with `in_where` was a subquery there.
+    `closest` is what MATCH_CONDITION holds, or the clause NEAREST.
     """
 
     kind: JoinKind
@@ -75,6 +77,7 @@ class JoinTree:
     on: exp.Expr | None = None
     equal: list[tuple[Field, Field]] = field(default_factory=list)
     in_where: bool = False
+    closest: exp.Expr | None = None
 
 
 Tree = Source | JoinTree
@@ -237,6 +240,8 @@ def join_kind(join: exp.Join) -> JoinKind:
     side, kind = (join.side or "").upper(), (join.kind or "").upper()
     if kind in ("SEMI", "ANTI"):
         return "semi" if kind == "SEMI" else "anti"
+    if closest_of(join) is not None and side in ("", "LEFT"):
+        return "left_closest" if side else "closest"
     match side:
         case "LEFT":
             return "left"

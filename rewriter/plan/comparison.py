@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from .parts import Closest
+
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -53,6 +55,30 @@ def common_type(left: str, right: str) -> Comparable | None:
         (other,) = pair - {"date"}
         return _comparable(other)
     return _decimal_type(left, right)
+
+
+#: The greatest distance between two values, where Spark raises an error beyond it.
+LARGEST = {name: 2 ** (bits - 1) - 1 for name, bits in _INTEGERS.items()}
+
+
+def closest_type(closest: Closest, left: str, right: str) -> str | None:
+    """Return the type in which units tell what is closest, None if they cannot.
+
+    Parameters
+    ----------
+    left, right
+        DDL names.
+    """
+    common = common_type(left, right)
+    if common is None or not common.exact or (closest.by == "distance" and common.type == "boolean"):
+        return None
+    return common.type
+
+
+def unordered(closest: Closest, left: str, right: str) -> tuple[str, str]:
+    """Return why units cannot tell what is closest, and what to write instead."""
+    pair = left if left == right else f"{left} and {right}"
+    return f"units do not order {pair} to tell what is closest by {closest.sql}", "compare numbers or times"
 
 
 def widest(types: Iterable[str]) -> str | None:

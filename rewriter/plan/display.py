@@ -105,6 +105,7 @@ def _join_node(node: JoinNode) -> tuple[str, list[str]]:
     title = f"{type(node).__name__}{join} {node.name}:{scheme} {graph.shape}{hub} of {', '.join(graph.relations)}"
     details = [predicate_text(p) for edge in graph.edges for p in edge.predicates]
     details += [f"matching only where: {one.sql}" for one in node.matching]
+    details += [f"closest: {node.closest.sql}"] if node.closest is not None else []
     details += [f"residual: {p.sql}" for p in graph.residuals]
     details += [f"time: {_bound(b.lower)} <= {b.right} - {b.left} <= {_bound(b.upper)}" for b in graph.time_bounds]
     for retention in node.retention:

@@ -222,11 +222,13 @@ class Group:
     """A join group: its graph, the decision, what it keeps. ``index`` counts the groups of a document from 1.
 
     `join` is its kind, and `matching` has the conditions of ON over one input, without which a row has no partner.
+    `closest` is the clause that says which partners of a row are results, if not all are.
     """
 
     name: str | None = None
     join: NodeKind = "inner"
     matching: tuple[str, ...] = ()
+    closest: str | None = None
     graph: Graph
     decision: Decision
     aggregation: UnitAggregation | None = None

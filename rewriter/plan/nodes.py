@@ -15,6 +15,7 @@ from ...errors import PlanError
 from .conjuncts import Predicate, Term
 from .parts import (
     Aggregation,
+    Closest,
     Column,
     Decision,
     JoinGraph,
@@ -142,7 +143,8 @@ class Exchange(OverOne):
 class Join(Node):
     """A binary join. With ``by_spark`` it stays with Spark, because of a hint or of a static side.
 
-    One with ``in_where`` is a subquery over a stream in WHERE, as which Spark cannot run it.
+    One with ``in_where`` is a subquery over a stream in WHERE, as which Spark cannot run it. A ``closest`` or
+    ``left_closest`` join has `closest`; MATCH_CONDITION is one of its predicates too.
     """
 
     kind: JoinKind
@@ -151,6 +153,7 @@ class Join(Node):
     predicates: tuple[Predicate, ...] = ()
     by_spark: bool = False
     in_where: bool = False
+    closest: Closest | None = None
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -194,6 +197,8 @@ class JoinNode(Node):
         ``inner``, or the kind of a join of two inputs.
     matching
         Of another kind: the conditions of ON over one input. A row for which one is not true has no partner.
+    closest
+        Which of a row's partners are results, None if all are.
     aggregation
         If set, the node puts out its keys and states instead of `output`: see `Aggregation`.
     not_aggregated
@@ -213,6 +218,7 @@ class JoinNode(Node):
     held_back: int = 0
     join: NodeKind = "inner"
     matching: tuple[Term, ...] = ()
+    closest: Closest | None = None
 
     def __post_init__(self) -> None:
         if self.join != "inner" and len(self.sources) != 2:
@@ -238,7 +244,7 @@ class JoinNode(Node):
 
     @property
     def pads(self) -> bool:
-        """Whether rows without a partner are results: they come when the watermark has passed them."""
+        """Whether results come when the watermark has passed a row: when it finds no partner, or no closer one, any more."""
         return self.join not in ("inner", "semi")
 
 

@@ -18,9 +18,9 @@ Shape = Literal["pair", "chain", "cyclic", "star", "clique", "general", "disconn
 StateFunction = Literal["count", "sum", "min", "max"]
 #: How rows go to units of their own stream's group.
 Routing = Literal["random", "hash", "contrand"]
-JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti"]
+JoinKind = Literal["inner", "cross", "left", "right", "full", "semi", "anti", "closest", "left_closest"]
 #: What a join node joins its inputs by.
-NodeKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+NodeKind = Literal["inner", "left", "right", "full", "semi", "anti", "closest", "left_closest"]
 #: What people call a join of a kind.
 KINDS_OF_JOINS: dict[str, str] = {
     "inner": "an inner join",
@@ -29,6 +29,16 @@ KINDS_OF_JOINS: dict[str, str] = {
     "full": "a full outer join",
     "semi": "a semi join",
     "anti": "an anti join",
+    "closest": "a join with the closest rows",
+    "left_closest": "a left outer join with the closest rows",
+}
+#: How SQL begins a join of a kind that it names.
+JOIN_WORDS: dict[str, str] = {
+    "left": "LEFT JOIN",
+    "right": "RIGHT JOIN",
+    "full": "FULL JOIN",
+    "semi": "LEFT SEMI JOIN",
+    "anti": "LEFT ANTI JOIN",
 }
 
 #: The names of our nodes, by the number of inputs.
@@ -53,6 +63,59 @@ class Column:
 
     name: str
     type: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Closest:
+    """Which partners of a row of a join's left input are results: the closest ones.
+
+    Parameters
+    ----------
+    left, right
+        What is compared: an expression over each input.
+    by
+        The ``greatest`` or the ``least`` value of ``right`` is closest (ASOF JOIN), or the one at the least ``distance``
+        from that of ``left`` (NEAREST BY).
+    condition
+        What MATCH_CONDITION or BY says of rows of both inputs.
+    count
+        How many partners at most.
+    approximate, similarity
+        The words of NEAREST BY.
+    """
+
+    left: Term
+    right: Term
+    by: Literal["greatest", "least", "distance"]
+    condition: Term
+    count: int = 1
+    approximate: bool = False
+    similarity: bool = False
+
+    @property
+    def sql(self) -> str:
+        """The clause that says so."""
+        if self.by != "distance":
+            return f"MATCH_CONDITION ({self.condition.sql})"
+        how = "APPROX" if self.approximate else "EXACT"
+        return f"{how} NEAREST {self.count} BY {'SIMILARITY' if self.similarity else 'DISTANCE'} {self.condition.sql}"
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """All terms."""
+        return self.left, self.right, self.condition
+
+    def with_terms(self, change: Callable[[Term], Term]) -> Closest:
+        """Return the same with other terms."""
+        return replace(self, left=change(self.left), right=change(self.right), condition=change(self.condition))
+
+
+def join_words(kind: str, closest: Closest | None) -> str:
+    """Return how SQL begins a join of a kind that it names."""
+    if closest is None:
+        return JOIN_WORDS[kind]
+    words = "NEAREST JOIN" if closest.by == "distance" else "ASOF JOIN"
+    return f"LEFT {words}" if kind == "left_closest" else words
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from ..names.scopes import Cte, JoinTree, Source, Tree, cte_of
 from ..parse import relation_of, tables_of
 from ..plan.conjuncts import Predicate, Term
 from ..plan.nodes import Filter, Join, JoinNode, Node, Scan, StaticJoin, Where, scans
-from ..plan.parts import Column, unused
+from ..plan.parts import Closest, Column, unused
 from ..predicates.terms import MovedColumns, column_term, tree_of
 from ..rules.prune_columns import read_by_node
-from ..sql.dialect import identifier, quote, render
+from ..sql.dialect import Nearest, identifier, quote, render
 from ..sql.hints import without_our_clauses
 from .delays import lasting
 
@@ -35,6 +35,8 @@ _JOINS = {
     "full": ("FULL", None),
     "semi": ("LEFT", "SEMI"),
     "anti": ("LEFT", "ANTI"),
+    "closest": (None, None),
+    "left_closest": ("LEFT", None),
 }
 
 
@@ -82,6 +84,7 @@ class FromClause:
             output=tuple(map(moved.output, node.output)),
             aggregation=aggregation,
             matching=tuple(map(moved.term, node.matching)),
+            closest=None if node.closest is None else node.closest.with_terms(moved.term),
         )
         self.nodes[node.name] = final
         self.columns.update({(one.relation, one.column): (node.name, one.name) for one in node.output})
@@ -172,14 +175,29 @@ class FromClause:
             case Join():
                 first, joins = self._items(node.left)
                 side, kind = _JOINS[node.kind]
-                on = self._conjunction(node.predicates) if node.predicates else None if kind == "CROSS" else exp.true()
-                return first, [*joins, exp.Join(this=self._item(node.right), side=side, kind=kind, on=on)]
+                given = [one for one in node.predicates if node.closest is None or one.condition != node.closest.condition]
+                needless = kind == "CROSS" or node.closest is not None
+                on = self._conjunction(given) if given else None if needless else exp.true()
+                join = exp.Join(this=self._item(node.right), side=side, kind=kind, on=on)
+                if node.closest is not None:
+                    self._closest(node.closest, join)
+                return first, [*joins, join]
             case StaticJoin():
                 first, joins = self._items(node.inputs[0])
                 return first, [*joins, *(exp.Join(this=self._item(one), kind="CROSS") for one in node.inputs[1:])]
             case Where():
                 raise PlanError("a condition is in the middle of a FROM")
         return self._items(node.inputs[0])
+
+    def _closest(self, closest: Closest, join: exp.Join) -> None:
+        """Give a join the clause that says which rows are closest."""
+        condition = self.tree(closest.condition)
+        if closest.by != "distance":
+            join.set("method", "ASOF")
+            join.set("match_condition", condition)
+            return
+        words = {"approximate": closest.approximate, "count": closest.count, "similarity": closest.similarity}
+        join.set("nearest", Nearest(this=condition, **words))
 
     def _item(self, node: Node) -> exp.Expr:
         """Return the right side of a join, in parentheses if it is itself a join."""

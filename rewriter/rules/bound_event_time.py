@@ -67,6 +67,15 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
         for scan, source in zip(below, node.sources, strict=True)
     ]
     kept = retentions(below, closed, closed if wished == below else _most(closed_for(wished)))
+    if node.closest is not None:  # a row that looks for the closest ones waits for them
+        looking, other = node.graph.relations
+        waits = closed.get((looking, other))
+        kept = tuple(
+            dataclasses.replace(one, keep_for=one.keep_for + max(0, waits))
+            if one.alias == other and one.keep_for is not None and waits is not None
+            else one
+            for one in kept
+        )
     edges = tuple(_with_wide_bands(edge, below, kept) for edge in node.graph.edges)
     graph = dataclasses.replace(node.graph, edges=edges, time_bounds=tuple(bounds))
     return dataclasses.replace(node, graph=graph, retention=kept)

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import cast
 
+from ..plan.comparison import closest_type, unordered
 from ..plan.conjuncts import Predicate, Residual, Term
 from ..plan.join_graph import build_graph
 from ..plan.nodes import (
@@ -28,8 +29,9 @@ from ..plan.nodes import (
     scans,
     source_scan,
 )
-from ..plan.parts import Decision, JoinGraph, NodeKind, OutputColumn, unused
+from ..plan.parts import Closest, Decision, JoinGraph, NodeKind, OutputColumn, unused
 from ..predicates.terms import over_output
+from ..sql.spark_types import UNKNOWN
 from .create_multi_join_groups import can_be_member
 from .rule import NotApplicable, beyond_spark
 
@@ -93,10 +95,12 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
                 sources.append(node)
 
     root, join, matching = group.input, "inner", ()  # type: Node, NodeKind, tuple[Term, ...]
+    closest: Closest | None = None
     if isinstance(root, Join) and beyond_spark(root):
         join = cast("NodeKind", root.kind)
         sources += root.inputs
         predicates += root.predicates
+        closest = root.closest
     else:
         collect(root)
     relations = [source_scan(source).alias for source in sources]
@@ -106,6 +110,7 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
     mapping = {(column.relation, column.column): column.name for column in output}
     owner = {scan.alias: source_scan(source).alias for source in sources for scan in scans(source)}
     own = [_between_inputs(predicate, owner, relations) for predicate in predicates]
+    closest = None if closest is None else closest.with_terms(lambda term: _owned(term, owner, relations))
     if join != "inner":
         single = [one.condition for one in own if isinstance(one, Residual) and len(one.relations) < 2]
         own = [one for one in own if one.condition not in single]
@@ -114,11 +119,11 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
     if join == "inner":
         own = [over_output(one, mapping) if isinstance(one, Residual) else one for one in own]
     graph = build_graph(relations, own)
-    reason = why_left_alone(relations, block) or (_why_not_tested(graph) if join != "inner" else None)
+    reason = why_left_alone(relations, block) or (_why_not_tested(graph, closest) if join != "inner" else None)
     if reason:
         return LeftAlone(group.input, graph, Decision("none", None, None, reason))
     return join_node_class(len(sources))(
-        names.next(), tuple(sources), graph, UNDECIDED, output, join=join, matching=matching
+        names.next(), tuple(sources), graph, UNDECIDED, output, join=join, matching=matching, closest=closest
     )
 
 
@@ -126,8 +131,7 @@ def _between_inputs(predicate: Predicate, owner: dict[str, str], order: list[str
     """Return a predicate over the node's inputs; a predicate within one input (an outer join) is a residual."""
 
     def owned(term: Term) -> Term:
-        owners = {owner[alias] for alias in term.relations}
-        return dataclasses.replace(term, relations=tuple(sorted(owners, key=order.index)))
+        return _owned(term, owner, order)
 
     if not isinstance(predicate, Residual):
         moved = predicate.with_terms(owned)
@@ -138,9 +142,19 @@ def _between_inputs(predicate: Predicate, owner: dict[str, str], order: list[str
     return Residual(predicate.sql, condition, derived=predicate.derived, places=predicate.places)
 
 
-def _why_not_tested(graph: JoinGraph) -> str | None:
-    """Return why a join cannot tell which rows have no partner."""
+def _owned(term: Term, owner: dict[str, str], order: list[str]) -> Term:
+    """Return a term whose relations are a node's inputs."""
+    owners = {owner[alias] for alias in term.relations}
+    return dataclasses.replace(term, relations=tuple(sorted(owners, key=order.index)))
+
+
+def _why_not_tested(graph: JoinGraph, closest: Closest | None) -> str | None:
+    """Return why a join cannot tell which rows have no partner, or which are closest."""
     residual = next(iter(graph.residuals), None)
+    if closest is not None:
+        kinds = closest.left.type, closest.right.type
+        if UNKNOWN not in kinds and closest_type(closest, *kinds) is None:
+            return unordered(closest, *kinds)[0]
     return None if residual is None else f"only Spark can evaluate {residual.sql}, on pairs of rows"
 
 

@@ -46,6 +46,8 @@ def read_by_node(node: JoinNode) -> set[tuple[str, str]]:
         for predicate in edge.predicates:
             found.update(column for term in predicate.terms for column in term.columns)
     found.update(column for term in node.matching for column in term.columns)
+    if node.closest is not None:
+        found.update(column for term in (node.closest.left, node.closest.right) for column in term.columns)
     return found
 
 
@@ -63,6 +65,8 @@ def _read_by_spark(node: Node) -> set[tuple[str, str]]:
     if isinstance(node, Join | Where | StaticJoin):
         for predicate in node.predicates:
             found.update(predicate.condition.columns)
+    if isinstance(node, Join) and node.closest is not None:
+        found.update(node.closest.condition.columns)
     return found
 
 

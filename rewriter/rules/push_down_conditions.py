@@ -48,10 +48,14 @@ def _settle(node: Node) -> Node:
     return node.with_inputs(tuple(_settle(below) for below in node.inputs))
 
 
+#: The side whose rows are nothing but partners.
+_PARTNERS = {"right": "left", **dict.fromkeys(("left", "semi", "anti", "closest", "left_closest"), "right")}
+
+
 def _settle_outer(node: Join) -> Join:
     """Filter the side whose rows are only partners by the conditions of ON over it alone."""
     sides = {"left": _settle(node.left), "right": _settle(node.right)}
-    partners = {"left": "right", "semi": "right", "anti": "right", "right": "left"}.get(node.kind)
+    partners = _PARTNERS.get(node.kind)
     kept = []
     for predicate in node.predicates:
         placed = None
@@ -96,7 +100,7 @@ def _place_in_join(node: Join, predicate: Predicate, relations: set[str]) -> Nod
         below = place(node.left, predicate, ours)
         if below is not None:
             return dataclasses.replace(node, left=below)
-    elif relations <= right and node.kind not in ("left", "full", "semi", "anti"):
+    elif relations <= right and node.kind in ("inner", "cross", "right"):
         below = place(node.right, predicate, ours)
         if below is not None:
             return dataclasses.replace(node, right=below)

@@ -32,9 +32,9 @@ def each_block(plan: Node, change: Callable[[Block], Block], reason: str) -> Nod
 
 
 def beyond_spark(node: Node) -> bool:
-    """Tell whether a node is an outer, semi or anti join that Spark cannot run.
+    """Tell whether a node is an outer, semi or anti join, or one with the closest rows, that Spark cannot run.
 
-    On streams it would need an equality, and it runs no anti join. WITHIN it does not know.
+    On streams it would need an equality, and it runs no anti join, and none with the closest. WITHIN it does not know.
     """
     if not isinstance(node, Join) or node.kind in ("inner", "cross") or node.by_spark:
         return False
@@ -42,7 +42,7 @@ def beyond_spark(node: Node) -> bool:
         return True
     if not all(any(scan.streaming for scan in scans(side)) for side in node.inputs):
         return False
-    return node.kind == "anti" or not equates(node)
+    return node.kind == "anti" or node.closest is not None or not equates(node)
 
 
 def equates(join: Join) -> bool:

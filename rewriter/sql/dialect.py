@@ -29,6 +29,9 @@ WITHIN = TokenType.PREWHERE
 
 WITHIN_TAKES = "WITHIN takes a length of time such as 10 MINUTES"
 
+# The same of NEAREST, which sqlglot would take for the alias of the relation before it.
+NEAREST = TokenType.SOUNDS_LIKE
+
 _SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
 
 #: Points in time that a typed literal may name, but since Spark 3.2 not a cast.
@@ -41,6 +44,12 @@ class Watermark(exp.Expression):
     """``WATERMARK column DELAY OF interval``, Spark 4.3's clause after a relation."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False, "delay": True}
+
+
+class Nearest(exp.Expression):
+    """``[APPROX | EXACT] NEAREST [k] BY {DISTANCE | SIMILARITY} expression``, Spark 4.2's clause after a relation."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "approximate": True, "count": True, "similarity": True}
 
 
 def _unit_function(name: str) -> Callable[[list[Any]], exp.Expr]:
@@ -143,6 +152,23 @@ class TriJoinSql(Databricks):
                 self.raise_error(WITHIN_TAKES, at)
             return self._placed(length, start)
 
+        def _parse_wrapped(self, parse_method: Any, optional: bool = False) -> Any:
+            if self._prev.token_type == TokenType.MATCH_CONDITION:  # sqlglot reads an operand of our comparisons
+                parse_method = self._parse_disjunction
+            return super()._parse_wrapped(parse_method, optional)
+
+        def _parse_nearest(self) -> Nearest:
+            approximate = self._prev.text.upper() == "APPROX"
+            self._match_text_seq("NEAREST")
+            count = int(self._prev.text) if self._match(TokenType.NUMBER) else 1
+            self._match_text_seq("BY")
+            similarity = bool(self._match_text_seq("SIMILARITY"))
+            if not similarity:
+                self._match_text_seq("DISTANCE")
+            return Nearest(
+                this=self._parse_disjunction(), approximate=approximate, count=count, similarity=similarity
+            )
+
         def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
             clause = None
             if self._curr.text.upper() == "WATERMARK" and self._next.token_type not in (
@@ -170,6 +196,8 @@ class TriJoinSql(Databricks):
             join = super()._parse_join(*args, **kwargs)
             if join is not None and comma:
                 join.meta["comma"] = True
+            if join is not None and self._match(NEAREST):
+                join.set("nearest", self._parse_nearest())
             if join is not None and join.this.args.get("joins"):  # ``r JOIN s JOIN t ON ... ON ...``
                 self.raise_error("a join inside a join stands in parentheses")
             return join
@@ -184,6 +212,10 @@ class TriJoinSql(Databricks):
             **{k: v for k, v in DatabricksGenerator.TRANSFORMS.items() if k not in (exp.Select, exp.With, exp.Create)},
             exp.NullSafeEQ: lambda self, e: self.binary(e, "<=>"),
             exp.NullSafeNEQ: lambda self, e: f"NOT ({self.binary(e, '<=>')})",
+            Nearest: lambda self, e: (
+                f"{'APPROX' if e.args['approximate'] else 'EXACT'} NEAREST {e.args['count']} BY "
+                f"{'SIMILARITY' if e.args['similarity'] else 'DISTANCE'} {self.sql(e, 'this')}"
+            ),
             Watermark: lambda self, e: (
                 f"WATERMARK {self.sql(e, 'this')}"
                 + (f" AS {self.sql(e, 'alias')}" if e.args.get("alias") else "")
@@ -191,6 +223,13 @@ class TriJoinSql(Databricks):
                 + f" DELAY OF {self.sql(e, 'delay').replace(' + INTERVAL ', ' ')}"
             ),
         }
+
+        def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
+            if expression.method == "ASOF":
+                join_op = " ".join(word for word in (expression.side, "ASOF JOIN") if word)
+            elif expression.args.get("nearest"):
+                join_op = " ".join(word for word in (expression.side, "JOIN") if word)
+            return super().join_sql(expression, join_op)
 
         TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**DatabricksGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
 
@@ -219,6 +258,12 @@ class TriJoinSql(Databricks):
 
 
 DIALECT = TriJoinSql()
+
+
+def closest_of(join: exp.Join) -> exp.Expr | None:
+    """Return what says which partners are the closest ones: the condition of an ASOF JOIN, or the clause NEAREST."""
+    found: exp.Expr | None = join.args.get("match_condition") or join.args.get("nearest")
+    return found
 
 
 def places_of(tree: exp.Expr) -> tuple[tuple[int, int], ...]:

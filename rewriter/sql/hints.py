@@ -17,8 +17,8 @@ from ..options import MOST_UNITS
 from ..plan.nodes import Hints
 from ..plan.schemes import RECORDS
 from ..plan.trees import TreeOf, read_tree
-from .dialect import render
-from .statement import Statement
+from .dialect import closest_of, render
+from .statement import Statement, parse_statement
 
 _NUMBER = re.compile("[0-9]{1,9}")
 
@@ -163,6 +163,23 @@ def for_spark(statement: Statement) -> str:
     if tree is None or not (statement.kind in ("explain", "create_view") or has_our_clauses(tree)):
         return statement.sql
     return positional(render(without_our_clauses(tree)), statement.positional)
+
+
+def with_plain_joins(sql: str) -> str:
+    """Return a query with plain joins in place of those with the closest rows, for the names of its columns.
+
+    Spark may know no such joins: they came with 4.2 and 4.3, and a setting allows them.
+    """
+    statement = parse_statement(sql)
+    if statement.tree is None:
+        return sql
+    for join in list(statement.tree.find_all(exp.Join)):
+        if closest_of(join) is not None:
+            for name in ("method", "match_condition", "nearest"):
+                join.set(name, None)
+            if not (join.args.get("on") or join.args.get("using")):
+                join.set("on", exp.true())
+    return positional(render(statement.tree), statement.positional)
 
 
 def positional(sql: str, count: int) -> str:

@@ -13,7 +13,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ...errors import SqlSyntaxError, line_and_column
-from .dialect import DIALECT, WITHIN, WITHIN_TAKES, render, tokenize
+from .dialect import DIALECT, NEAREST, WITHIN, WITHIN_TAKES, render, tokenize
 from .intervals import MICROSECONDS
 
 EXPLAIN_FORMATS = ("FORMATTED", "JSON", "MERMAID", "DOT", "HTML")
@@ -26,10 +26,7 @@ _AFTER_WITHIN = (TokenType.NUMBER, TokenType.INTERVAL, TokenType.STRING)
 _UNITS = (*MICROSECONDS, "MONTH", "YEAR", "QUARTER")
 
 
-ASOF = (
-    "ASOF JOIN is not supported yet; join the rows before, r.k = s.k AND s.ts BETWEEN r.ts - INTERVAL 10 SECONDS AND "
-    "r.ts, and take the last: MAX_BY(s.x, s.ts) with GROUP BY over r's columns and window(r.ts, ...)"
-)
+ASOF = "ASOF JOIN needs MATCH_CONDITION (r.ts >= s.ts) behind the relation that it joins"
 
 
 @dataclass(frozen=True)
@@ -155,6 +152,10 @@ def _create(sql: str, tokens: list[Token], words: list[str]) -> Statement:
     return _query(sql, rest[1:], "create_view", view=view)
 
 
+#: What may stand before ASOF JOIN.
+_ASOF_SIDES = (("LEFT", "OUTER"), ("LEFT",), ("INNER",))
+
+
 def positional_name(number: int) -> str:
     """Return the name of a marker ``?``, counted from 1."""
     return f"__p{number}"
@@ -172,22 +173,30 @@ def _check_intervals(sql: str, tokens: list[Token]) -> None:
             raise SqlSyntaxError(f"INTERVAL {has}; write INTERVAL {number.text.strip()} MINUTES, say", sql, *place)
 
 
-def _refuse_asof(sql: str, tokens: list[Token]) -> None:
-    """Refuse an ASOF JOIN in words: to Spark, ASOF is an alias of the relation before, and its message says so."""
+def _with_asof(sql: str, tokens: list[Token]) -> list[Token]:
+    """Return tokens with the words of ASOF JOIN in sqlglot's order: ASOF LEFT JOIN.
+
+    To Spark, ASOF is an alias of the relation before where no MATCH_CONDITION follows, and its message says so.
+    """
     words = [token.text.upper() for token in tokens]
     for at in range(1, len(words) - 1):
         joined = words[at + 1] == "JOIN" or words[at + 1 : at + 3] in (["LEFT", "JOIN"], ["INNER", "JOIN"])
         if words[at] != "ASOF" or words[at - 1] == "AS" or not joined:
             continue
         pairs = list(pairwise(words))
-        if "MATCH_CONDITION" in words or ((words[at - 1], ".") in pairs and ("ASOF", ".") not in pairs):
+        if "MATCH_CONDITION" in words[at:] and words[at + 1] == "JOIN":
+            side = next((side for side in _ASOF_SIDES if tuple(words[at - len(side) : at]) == side), ())
+            first = at - len(side)
+            tokens = [*tokens[:first], tokens[at], *tokens[first:at], *tokens[at + 1 :]]
+        elif (words[at - 1], ".") in pairs and ("ASOF", ".") not in pairs:
             raise SqlSyntaxError(ASOF, sql, *line_and_column(sql, tokens[at].start))
+    return tokens
 
 
 def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view", "explain"], **rest: Any) -> Statement:
     tokens = [_retag(tokens, index) for index in range(len(tokens))]
     _check_intervals(sql, tokens)
-    _refuse_asof(sql, tokens)
+    tokens = _with_asof(sql, tokens)
     try:
         trees = DIALECT.parser().parse(tokens, sql)
     except ParseError as error:
@@ -236,9 +245,19 @@ def _retag(tokens: list[Token], index: int) -> Token:
         other = TokenType.TIMESTAMPNTZ
     elif word == "WITHIN" and token.token_type != TokenType.IDENTIFIER and after in _AFTER_WITHIN:
         other = WITHIN
+    elif word == "MATCH_CONDITION" and after == TokenType.L_PAREN and token.token_type != TokenType.IDENTIFIER:
+        other = TokenType.MATCH_CONDITION
+    elif word in ("APPROX", "EXACT") and _begins_nearest(tokens[index + 1 : index + 5]):
+        other = NEAREST
     else:
         return token
     return Token(other, token.text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def _begins_nearest(tokens: list[Token]) -> bool:
+    """Tell whether what follows APPROX or EXACT is ``NEAREST [k] BY {DISTANCE | SIMILARITY}``."""
+    words = [token.text.upper() for token in tokens if token.token_type != TokenType.NUMBER]
+    return words[:2] == ["NEAREST", "BY"] and words[2:3] in (["DISTANCE"], ["SIMILARITY"])
 
 
 def _syntax_error(error: ParseError, sql: str) -> SqlSyntaxError:

@@ -140,10 +140,13 @@ def shorten(text: str, width: int) -> str:
 
 
 def tested_sentence(group: Group) -> str | None:
-    """Return what conditions of ON over one input mean for its rows, None if there are none."""
-    if not group.matching:
-        return None
-    return f"rows without {' AND '.join(group.matching)} have no partner"
+    """Return which partners of a row are results, and what conditions of ON over one input mean for its rows.
+
+    None if all partners are, and there are no such conditions.
+    """
+    said = [f"the closest by {group.closest}"] if group.closest else []
+    said += [f"rows without {' AND '.join(group.matching)} have no partner"] if group.matching else []
+    return "; ".join(said) or None
 
 
 def node_title(group: Group) -> str:
