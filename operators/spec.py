@@ -367,6 +367,9 @@ class Closest:
         For the error message where a distance leaves its type.
     most
         The greatest distance that the type has, None where it has them all.
+    latest
+        The columns of the key of which only the latest row can be closest, once the watermark has passed it; None if
+        others can be, too.
     """
 
     left: str
@@ -376,6 +379,7 @@ class Closest:
     sql: str = ""
     type_name: str = ""
     most: int | None = None
+    latest: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,15 +494,15 @@ class JoinSpec:
         """Return how long a stored row of a stream is kept (microseconds of event time), None for ever."""
         reach = [self.most(rank, other) for other in range(len(self.streams)) if other != rank]
         known = [most for most in reach if most is not None]
-        if not known or len(known) < len(reach):
-            return None
         waits = 0  # how long a row that looks for the closest ones waits for them
         if self.closest is not None and rank != 0:
             most = self.most(0, rank)
             if most is None:
                 return None
             waits = max(0, most)
-        return max(0, *known) + waits
+            if self.closest.latest is not None and not known:
+                return waits
+        return max(0, *known) + waits if known and len(known) == len(reach) else None
 
     def held_back_at(self, watermark: int) -> int:
         """Return by how much Spark's watermark (milliseconds) is behind the units' one, in microseconds."""

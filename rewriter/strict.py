@@ -39,13 +39,15 @@ def unproven(groups: Iterable[JoinNode | LeftAlone], sql: str | None = None) -> 
         if isinstance(group, JoinNode):
             if is_over_streams(group):
                 yield from (_of_product(product, sql) for product in products(group.graph))
-            yield from (_of_stream(kept, sql) for kept in group.retention if kept.keep_for is None)
+            yield from (_of_stream(kept, sql) for kept in group.retention if kept.keep_for is None or kept.latest)
 
 
 def _of_stream(kept: Retention, sql: str | None) -> NotProvenError:
-    """Return the refusal for a stream whose rows are kept for ever."""
+    """Return the refusal for a stream whose rows are kept for ever, or the latest of each key."""
     why, _, hint = (kept.advice or "").partition(": ")[2].partition("; ")
     reason = f"rows of {kept.alias} are kept for ever (UNBOUNDED){why and f', since {why}'}"
+    if kept.latest:
+        reason = f"of {kept.alias} the latest row of each {', '.join(kept.latest)} is kept for ever, and there may be many"
     place = None if sql is None else place_of_relation(sql, kept.alias)
     return NotProvenError(reason, kept.alias, hint or "bound the join with WITHIN 10 MINUTES after WHERE", sql, place)
 

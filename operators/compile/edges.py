@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from pyspark.sql import Column
@@ -42,7 +42,9 @@ def compile_edge(
     return spec.EdgeSpec(*ranks, tuple(checks), *_hashed(equal, left, right, ""))
 
 
-def compile_closest(closest: Closest | None, left: Input, right: Input) -> spec.Closest | None:
+def compile_closest(
+    closest: Closest | None, edges: Iterable[spec.EdgeSpec], left: Input, right: Input
+) -> spec.Closest | None:
     """Return which partners of a row are results.
 
     Raises
@@ -60,7 +62,11 @@ def compile_closest(closest: Closest | None, left: Input, right: Input) -> spec.
     left.required.setdefault(columns[0], closest.left.sql)
     right.required.setdefault(columns[1], closest.right.sql)
     most = LARGEST.get(common) if closest.by == "distance" else None
-    return spec.Closest(*columns, closest.by, closest.count, closest.condition.sql, common, most)
+    latest = None
+    if closest.latest:
+        equal = (check for edge in edges for check in edge.checks if isinstance(check, spec.Compare))
+        latest = tuple(check.right for check in equal if check.op in ("=", "<=>"))
+    return spec.Closest(*columns, closest.by, closest.count, closest.condition.sql, common, most, latest)
 
 
 def _check(predicate: KernelPredicate, left: Input, right: Input, equal: list[_Equal], name: str) -> spec.Check:

@@ -5,7 +5,11 @@ none can come any more, which is when the watermark has passed its event time by
 in `outer`); then it looks for its partners, once, and the closest are its results. So rows of the second stream are
 kept for as long as a partner may be later than they are, and for as long as such a row then waits.
 
-Of equally close partners those that came last are results: Spark's batch gives any of them.
+Where the latest of earlier rows is closest (``MATCH_CONDITION (r.ts >= s.ts) ON r.k = s.k``), a row that expires may be
+closest to rows of any later time, until the watermark passes a later one with its key. Of each key the latest row that
+has expired is stored apart; what later ones have replaced goes when it is half of these rows.
+
+Of equally close partners the one that came last is a result: Spark's batch gives any of them.
 """
 
 from __future__ import annotations
@@ -17,11 +21,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...errors import JoinOverflowError
+from ..batches.pieces import concat
 from ..kernels.order_keys import Int64s, float_key, order_key, values
 from ..results.bundle import Part
 from ..results.outcomes import Outcome, joined
-from ..spec import Closest
+from ..spec import Closest, JoinSpec
 from ..store.index import Probe
+from ..store.segment import Lifetime, Segment
+from ..store.store import Store
 from .outer import OuterSlot
 
 #: So many waiting rows look for their partners at a time.
@@ -30,9 +37,34 @@ _ROWS = 1 << 16
 #: So many candidates are held before all but the closest are dropped.
 _HELD = 1 << 20
 
+#: Fewer latest rows than these are not worth a look for those that later ones have replaced.
+_FEW = 1 << 10
+
+#: Added to the ids of rows that have not expired: they came after all others.
+_LATER = 1 << 50
+
 
 class ClosestSlot(OuterSlot):
     """One cell of a join with the closest rows: see `outer.OuterSlot`."""
+
+    def __init__(self, spec: JoinSpec, slot: int) -> None:
+        super().__init__(spec, slot)
+        assert spec.closest is not None
+        self.closest = spec.closest
+        #: The latest expired rows of the second stream, if they may still be closest.
+        self.latest: Store | None = None
+        #: How many there were when those that later ones had replaced went.
+        self.kept = 0
+        if self.closest.latest is not None and spec.most(1, 0) is None:
+            recent = self.unit.stored[1]
+            self.latest = Store(f"{recent.name}.latest", list(recent.sort_orders.values()), Lifetime())
+            self.stores[self.latest.name] = self.latest
+
+    def speak(self, watermark: int | None) -> Iterator[Outcome]:
+        """Give the rows that no closer partner can come for any more, with their closest ones, once each."""
+        yield from super().speak(watermark)
+        if self.latest is not None and watermark:
+            self._keep_latest(self.latest, watermark)
 
     def _arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Outcome]:
         """Store rows: nothing is known of them before the watermark has passed."""
@@ -42,28 +74,53 @@ class ClosestSlot(OuterSlot):
     def _told(self, rank: int, rows: Part) -> Iterator[Outcome]:
         """Give waiting rows with their closest partners."""
         for first in range(0, len(rows), _ROWS):
-            some = rows.at(np.arange(first, min(first + _ROWS, len(rows))))
-            yield from self._with_partners(some)
+            yield from self._with_partners(rows.at(np.arange(first, min(first + _ROWS, len(rows)))))
 
     def _with_partners(self, rows: Part) -> Iterator[Outcome]:
         (step,) = self.unit.orders[0]
-        columns = step.plan.columns or self.spec.streams[0].columns[:1]
-        assert self.spec.closest is not None
-        found = Nearby(self.spec.closest, len(rows))
-        probe = Probe(step.plan, rows.take([*dict.fromkeys([*columns, self.spec.closest.left])], slice(0, len(rows))))
-        store, plan, by = self.unit.stored[1], step.plan, self.spec.closest.by
-        ordered = plan.sort_order.low == self.spec.closest.right and plan.sort_order.high in (None, plan.sort_order.low)
-        if ordered and by != "distance" and self.spec.closest.count == 1 and not plan.others and plan.cells is None:
-            candidates = store.foremost(probe, last=by == "greatest")
-        else:
-            candidates = store.probe(probe)
-        for mine, segment, theirs in candidates:
-            found.offer(mine, probe.rows, segment.rows, theirs, segment.start)
-        mine, ids = found.closest()
-        yield from joined({0: rows.at(mine), 1: Part(store, ids)}, self.unit.listed)
+        probe = Probe(step.plan, rows.take([*dict.fromkeys([*step.plan.columns, self.closest.left])], slice(len(rows))))
+        nearby, recent = Nearby(self.closest, len(rows)), self.unit.stored[1]
+        for store, later in ((self.latest, 0), (recent, _LATER)):
+            for mine, segment, theirs in () if store is None else self._candidates(store, probe):
+                nearby.offer(mine, probe.rows, segment.rows, theirs, segment.start + later)
+        mine, ids = nearby.closest()
+        for store, some, later in ((self.latest, ids < _LATER, 0), (recent, ids >= _LATER, _LATER)):
+            if store is not None and some.any():
+                yield from joined({0: rows.at(mine[some]), 1: Part(store, ids[some] - later)}, self.unit.listed)
         alone = np.ones(len(rows), np.bool_)
         alone[mine] = False
         yield from self._spoken(0, rows.at(np.flatnonzero(alone)))
+
+    def _candidates(self, store: Store, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
+        """Yield partners of waiting rows, the closest of each segment among them, as `Store.probe` does."""
+        plan, closest = probe.plan, self.closest
+        order = plan.sort_order
+        ordered = order.low == closest.right and order.high in (None, order.low) and not plan.others
+        if ordered and closest.by != "distance" and closest.count == 1 and plan.cells is None:
+            return store.foremost(probe, last=closest.by == "greatest")
+        return store.probe(probe)
+
+    def _keep_latest(self, latest: Store, watermark: int) -> None:
+        """Keep the latest of the rows that expire now."""
+        recent = self.unit.stored[1]
+        over = [segment.rows for segment in recent.segments if recent.life.is_over(segment.newest, watermark)]
+        if not over:
+            return
+        latest.append(self._latest_of(concat([self._latest_of(rows) for rows in over])))
+        if len(latest) > max(2 * self.kept, _FEW):
+            latest.replace(self._latest_of(concat([segment.rows for segment in latest.segments])))
+            self.kept = len(latest)
+
+    def _latest_of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the latest row of each key, of several of one time the last."""
+        keys = list(self.closest.latest or ())
+        order = np.argsort(order_key(rows.column(self.closest.right)), kind="stable")
+        if not keys:
+            return rows.take(pa.array(order[-1:]))
+        columns = [rows.column(name).take(pa.array(order)) for name in keys]
+        by_time = pa.table([*columns, pa.array(np.arange(len(order)))], names=[*map(str, range(len(keys))), "row"])
+        last = by_time.group_by(by_time.column_names[:-1]).aggregate([("row", "max")]).column("row_max")
+        return rows.take(pa.array(np.sort(order[last.to_numpy()])))
 
 
 class Nearby:
@@ -121,11 +178,11 @@ class Nearby:
         """Keep the closest candidates of each row."""
         if not self.held:
             return
-        mine, far, ids = (np.concatenate(column) for column in zip(*self.held, strict=True))
+        mine, far, ids = map(np.concatenate, zip(*self.held, strict=True))
         order = np.lexsort((~ids, far, mine))
         mine = mine[order]
         starts = np.flatnonzero(np.diff(mine, prepend=-1))
-        rank = np.arange(len(mine)) - np.repeat(starts, np.diff(starts, append=len(mine)))
-        order = order[rank < self.spec.count]
-        self.held = [(mine[rank < self.spec.count], far[order], ids[order])]
+        place = np.arange(len(mine)) - np.repeat(starts, np.diff(starts, append=len(mine)))
+        order = order[place < self.spec.count]
+        self.held = [(mine[place < self.spec.count], far[order], ids[order])]
         self.size = len(order)

@@ -340,9 +340,11 @@ class SlotState:
 
     def _drop(self, store: Store, listed: list[Chunk]) -> None:
         """Remove chunks of which no row is needed any more."""
-        for chunk in [chunk for chunk in listed if store.life.is_over(chunk.newest, self.manifest.watermark)]:
-            self._remove(chunk)
-            listed.remove(chunk)
+        for chunk in list(listed):
+            replaced = chunk.start + chunk.rows <= store.first
+            if replaced or store.life.is_over(chunk.newest, self.manifest.watermark):
+                self._remove(chunk)
+                listed.remove(chunk)
 
     def _remove(self, chunk: Chunk) -> None:
         if chunk.number is None:

@@ -90,6 +90,8 @@ class Store:
         #: later than a row its last partner may be (microseconds), None if that is not bounded.
         self.settled: Settled | None = None
         self.reach: int | None = None
+        #: Rows with smaller ids are gone, whatever their time is.
+        self.first = 0
 
     def __len__(self) -> int:
         return sum(segment.count for segment in self.segments)
@@ -162,6 +164,11 @@ class Store:
     def indexed(self, rows: pa.RecordBatch) -> dict[str, SortedIndex]:
         """Return the indexes of some rows."""
         return {key: SortedIndex.build(sort_order, rows) for key, sort_order in self.sort_orders.items()}
+
+    def replace(self, rows: pa.RecordBatch) -> None:
+        """Store rows in the place of all that are stored."""
+        self.segments, self.fresh, self.first = [], [], self.next_ids[0]
+        self.append(rows)
 
     def compact(self) -> None:
         """Merge neighbours of like size."""

@@ -31,11 +31,18 @@ def describe(group: JoinNode | LeftAlone) -> Group:
     """Return what EXPLAIN shows of one join group."""
     keep_for = {kept.alias: kept.keep_for for kept in group.retention}
     lengths = {alias: None if length is None else duration_text(length) for alias, length in keep_for.items()}
-    advice = {kept.alias: kept.advice for kept in group.retention}
+    known = {kept.alias: kept for kept in group.retention}
     sources = group.sources if isinstance(group, JoinNode) else ()
     times = {scan.alias: scan.event_time for scan in map(input_scan, sources)}
     streams = tuple(
-        StreamState(alias, length, advice[alias], _expires(alias, times.get(alias), length), _proof(group.graph, alias))
+        StreamState(
+            alias,
+            length,
+            known[alias].advice,
+            _expires(alias, times.get(alias), length),
+            _proof(group.graph, alias),
+            known[alias].latest,
+        )
         for alias, length in lengths.items()
     )
     return Group(

@@ -110,6 +110,8 @@ def _join_node(node: JoinNode) -> tuple[str, list[str]]:
     details += [f"time: {_bound(b.lower)} <= {b.right} - {b.left} <= {_bound(b.upper)}" for b in graph.time_bounds]
     for retention in node.retention:
         kept = duration_text(retention.keep_for) if retention.keep_for is not None else "for ever (UNBOUNDED)"
+        if retention.latest is not None:
+            kept += f", then the latest row of each ({', '.join(retention.latest)})"
         details.append(f"keep {retention.alias}: {kept}")
     if node.event_times:
         held_back = f"; watermarks held back by {duration_text(node.held_back)}" if node.held_back else ""

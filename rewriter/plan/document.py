@@ -152,6 +152,8 @@ class StreamState:
         When a row expires: ``when the watermark passes r.ts + 5 minutes``.
     proof
         Why no later row can meet it: a bound for each other input that has one.
+    latest
+        The key of which the latest row stays when it expires; None if none stays.
     """
 
     alias: str
@@ -159,6 +161,15 @@ class StreamState:
     advice: str | None = None
     expires: str | None = None
     proof: tuple[Proof, ...] = ()
+    latest: tuple[str, ...] | None = None
+
+    @property
+    def kept(self) -> str:
+        """How long rows are kept, and what stays."""
+        if self.latest is None:
+            return self.keep_for or "for ever"
+        of_each = f" of each {', '.join(self.latest)}" if self.latest else ""
+        return f"{self.keep_for}, then the latest row{of_each}"
 
 
 @dataclass(frozen=True, slots=True)

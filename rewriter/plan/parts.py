@@ -82,6 +82,8 @@ class Closest:
         How many partners at most.
     approximate, similarity
         The words of NEAREST BY.
+    latest
+        Whether a row is of no more use when the watermark has passed a later one with the same key.
     """
 
     left: Term
@@ -91,6 +93,7 @@ class Closest:
     count: int = 1
     approximate: bool = False
     similarity: bool = False
+    latest: bool = False
 
     @property
     def sql(self) -> str:
@@ -465,11 +468,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long a stream's rows are kept. ``keep_for`` is in microseconds; None means for ever."""
+    """How long a stream's rows are kept. ``keep_for`` is in microseconds; None means for ever.
+
+    With `latest`, of each key (some expressions, or none) the latest row that has expired stays.
+    """
 
     alias: str
     keep_for: int | None
     advice: str | None = None
+    latest: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ..event_time.bounds import Constraint, closed_with_steps, constraints, input_scan, likely_time, retentions
 from ..options import DEFAULTS, Settings
-from ..plan.conjuncts import Band
+from ..plan.conjuncts import Band, Compare
 from ..plan.nodes import JoinNode, Node, Scan, own_tree, scans, transform
-from ..plan.parts import Edge, Retention, TimeBound, TimeStep
+from ..plan.parts import Closest, Edge, Retention, TimeBound, TimeStep
+from ..predicates.terms import column_term
 from .rule import NotApplicable
 
 #: A band of event times is wide unless rows are kept for more than this many times its width.
@@ -67,18 +68,56 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
         for scan, source in zip(below, node.sources, strict=True)
     ]
     kept = retentions(below, closed, closed if wished == below else _most(closed_for(wished)))
-    if node.closest is not None:  # a row that looks for the closest ones waits for them
-        looking, other = node.graph.relations
-        waits = closed.get((looking, other))
-        kept = tuple(
-            dataclasses.replace(one, keep_for=one.keep_for + max(0, waits))
-            if one.alias == other and one.keep_for is not None and waits is not None
-            else one
-            for one in kept
-        )
+    closest = node.closest
+    if closest is not None:
+        closest, kept = _of_closest(node, closest, below, kept, closed)
     edges = tuple(_with_wide_bands(edge, below, kept) for edge in node.graph.edges)
     graph = dataclasses.replace(node.graph, edges=edges, time_bounds=tuple(bounds))
-    return dataclasses.replace(node, graph=graph, retention=kept)
+    return dataclasses.replace(node, graph=graph, retention=kept, closest=closest)
+
+
+def _of_closest(
+    node: JoinNode,
+    closest: Closest,
+    below: Iterable[Scan],
+    kept: Iterable[Retention],
+    closed: Mapping[tuple[str, str], int],
+) -> tuple[Closest, tuple[Retention, ...]]:
+    """Return how long rows are kept where a row of the first input waits for the closest ones of the other.
+
+    What it finds is kept for as long as it waits. Where the latest of earlier rows is closest, and nothing but
+    equalities decides which rows join, a row is of no use any more once the watermark has passed a later one.
+    """
+    looking, other = node.graph.relations
+    waits = closed.get((looking, other))
+    latest = _only_latest(node, closest, below)
+    found = []
+    for one in kept:
+        if one.alias == other and waits is not None:
+            if one.keep_for is not None:
+                one = dataclasses.replace(one, keep_for=one.keep_for + max(0, waits))
+            elif latest is not None:
+                one = Retention(other, max(0, waits), latest=latest)
+        found.append(one)
+    return dataclasses.replace(closest, latest=any(one.latest is not None for one in found)), tuple(found)
+
+
+def _only_latest(node: JoinNode, closest: Closest, below: Iterable[Scan]) -> tuple[str, ...] | None:
+    """Return the key of which only the latest row can be closest to later ones, None if others can be, too."""
+    if closest.by != "greatest":
+        return None
+    for scan, term in zip(below, (closest.left, closest.right), strict=True):
+        if scan.event_time is None or term.type != "timestamp":
+            return None
+        if term.sql != column_term((scan.alias, scan.event_time)).sql:
+            return None
+    keys = []
+    for predicate in (one for edge in node.graph.edges for one in edge.predicates):
+        if isinstance(predicate, Compare) and predicate.op in ("=", "<=>"):
+            keys.append(predicate.right.sql)
+        elif predicate.condition != closest.condition:
+            return None
+    return tuple(keys)
 
 
 def _most(closed: Mapping[tuple[str, str], Constraint]) -> dict[tuple[str, str], int]:

@@ -87,8 +87,8 @@ def expected(spec: JoinSpec, sides: Sequence[Sequence[Row]]) -> Found:
 class Run:
     """All slots of a join in micro-batches, called as Spark calls them: with rows, or when a timer is over."""
 
-    def __init__(self, spec: JoinSpec, random: Random) -> None:
-        self.spec, self.random = spec, random
+    def __init__(self, spec: JoinSpec, random: Random, schema: dict[str, pa.DataType] = SCHEMA) -> None:
+        self.spec, self.random, self.schema = spec, random, schema
         self.chunks = [Chunks() for _ in range(spec.slots)]
         self.route = SCHEMES[spec.scheme].routing.router(spec)
         self.batches = 0
@@ -98,7 +98,7 @@ class Run:
         works: dict[int, Work] = {}
         for rank, some in enumerate(rows):
             if some:
-                batch = pa.RecordBatch.from_pylist(some, pa.schema(list(SCHEMA.items())))
+                batch = pa.RecordBatch.from_pylist(some, pa.schema(list(self.schema.items())))
                 for slots, at in self.route(rank, batch):
                     for slot in slots:
                         mine = batch if at is None else batch.take(pa.array(at))
@@ -120,7 +120,8 @@ class Run:
     def _slot(self, number: int, work: Work, watermark: int) -> Found:
         if self.random.random() < 0.5:
             another_worker()
-        state = SlotState(lambda: OuterSlot(self.spec, number), self.chunks[number], "text", ONE, made_for=self.spec)
+        (make,) = SCHEMES[self.spec.scheme].stages(self.spec)
+        state = SlotState(lambda: make(self.spec, number), self.chunks[number], "text", ONE, made_for=self.spec)
         assert isinstance(state.slot, OuterSlot)
         found = Found()
         for outcome in [*state.slot.process(work), *state.slot.speak(watermark)]:

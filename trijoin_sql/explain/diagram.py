@@ -72,7 +72,7 @@ def _flow(document: Document) -> Cluster:
     read: set[str] = set()
     for group in document.groups:
         here = f"p{group.index}"
-        kept = {stream.alias: stream.keep_for for stream in group.state.streams}
+        kept = {stream.alias: stream for stream in group.state.streams}
         for i, alias in enumerate(group.graph.relations):
             if alias in names and names[alias] != here:
                 edges.append(DiagramEdge(names[alias], here, (), directed=True))
@@ -80,8 +80,8 @@ def _flow(document: Document) -> Cluster:
                 continue
             lines = [alias]
             if alias in kept and not group.decision.left_to_spark:
-                keep_for = kept[alias]
-                lines.append("UNBOUNDED: kept for ever" if keep_for is None else f"kept {keep_for}")
+                stream = kept[alias]
+                lines.append("UNBOUNDED: kept for ever" if stream.keep_for is None else f"kept {stream.kept}")
             nodes.append(DiagramNode(f"{here}s{i}", tuple(lines), "relation"))
             edges.append(DiagramEdge(f"{here}s{i}", here, (), directed=True))
         title = node_title(group)

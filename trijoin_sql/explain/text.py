@@ -163,7 +163,7 @@ def _state(group: Group) -> _Branch:
         else:
             length = seconds(stream.keep_for) or 0
             bar = "█" * max(1, round(_BAR * length / longest)) if longest and length else ""
-            rows.append((stream.alias, f"kept {stream.keep_for}", bar))
+            rows.append((stream.alias, f"kept {stream.kept}", bar))
     branch.lines = _aligned(rows)
     return branch
 

@@ -1,0 +1,217 @@
+"""Joins with the closest rows outside of Spark: each row takes its closest partners once, when no closer can come."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+import pyarrow as pa
+import pytest
+from trijoin_sql.operators.spec import Band, Check, Closest, Compare, EdgeSpec, JoinSpec, Options, StreamSpec
+
+from trijoin_sql.errors import JoinOverflowError
+
+from .test_outer import DELAY, START, Row, Run
+
+SCHEMA = {"id": pa.int64(), "k": pa.int32(), "x": pa.int32(), "f": pa.float64(), "t": pa.int64(), "route": pa.int64()}
+COLUMNS = ("id", "k", "x", "f", "t")
+
+
+def join(closest: Closest, checks: tuple[Check, ...], units: int, bounds: tuple[int | None, int | None]) -> JoinSpec:
+    """Return a join of r and s, in which ``-bounds[0] <= s.t - r.t <= bounds[1]`` is known."""
+    types = tuple((name, SCHEMA[name]) for name in COLUMNS)
+    read = {closest.right, *(check.right for check in checks if not isinstance(check, Band) or check.left != "t")}  # type: ignore[union-attr]
+    required = tuple((name, name) for name in COLUMNS if name in read)
+    keyed = any(isinstance(check, Compare) and check.op == "=" for check in checks)
+    streams = tuple(
+        StreamSpec(
+            name, (("id", f"{name}_id"),), COLUMNS, "route",
+            ((0, "k"),) if keyed else ((rank, "route"),), None, "t", required=required, types=types,
+        )
+        for rank, name in enumerate("rs")
+    )  # fmt: skip
+    grid = (units,) if keyed else (units, 1)
+    known = [] if bounds[1] is None else [(0, 1, bounds[1])]
+    known += [] if bounds[0] is None else [(1, 0, bounds[0])]
+    return JoinSpec(
+        "j", streams, (EdgeSpec(0, 1, checks),), "matrix", units, options=Options(grid=grid),
+        bounds=tuple(known), join="left_closest", closest=closest,
+    )  # fmt: skip
+
+
+def rows_of(random: Random, count: int) -> list[Row]:
+    """Rows that are out of order by less than the delay, with few different times, some of them twice."""
+    rows: list[Row] = []
+    for at in range(count):
+        row: Row = {
+            "id": at,
+            "k": random.choice([None, 0, 1, 2]),
+            "x": random.choice([None, *range(5)]),
+            "f": random.choice([None, math.nan, -0.0, 0.0, 0.25, 3.5, math.inf]),
+            "t": START + 2_000 * (2 * at + random.randrange(DELAY // 2_000)),
+            "route": random.getrandbits(40),
+        }
+        rows.append({**rows[-1], "id": at} if at % 4 == 3 else row)
+    return rows
+
+
+def holds(check: Check, r: Row, s: Row) -> bool:
+    assert not hasattr(check, "branches")
+    one, other = r[check.left], s[check.right]  # type: ignore[union-attr]
+    if one is None or other is None:
+        return False
+    if isinstance(check, Band):
+        return bool((check.lower or 0) <= one - other <= (check.upper or 0))
+    assert isinstance(check, Compare)
+    one, other = key(one), key(other)
+    return bool(
+        {"=": one == other, "<>": one != other, "<": one < other, "<=": one <= other, ">": one > other, ">=": one >= other}[
+            check.op
+        ]
+    )
+
+
+def key(value: float) -> tuple[bool, float]:
+    """Return a value in Spark's order: NaN is above all numbers."""
+    return (True, 0.0) if math.isnan(value) else (False, value)
+
+
+def partners(spec: JoinSpec, r: Row, side: Sequence[Row]) -> dict[int, Any]:
+    """Return by id of a row's partners how far they are."""
+    closest, found = spec.closest, {}
+    assert closest is not None
+    (edge,) = spec.edges
+    for s in side:
+        one, other = r[closest.left], s[closest.right]
+        if one is None or other is None or not all(holds(check, r, s) for check in edge.checks):
+            continue
+        match closest.by:
+            case "distance":
+                found[s["id"]] = key(abs(one - other))
+            case "least":
+                found[s["id"]] = key(other)
+            case _:
+                above, value = key(other)
+                found[s["id"]] = (not above, -value)
+    return found
+
+
+By = Literal["greatest", "least", "distance"]
+CASES: dict[str, tuple[By, str, Compare | None]] = {
+    "the latest before": ("greatest", "t", Compare(">=", "t", "t")),
+    "the latest but now": ("greatest", "t", Compare(">", "t", "t")),
+    "the first from now on": ("least", "t", Compare("<=", "t", "t")),
+    "the greatest below": ("greatest", "x", Compare(">", "x", "x")),
+    "the least above": ("least", "f", Compare("<=", "f", "f")),
+    "the nearest number": ("distance", "x", None),
+    "the nearest float": ("distance", "f", None),
+    "the nearest in time": ("distance", "t", None),
+}
+BOUNDS = [(30_000, 0), (60_000, 15_000), (0, 40_000)]
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIJOIN_WARM_DIR", str(tmp_path))
+
+
+def run(spec: JoinSpec, sides: Sequence[Sequence[Row]], random: Random) -> None:
+    """Run a join over some cut into micro-batches, and compare what each row got, and when, with nested loops."""
+    assert spec.closest is not None
+    needed = [name for name, _ in spec.streams[1].required]  # the dispatcher drops other rows
+    sides = [sides[0], [row for row in sides[1] if all(row[name] is not None for name in needed)]]
+    by_row: defaultdict[int, list[int]] = defaultdict(list)
+    at_all = Run(spec, random, SCHEMA)
+    watermark, newest, left = 0, [0, 0], [list(side) for side in sides]
+    due = {row["id"]: row["t"] + (spec.most(0, 1) or 0) for row in sides[0]}
+    whole = {row["id"]: all(row[name] is not None for name, _ in spec.streams[0].required) for row in sides[0]}
+
+    def take(rows: Sequence[Sequence[Row]]) -> None:
+        for one, other in at_all.batch(rows, watermark).elements():
+            assert one is not None
+            assert not whole[one] or due[one] <= watermark, "a closer row might still have come"
+            by_row[one] += [-1 if other is None else other]
+
+    while any(left):
+        sizes = [random.choice([0, 1, 2, 9, 40]) for _ in "rs"]
+        rows, left = zip(*((side[:size], side[size:]) for side, size in zip(left, sizes, strict=True)), strict=True)
+        take(rows)
+        newest = [max([old, *(row["t"] for row in some)]) for old, some in zip(newest, rows, strict=True)]
+        watermark = max(watermark, min(newest) - DELAY)
+        take(([], []))
+        came = {row["id"] for row in sides[0]} - {row["id"] for row in left[0]}
+        assert all(one in by_row for one in came if due[one] <= watermark), "the watermark has passed them"
+    watermark = 10**12
+    take(([], []))
+    for row in sides[0]:
+        far = partners(spec, row, sides[1])
+        got = by_row.pop(row["id"])
+        if not far:
+            assert got == [-1], row
+            continue
+        best = sorted(far.values())[: spec.closest.count]
+        assert sorted(far[one] for one in got) == best, (row, got, far)
+        assert len(set(got)) == len(got)
+    assert not by_row
+    watermark = 2 * 10**12
+    take(([], []))
+    assert not by_row, "each row gets its partners once"
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", range(8))
+def test_random_runs(case: str, seed: int) -> None:
+    random = Random(f"{case}{seed}")
+    by, column, match = CASES[case]
+    before, after = random.choice(BOUNDS)
+    checks: list[Check] = [Band("t", "t", -after, before)]
+    checks += [Compare("=", "k", "k")] if random.random() < 0.5 else []
+    checks += [Compare("<>", "x", "x")] if random.random() < 0.3 else []
+    checks += [match] if match is not None else []
+    random.shuffle(checks)
+    closest = Closest(column, column, by, count=random.choice([1, 1, 1, 2, 5]))
+    spec = join(closest, tuple(checks), random.choice([1, 2, 5]), (before, after))
+    run(spec, [rows_of(random, random.randrange(60)) for _ in "rs"], random)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("op", [">=", ">"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_latest_of_each_key_stays(keyed: bool, op: Literal[">=", ">"], seed: int) -> None:
+    random = Random(f"{keyed}{op}{seed}")
+    keys = (Compare("=", "k", "k"),) if keyed else ()
+    closest = Closest("t", "t", "greatest", latest=("k",) if keyed else ())
+    spec = join(closest, (*keys, Compare(op, "t", "t")), random.choice([1, 3]), (None, 0))
+    run(spec, [rows_of(random, random.randrange(80)) for _ in "rs"], random)
+
+
+def test_replaced_rows_go() -> None:
+    """Of a key the latest expired row is kept, and of all rows some twice as many as there are keys."""
+    spec = join(Closest("t", "t", "greatest", latest=("k",)), (Compare("=", "k", "k"), Compare(">=", "t", "t")), 1, (None, 0))
+    there = Run(spec, Random(1), SCHEMA)
+    for number in range(40):
+        time = START + 1_000_000 * number
+        rows = [{"id": 1000 * number + k, "k": k, "x": 0, "f": 0.0, "t": time, "route": 0} for k in range(1000)]
+        there.batch(([], rows), time - 1)
+    (chunks,) = there.chunks
+    kept = {name: sum(chunk.rows for chunk in some) for name, some in chunks.manifest.chunks.items()}
+    assert kept["s"] <= 2000
+    assert 1000 <= kept["s.latest"] <= 3000
+    asking = [{"id": k, "k": k, "x": 0, "f": 0.0, "t": START + 10**9, "route": 0} for k in range(1000)]
+    there.batch((asking, []), START + 10**9 - 1)
+    assert set(there.batch(([], []), START + 10**9)) == {(k, 39_000 + k) for k in range(1000)}
+
+
+def test_a_distance_that_overflows_is_an_error() -> None:
+    """Spark raises one, too."""
+    closest = Closest("x", "x", "distance", sql="ABS(r.x - s.x)", type_name="int", most=2**31 - 1)
+    spec = join(closest, (Band("t", "t", 0, 10),), 1, (10, 0))
+    there = Run(spec, Random(2), SCHEMA)
+    one, other = ({"id": 0, "k": 0, "x": x, "f": 0.0, "t": START, "route": 0} for x in (-(2**31), 2**31 - 1))
+    there.batch(([one], [other]), START - 1)
+    with pytest.raises(JoinOverflowError, match=r"ABS\(r\.x - s\.x\)"):
+        there.batch(([], []), START)
