@@ -367,6 +367,8 @@ class Closest:
         For the error message where a distance leaves its type.
     most
         The greatest distance that the type has, None where it has them all.
+    wraps
+        Whether a distance of integers that leaves its type wraps around.
     latest
         The columns of the key of which only the latest row can be closest, once the watermark has passed it; None if
         others can be, too.
@@ -379,6 +381,7 @@ class Closest:
     sql: str = ""
     type_name: str = ""
     most: int | None = None
+    wraps: bool = False
     latest: tuple[str, ...] | None = None
 
 

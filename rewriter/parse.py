@@ -8,7 +8,9 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from ..errors import UnsupportedQueryError
 from .aggregates.two_steps import AggregationReader, NotInUnits, aggregates
+from .closest import read_closest
 from .names.derived_tables import MergedTree, open_derived_tables
 from .names.lookup import column_of, star_fields
 from .names.scopes import (
@@ -28,10 +30,10 @@ from .names.scopes import (
 from .names.time_uses import time_uses
 from .plan.conjuncts import Residual, Term
 from .plan.nodes import Block, Join, Node, Project, Query, Scan, Where, scans
-from .plan.parts import Aggregation, Closest, Column, TimeUses, unused
+from .plan.parts import Aggregation, Column, TimeUses, unused
 from .predicates.terms import Scope, operands
 from .sql.catalog import TableInfo
-from .sql.dialect import Nearest, identifier, places_of, render
+from .sql.dialect import identifier, places_of, render
 from .sql.functions import AGGREGATES, GENERATORS, VOLATILE, called
 from .sql.hints import read_hints
 from .sql.intervals import interval_microseconds
@@ -155,46 +157,20 @@ class _Builder:
                     self.stuck += stuck
                 closest = None
                 if tree.closest is not None and not self.problem:
-                    closest, reason = self.closest(tree.closest, left, right)
-                    self.problem = self.problem or reason
+                    aliases = [frozenset(scan.alias for scan in scans(side)) for side in (left, right)]
+                    closest, reason = read_closest(tree.closest, aliases, self.relations, self.term)
+                    if reason is not None and any(scan.streaming for scan in scans(right)):
+                        raise UnsupportedQueryError(*reason)
+                    self.problem = self.problem or (reason and reason[0])
                     if closest is not None and closest.by != "distance":
-                        predicates.append(Residual(closest.condition.sql, closest.condition, places=places_of(tree.closest)))
+                        places = places_of(tree.closest)
+                        predicates.append(Residual(closest.condition.sql, closest.condition, places=places))
                 kind = "cross" if tree.kind == "inner" and not predicates else tree.kind
                 return Join(kind, left, right, tuple(predicates), in_where=tree.in_where, closest=closest)
             case MergedTree():
                 return self.merged(tree)
             case _:
                 return self.scan(tree)
-
-    def closest(self, tree: exp.Expr, left: Node, right: Node) -> tuple[Closest | None, str | None]:
-        """Return what an ASOF JOIN or NEAREST calls the closest row, or why units cannot tell."""
-        sides = [{scan.alias for scan in scans(side)} for side in (left, right)]
-
-        def of_sides(one: exp.Expr, other: exp.Expr) -> list[exp.Expr] | None:
-            """Return two expressions, the one over the left input first; None if they are not over an input each."""
-            used = [set(self.relations(tree) or ()) for tree in (one, other)]
-            for trees, (first, second) in (([one, other], used), ([other, one], used[::-1])):
-                if first and second and first <= sides[0] and second <= sides[1]:
-                    return trees
-            return None
-
-        if isinstance(tree, Nearest):
-            difference = difference_of(tree.this, similarity=tree.args["similarity"])
-            if difference is None or (found := of_sides(difference.left, difference.right)) is None:
-                return None, f"units know a distance as ABS(r.x - s.x), not as {render(tree.this)}"
-            terms = (self.term(found[0]), self.term(found[1]))
-            return Closest(
-                *terms, "distance", self.term(tree.this), tree.args["count"], tree.args["approximate"], tree.args["similarity"]
-            ), None
-        compared = tree.unnest()
-        if not isinstance(compared, exp.GT | exp.GTE | exp.LT | exp.LTE):
-            return None, "MATCH_CONDITION takes one comparison by >=, >, <= or <"
-        found = of_sides(compared.left, compared.right)
-        if found is None:
-            return None, "MATCH_CONDITION compares an expression of one side with one of the other"
-        earlier = isinstance(compared, exp.GT | exp.GTE) == (found[0] is compared.left)
-        terms = (self.term(found[0]), self.term(found[1]))
-        return Closest(*terms, "greatest" if earlier else "least", self.term(compared)), None
 
     def merged(self, tree: MergedTree) -> Node:
         below = self.node(tree.inner.tree, True)
@@ -332,19 +308,6 @@ class _Builder:
             if called(star.parent) != "count" and star.find_ancestor(exp.Select) is self.block.select:
                 self.problem = self.problem or "a star inside an expression"
         yield from base_fields(tree)
-
-
-def difference_of(tree: exp.Expr, *, similarity: bool) -> exp.Sub | None:
-    """Return the difference whose absolute value is a distance, None for any other distance."""
-    tree = tree.unnest()
-    if similarity:
-        if not isinstance(tree, exp.Neg):
-            return None
-        tree = tree.this.unnest()
-    if called(tree) != "abs" or len(tree.expressions) != 1:
-        return None
-    difference = tree.expressions[0].unnest()
-    return difference if isinstance(difference, exp.Sub) else None
 
 
 def plan_text(tree: exp.Expr) -> str:

@@ -335,6 +335,7 @@ def _available(node: Node) -> set[tuple[str, str]]:
 def refusals(plan: Node) -> tuple[Refusal, ...]:
     """Return the joins of streams that neither we nor Spark can run: they have no equality between the two sides."""
     found = []
+    alone = {id(one): node.decision.reason for node in walk(plan) if isinstance(node, LeftAlone) for one in walk(node)}
     unknown = {id(below) for node in walk(plan) if isinstance(node, Block) and node.problem for below in walk(node)}
     for node in walk(plan):
         if (
@@ -344,7 +345,13 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
         ):
             continue
         kind = None if node.kind in ("inner", "cross") else join_words(node.kind, node.closest)
-        if node.closest is None and any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates):
+        if node.closest is not None:
+            a_join = f"an {kind}" if str(kind).startswith("A") else f"a {kind}"
+            why = alone.get(id(node), "it is left to Spark, which does not run it")
+            hint = "compare expressions of one side each, of types that are numbers or times"
+            found.append(Refusal(f"{a_join} of streams: {why}", hint))
+            continue
+        if any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates):
             if kind is not None and node.kind != "anti" and not _may_bound_times(node):
                 found.append(dataclasses.replace(UNBOUNDED_OUTER, reason=UNBOUNDED_OUTER.reason.format(kind)))
             continue
@@ -353,8 +360,7 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             hint = "see the reason in EXPLAIN for which the group was left alone, and remove it"
         else:
             tested = next((p for p in node.predicates if isinstance(p, Residual) and len(p.relations) > 1), None)
-            reason = f"{'an' if kind.startswith('A') else 'a'} {kind} of streams"
-            reason += " without an equality between its sides" if node.closest is None else ", which Spark does not run"
+            reason = f"a {kind} of streams without an equality between its sides"
             hint = "see the reason in EXPLAIN for which it was left to Spark, and remove it"
             if tested is not None:
                 reason += f", with a condition that only Spark can evaluate: {tested.sql}"
@@ -365,15 +371,15 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
 
 
 def _never_speaks(node: JoinNode) -> Iterator[Refusal]:
-    """Yield why a join would never know that a row has no partner."""
+    """Yield why a join would never know that a row has no partner, or no closer one."""
     for kept in node.retention if node.pads else ():
         if kept.alias in node.tested and kept.keep_for is None:
-            lacks = "no partner" if node.closest is None else "no closer one"
-            words = join_words(node.join, node.closest)
-            reason = f"the {words} would never know that a row of {kept.alias} has {lacks} to come"
-            if node.closest is None:
-                reason = f"the {words} would never know that a row of {kept.alias} has no partner"
-            yield Refusal(reason, (kept.advice or "").partition(": ")[2] or "bound it with WITHIN 10 MINUTES")
+            lacks = "has no partner" if node.closest is None else "has its closest partners"
+            reason = f"the {join_words(node.join, node.closest)} would never know that a row of {kept.alias} {lacks}"
+            hint = (kept.advice or "").partition(": ")[2]
+            if node.closest is not None and node.closest.by == "distance" and "watermark" not in hint.lower():
+                hint = ""  # there is no ON for a condition
+            yield Refusal(reason, hint or "bound it with WITHIN 10 MINUTES after WHERE")
 
 
 def _may_bound_times(join: Join) -> bool:

@@ -47,7 +47,7 @@ def _of_stream(kept: Retention, sql: str | None) -> NotProvenError:
     why, _, hint = (kept.advice or "").partition(": ")[2].partition("; ")
     reason = f"rows of {kept.alias} are kept for ever (UNBOUNDED){why and f', since {why}'}"
     if kept.latest:
-        reason = f"of {kept.alias} the latest row of each {', '.join(kept.latest)} is kept for ever, and there may be many"
+        reason = f"of {kept.alias} the latest row of each {', '.join(kept.latest)} is kept for ever"
     place = None if sql is None else place_of_relation(sql, kept.alias)
     return NotProvenError(reason, kept.alias, hint or "bound the join with WITHIN 10 MINUTES after WHERE", sql, place)
 

@@ -314,7 +314,7 @@ JOINED = "SELECT r.a FROM r JOIN s ON r.a < s.a"
         (JOINED.replace("r.a <", "r.aa <") + " WITHIN 1 MINUTE", "r has no column aa\n"),
         (JOINED.replace("r.a <", "a <") + " WITHIN 1 MINUTE", "the column a is ambiguous: r and s have it"),
         (JOINED.replace("FROM r", "FROM rr AS r") + " WITHIN 1 MINUTE", "there is no stream or table named rr in this"),
-        (JOINED.replace("JOIN s", "ASOF JOIN s") + " AND r.a = s.a", "ASOF JOIN is not supported yet"),
+        (JOINED.replace("JOIN s", "ASOF JOIN s") + " AND r.a = s.a", "ASOF JOIN needs MATCH_CONDITION"),
     ],
 )
 def test_explain_refuses_what_run_would(sql: str, says: str) -> None:

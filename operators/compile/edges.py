@@ -61,12 +61,12 @@ def compile_closest(
     columns = left.pack_read("key", closest.left.sql, common), right.pack_read("key", closest.right.sql, common)
     left.required.setdefault(columns[0], closest.left.sql)
     right.required.setdefault(columns[1], closest.right.sql)
-    most = LARGEST.get(common) if closest.by == "distance" else None
+    most = LARGEST.get(common) if closest.by == "distance" and not closest.wraps else None
     latest = None
     if closest.latest:
         equal = (check for edge in edges for check in edge.checks if isinstance(check, spec.Compare))
         latest = tuple(check.right for check in equal if check.op in ("=", "<=>"))
-    return spec.Closest(*columns, closest.by, closest.count, closest.condition.sql, common, most, latest)
+    return spec.Closest(*columns, closest.by, closest.count, closest.condition.sql, common, most, closest.wraps, latest)
 
 
 def _check(predicate: KernelPredicate, left: Input, right: Input, equal: list[_Equal], name: str) -> spec.Check:

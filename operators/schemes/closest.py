@@ -142,7 +142,7 @@ class Nearby:
     def offer(
         self, mine: Int64s, left: pa.RecordBatch, right: pa.RecordBatch, theirs: npt.NDArray[np.int32], start: int
     ) -> None:
-        """Take candidates: rows ``mine`` of ``left`` with rows ``theirs`` of ``right``, whose ids begin at ``start``."""
+        """Take candidates: rows ``mine`` of ``left`` and ``theirs`` of ``right``, whose ids begin at ``start``."""
         if not len(mine):
             return
         there = right.column(self.spec.right).take(pa.array(theirs))
@@ -167,6 +167,10 @@ class Nearby:
         if pa.types.is_floating(there.type):
             with np.errstate(invalid="ignore", over="ignore"):
                 return float_key(np.abs(values(here) - values(there)))
+        if self.spec.wraps and pa.types.is_integer(there.type):
+            with np.errstate(over="ignore"):
+                wrapped: Int64s = np.abs(values(here) - values(there)).astype(np.int64)
+                return wrapped
         one, other = order_key(here), order_key(there)
         with np.errstate(over="ignore"):
             far = np.where(one > other, one - other, other - one)

@@ -159,6 +159,23 @@ def invoices(draw: random.Random) -> Iterator[tuple[str, Row]]:
     yield "transfers", {"amount": 1.0, "ts": at(24 * HOUR + 60)}
 
 
+def market(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Quotes of a few symbols that walk up and down, and trades, some of them too high or too low. A day later, more."""
+    middle = {symbol: draw.uniform(50, 150) for symbol in ("AAA", "BBB", "CCC", "DDD")}
+    for number in range(1200):
+        second, symbol = HOUR * number / 1200, draw.choice([*middle])
+        middle[symbol] += draw.gauss(0, 0.1)
+        bid, ask = round(middle[symbol] - 0.05, 2), round(middle[symbol] + 0.05, 2)
+        yield "quotes", {"symbol": symbol, "bid": bid, "ask": ask, "ts": at(second)}
+        if number % 4 == 3:
+            price = draw.choice([bid, ask, ask, round(bid - 0.2, 2)] if draw.random() < 0.3 else [bid, ask])
+            trade = {"id": number, "symbol": symbol, "price": price, "ts": at(second + draw.uniform(0.1, 2))}
+            yield "trades", trade
+    for second in (24 * HOUR, 25 * HOUR):
+        yield "quotes", {"symbol": "AAA", "bid": 1.0, "ask": 2.0, "ts": at(second)}
+        yield "trades", {"id": -1, "symbol": "AAA", "price": 1.5, "ts": at(second)}
+
+
 def thefts(draw: random.Random) -> Iterator[tuple[str, Row]]:
     """Stolen cars, and what cameras along a road see; they cannot read every plate."""
     colours = ["white", "black", "grey", "red", "green"]
@@ -204,6 +221,7 @@ JOBS: dict[str, Callable[[random.Random], Iterator[tuple[str, Row]]]] = {
     "near_in_the_plane": plane,
     "unpaid_invoices": invoices,
     "stolen_cars": thefts,
+    "last_quote": market,
 }
 
 

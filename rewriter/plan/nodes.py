@@ -244,7 +244,7 @@ class JoinNode(Node):
 
     @property
     def pads(self) -> bool:
-        """Whether results come when the watermark has passed a row: when it finds no partner, or no closer one, any more."""
+        """Whether results come when the watermark has passed a row: it finds no partner, or no closer one, any more."""
         return self.join not in ("inner", "semi")
 
 

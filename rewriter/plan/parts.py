@@ -74,8 +74,8 @@ class Closest:
     left, right
         What is compared: an expression over each input.
     by
-        The ``greatest`` or the ``least`` value of ``right`` is closest (ASOF JOIN), or the one at the least ``distance``
-        from that of ``left`` (NEAREST BY).
+        The ``greatest`` or the ``least`` value of ``right`` is closest (ASOF JOIN), or the one at the least
+        ``distance`` from that of ``left`` (NEAREST BY).
     condition
         What MATCH_CONDITION or BY says of rows of both inputs.
     count
@@ -84,6 +84,8 @@ class Closest:
         The words of NEAREST BY.
     latest
         Whether a row is of no more use when the watermark has passed a later one with the same key.
+    wraps
+        Whether a distance of integers that leaves their type wraps around, instead of being an error (ANSI mode).
     """
 
     left: Term
@@ -94,6 +96,7 @@ class Closest:
     approximate: bool = False
     similarity: bool = False
     latest: bool = False
+    wraps: bool = False
 
     @property
     def sql(self) -> str:

@@ -175,8 +175,9 @@ class FromClause:
             case Join():
                 first, joins = self._items(node.left)
                 side, kind = _JOINS[node.kind]
-                given = [one for one in node.predicates if node.closest is None or one.condition != node.closest.condition]
-                needless = kind == "CROSS" or node.closest is not None
+                match = None if node.closest is None else node.closest.condition
+                given = [one for one in node.predicates if one.condition != match]
+                needless = kind == "CROSS" or match is not None
                 on = self._conjunction(given) if given else None if needless else exp.true()
                 join = exp.Join(this=self._item(node.right), side=side, kind=kind, on=on)
                 if node.closest is not None:

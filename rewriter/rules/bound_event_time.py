@@ -71,6 +71,7 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
     closest = node.closest
     if closest is not None:
         closest, kept = _of_closest(node, closest, below, kept, closed)
+        closest = dataclasses.replace(closest, wraps=not settings.ansi)
     edges = tuple(_with_wide_bands(edge, below, kept) for edge in node.graph.edges)
     graph = dataclasses.replace(node.graph, edges=edges, time_bounds=tuple(bounds))
     return dataclasses.replace(node, graph=graph, retention=kept, closest=closest)

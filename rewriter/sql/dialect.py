@@ -165,9 +165,7 @@ class TriJoinSql(Databricks):
             similarity = bool(self._match_text_seq("SIMILARITY"))
             if not similarity:
                 self._match_text_seq("DISTANCE")
-            return Nearest(
-                this=self._parse_disjunction(), approximate=approximate, count=count, similarity=similarity
-            )
+            return Nearest(this=self._parse_disjunction(), approximate=approximate, count=count, similarity=similarity)
 
         def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
             clause = None

@@ -52,6 +52,10 @@ def place_of_reason(text: str, reason: str) -> int | None:
     """
     if kind := re.match(r"(?:a|the) ((?:LEFT|RIGHT|FULL)(?: SEMI| ANTI)?) JOIN", reason):
         return place_of(text, f"{kind[1]} JOIN|{kind[1]} OUTER JOIN")
+    if kind := re.match(r"(?:an?|the) ((?:LEFT )?ASOF JOIN)|(?:an?|the) (?:LEFT )?(NEAREST) JOIN", reason):
+        return place_of(text, kind[1] or kind[2])
+    if clause := re.match("MATCH_CONDITION|NEAREST", reason):
+        return place_of(text, clause[0])
     if reason.startswith("a window over"):
         return place_of(text, "WINDOW (|SESSION_WINDOW (")
     return place_of(text, "WITHIN") if reason.startswith("WITHIN") else None

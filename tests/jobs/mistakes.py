@@ -82,16 +82,34 @@ MISTAKES = [
         "group by window(...) over an event time, or use MODE complete",
     ),
     Mistake(
-        "ASOF JOIN",
+        "ASOF JOIN without a watermark",
         f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r ^ASOF JOIN q "
         "MATCH_CONDITION (r.timestamp >= q.timestamp) ON r.value = q.value;",
-        "ASOF JOIN is not supported yet; join the rows before",
+        "the ASOF JOIN would never know that a row of r has its closest partners",
+    ),
+    Mistake(
+        "ASOF JOIN by an equality",
+        f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r ASOF JOIN q "
+        "^MATCH_CONDITION (r.timestamp = q.timestamp) ON r.value = q.value;",
+        "MATCH_CONDITION takes one comparison by >=, >, <= or <",
+    ),
+    Mistake(
+        "NEAREST by something else",
+        f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r JOIN q "
+        "APPROX ^NEAREST 2 BY DISTANCE r.value * q.value;",
+        "NEAREST of streams is by the difference of two expressions, not by r.value * q.value",
+    ),
+    Mistake(
+        "NEAREST without a bound",
+        f"{STREAM}CREATE STREAM q USING rate WATERMARK timestamp DELAY OF INTERVAL 1 SECOND;\n{SINK}INSERT INTO o "
+        "SELECT p.value FROM q AS p JOIN q APPROX ^NEAREST BY DISTANCE ABS(p.value - q.value);",
+        "the NEAREST JOIN would never know that a row of p has its closest partners",
     ),
     Mistake(
         "ASOF JOIN that Spark reads as an alias",
         f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r ^ASOF JOIN q "
         "ON r.value = q.value;",
-        "ASOF JOIN is not supported yet",
+        "ASOF JOIN needs MATCH_CONDITION (r.ts >= s.ts) behind the relation that it joins",
     ),
     Mistake("alias in WHERE", f"{STREAM}{SINK}INSERT INTO o SELECT value AS v FROM r WHERE ^v > 1;", "no column v"),
     Mistake("slip in STREAM", f"CREATE ^STREEM r USING rate;\n{REST}", "did you mean STREAM?"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -67,12 +68,8 @@ def holds(check: Check, r: Row, s: Row) -> bool:
     if isinstance(check, Band):
         return bool((check.lower or 0) <= one - other <= (check.upper or 0))
     assert isinstance(check, Compare)
-    one, other = key(one), key(other)
-    return bool(
-        {"=": one == other, "<>": one != other, "<": one < other, "<=": one <= other, ">": one > other, ">=": one >= other}[
-            check.op
-        ]
-    )
+    compare = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}[check.op]
+    return bool(compare(key(one), key(other)))
 
 
 def key(value: float) -> tuple[bool, float]:
@@ -191,7 +188,8 @@ def test_the_latest_of_each_key_stays(keyed: bool, op: Literal[">=", ">"], seed:
 
 def test_replaced_rows_go() -> None:
     """Of a key the latest expired row is kept, and of all rows some twice as many as there are keys."""
-    spec = join(Closest("t", "t", "greatest", latest=("k",)), (Compare("=", "k", "k"), Compare(">=", "t", "t")), 1, (None, 0))
+    checks = (Compare("=", "k", "k"), Compare(">=", "t", "t"))
+    spec = join(Closest("t", "t", "greatest", latest=("k",)), checks, 1, (None, 0))
     there = Run(spec, Random(1), SCHEMA)
     for number in range(40):
         time = START + 1_000_000 * number
@@ -206,12 +204,19 @@ def test_replaced_rows_go() -> None:
     assert set(there.batch(([], []), START + 10**9)) == {(k, 39_000 + k) for k in range(1000)}
 
 
-def test_a_distance_that_overflows_is_an_error() -> None:
-    """Spark raises one, too."""
-    closest = Closest("x", "x", "distance", sql="ABS(r.x - s.x)", type_name="int", most=2**31 - 1)
+@pytest.mark.parametrize("wraps", [False, True])
+def test_a_distance_that_overflows(wraps: bool) -> None:
+    """In ANSI mode it is an error, else it is what is left of its bits, as in Spark."""
+    most = None if wraps else 2**31 - 1
+    closest = Closest("x", "x", "distance", sql="ABS(r.x - s.x)", type_name="int", most=most, wraps=wraps)
     spec = join(closest, (Band("t", "t", 0, 10),), 1, (10, 0))
     there = Run(spec, Random(2), SCHEMA)
-    one, other = ({"id": 0, "k": 0, "x": x, "f": 0.0, "t": START, "route": 0} for x in (-(2**31), 2**31 - 1))
-    there.batch(([one], [other]), START - 1)
+    one, far, near = (
+        {"id": at, "k": 0, "x": x, "f": 0.0, "t": START, "route": 0} for at, x in enumerate((-(2**31), 2**31 - 1, -9))
+    )
+    there.batch(([one], [far, near]), START - 1)
+    if wraps:
+        assert set(there.batch(([], []), START)) == {(0, 1)}
+        return
     with pytest.raises(JoinOverflowError, match=r"ABS\(r\.x - s\.x\)"):
         there.batch(([], []), START)

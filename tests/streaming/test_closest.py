@@ -1,4 +1,4 @@
-"""Joins with the closest rows of streams (ASOF JOIN, NEAREST BY): at the end what batch gives, at any time a part of it.
+"""Joins with the closest rows of streams (ASOF JOIN, NEAREST BY): at the end all that Spark batch gives.
 
 Of equally close rows batch gives any. So the reference is what is compared of a row's closest partners, and which rows
 these may be.
@@ -7,6 +7,7 @@ these may be.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 import trijoin_sql
 
 from .differential import Bag, bag, run_stream
-from .test_outer_joins import DELAY, streams, without_last
+from .test_outer_joins import between, streams, without_last
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +32,7 @@ MATCHES = {
     "NEAREST BY DISTANCE ABS(r.x - s.x)": ("ABS(r.x - s.x)", "r.x IS NOT NULL AND s.x IS NOT NULL"),
     "NEAREST BY SIMILARITY -ABS(s.n - r.x)": ("ABS(s.n - r.x)", "r.x IS NOT NULL AND s.n IS NOT NULL"),
     "NEAREST BY DISTANCE ABS(r.d - s.d)": ("ABS(r.d - s.d)", "r.d IS NOT NULL AND s.d IS NOT NULL"),
+    "NEAREST 3 BY DISTANCE ABS(r.x - s.x)": ("ABS(r.x - s.x)", "r.x IS NOT NULL AND s.x IS NOT NULL"),
     "NEAREST BY DISTANCE ABS(r.ts - s.ts)": ("ABS(unix_micros(r.ts) - unix_micros(s.ts))", "true"),
 }
 #: What ON says besides, if there is one (NEAREST has none).
@@ -39,7 +41,7 @@ WITHIN = 30
 
 
 def queries(match: str, on: str | None, side: str, units: int | None) -> tuple[str, str, str]:
-    """Return the query, and its reference: the closest values of each row, and all pairs of rows that may be results."""
+    """Return the query, and its reference: the closest values of each row, and all pairs that may be results."""
     key, condition = MATCHES[match]
     hint = "" if units is None else f"/*+ UNITS({units}) */ "
     clause = match.replace("NEAREST", "APPROX NEAREST")
@@ -48,13 +50,14 @@ def queries(match: str, on: str | None, side: str, units: int | None) -> tuple[s
     sql = f"SELECT {hint}s.id AS e, r.id AS a, r.ts AS t, {key} AS f FROM r {join} WITHIN {WITHIN} SECONDS"
     distance = "ABS(unix_micros(r.ts) - unix_micros(s.ts))"
     whole = f"{condition} AND {on or 'true'} AND {distance} <= {WITHIN}000000"
-    rows = "(SELECT *, monotonically_increasing_id() AS number FROM r)"
+    rows = "(SELECT *, monotonically_increasing_id() AS row FROM r)"
     pairs = (
-        f"SELECT number, r.id AS a, r.ts AS t, s.id AS e, {key} AS f, "
-        f"RANK() OVER (PARTITION BY number ORDER BY {key}) AS place FROM {rows} AS r {side} JOIN s ON {whole}"
+        f"SELECT r.id AS a, r.ts AS t, s.id AS e, {key} AS f, RANK() OVER w AS place, ROW_NUMBER() OVER w AS number "
+        f"FROM {rows} AS r {side} JOIN s ON {whole} WINDOW w AS (PARTITION BY row ORDER BY {key})"
     )
-    closest = f"SELECT a, t, f FROM ({pairs}) WHERE place = 1 GROUP BY number, a, t, f"
-    return sql, closest, f"SELECT DISTINCT e, a, t, f FROM ({pairs}) WHERE place = 1"
+    count = 3 if "NEAREST 3" in match else 1
+    closest = f"SELECT a, t, f FROM ({pairs}) WHERE number <= {count}"
+    return sql, closest, f"SELECT e, a, t, f FROM ({pairs}) WHERE place <= {count}"
 
 
 def check(spark: SparkSession, home: Path, seed: int, match: str, on: str | None, side: str, units: int | None) -> None:
@@ -78,3 +81,56 @@ def test_two_streams(spark: SparkSession, tmp_path: Path, match: str, side: str)
     random = Random(f"{match}{side}")
     on = None if match.startswith("NEAREST") else random.choice(ONS)
     check(spark, tmp_path, random.randrange(5), match, on, side, random.choice([None, 1, 3]))
+
+
+@pytest.fixture
+def asof(spark: SparkSession) -> Iterator[SparkSession]:
+    """Let Spark run ASOF JOIN over tables, for the reference; units do not need the setting."""
+    spark.conf.set(ASOF, "true")
+    yield spark
+    spark.conf.unset(ASOF)
+
+
+ASOF = "spark.sql.join.asofJoin.enabled"
+LAST = "MATCH_CONDITION (r.ts >= s.ts) ON r.k = s.k"
+#: What the closest rows have in common is in the results, and which of them it is is not.
+QUERIES = {
+    "no tolerance": f"SELECT r.id, s.ts FROM r ASOF JOIN s {LAST}",
+    "no key": "SELECT r.id, s.ts FROM r LEFT ASOF JOIN s MATCH_CONDITION (s.ts < r.ts)",
+    "one side": f"SELECT r.id, s.ts FROM r LEFT ASOF JOIN s {LAST} AND r.w <> 'a' AND s.x > 2 WHERE r.x > 1",
+    "a text": "SELECT r.id, s.ts FROM r LEFT ASOF JOIN s MATCH_CONDITION (r.ts >= s.ts) ON r.w = s.w AND r.k <=> s.k",
+    "USING": "SELECT k, r.id, s.ts FROM r LEFT ASOF JOIN s MATCH_CONDITION (s.ts <= r.ts) USING (k)",
+    "above a join": (
+        f"SELECT r.id, t.id, s.ts FROM r JOIN t ON r.x < t.x AND {between('r', 't', 15)} LEFT ASOF JOIN s {LAST} "
+        f"AND s.ts >= r.ts - INTERVAL 20 SECONDS"
+    ),
+    "below one": f"SELECT r.id, t.id, s.ts FROM r ASOF JOIN s {LAST} JOIN t ON r.x < t.x AND {between('r', 't', 15)}",
+    "twice": f"SELECT r.id, s.ts, t.ts FROM r LEFT ASOF JOIN s {LAST} LEFT ASOF JOIN t MATCH_CONDITION (r.ts > t.ts)",
+    "below an anti join": (
+        f"SELECT r.id, s.ts FROM r ASOF JOIN s {LAST} WHERE NOT EXISTS (SELECT 1 FROM t WHERE t.x < r.x AND "
+        f"{between('r', 't', 15)})"
+    ),
+    "with itself": (
+        "SELECT a.id, b.ts FROM r AS a LEFT ASOF JOIN r AS b MATCH_CONDITION (a.ts > b.ts) ON a.k = b.k AND a.x <> b.x "
+        "AND b.ts > a.ts - INTERVAL 60 SECONDS"
+    ),
+    "in a CTE": f"WITH q AS (SELECT r.id AS a, s.ts AS b FROM r ASOF JOIN s {LAST}) SELECT a + 1, b FROM q WHERE a > 3",
+    "the next": (
+        "SELECT r.id, s.x FROM r LEFT ASOF JOIN s MATCH_CONDITION (r.x <= s.x) ON s.ts BETWEEN r.ts AND "
+        "r.ts + INTERVAL 30 SECONDS"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_as_spark_in_batch(asof: SparkSession, tmp_path: Path, name: str) -> None:
+    sql = QUERIES[name]
+    tables = streams(asof, tmp_path / "tables", sum(map(ord, name)) % 7, 30)
+    tables.use(streaming=False)
+    wanted = without_last(bag(asof.sql(sql).collect()))
+    tables.use(streaming=True)
+    asof.conf.set(ASOF, "false")
+    tj = trijoin_sql.TriJoinSession.create(asof)
+    found = without_last(run_stream(tj.sql(sql), tmp_path / "checkpoint"))
+    assert found == wanted
+    assert len(wanted) > 5

@@ -1,0 +1,76 @@
+"""What ASOF JOIN and NEAREST BY call the closest rows.
+
+Example: of ``r ASOF JOIN s MATCH_CONDITION (s.ts <= r.ts)`` the greatest ``s.ts`` is closest, and of ``r JOIN s APPROX
+NEAREST 2 BY DISTANCE ABS(r.x - s.x)`` the two ``s.x`` at the least distance from ``r.x``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from .plan.conjuncts import Term
+from .plan.parts import Closest
+from .sql.dialect import Nearest, render
+from .sql.functions import called
+
+
+def read_closest(
+    tree: exp.Expr,
+    sides: Sequence[frozenset[str]],
+    relations: Callable[[exp.Expr], tuple[str, ...] | None],
+    term: Callable[[exp.Expr], Term],
+) -> tuple[Closest | None, tuple[str, str] | None]:
+    """Return what a clause calls the closest rows, or why units cannot tell and what to write instead.
+
+    Parameters
+    ----------
+    tree
+        The condition in MATCH_CONDITION, or the clause NEAREST.
+    sides
+        The aliases of the join's left and right relations.
+    relations, term
+        Return the aliases that an expression reads, and the expression as a term.
+    """
+
+    def by_side(one: exp.Expr, other: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+        """Return two expressions, that over the left side first; None if they are not over one side each."""
+        for first, second in ((one, other), (other, one)):
+            here, there = relations(first), relations(second)
+            if here and there and sides[0].issuperset(here) and sides[1].issuperset(there):
+                return first, second
+        return None
+
+    if isinstance(tree, Nearest):
+        words = {name: tree.args[name] for name in ("count", "approximate", "similarity")}
+        difference = _difference(tree.this, similarity=words["similarity"])
+        found = None if difference is None else by_side(difference.left, difference.right)
+        if found is None:
+            wanted = "-ABS(r.x - s.x)" if words["similarity"] else "ABS(r.x - s.x)"
+            reason = f"NEAREST of streams is by the difference of two expressions, not by {render(tree.this)}"
+            return None, (reason, f"write BY {'SIMILARITY' if words['similarity'] else 'DISTANCE'} {wanted}")
+        return Closest(term(found[0]), term(found[1]), "distance", term(tree.this), **words), None
+    compared = tree.unnest()
+    if not isinstance(compared, exp.GT | exp.GTE | exp.LT | exp.LTE):
+        return None, ("MATCH_CONDITION takes one comparison by >=, >, <= or <", "put other conditions into ON")
+    found = by_side(compared.left, compared.right)
+    if found is None:
+        reason = "MATCH_CONDITION compares an expression of one side with one of the other"
+        return None, (reason, "write MATCH_CONDITION (r.ts >= s.ts), say")
+    is_before = isinstance(compared, exp.GT | exp.GTE) == (found[0] is compared.left)
+    return Closest(term(found[0]), term(found[1]), "greatest" if is_before else "least", term(compared)), None
+
+
+def _difference(tree: exp.Expr, *, similarity: bool) -> exp.Sub | None:
+    """Return the difference whose absolute value is a distance, None for any other distance."""
+    tree = tree.unnest()
+    if similarity:
+        if not isinstance(tree, exp.Neg):
+            return None
+        tree = tree.this.unnest()
+    if called(tree) != "abs":
+        return None
+    (value,) = tree.expressions or [tree.this]
+    difference = value.unnest()
+    return difference if isinstance(difference, exp.Sub) else None
