@@ -148,16 +148,16 @@ class SortedIndex:
                 end = np.searchsorted(self.low, probe.upper, "right" if upper_right else "left")
         return (begin, end) if narrow else self._with_overflows(probe, first, last, begin, end)
 
-    def run_ends(self, begin: Int64s, end: Int64s) -> Int64s:
-        """Return where the rows end that have the same value of the last column as the first one of a range.
+    def run_ends(self, at: Int64s, end: Int64s) -> Int64s:
+        """Return where the rows end that have the same value of the last column as the one at a position.
 
         Parameters
         ----------
-        begin, end
-            Half-open ranges of positions, shape (k,), none of them empty.
+        at, end
+            Shape (k,): positions, and the ends of the ranges that they are in.
         """
         assert self.low is not None
-        return _search_within(self.low, begin, end, self.low[begin], right=True)
+        return _search_within(self.low, at, end, self.low[at], right=True)
 
     def _with_overflows(
         self, probe: Probe, first: Int64s, last: Int64s, begin: Int64s, end: Int64s

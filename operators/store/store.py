@@ -51,6 +51,9 @@ _SPARSE = 4
 #: ... and not more bytes than this.
 _WHOLE_BYTES = 16 << 20
 
+#: Where none of the candidates at one end of a range fulfils all predicates, so many times more are looked at.
+_WIDER = 8
+
 #: Bytes that the columns of candidate pairs take at most while predicates are evaluated on them.
 _TAKEN_BYTES = 64 << 20
 
@@ -308,7 +311,8 @@ class Store:
         """Find partners of a batch of rows: of each segment at least the one that its index has first, or last.
 
         Where the index ends with a column, that is the partner with its least or its greatest value, and of several
-        the row that came last. Only where it does not fulfil all predicates are the others looked at.
+        the row that came last. Candidates are looked at from that end on, more and more at a time, until one of them
+        fulfils all predicates.
 
         Yields
         ------
@@ -321,21 +325,24 @@ class Store:
                     yield mine, segment, theirs
                 continue
             begin, end = index.search(probe, narrow=True)
-            some = np.flatnonzero(end > begin)
-            if not len(some):
-                continue
-            mine, begin, end = probe.order[some], begin[some], end[some]
-            at = (end if last else index.run_ends(begin, end)) - 1
-            theirs = index.rows[at]
-            checks, rows = self._open(probe, segment, narrow=True), segment.rows
-            self.compared += len(at)
-            fit = np.ones(len(at), np.bool_)
-            for check in checks:
-                fit &= fulfilling(check, taking(probe.rows, mine), taking(rows, theirs), len(mine))
-            yield mine[fit], segment, theirs[fit]
-            others = np.flatnonzero(~fit)
-            for one, position in expand(begin[others], end[others]):
-                yield from self._fulfilled(checks, probe, mine[others[one]], segment, index.rows[position])
+            checks, open_ = self._open(probe, segment, narrow=True), np.flatnonzero(end > begin)
+            met, width = np.zeros(probe.rows.num_rows, np.bool_), 1
+            while len(open_):
+                low, high = begin[open_], end[open_]
+                if last:
+                    low = np.maximum(low, high - width)
+                    end[open_] = low
+                else:
+                    high = index.run_ends(np.minimum(low + width, high) - 1, high)
+                    low = high - 1 if width == 1 else low  # of equal ones the last came last
+                    begin[open_] = begin[open_] if width == 1 else high
+                for one, position in expand(low, high):
+                    candidates = probe.order[open_[one]], segment, index.rows[position]
+                    for mine, _, theirs in self._fulfilled(checks, probe, *candidates):
+                        met[mine] = True
+                        yield mine, segment, theirs
+                open_ = open_[~met[probe.order[open_]] & (end[open_] > begin[open_])]
+                width *= _WIDER
 
     def ranges(self, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32], Int64s, Int64s]]:
         """Find the partners of a batch of rows as ranges of an index, where it decides the plan's predicates alone.

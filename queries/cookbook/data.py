@@ -160,7 +160,7 @@ def invoices(draw: random.Random) -> Iterator[tuple[str, Row]]:
 
 
 def market(draw: random.Random) -> Iterator[tuple[str, Row]]:
-    """Quotes of a few symbols that walk up and down, and trades, some of them too high or too low. A day later, more."""
+    """Quotes of a few symbols that walk up and down, and trades, some at a wrong price. A day later, more of both."""
     middle = {symbol: draw.uniform(50, 150) for symbol in ("AAA", "BBB", "CCC", "DDD")}
     for number in range(1200):
         second, symbol = HOUR * number / 1200, draw.choice([*middle])
