@@ -245,13 +245,20 @@ def _retag(tokens: list[Token], index: int) -> Token:
         other = TokenType.TIMESTAMPNTZ
     elif word == "WITHIN" and token.token_type != TokenType.IDENTIFIER and after in _AFTER_WITHIN:
         other = WITHIN
-    elif word == "MATCH_CONDITION" and after == TokenType.L_PAREN and token.token_type != TokenType.IDENTIFIER:
+    elif word == "MATCH_CONDITION" and after == TokenType.L_PAREN and _in_asof(tokens[:index]):
         other = TokenType.MATCH_CONDITION
     elif word in ("APPROX", "EXACT") and _begins_nearest(tokens[index + 1 : index + 5]):
         other = NEAREST
     else:
         return token
     return Token(other, token.text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def _in_asof(tokens: list[Token]) -> bool:
+    """Tell whether the last JOIN among tokens is an ASOF JOIN."""
+    words = [token.text.upper() for token in tokens]
+    joins = [before for before, word in pairwise(words) if word == "JOIN"]
+    return joins[-1:] == ["ASOF"]
 
 
 def _begins_nearest(tokens: list[Token]) -> bool:

@@ -101,7 +101,7 @@ def _group(group: Group, groups: int) -> _Branch:
     if decision.units_reason:
         branch.below.append(_Branch("units", [_Hanging(decision.units_reason, 0)]))
     if (tested := tested_sentence(group)) is not None:
-        branch.below.append(_Branch("conditions on one side", [_Hanging(tested, 0)]))
+        branch.below.append(_Branch("partners", [_Hanging(tested, 0)]))
     if decision.rates:
         branch.below.append(_Branch("rows that costs are estimated for", [_Hanging(rate_sentence(group), 0)]))
     if decision.shown:
