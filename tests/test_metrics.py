@@ -87,7 +87,10 @@ def late(*slots: dict[str, tuple[str, int, bool]]) -> tuple[dict[str, Any], ...]
     return tuple(
         {
             "late": sum(rows for _, rows, _ in one.values()),
-            "late_rows": {alias: {"of": of, "rows": n, "filtered": cut} for alias, (of, n, cut) in one.items()},
+            "late_rows": {
+                alias: {"of": of, "rows": n, "filtered": cut, "behind": [n, *[0] * 6]}
+                for alias, (of, n, cut) in one.items()
+            },
         }
         for one in slots
     )
@@ -103,6 +106,7 @@ def test_a_late_row_of_a_self_join_counts_once() -> None:
     assert metrics.late().streams == {"r": 3 + 1, "s": 2}
     assert metrics.late().inputs == {"p": 5, "q": 3, "s": 2}
     assert (metrics.total()["late"], joins[0].total()["late"], metrics.late().at_least) == (6, 5, False)
+    assert metrics.late().how_late() == {"r": {"1 second": 4}, "s": {"1 second": 2}}
 
 
 def test_aliases_with_conditions_of_their_own_may_have_dropped_different_rows() -> None:

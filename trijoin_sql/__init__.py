@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .errors import UnsupportedQueryError as UnsupportedQueryError
     from .extension import disable as disable
     from .extension import enable as enable
+    from .running.late_rows import with_late_rows as with_late_rows
     from .running.recovery import recover_file_sink as recover_file_sink
     from .running.recovery import recover_foreach_batch as recover_foreach_batch
     from .session import TriJoinSession as TriJoinSession
@@ -38,6 +39,7 @@ _HOME = {
     "disable": ".extension",
     "recover_file_sink": ".running.recovery",
     "recover_foreach_batch": ".running.recovery",
+    "with_late_rows": ".running.late_rows",
     "TriJoinError": ".errors",
     "SqlSyntaxError": ".errors",
     "UnsupportedQueryError": ".errors",

@@ -273,13 +273,14 @@ def explain(
 
 def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
+    from .explain.wording import LATE_ROWS_GO
     from .jobs.check import check_setting, check_statements
     from .jobs.columns import check_columns
     from .jobs.formats import fixed_columns
     from .jobs.job_text import Script
     from .jobs.parse_statements import parse_declarations, refuse_slips
     from .jobs.planning import assign, plan
-    from .rewriter.job_heads import query_start, with_view
+    from .rewriter.job_heads import query_start, split_late_rows, with_view
     from .rewriter.sql.clauses import Word
     from .rewriter.sql.declarations import read_with_places
     from .settings import rewriter_settings
@@ -297,7 +298,8 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
     views: list[dict[str, Any]] = []
     for begin, statement in statements:
         head = query_start(statement)
-        start, sql = begin + head, statement[head:]
+        whole, late = split_late_rows(statement) if head else (statement, None)
+        start, sql = begin + head, whole[head:]
         check_columns(script, sql, start, catalog)
         word, options = Word(sql, start), rewriter_settings(settings.get)
         rewritten = plan(script, word, catalog, replace(options, strict=strict or options.strict))
@@ -307,7 +309,10 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
         catalog = with_view(catalog, sql)
         if rewritten.kind != "other":
             plain_view = rewritten.kind == "create_view" and not rewritten.groups
-            (views if plain_view else documents).append(rewritten.to_dict())
+            document = rewritten.to_dict()
+            if late is not None:
+                document["advice"] = [*document["advice"], LATE_ROWS_GO.format(late)]
+            (views if plain_view else documents).append(document)
     return documents or views
 
 

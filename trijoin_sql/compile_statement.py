@@ -75,22 +75,31 @@ class Ran:
         return () if self.rewritten is None else self.rewritten.cautions
 
 
-def compile_statement(spark: SparkSession, planned: Planned, get: Setting, *, warns: bool) -> Ran:
-    """Compile a statement whose joins are ours; ``warns`` tells whether its start warns of rows kept for ever."""
+def compile_statement(
+    spark: SparkSession, planned: Planned, get: Setting, *, warns: bool, late_rows: bool = False
+) -> Ran:
+    """Compile a statement whose joins are ours.
+
+    ``warns`` tells whether its start warns of rows kept for ever, ``late_rows`` whether late rows can be asked for.
+    """
     while True:
         number = next_number()
         try:
-            return Ran(_compiled(spark, planned, get, number, warns=warns), planned.rewritten, number)
+            return Ran(
+                _compiled(spark, planned, get, number, warns=warns, late_rows=late_rows), planned.rewritten, number
+            )
         except NotAsPlannedError as error:
             planned = planned.without(error)
 
 
-def _compiled(spark: SparkSession, planned: Planned, get: Setting, number: int, *, warns: bool) -> DataFrame:
+def _compiled(
+    spark: SparkSession, planned: Planned, get: Setting, number: int, *, warns: bool, late_rows: bool
+) -> DataFrame:
     rewritten, plan = planned.rewritten, planned.rewritten.plan
     assert plan is not None
     frames: dict[str, DataFrame] = dict(planned.catalog.frames)
     arguments, units = rewritten.named(planned.arguments), parallelism(get) or 1
-    compiling = Compiling(spark, frames, arguments, number, units, warm_bytes(get), of_workers(get))
+    compiling = Compiling(spark, frames, arguments, number, units, warm_bytes(get), of_workers(get), late_rows)
     groups = {group.name: group for group in rewritten.groups if isinstance(group, JoinNode)}
     joins: list[Registered] = []
     for node in reversed(list(walk(plan))):

@@ -42,6 +42,9 @@ from .spark.versions import lacks
 #: How the checkpoint of `TriJoinSession.resuming` stores rows.
 stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
 
+#: Whether the late rows of what is compiled can be asked for.
+late_rows: ContextVar[bool] = ContextVar("late_rows", default=False)
+
 _log = logging.getLogger("trijoin_sql")
 
 
@@ -288,7 +291,8 @@ class StatementRunner:
         return Planned.of(statement, args, SparkCatalog(self.spark, observed_rates(self.spark), frames), settings)
 
     def _compile(self, planned: Planned) -> Ran:
-        ran = compile_statement(self.spark, planned, settings_of(self.spark), warns=self.checks_modes)
+        asked = {"warns": self.checks_modes, "late_rows": late_rows.get()}
+        ran = compile_statement(self.spark, planned, settings_of(self.spark), **asked)
         if ran.frame.isStreaming:  # for `explain`; a batch query reports nothing to explain
             self.compiled[ran.number] = ran.rewritten
         return ran

@@ -16,7 +16,7 @@ from .explain import Explanation
 from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.hints import hints_of
 from .rewriter.sql.intervals import length_microseconds
-from .run_statement import StatementRunner, stored
+from .run_statement import StatementRunner, late_rows, stored
 from .running.checkpoint import stored_groups
 from .running.metrics import Metrics, compiled_number, live_groups, read_metrics, topmost_number
 from .running.scaled_query import ScaledQuery, scaling_policy
@@ -95,7 +95,14 @@ class TriJoinSession:
         """
         return cls(spark)
 
-    def sql(self, text: str, args: Mapping[str, Any] | list[Any] | None = None, **kwargs: Any) -> DataFrame:
+    def sql(
+        self,
+        text: str,
+        args: Mapping[str, Any] | list[Any] | None = None,
+        *,
+        late_rows: bool = False,
+        **kwargs: Any,
+    ) -> DataFrame:
         """Run a statement: parse, rewrite, compile. A statement that is not ours goes to Spark unchanged.
 
         Parameters
@@ -104,6 +111,9 @@ class TriJoinSession:
             One statement of Spark SQL with our clauses.
         args, kwargs
             As in ``SparkSession.sql``: values of parameters, and of ``{name}`` in the text, DataFrames among them.
+        late_rows
+            Whether rows that come too late can be had, by `trijoin_sql.with_late_rows`. Spark then writes each row of
+            the joined streams as JSON, with all of its columns.
 
         Returns
         -------
@@ -123,9 +133,37 @@ class TriJoinSession:
         InvalidSettingError
             A setting ``spark.trijoin.*`` has an invalid value.
         UnavailableError
-            The Spark session has been stopped.
+            The Spark session has been stopped; or ``late_rows`` is asked for on Spark Connect.
         """
-        return self.statements.run(text, args, kwargs).frame
+        with self.late_rows(late_rows):
+            return self.statements.run(text, args, kwargs).frame
+
+    @contextmanager
+    def late_rows(self, asked: bool = True) -> Iterator[None]:
+        """Make the queries of a ``with`` block such that their late rows can be had, as `sql` does with ``late_rows``.
+
+        Parameters
+        ----------
+        asked
+            False changes nothing.
+
+        Returns
+        -------
+        context manager
+            For the block.
+
+        Raises
+        ------
+        UnavailableError
+            The session is one of Spark Connect.
+        """
+        if asked and getattr(self.spark, "_sc", None) is None:
+            raise UnavailableError("late rows", "Spark Connect has no way for them", "use a classic session")
+        token = late_rows.set(asked or late_rows.get())
+        try:
+            yield
+        finally:
+            late_rows.reset(token)
 
     def join(
         self,
@@ -138,6 +176,7 @@ class TriJoinSession:
         scheme: str | None = None,
         units: int | None = None,
         routing: str | tuple[str, int] | None = None,
+        late_rows: bool = False,
     ) -> DataFrame:
         """Join two, three or more DataFrames on any conditions, as `sql` joins the relations of a text.
 
@@ -162,6 +201,8 @@ class TriJoinSession:
         scheme, units, routing
             As the hints ``SCHEME``, ``UNITS`` and ``ROUTING``: ``scheme="matrix"``, ``units=8``,
             ``routing=("contrand", 2)``.
+        late_rows
+            As in `sql`.
 
         Returns
         -------
@@ -184,6 +225,18 @@ class TriJoinSession:
         >>> near.select("r.id", F.col("s.id").alias("other")).writeStream.start("out")  # doctest: +SKIP
         """
         self.statements.check_alive()
+        with self.late_rows(late_rows):
+            return self._join(frames, on, how, within, select, hints_of(SCHEME=scheme, UNITS=units, ROUTING=routing))
+
+    def _join(
+        self,
+        frames: Mapping[str, DataFrame],
+        on: Expressions,
+        how: str,
+        within: str | None,
+        select: Expressions,
+        hints: str,
+    ) -> DataFrame:
         if (kind := how.lower().replace("_", "")) not in HOW:
             raise UnsupportedQueryError(
                 f"join() with how = {how!r}", "it takes inner, left, right, full, semi and anti"
@@ -193,7 +246,6 @@ class TriJoinSession:
                 f"join() with how = {how!r} takes two DataFrames and a condition",
                 'write others as SQL: tj.sql("SELECT ... FROM {r} AS r LEFT JOIN {s} AS s ON ...", r=r, s=s)',
             )
-        hints = hints_of(SCHEME=scheme, UNITS=units, ROUTING=routing)
         asked = Asked(frozenset(frames), hints, _within(within))
         try:
             frame = joined_by_spark(frames, on, select, kind)
@@ -208,13 +260,15 @@ class TriJoinSession:
             raise
         return self.statements.checked(*join_in_plan(frame, self.statements.run_over, asked))
 
-    def rewrite(self, frame: DataFrame) -> DataFrame:
+    def rewrite(self, frame: DataFrame, *, late_rows: bool = False) -> DataFrame:
         """Return a DataFrame whose joins of streams run, also those that Spark refuses for lack of an equality.
 
         Parameters
         ----------
         frame
             What ``DataFrame.join`` made in a classic session, and whatever was done with that: the whole query.
+        late_rows
+            As in `sql`.
 
         Returns
         -------
@@ -237,7 +291,8 @@ class TriJoinSession:
         self.statements.check_alive()
         if not hasattr(frame, "_jdf"):
             raise UnavailableError("rewrite", "Spark Connect does not show the plan of a DataFrame", "use join()")
-        joined, told = join_in_plan(frame, self.statements.run_over) if frame.isStreaming else (frame, ())
+        with self.late_rows(late_rows):
+            joined, told = join_in_plan(frame, self.statements.run_over) if frame.isStreaming else (frame, ())
         checked = self.statements.checked(joined, told)
         return frame if joined is frame else checked
 

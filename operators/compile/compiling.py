@@ -45,6 +45,8 @@ class Compiling:
         Bytes that the warm copies of a machine may take.
     liberties
         What workers may do about their memory, by name.
+    late_rows
+        Whether late rows can be asked for.
     """
 
     spark: SparkSession
@@ -54,6 +56,7 @@ class Compiling:
     units: int = 1
     warm_bytes: int | None = None
     liberties: frozenset[str] = frozenset()
+    late_rows: bool = False
 
     def key(self, node: JoinNode) -> str:
         """Return the name of a node's join in this process: for its checkpoint, and for the counters of its slots."""

@@ -21,6 +21,13 @@ from .compiling import Compiling
 from .travel_types import quoted, to_wire, travels, type_names
 from .watermarks import DELAY, held_back
 
+#: The column of an input with the whole row as JSON, and how Spark writes that: all columns, times to the microsecond.
+_WHOLE = "whole"
+_AS_JSON = (
+    "MAP('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
+    "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
+)
+
 #: A relation's bare column.
 _BARE = re.compile(r"(?:`((?:[^`]|``)+)`|(\w+))\.(?:`((?:[^`]|``)+)`|(\w+))")
 
@@ -46,6 +53,8 @@ class Input:
         The column with a watermark, None if there is none (or the input is not a stream).
     above
         The joins of earlier statements in it whose watermark is held back, by key.
+    whole
+        The frame's column with the whole row as JSON, None unless late rows may be asked for.
     packed
         The packed columns by name.
     required
@@ -59,6 +68,7 @@ class Input:
     outputs: list[tuple[str, str]]
     event_time: str | None = None
     above: tuple[str, ...] = ()
+    whole: str | None = None
     packed: dict[str, Column] = field(default_factory=dict)
     required: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
@@ -129,6 +139,9 @@ def read_input(compiling: Compiling, node: JoinNode, source: Any) -> Input:
         texts = _computed_of_joinable(texts, predicates, scan.alias)
     names = {text: f"v{number}" for number, text in enumerate(dict.fromkeys(texts.values() or ["1"]))}
     columns = [f"{text} AS {name}" for text, name in names.items()]
+    whole = _WHOLE if compiling.late_rows and scan.streaming and scan.event_time and not scan.stateful else None
+    if whole is not None:
+        columns.append(f"TO_JSON(STRUCT({alias}.*), {_AS_JSON}) AS {whole}")
     text = f"SELECT {', '.join(columns)} FROM {scan.relation} AS {alias}"
     conditions = source_conditions(source)
     if conditions:
@@ -138,8 +151,8 @@ def read_input(compiling: Compiling, node: JoinNode, source: Any) -> Input:
     frame, above = _held_back(compiling.run_sql(text), node.held_back, scan, str(compiling.number))
     _check_payload(scan, outputs, frame)
     read = {item: names[text] for item, text in texts.items()}
-    types = dict(zip(names.values(), type_names(frame), strict=True))
-    return Input(scan.alias, frame, read, types, outputs, _event_time(scan, frame, read, types), above)
+    types = dict(zip(names.values(), type_names(frame), strict=whole is None))
+    return Input(scan.alias, frame, read, types, outputs, _event_time(scan, frame, read, types), above, whole)
 
 
 def _computed_of_joinable(

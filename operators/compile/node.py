@@ -23,7 +23,7 @@ from ..spec import EdgeSpec, JoinSpec, Options, StreamSpec
 from ..task.dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
 from ..task.outputs import COUNTERS, unpack
 from ..task.processor import JoinProcessor
-from ..task.reports import Reports, accumulator
+from ..task.reports import LateReports, Reports, accumulator, late_accumulator
 from ..task.stage import Stage
 from . import aggregation as aggregation_
 from .cells import Grid, lay_out, lay_out_by_key
@@ -35,6 +35,9 @@ from .travel_types import arrow_type, from_wire, is_plain, quoted, type_names, w
 from .watermarks import DELAY
 
 _ROUTE = "__route"
+
+#: The packed column with the whole row as JSON, where late rows can be asked for.
+_WHOLE = "__whole"
 
 _PART = r"(?:`(?:``|[^`])+`|\w+)"
 #: The name of a relation that has one.
@@ -232,8 +235,9 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Plac
         group,
         time,
         stateful=stateful,
-        reads=named[1].replace("`", "").lower() if named else "",
+        reads=named[1].replace("`", "") if named else "",
         filtered=bool(source_conditions(source)),
+        whole=None if side.whole is None or time is None else _WHOLE,
     )
 
 
@@ -253,7 +257,8 @@ def _packed(side: Input, stream: StreamSpec, *, tested: bool) -> tuple[DataFrame
     drops = required and not side.frame.isStreaming and not tested
     frame = side.frame.where(reduce(and_, required)) if drops else side.frame
     stored = ", ".join(f"{name} {kind}" for name, kind in zip(side.packed, kinds, strict=False))
-    packed = frame.select(*[side.packed[name].alias(name) for name in stream.columns], route.alias(_ROUTE))
+    whole = [F.col(side.whole).alias(stream.whole)] if side.whole is not None and stream.whole is not None else []
+    packed = frame.select(*[side.packed[name].alias(name) for name in stream.columns], route.alias(_ROUTE), *whole)
     return packed, stored, len(hashed) == len(columns)
 
 
@@ -287,6 +292,7 @@ def _run(compiling: Compiling, spec: JoinSpec, frames: list[DataFrame], types: M
     """Dispatch all streams and run the stages; return the output columns with their types."""
     streaming = any(frame.isStreaming for frame in frames)
     reports = _reports(compiling.spark, spec.key) if streaming else None  # a batch query has none to tell them in
+    late = _late_rows(compiling.spark, spec) if reports is not None else None
     in_rows = streaming and reports is None
     warm_bytes, liberties = compiling.warm_bytes, compiling.liberties
     dispatched = [
@@ -315,7 +321,7 @@ def _run(compiling: Compiling, spec: JoinSpec, frames: list[DataFrame], types: M
             liberties=liberties,
         )
         frame = frame.groupBy("slot").transformWithStateInPandas(
-            JoinProcessor(stage, reports if last else None),
+            JoinProcessor(stage, reports if last else None, late if number == 0 else None),
             schema,
             "Append",
             time_mode,
@@ -333,6 +339,11 @@ def _reports(spark: SparkSession, key: str) -> Accumulator[Reports] | None:
     if getattr(spark, "_sc", None) is None:
         return None
     return accumulator(spark.sparkContext, key, int(spark.conf.get(_RECENT, None) or _RECENT_BY_DEFAULT))
+
+
+def _late_rows(spark: SparkSession, spec: JoinSpec) -> Accumulator[LateReports] | None:
+    """Return where slots put late rows, None where nobody can ask for them."""
+    return late_accumulator(spark.sparkContext, spec.key) if any(stream.whole for stream in spec.streams) else None
 
 
 def _finish(node: JoinNode, frame: DataFrame, *, in_units: bool) -> DataFrame:

@@ -96,13 +96,18 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def owned(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
     """Return the rows that unit ``slot`` of the stream's group stores (001 section 3.2: each tuple in one unit)."""
+    found = kept(spec, rank, rows)
+    return found if spec.group_units == 1 and slot < spec.units else found.take(pa.array(mine(spec, rank, rows, slot)))
+
+
+def mine(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> Int64s:
+    """Return the numbers of the rows that unit ``slot`` stores."""
     if slot >= spec.units:  # retired: it sees every row, for what it stores, but stores no more
-        return kept(spec, rank, rows.slice(0, 0))
+        return np.zeros(0, np.int64)
     if spec.group_units == 1:
-        return kept(spec, rank, rows)
+        return np.arange(rows.num_rows)
     route = values(rows.column(spec.streams[rank].route))
-    mine = np.flatnonzero(np.mod(route, spec.group_units) == slot % spec.group_units)
-    return kept(spec, rank, rows).take(pa.array(mine))
+    return np.flatnonzero(np.mod(route, spec.group_units) == slot % spec.group_units)
 
 
 def kept(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ...errors import PlanError
 from ..kernels.order_keys import Int64s, values
 from ..spec import JoinSpec
-from .base import owned
+from .base import mine
 
 #: ``(rank, rows) -> (slots, row numbers)``: rows that go to the same slots come together, for they are packed once.
 #: None for the row numbers means all rows.
@@ -29,13 +29,14 @@ class Routing:
     router
         Makes what says which slots a row goes to.
     counted
-        How many of some rows of a stream that reached a slot are counted there, so that each is counted in one slot.
+        Which of some rows of a stream that reached a slot (their numbers) are counted there, so that each is counted
+        in one slot.
     spreads
         Whether rows of a stream that are alike may go to different slots: by their route, not by a key.
     """
 
     router: Callable[[JoinSpec], Router]
-    counted: Callable[[JoinSpec, int, pa.RecordBatch, int], int]
+    counted: Callable[[JoinSpec, int, pa.RecordBatch, int], Int64s]
     spreads: Callable[[JoinSpec, int], bool]
 
 
@@ -103,10 +104,10 @@ def grid(spec: JoinSpec) -> Router:
     return route
 
 
-def _first_of_its_cells(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> int:
+def _first_of_its_cells(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> Int64s:
     known = dict(spec.streams[rank].dimensions)
     at = np.unravel_index(slot, (spec.options.grid or (spec.units,)))
-    return int(rows.num_rows) if all(at[axis] == 0 for axis in range(len(at)) if axis not in known) else 0
+    return np.arange(rows.num_rows if all(at[axis] == 0 for axis in range(len(at)) if axis not in known) else 0)
 
 
 def _spread_in_grid(spec: JoinSpec, rank: int) -> bool:
@@ -117,7 +118,7 @@ def _spread_in_grid(spec: JoinSpec, rank: int) -> bool:
 #: Each stream has its own units, which rows of the others reach.
 TO_GROUPS = Routing(
     broadcast,
-    lambda spec, rank, rows, slot: int(owned(spec, rank, rows, slot).num_rows),
+    mine,
     lambda spec, rank: spec.streams[rank].alike and spec.group_units > 1,
 )
 

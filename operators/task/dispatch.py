@@ -22,7 +22,8 @@ from ..kernels.order_keys import values
 from ..schemes import SCHEMES
 from ..spec import DISPATCH, FREEZE_IMPORTS, KEEP_FREED, JoinSpec, StreamSpec
 from ..worker_memory import hold, release, settle
-from .micro_batch import for_this_batch
+from .late_rows import candidates
+from .micro_batch import for_this_batch, late_until
 
 #: Schema of packed rows: the slot's key, what is inside (a rank, or one of the codes below), Arrow IPC bytes.
 PACKED_SCHEMA = "slot int, kind int, data binary"
@@ -66,7 +67,7 @@ class Dispatcher:
         route = routing.router(spec)
         keys = slot_keys(spec.slots)
         alike = AlikeRows() if routing.spreads(spec, self.rank) else None
-        handled = 0
+        handled, until = 0, late_until(spec)
         nulls = NullRows(spec.streams[self.rank])
         tested = self.rank in spec.tested  # rows that cannot join are results
         for rows in _gathered(batches) if tested else map(nulls.dropped, _gathered(batches)):
@@ -75,17 +76,24 @@ class Dispatcher:
             handled += rows.nbytes
             if alike is not None:
                 rows = alike.spread(rows, spec.streams[self.rank].route)
-            for slots, some in route(self.rank, rows):
-                data = to_bytes(rows if some is None else rows.take(pa.array(some)))
-                together = max(PACKED_BYTES // len(data), 1)
-                for first in range(0, len(slots), together):
-                    wanted = [keys[slot] for slot in slots[first : first + together]]
-                    yield packed_rows(wanted, self.rank, [data] * len(wanted))
+            for part in self._parts(rows, until):
+                for slots, some in route(self.rank, part):
+                    data = to_bytes(part if some is None else part.take(pa.array(some)))
+                    together = max(PACKED_BYTES // len(data), 1)
+                    for first in range(0, len(slots), together):
+                        wanted = [keys[slot] for slot in slots[first : first + together]]
+                        yield packed_rows(wanted, self.rank, [data] * len(wanted))
         if nulls.count:  # one slot tells of them, in its report
             yield packed_rows([keys[0]], COUNTED, [json.dumps(nulls.report()).encode()])
         release(handled, self.warm_bytes)
         if FREEZE_IMPORTS in self.liberties:
             settle()
+
+    def _parts(self, rows: pa.RecordBatch, until: int | None) -> list[pa.RecordBatch]:
+        """Return rows without their JSON, and apart from them those that may be late."""
+        stream = self.spec.streams[self.rank]
+        whole, time = stream.whole, stream.time
+        return [rows] if whole is None or time is None else candidates(rows, whole, time, until)
 
 
 class NullRows:

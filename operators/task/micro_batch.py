@@ -18,6 +18,9 @@ from ..state.layout import History, laid_out
 #: Local property with the layouts of a query's joins: JSON, by the join's key either a history or why it is refused.
 LAYOUTS = "trijoin.layouts"
 
+#: Local property with Spark's watermark in a micro-batch (milliseconds), where its late rows are asked for.
+LATE_UNTIL = "trijoin.late"
+
 _BATCH = "streaming.sql.batchId"
 _QUERY = "sql.streaming.queryId"
 
@@ -31,6 +34,17 @@ def batch_id() -> int:
 def query_id() -> str:
     """Return the id of the streaming query, which its restarts have, too; empty outside of one."""
     return _property(_QUERY) or ""
+
+
+def late_until(spec: JoinSpec) -> int | None:
+    """Return the latest event time (microseconds) of a row that may be late in this micro-batch.
+
+    Units drop by the watermark of the micro-batch before, which is this one or an earlier one. None: nobody asks.
+    """
+    text = _property(LATE_UNTIL)
+    if text is None:
+        return None
+    return int(text) * 1000 + max(spec.held_back, 0 if spec.turn is None else spec.turn[1])
 
 
 def for_this_batch(spec: JoinSpec) -> tuple[JoinSpec, History]:

@@ -39,8 +39,9 @@ COUNTER_NAMES = (
     "state_chunks",
 )
 
-#: In a report, for each alias with late rows: how many (``rows``), of which stream (``of``), and whether conditions on
-#: this alias have dropped other rows of it before (``filtered``).
+#: In a report, for each alias with late rows: how many (``rows``), of which stream (``of``), whether conditions on
+#: this alias have dropped other rows of it before (``filtered``), and how far they were behind the watermark
+#: (``behind``: a number for each limit of `late_rows.LIMITS`, and for the rest).
 LATE_ROWS = "late_rows"
 
 #: The output column that carries counters; null in rows of results.

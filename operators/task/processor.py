@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.accumulators import Accumulator
 
-    from .reports import Reports
+    from .reports import LateReports, Reports
     from .stage import Stage, StageTask
 
 #: Types of the state variable; there is one, for each costs a task 4 ms. As text they would go to the JVM to be parsed.
@@ -40,10 +40,17 @@ class JoinProcessor(StatefulProcessor):
     reports
         Where its slots report to, None where they do not or a row of results tells it. PySpark makes it anew for every
         task, so it is no part of the stage, which stays.
+    late
+        Where they put late rows, None where nobody can ask for them.
     """
 
-    def __init__(self, stage: Stage, reports: Accumulator[Reports] | None = None) -> None:
-        self.pickled, self.reports = pickle.dumps(stage), reports
+    def __init__(
+        self,
+        stage: Stage,
+        reports: Accumulator[Reports] | None = None,
+        late: Accumulator[LateReports] | None = None,
+    ) -> None:
+        self.pickled, self.reports, self.late = pickle.dumps(stage), reports, late
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state variable, and in a task take the layout of its micro-batch.
@@ -58,7 +65,7 @@ class JoinProcessor(StatefulProcessor):
         if TaskContext.get() is not None:
             from .stage import StageTask
 
-            self.task = StageTask(_stage(self.pickled), handle, chunks, self.reports)
+            self.task = StageTask(_stage(self.pickled), handle, chunks, self.reports, self.late)
 
     def close(self) -> None:
         """Leave the worker fit for its next task: warm slots stay with it."""

@@ -5,26 +5,37 @@ so before Spark tells of the micro-batch. As a row among the results, collected 
 column, a look at it and a copy: 66 ns a row of three columns become 150, measured. Spark Connect has no accumulators;
 there it stays that row.
 
+Where late rows are asked for, a second accumulator carries the rows themselves, packed (see `late_rows`).
+
 A worker imports this before it imports anything else of ours (see `processor`), so it imports nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+Said = TypeVar("Said")
+
 #: Reports by query and micro-batch, by slot: JSON objects. A task that is tried again says the same once more.
 Reports = dict[tuple[str, int], dict[int, str]]
 
-#: The accumulators of the joins that this process has compiled, by key.
+#: Late rows by query and micro-batch, by slot: packed (`late_rows.pack`).
+LateReports = dict[tuple[str, int], dict[int, bytes]]
+
+#: The accumulators of the joins that this process has compiled, by key; those of late rows by the same.
 _accumulators: dict[str, Accumulator[Reports]] = {}
+_late: dict[str, Accumulator[LateReports]] = {}
+
+#: Of how many micro-batches the driver keeps late rows: who asks for them takes them in the same micro-batch.
+_LATE_BATCHES = 2
 
 
-class LatestReports(AccumulatorParam[Reports]):
+class LatestReports(AccumulatorParam[dict[tuple[str, int], dict[int, Said]]]):
     """Puts reports together, those of the latest micro-batches.
 
     Parameters
@@ -36,11 +47,13 @@ class LatestReports(AccumulatorParam[Reports]):
     def __init__(self, most: int) -> None:
         self.most = most
 
-    def zero(self, value: Reports) -> Reports:
+    def zero(self, value: dict[tuple[str, int], dict[int, Said]]) -> dict[tuple[str, int], dict[int, Said]]:
         """Return no reports."""
         return {}
 
-    def addInPlace(self, value1: Reports, value2: Reports) -> Reports:  # noqa: N802 (PySpark's name)
+    def addInPlace(  # noqa: N802 (PySpark's name)
+        self, value1: dict[tuple[str, int], dict[int, Said]], value2: dict[tuple[str, int], dict[int, Said]]
+    ) -> dict[tuple[str, int], dict[int, Said]]:
         """Add reports to others."""
         for about, slots in value2.items():
             value1.setdefault(about, {}).update(slots)
@@ -78,3 +91,22 @@ def reported(key: str, query: str, batch: int) -> list[str]:
     """
     found = _accumulators.get(key)
     return [] if found is None else list(found.value.get((query, batch), {}).values())
+
+
+def late_accumulator(context: SparkContext, key: str) -> Accumulator[LateReports]:
+    """Return where the slots of a join put their late rows; see `accumulator`."""
+    found: Accumulator[LateReports] = context.accumulator({}, LatestReports(_LATE_BATCHES))
+    _late[key] = found
+    return found
+
+
+def keeps_late_rows(key: str) -> bool:
+    """Tell whether a join was compiled such that its late rows can be had."""
+    return key in _late
+
+
+def late_packed(key: str, query: str, batch: int, *, forget: bool = False) -> list[bytes]:
+    """Return the late rows that the slots of a join have put out in a micro-batch so far; ``forget`` drops them."""
+    found = _late[key].value
+    slots = found.pop((query, batch), {}) if forget else found.get((query, batch), {})
+    return [slots[slot] for slot in sorted(slots)]

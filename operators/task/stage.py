@@ -20,6 +20,7 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from ..batches.ipc import from_bytes
+from ..kernels.order_keys import values
 from ..kernels.sorting import forget
 from ..results.bundle import Bundle
 from ..results.local_views import Reducer
@@ -31,9 +32,11 @@ from ..spec import KEEP_FREED, JoinSpec
 from ..state.slot_state import SlotState
 from ..worker_memory import hold, release
 from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
+from .late_rows import Late, how_late
+from .late_rows import packed as packed_late
 from .micro_batch import batch_id, for_this_batch, query_id
 from .outputs import COUNTER_NAMES, LATE_ROWS, Output, PackedRow, framed
-from .reports import Reports
+from .reports import LateReports, Reports
 from .wire import bundle_from_bytes, pack_from_bytes
 
 
@@ -81,6 +84,8 @@ class StageTask:
         The state variable: a map of chunks by number.
     reports
         Where slots report to, None if in a row behind their results.
+    late
+        Where they put late rows, None if nobody can ask for them.
 
     Raises
     ------
@@ -94,8 +99,9 @@ class StageTask:
         handle: StatefulProcessorHandle,
         chunks: Any,
         reports: Accumulator[Reports] | None = None,
+        late: Accumulator[LateReports] | None = None,
     ) -> None:
-        self.stage, self.handle, self.chunks, self.reports = stage, handle, chunks, reports
+        self.stage, self.handle, self.chunks, self.reports, self.late = stage, handle, chunks, reports, late
         self.spec, self.history = for_this_batch(stage.spec)
         if KEEP_FREED in stage.liberties:
             hold(stage.warm_bytes)
@@ -135,6 +141,7 @@ class StageTask:
             ahead = self.spec.held_back_at(last // 1000) if self.spec.has_stateful_input else 0
             late = self._drop_late(work, last + ahead, slot_number)
             tally["late"] = sum(one["rows"] for one in late.values())
+        self._forget_whole_rows(work)
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
         found = slot.process(work)
         if isinstance(slot, OuterSlot):
@@ -199,25 +206,50 @@ class StageTask:
         """Drop rows at or before a watermark; return by alias how many (see `LATE_ROWS`), each counted in one slot.
 
         As in Spark it is that of the micro-batch before. A slot that had no rows then knows an older one, and takes
-        more.
+        more. Where late rows are asked for, the slot that counts a row puts it out, too.
         """
-        dropped: dict[str, dict[str, Any]] = {}
-        counted = SCHEMES[self.spec.scheme].routing.counted
+        found: list[Late] = []
         for rank, batches in work.rows.items():
             stream = self.spec.streams[rank]
             time = stream.time
             if time is None or stream.stateful:
                 continue
-            rows = 0
             for number, batch in enumerate(batches):
                 late = pc.less_equal(batch.column(time), watermark)
                 late = pc.fill_null(late, False)
                 if pc.any(late).as_py():
-                    rows += counted(self.spec, rank, batch.filter(late), slot)
+                    found.append(self._counted_late(rank, batch.filter(late), slot))
                     batches[number] = batch.filter(pc.invert(late))
-            if rows:
-                dropped[stream.alias] = {"of": stream.reads, "rows": rows, "filtered": stream.filtered}
+        if self.late is not None and (data := packed_late(found, watermark)) is not None:
+            self.late.add({(query_id(), batch_id()): {slot: data}})
+        dropped: dict[str, dict[str, Any]] = {}
+        for one in found:
+            if len(one.times):
+                stream = self.spec.streams[one.rank]
+                of = dropped.setdefault(stream.alias, {"of": stream.reads, "rows": 0, "filtered": stream.filtered})
+                of["rows"] += len(one.times)
+                behind = how_late(one.times, watermark)
+                of["behind"] = [sum(some) for some in zip(of.get("behind", [0] * len(behind)), behind, strict=True)]
         return dropped
+
+    def _counted_late(self, rank: int, rows: pa.RecordBatch, slot: int) -> Late:
+        """Return those of some late rows that this slot counts."""
+        stream = self.spec.streams[rank]
+        mine = pa.array(SCHEMES[self.spec.scheme].routing.counted(self.spec, rank, rows, slot))
+        whole = stream.whole if stream.whole in rows.schema.names else None
+        return Late(
+            rank,
+            values(rows.column(str(stream.time)).take(mine)),
+            None if whole is None else rows.column(whole).take(mine),
+        )
+
+    def _forget_whole_rows(self, work: Work) -> None:
+        """Drop the column with the whole row, which some batches have: no unit keeps it."""
+        for rank, batches in work.rows.items():
+            whole = self.spec.streams[rank].whole
+            for number, batch in enumerate(batches):
+                if whole in batch.schema.names:
+                    batches[number] = batch.drop_columns([whole])
 
     def _unpack(
         self, frames: Iterator[pd.DataFrame]

@@ -20,11 +20,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import trijoin_sql
+from trijoin_sql.jobs import sinks
+from trijoin_sql.jobs.check import check_job
+from trijoin_sql.jobs.job_text import Script
+from trijoin_sql.jobs.parse_statements import parse_job
+from trijoin_sql.jobs.prepare import prepare
+from trijoin_sql.running.stopping import StopRequest
 
 from ..sessions import local_session
-from .workload import ABOVE, CASES, OUTER, make_views, with_units
+from .workload import ABOVE, CASES, DELAY, LATE_IDS, OUTER, SCHEMA, STREAMS, Case, make_views, with_units
 
 FAILED = 3
 
@@ -91,11 +98,71 @@ def bag(table: pa.Table) -> Counter[tuple[Any, ...]]:
     return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
+def job(home: Path, sql: str) -> str:
+    """Return a job with late rows, from files to files."""
+    options = "path '{0}', checkpointLocation '{1}'"
+    streams = [
+        f"CREATE STREAM {name} ({SCHEMA}) USING parquet OPTIONS (path '{home / 'in' / name}', maxFilesPerTrigger 1) "
+        f"WATERMARK ts DELAY OF INTERVAL {DELAY};"
+        for name in STREAMS
+    ]
+    near, late = options.format(home / "out", home / "checkpoint"), options.format(home / "late", home / "late-log")
+    return "\n".join(
+        [
+            *streams,
+            f"CREATE SINK near USING parquet OPTIONS ({near});",
+            f"CREATE SINK late USING parquet OPTIONS ({late});",
+            f"INSERT INTO near {sql} LATE ROWS INTO late;",
+        ]
+    )
+
+
+def start_job(spark: SparkSession, home: Path, sql: str, death: dict[str, Any] | None) -> StreamingQuery:
+    """Start the query of `job` as ``trijoin-sql run`` does; it may end this driver before or after late rows."""
+    made = sinks.late_writer
+
+    def dying(*arguments: Any) -> Any:
+        write = made(*arguments)
+
+        def written(query: str, frame: DataFrame, batch: int) -> None:
+            reached = death is not None and batch >= death["batch"]
+            if death is not None and reached and death["point"] == "before_late":
+                die(spark)
+            write(query, frame, batch)
+            if death is not None and reached and death["point"] == "after_late":
+                die(spark)
+
+        return written
+
+    sinks.late_writer = dying
+    parsed = parse_job(Script("job.sql", job(home, sql)))
+    check_job(parsed)
+    (one,) = prepare(parsed, trijoin_sql.TriJoinSession.create(spark))
+    return sinks.start(one.frame, one.sink, parsed.script, StopRequest(), once=True, lines=False, late=one.late)
+
+
+def compare_late(spark: SparkSession, home: Path, case: Case) -> tuple[Counter[Any], Counter[Any]]:
+    """Return the late rows that came, and those that the sink has; leave the views without them."""
+    wanted: Counter[Any] = Counter()
+    for name in (name for name in STREAMS if f" {name}." in case.sql):
+        frame = spark.table(name)
+        rows = frame.where(f"id >= {LATE_IDS}").selectExpr("id", "ts").collect()
+        wanted.update((name, row.id, row.ts) for row in rows)
+        frame.where(f"id < {LATE_IDS}").createOrReplaceTempView(name)
+    found = spark.read.parquet(str(home / "late")).selectExpr(
+        "stream", "CAST(get_json_object(row, '$.id') AS BIGINT) AS id", "event_time AS ts"
+    )
+    return wanted, Counter((row.stream, row.id, row.ts) for row in found.collect())
+
+
 def main() -> int:
     """Run the query that a configuration file describes."""
     config = json.loads(Path(sys.argv[1]).read_text())
     home, case = Path(config["home"]), {**CASES, **ABOVE, **OUTER}[config["case"]]
     spark = session(home, config)
+    if config["sink"] == "late":
+        query = start_job(spark, home, with_units(case.sql, config["units"]), config["death"])
+        return finish(spark, home, case, query, Path(config["started"]))
     make_views(spark, home / "in", case, streaming=True)
     writer = trijoin_sql.TriJoinSession.create(spark).sql(with_units(case.sql, config["units"])).writeStream
     writer = writer.option("checkpointLocation", str(home / "checkpoint")).trigger(availableNow=True)
@@ -105,20 +172,29 @@ def main() -> int:
     else:
         trijoin_sql.recover_file_sink(spark, str(home / "checkpoint"), str(home / "out"))
         query = writer.format("parquet").option("path", str(home / "out")).start()
-    Path(config["started"]).touch()
+    return finish(spark, home, case, query, Path(config["started"]), keyed)
+
+
+def finish(
+    spark: SparkSession, home: Path, case: Case, query: StreamingQuery, started: Path, keyed: KeyedSink | None = None
+) -> int:
+    """Wait for the query's end, compare its sink with Spark batch, and print the outcome."""
+    started.touch()
     try:
         query.awaitTermination()
     except StreamingQueryException as error:
         print(error, file=sys.stderr)
         return FAILED
     make_views(spark, home / "in", case, streaming=False)
+    came, kept = compare_late(spark, home, case) if (home / "late").exists() else (Counter(), Counter())
     wanted = bag(spark.sql(case.sql).toArrow())
     # Read as a user does: Spark leaves out files of attempts that were never committed.
     found = keyed.bag() if keyed is not None else bag(spark.read.parquet(str(home / "out")).toArrow())
     outcome = {
         "wanted": wanted.total(),
-        "lost": (wanted - found).total(),
-        "twice": (found - wanted).total(),
+        "lost": (wanted - found).total() + (came - kept).total(),
+        "twice": (found - wanted).total() + (kept - came).total(),
+        "late": came.total(),
         "batches": 1 + max(int(path.name) for path in (home / "checkpoint" / "commits").glob("[0-9]*")),
     }
     print(json.dumps(outcome))

@@ -24,9 +24,10 @@ _ROOT = Path(__file__).parents[2]
 _MARK = "TRIJOIN_CRASH"
 _POLL = 0.002
 
-#: Moments in a micro-batch's life, in their order. `before_sink` and `after_sink` are inside a `foreachBatch` sink.
+#: Moments in a micro-batch's life, in their order. `before_sink` and `after_sink` are inside a `foreachBatch` sink;
+#: `before_late` and `after_late`, of the sink ``late`` alone, between results and late rows and behind both.
 POINTS = ("offset", "state", "before_sink", "sink_file", "after_sink", "sink_log", "commit")
-INSIDE = ("before_sink", "after_sink")
+INSIDE = ("before_sink", "after_sink", "before_late", "after_late")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Program:
     home
         The folder: ``in``, ``checkpoint``, ``out``, ``warm``, ``local``, a log for each start.
     case, sink
-        A key of `workload.CASES`; ``"files"`` or ``"foreach"``.
+        A key of `workload.CASES`; ``"files"``, ``"foreach"``, or ``"late"`` (a job with LATE ROWS).
     master, conf
         Spark's.
     """

@@ -64,7 +64,7 @@ class Scenario:
         self.case = case or cases[(seed + seed // len(KINDS)) % len(cases)]  # every kind sees every case
         self.sink = sink or self.random.choice(("files", "foreach"))
         self.story: list[str] = [f"{self.case}, {self.sink}"]
-        write_streams(home / "in", seed, range(FILES), ROWS)
+        write_streams(home / "in", seed, range(FILES), ROWS, late=5 if self.sink == "late" else 0)
 
     def program(self, master: str = "local[2,4]", **conf: str) -> Program:
         """Return the program with the case and sink of this scenario."""

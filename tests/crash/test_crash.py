@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from .harness import Moment
-from .scenarios import Scenario
+from .scenarios import FILES, Scenario
 
 
 @pytest.mark.spark
@@ -22,3 +22,23 @@ def test_driver_killed_between_sink_and_commit(tmp_path: Path) -> None:
         assert program.wait_for(Moment("offset", 6))
         assert program.kill("worker", it.random)
         it.demand_exact(program, launched=True)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_late_rows_come_once_over_crashes(tmp_path: Path) -> None:
+    """The driver dies between results and late rows, then behind both and before the commit; then a worker dies."""
+    it = Scenario(7, tmp_path, case="semi_symmetric window", sink="late")
+    with it.program() as program:
+        it.kill_driver(program, Moment("before_late", 4))
+        assert not (program.checkpoint / "commits" / "4").exists()
+        assert (program.out / "_spark_metadata" / "4").exists()
+        it.kill_driver(program, Moment("after_late", 5))
+        assert not (program.checkpoint / "commits" / "5").exists()
+        program.launch()
+        assert program.wait_for(Moment("offset", 7))
+        assert program.kill("worker", it.random)
+        it.demand_exact(program, launched=True)
+        outcome = program.finish()
+        assert outcome is not None
+        assert outcome["late"] == 3 * 5 * (FILES - 3)

@@ -30,6 +30,9 @@ STREAMS = ("r", "s", "t")
 #: Rows come at most this much out of order (seconds), which is less than the watermark's delay: none is late.
 DISORDER, DELAY = 4, "10 seconds"
 
+#: Rows with ids from here on come an hour before all others: they are late from the third file on.
+LATE_IDS = 1_000_000
+
 _START = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 _OUTPUT = "r.id AS r, s.id AS s, t.id AS t, t.g AS g, r.ts AS at"
 _CHAIN = "FROM r JOIN s ON ABS(r.a - s.a) <= 2 JOIN t ON s.b BETWEEN t.b - 1 AND t.b + 1"
@@ -114,7 +117,7 @@ def with_units(sql: str, units: int | None) -> str:
     return sql if units is None else re.sub(r"UNITS\(\d+\)", f"UNITS({units})", sql)
 
 
-def write_streams(home: Path, seed: int, files: Iterable[int], rows: int) -> None:
+def write_streams(home: Path, seed: int, files: Iterable[int], rows: int, late: int = 0) -> None:
     """Write files of three streams, ``home/r/00000.parquet`` and so on; each is one micro-batch.
 
     Parameters
@@ -127,6 +130,8 @@ def write_streams(home: Path, seed: int, files: Iterable[int], rows: int) -> Non
         Their numbers; time goes on with the number.
     rows
         In each file; every seventh one twice, and one in twenty values NULL.
+    late
+        Late rows in each file from the fourth on, beside the others; two of them alike.
     """
     for number in files:
         for name in STREAMS:
@@ -142,6 +147,10 @@ def write_streams(home: Path, seed: int, files: Iterable[int], rows: int) -> Non
                     "ts": _START + datetime.timedelta(seconds=seconds),
                 }
                 made.append(dict(made[-1]) if made and at % 7 == 6 else row)
+            for at in range(late if number > 2 else 0):
+                one = LATE_IDS + number * late + max(at, 1)
+                ts = _START - datetime.timedelta(hours=1, seconds=one - LATE_IDS)
+                made.append({"id": one, "a": 7, "b": 7, "g": name, "ts": ts})
             folder = home / name
             folder.mkdir(parents=True, exist_ok=True)
             hidden = folder / f".{number:05d}.parquet"

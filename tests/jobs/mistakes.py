@@ -27,11 +27,62 @@ def _source(text: str) -> str:
     return f"-- one mistake\n{text};\n{REST}"
 
 
+def _late(sinks: str, end: str, results: str = "noop") -> str:
+    return f"{STREAM}CREATE SINK o USING {results};\n{sinks}INSERT INTO o SELECT value FROM r {end};"
+
+
+_LATE = "CREATE SINK l USING noop;\n"
+
+
 def _sink(text: str) -> str:
     return f"{STREAM}/* one mistake;\n */ {text};\n{INSERT}"
 
 
 MISTAKES = [
+    # late rows
+    Mistake("late rows, no such sink", _late("", "LATE ROWS INTO ^l"), "there is no sink named l"),
+    Mistake("late rows into a stream", _late("", "LATE ROWS INTO ^r"), "r is a stream: late rows go into a sink"),
+    Mistake("late rows into the results", _late("", "LATE ROWS INTO ^o"), "o gets the results of this query"),
+    Mistake("late rows twice", _late(_LATE, "LATE ROWS INTO l ^LATE ROWS INTO l"), "LATE ROWS is given twice"),
+    Mistake("late rows before WHERE", _late(_LATE, "^LATE ROWS INTO l WHERE value > 1"), "LATE ROWS INTO comes last"),
+    Mistake("late rows inside", f"{STREAM}{SINK}{_LATE}INSERT INTO o (SELECT value FROM r ^LATE ROWS INTO l);", "last"),
+    Mistake("late rows without INTO", _late(_LATE, "LATE ROWS ^l"), "INTO is missing before l"),
+    Mistake("late rows without a sink", _late(_LATE, "LATE ROWS INTO^"), "ends where the name of the sink"),
+    Mistake("late rows into a dotted name", _late(_LATE, "LATE ROWS INTO l^.m"), "without a dot"),
+    Mistake("late rows of nothing", f"{STREAM}{SINK}{_LATE}INSERT INTO o ^LATE ROWS INTO l;", "a SELECT is missing"),
+    Mistake(
+        "late rows of a view",
+        f"{STREAM}{_LATE}CREATE TEMPORARY VIEW v AS SELECT value FROM r ^LATE ROWS INTO l;\n{REST}",
+        "LATE ROWS belongs to an INSERT INTO",
+    ),
+    Mistake(
+        "late rows into a sink with rows of its own",
+        _late(f"{_LATE}INSERT INTO l SELECT value FROM r;\n", "LATE ROWS INTO ^l"),
+        "the sink l gets rows from line 4 already",
+    ),
+    Mistake(
+        "late rows of two queries",
+        f"{STREAM}{SINK}{_LATE}CREATE SINK p USING noop;\nINSERT INTO p SELECT value FROM r LATE ROWS INTO ^l;\n"
+        "INSERT INTO o SELECT value FROM r LATE ROWS INTO L;",
+        "the sink l gets rows from line 6 already",
+    ),
+    Mistake(
+        "late rows into complete mode", _late("CREATE SINK l USING noop MODE complete;\n", "LATE ROWS INTO ^l"), "MODE"
+    ),
+    Mistake(
+        "late rows with a trigger", _late("CREATE SINK l USING noop TRIGGER ONCE;\n", "LATE ROWS INTO ^l"), "TRIGGER"
+    ),
+    Mistake(
+        "late rows into another format",
+        _late("CREATE SINK l USING iceberg OPTIONS (path 'l', checkpointLocation 'c');\n", "LATE ROWS INTO ^l"),
+        "a sink of the format iceberg takes no late rows",
+    ),
+    Mistake(
+        "late rows beside another format",
+        f"{STREAM}CREATE SINK o USING iceberg OPTIONS (path 'l', checkpointLocation 'c');\n{_LATE}"
+        "INSERT INTO ^o SELECT value FROM r LATE ROWS INTO l;",
+        "takes no results beside late rows",
+    ),
     # the text
     Mistake("nothing in it", "-- nothing^\n", "the job has no INSERT INTO"),
     Mistake("string without an end", _source("CREATE STREAM r USING csv OPTIONS (path ^'x)"), "a closing ' is missing"),

@@ -14,6 +14,9 @@ from ..rewriter.plan.json_codec import Json
 from ..rewriter.plan.parts import KINDS_OF_JOINS, Dimension, Refusal
 from ..rewriter.plan.schemes import RECORDS
 
+#: What EXPLAIN says of a query in a job with LATE ROWS INTO.
+LATE_ROWS_GO = "Rows that come too late go into {}, each once, as JSON; of streams with a watermark."
+
 _UNITS: Mapping[str, float] = MappingProxyType(
     {
         "us": 1e-6, "µs": 1e-6, "microsecond": 1e-6, "ms": 1e-3, "millisecond": 1e-3, "s": 1, "sec": 1, "second": 1,

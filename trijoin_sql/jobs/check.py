@@ -31,6 +31,7 @@ from .formats import (
     SINKS,
     SOURCES,
     TABLES,
+    WITH_LATE_ROWS,
     Format,
     find_format,
     fixed_columns,
@@ -91,7 +92,7 @@ def check_places(job: Job) -> None:
             _refuse(job.script, path, why_unreadable(path.text))
         _check_class(job.script, stream)
     for sink in job.sinks:
-        _check_target(job.script, sink)
+        _check_target(job.script, sink, late=job.is_late(sink))
 
 
 def check_statements(job: Job) -> None:
@@ -307,13 +308,14 @@ def _check_sink(script: Script, sink: CreateSink) -> None:
         )
 
 
-def _check_target(script: Script, sink: CreateSink) -> None:
+def _check_target(script: Script, sink: CreateSink, *, late: bool) -> None:
     name = find_format(SINKS, sink.format.text)
     for word in (sink.options.find(CHECKPOINT), sink.options.find("path") if name in FOLDERS else None):
         if word is not None:
             _refuse(script, word, why_unwritable(word.text))
     path, checkpoint = sink.options.find("path"), sink.options.text(CHECKPOINT)
-    if name in FILES and path is not None and checkpoint and (why := why_of_another(path.text, checkpoint)):
+    numbered = name in FILES and not late  # the log of late rows has numbers of its own: see `late_sinks`
+    if numbered and path is not None and checkpoint and (why := why_of_another(path.text, checkpoint)):
         script.fail(path.start, why, EMPTY_OR_RENAME)
     function = sink.options.find("function")
     if name == "foreachBatch" and function is not None:
@@ -335,11 +337,47 @@ def _check_insert(job: Job, insert: InsertInto) -> None:
             job.script.fail(insert.sink.start, f"{name} is a stream: rows are inserted into a sink", None)
         hint = did_you_mean(name, sinks) if sinks else "declare it: CREATE SINK name USING format ..."
         job.script.fail(insert.sink.start, f"there is no sink named {name}", hint)
+    check_late(job, insert)
     first = next(other for other in job.inserts if other.sink.text.lower() == name.lower())
     if first is not insert:
         line, _ = job.script.place(first.sink.start)
         hint = "declare a second sink, or put both queries into one with UNION ALL"
         job.script.fail(insert.sink.start, f"the sink {name} gets rows from line {line} already", hint)
+
+
+def check_late(job: Job, insert: InsertInto) -> None:
+    """Check the sink that an INSERT names for late rows, and that its own sink can be written beside one.
+
+    Raises
+    ------
+    JobError
+        At the first mistake.
+    """
+    name, results = insert.late, job.sink(insert.sink.text)
+    if name is None or results is None:
+        return
+    fail, late = job.script.fail, job.sink(name.text)
+    if late is None:
+        if any(stream.name.text.lower() == name.text.lower() for stream in job.streams):
+            fail(name.start, f"{name} is a stream: late rows go into a sink")
+        fail(name.start, f"there is no sink named {name}", f"declare it: CREATE SINK {name} USING format ...")
+    if late is results:
+        fail(name.start, f"{name} gets the results of this query", "declare a sink of their own for late rows")
+    words = [word for one in job.inserts for word in (one.sink, one.late) if word is not None and word is not name]
+    taken = next((word for word in words if word.text.lower() == name.text.lower()), None)
+    if taken is not None:
+        line, _ = job.script.place(taken.start)
+        fail(name.start, f"the sink {name} gets rows from line {line} already", "declare another sink for late rows")
+    if late.output_mode != "append":
+        fail(name.start, f"late rows are appended, and {name} has MODE {late.mode}", "leave its MODE out")
+    if late.trigger is not None:
+        hint = f"leave its TRIGGER out; that of {results.name} counts"
+        fail(name.start, f"{name} has a TRIGGER, and its rows come with the micro-batches of {results.name}", hint)
+    for sink, at, what in ((results, insert.sink, "results beside late rows"), (late, name, "late rows")):
+        if find_format(SINKS, sink.format.text) not in WITH_LATE_ROWS:
+            hint = f"formats that do: {', '.join(WITH_LATE_ROWS)}"
+            why = f"a sink of the format {sink.format} takes no {what}: it would not know a repeated batch"
+            fail(at.start, why, hint)
 
 
 def check_output(script: Script, columns: Sequence[tuple[str, str]], insert: InsertInto, sink: CreateSink) -> None:
@@ -454,7 +492,7 @@ def _refuse(script: Script, word: Word, reason: str | None) -> None:
 
 
 def _unused(job: Job) -> list[str]:
-    inserted = {insert.sink.text.lower() for insert in job.inserts}
+    inserted = {word.text.lower() for insert in job.inserts for word in (insert.sink, insert.late) if word is not None}
     read = {
         token.text.lower()
         for statement in job.statements

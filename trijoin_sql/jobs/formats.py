@@ -194,6 +194,10 @@ SINKS: dict[str, Format] = {
     PYTHON: Format(("class", CHECKPOINT), (("class",),), open=True, checkpoint=True),
 }
 
+#: Sinks that late rows can go to, and results beside them: micro-batches are written by a function of ours, which knows
+#: what each of them does with a repeated one.
+WITH_LATE_ROWS = (*FILES, "console", "memory", "noop", "kafka", "foreachBatch", "delta")
+
 #: A format that only Spark knows: one of another package, by its name or the name of its class.
 OTHER = Format((CHECKPOINT,), open=True, checkpoint=True)
 

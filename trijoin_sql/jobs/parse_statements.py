@@ -9,11 +9,14 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from ..errors import SqlSyntaxError
+from ..rewriter.job_heads import late_rows_clauses
 from ..rewriter.sql.clauses import NO_OPTIONS, QUOTED, STREAM_CLAUSES, ClauseReader, Word, close
 from ..rewriter.sql.statement import parse_statement
 from .job_text import Script, did_you_mean
 from .setting_names import assignment
 from .statements import MODES, CreateSink, CreateStream, InsertInto, Job, JobStatement, SparkStatement, StartSetting
+
+_LATE = "write INSERT INTO sink SELECT ... LATE ROWS INTO another_sink"
 
 _TRIGGER = "TRIGGER PROCESSING TIME '10 seconds', TRIGGER AVAILABLE NOW or TRIGGER ONCE"
 
@@ -56,6 +59,8 @@ def read_statement(script: Script, tokens: list[Token]) -> JobStatement:
     """
     reader = _Reader(script, tokens)
     words = [token.text.upper() for token in tokens[:5] if token.token_type not in QUOTED]
+    if words[:1] != ["INSERT"] and (at := next(late_rows_clauses(tokens), None)) is not None:
+        reader.fail_at(at, "LATE ROWS belongs to an INSERT INTO", _LATE)
     match words:
         case ["CREATE", "OR", "REPLACE", "STREAM" | "SINK" as kind, *_]:
             reader.fail_at(1, f"CREATE {kind} takes no OR REPLACE: a job starts from nothing")
@@ -139,9 +144,31 @@ def _insert(reader: _Reader) -> InsertInto:
         reader.fail("a list of columns is not taken here", "choose the columns and their names in the SELECT")
     if reader.word() not in ("SELECT", "WITH", "FROM", "TABLE", "("):
         reader.fail("a SELECT is missing after the name of the sink")
+    late = _late_rows(reader)
     query = reader.rest()
     _check_sql(reader.script, query)
-    return InsertInto(sink, query)
+    return InsertInto(sink, query, late)
+
+
+def _late_rows(reader: _Reader) -> Word | None:
+    """Read LATE ROWS INTO from the end of an INSERT, and leave the statement without it."""
+    found = list(late_rows_clauses(reader.tokens))
+    if not found:
+        return None
+    if len(found) > 1:
+        reader.fail_at(found[1], "LATE ROWS is given twice", "the late rows of a query go into one sink")
+    begin = reader.position
+    reader.position = found[0] + 2
+    reader.expect("INTO", "LATE ROWS INTO sink")
+    name = reader.name("the name of the sink for late rows")
+    if reader.word() == ".":
+        reader.fail("a sink has a simple name, without a dot")
+    if reader.word():
+        reader.fail_at(found[0], "LATE ROWS INTO comes last in an INSERT", _LATE)
+    reader.tokens, reader.position = reader.tokens[: found[0]], begin
+    if len(reader.tokens) <= begin + 1:
+        reader.fail("a SELECT is missing before LATE ROWS INTO")
+    return name
 
 
 def _start_setting(reader: _Reader) -> StartSetting:

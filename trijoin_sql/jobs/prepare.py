@@ -13,17 +13,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ..errors import CheckpointDamagedError, NotProvenError, TriJoinError, UnsupportedQueryError
+from ..operators.compile.logical_plans import plan_of
+from ..operators.task.reports import keeps_late_rows
 from ..rewriter.plan.nodes import JoinNode, LeftAlone
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.catalog import RATE_OPTION, RATE_SETTING
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import quote
+from ..running.metrics import join_keys
 from ..spark.messages import sentence
 from ..spark.refusals import StreamCheck
 from .check import check_output
 from .formats import CHECKPOINT, PYTHON, SOURCES, TABLES, find_format
 from .jars import check_formats
 from .job_text import Script
+from .late_sinks import late_columns
 from .locate import locate
 from .planning import NO_STREAM
 from .progress import counted, without_corrupt
@@ -54,6 +58,8 @@ class PreparedQuery:
         of joins that scaling leaves alone.
     cautions
         What its writer probably does not mean, such as a product.
+    late
+        Where its late rows go.
     """
 
     sink: CreateSink
@@ -62,6 +68,7 @@ class PreparedQuery:
     endless: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    late: CreateSink | None = None
 
 
 def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
@@ -88,6 +95,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
                 kept, cautions = (), ()
             case SparkStatement():  # any query may read a view with a join
                 with ExitStack() as stack:
+                    stack.enter_context(session.late_rows(any(insert.late is not None for insert in job.inserts)))
                     _resume(job, session, job.sinks, stack)
                     ran = run_sql(job, session, statement.sql)
                     kept, cautions = kept + _kept(ran.groups), cautions + ran.cautions
@@ -201,6 +209,7 @@ def _query(
     cautions: tuple[str, ...],
 ) -> PreparedQuery:
     with ExitStack() as stack:
+        stack.enter_context(session.late_rows(insert.late is not None))
         _resume(job, session, [sink], stack)
         ran = run_sql(job, session, insert.query)
     frame = ran.frame
@@ -211,7 +220,23 @@ def _query(
     _check_mode(job.script, told, frame, insert, sink)
     kept_for = [one for group in ran.groups if isinstance(group, JoinNode) for one in group.retention]
     endless = tuple(one.alias for one in kept_for if one.keep_for is None)
-    return PreparedQuery(sink, insert, counted(frame), endless, kept + _kept(ran.groups), cautions + ran.cautions)
+    late = None if insert.late is None else job.sink(insert.late.text)
+    if insert.late is not None and late is not None:
+        _check_late(job.script, frame, insert.late)
+        check_output(job.script, late_columns(late), insert, late)
+    kept, cautions = kept + _kept(ran.groups), cautions + ran.cautions
+    return PreparedQuery(sink, insert, counted(frame), endless, kept, cautions, late)
+
+
+def _check_late(script: Script, frame: DataFrame, late: Word) -> None:
+    """Fail where no row of a query can be late, or only for operators of Spark's, which keep theirs."""
+    keys = join_keys(plan_of(frame))
+    if not keys:
+        why = "no join of this query is ours, and the late rows of Spark's own operators cannot be had"
+        script.fail(late.start, why, "leave LATE ROWS INTO out; the summary counts late rows")
+    if not any(map(keeps_late_rows, keys)):
+        hint = "declare one: CREATE STREAM ... WATERMARK column DELAY OF INTERVAL 10 SECONDS"
+        script.fail(late.start, "no stream that this query joins has a watermark, so no row is ever late", hint)
 
 
 def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stack: ExitStack) -> None:

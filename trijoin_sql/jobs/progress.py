@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..explain.wording import byte_size, count
+from ..operators.task.late_rows import FURTHER, LIMITS
 from ..rewriter.sql.dialect import quote
 from ..running.late import LateRows
 from ..running.metrics import batch_counters
@@ -96,6 +97,8 @@ class Tally:
         Records that were not in the format of their file, by stream.
     vanished
         What joins have lost to NULLs and inputs without rows.
+    late_sink
+        The name of the sink that gets late rows, empty if there is none.
     """
 
     sink: str
@@ -115,6 +118,7 @@ class Tally:
     heard: Callable[[Any, dict[str, int], int], None] | None = field(default=None, repr=False)
     corrupt: dict[str, int] = field(default_factory=dict)
     vanished: Vanished = field(default_factory=Vanished)
+    late_sink: str = ""
     _quiet: dict[str, int] = field(default_factory=dict, repr=False)
     _waiting: int = field(default=0, repr=False)
     _kept: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
@@ -251,6 +255,17 @@ class Tally:
         """The late rows for people: where there may be more, with a sign that says so."""
         return ("≥ " if self._late.at_least else "") + number(self.late_rows)
 
+    @property
+    def how_late(self) -> dict[str, dict[str, int]]:
+        """How late the late rows of each joined stream were (`LateRows.how_late`)."""
+        return self._late.how_late()
+
+    @property
+    def told_late(self) -> list[str]:
+        """How late rows were, in words, and where they are."""
+        where = f", in {self.late_sink}" if self.late_sink else ""
+        return [f"late rows of {stream}{where}: {said_late(some)}" for stream, some in self.how_late.items()]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the tally as plain data."""
         return {
@@ -261,6 +276,8 @@ class Tally:
             "output_rows": self.output_rows,
             "late_rows": self.late_rows,
             "late_rows_at_least": self._late.at_least,
+            "how_late": self.how_late,
+            "late_sink": self.late_sink or None,
             "state_rows": self.state_rows,
             "state_bytes": self.state_bytes,
             "watermark": self.watermark or None,
@@ -402,6 +419,21 @@ class Board:
             if told:
                 below.append(Text.assemble(f"{tally.sink}: ", (" · ".join(told), "yellow" if idle else "")))
         return Group(Text(self.status(), style="dim"), table, *below)
+
+
+def said_late(behind: Mapping[str, int]) -> str:
+    """Return how far rows were behind the watermark that they missed, in words.
+
+    Examples
+    --------
+    >>> said_late({"10 seconds": 3, "more": 1})
+    '3 by up to 10 seconds, 1 by more than 1 day'
+    """
+    furthest = list(LIMITS)[-1]
+    return ", ".join(
+        f"{number(rows)} by {'more than ' + furthest if limit == FURTHER else 'up to ' + limit}"
+        for limit, rows in behind.items()
+    )
 
 
 def number(count: float) -> str:

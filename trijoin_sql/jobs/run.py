@@ -23,9 +23,10 @@ from .prepare import PreparedQuery
 from .progress import Board, Tally, input_names
 from .sinks import memory_rows
 from .sinks import start as start_into
-from .statements import CreateStream, Job
+from .statements import CreateSink, CreateStream, Job
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from .watch import Watch
@@ -83,7 +84,14 @@ def run_queries(
     QueryFailedError
         A query failed while it ran; the others were stopped.
     """
-    tallies = [Tally(query.sink.name.text, appends=query.sink.output_mode == "append") for query in prepared]
+    tallies = [
+        Tally(
+            query.sink.name.text,
+            appends=query.sink.output_mode == "append",
+            late_sink=query.late.name.text if query.late is not None else "",
+        )
+        for query in prepared
+    ]
     if watch is not None:
         watch.status = lambda: _status(request)
         for tally, one in zip(tallies, prepared, strict=True):
@@ -118,13 +126,19 @@ def run_queries(
     for tally in tallies:
         for said in tally.silent():
             board.warn(f"{tally.sink}: {said}")
-    memory = [query.sink for query in prepared if query.sink.format.text.lower() == "memory"]
+    sinks = [sink for query in prepared for sink in (query.sink, query.late) if sink is not None]
+    memory = [sink for sink in sinks if sink.format.text.lower() == "memory" and _has_table(spark, sink)]
     return Outcome(
         tuple(tallies),
         request.by or "done",
         time.monotonic() - begun,
         {sink.name.text: memory_rows(spark, sink) for sink in memory},
     )
+
+
+def _has_table(spark: SparkSession, sink: CreateSink) -> bool:
+    """Tell whether a memory sink has its table, which one of late rows has from the first of them on."""
+    return bool(spark.catalog.tableExists(sink.name.text))
 
 
 def _status(request: StopRequest) -> str:
@@ -138,7 +152,7 @@ def _status(request: StopRequest) -> str:
 
 def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, lines: bool) -> StreamingQuery:
     try:
-        return start_into(query.frame, query.sink, job.script, request, once=once, lines=lines)
+        return start_into(query.frame, query.sink, job.script, request, once=once, lines=lines, late=query.late)
     except InvalidSettingError as error:  # of a file sink in an object store, say: `check` has looked at local ones
         word = query.sink.options.find("path") or query.sink.name
         raise job.script.error(word.start, error.parameters["reason"], EMPTY_OR_RENAME) from None

@@ -35,7 +35,7 @@ CREATE STREAM name [(column TYPE, ...)] USING format
   [WATERMARK column DELAY OF INTERVAL 10 SECONDS];
 CREATE SINK name USING format [OPTIONS (key 'value', ...)]
   [MODE append|update|complete] [TRIGGER trigger];
-INSERT INTO sink SELECT ...;
+INSERT INTO sink SELECT ... [LATE ROWS INTO sink];
 
 \b
 streams   parquet, json, csv, orc, text, rate, rate-micro-batch, socket, kafka,
@@ -216,16 +216,17 @@ def summary(outcome: Outcome, job: str, lines: bool, starting: float = 0.0) -> N
     if lines:
         queries = [tally.to_dict() for tally in outcome.tallies]
         for query in queries:
-            if query["sink"] in outcome.rows:
-                query["rows"] = [json.loads(row) for row in outcome.rows[query["sink"]]]
+            for sink, key in ((query["sink"], "rows"), (query["late_sink"], "late")):
+                if sink in outcome.rows:
+                    query[key] = [json.loads(row) for row in outcome.rows[sink]]
         times = {"seconds": round(seconds, 3), "starting_seconds": round(starting, 3)}
         print(json.dumps({"job": job, "ended": outcome.ended, **times, "queries": queries}), flush=True)
         return
     for tally in outcome.tallies:
-        for row in outcome.rows.get(tally.sink, []):
+        for row in (*outcome.rows.get(tally.sink, ()), *outcome.rows.get(tally.late_sink, ())):
             print(row)
         print(tally.summary())
-        for lost in tally.lost:
+        for lost in [*tally.told_late, *tally.lost]:
             print(f"  {lost}")
         if tally.still_open:
             print(f"  {tally.still_open}")

@@ -6,25 +6,39 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..running.late_rows import MicroBatch, frame_of_late, with_late_table
 from ..running.recovery import recover_file_sink, recover_foreach_batch
 from ..running.stopping import StopRequest
 from .check import load_function, load_source
-from .formats import CHECKPOINT, OTHER, PYTHON, SINKS, SOURCES, TABLES, find_format
+from .formats import CHECKPOINT, FILES, OTHER, PYTHON, SINKS, SOURCES, TABLES, find_format
 from .job_text import Script
+from .late_sinks import LateLog, fitted, into_files, into_late_files, into_memory
 from .statements import CreateSink, CreateStream
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    Write = Callable[[DataFrame, int], None]
+    LateWrite = Callable[[str, DataFrame, int], None]
+
 
 def start(
-    frame: DataFrame, sink: CreateSink, script: Script, request: StopRequest, *, once: bool, lines: bool
+    frame: DataFrame,
+    sink: CreateSink,
+    script: Script,
+    request: StopRequest,
+    *,
+    once: bool,
+    lines: bool,
+    late: CreateSink | None = None,
 ) -> StreamingQuery:
     """Start a query, after its sink and its checkpoint agree (see `running.recovery`).
 
     With ``once`` it reads the available rows and ends, whatever the sink's trigger is. With ``lines`` a console sink
     writes a JSON object for each row, instead of tables. Functions of batches ask `request` whether to go on.
+    ``late`` is the sink of its late rows.
     """
     spark = frame.sparkSession
     name = find_format(SINKS, sink.format.text) or sink.format.text
@@ -39,19 +53,88 @@ def start(
         safe = function if checkpoint is None else recover_foreach_batch(spark, checkpoint, function)
         return target.foreachBatch(request.guard(safe)).start()
 
-    function = sink.options.find("function")
-    if name == "foreachBatch" and function is not None:
-        return batches(load_function(script, function))
-    if name == "console":
-        return batches(_print_lines(sink) if lines else _print_tables(sink))
-    if name == "delta":
-        return batches(_into_delta(sink))
+    if late is not None:
+        if name in FILES and path is not None and checkpoint is not None:
+            recover_file_sink(spark, checkpoint, path)
+        results = _by_function(sink, script, lines) or _beside_late_rows(spark, sink)
+        return batches(_with_late_rows(results, late_writer(spark, late, script, lines)))
+    if (function := _by_function(sink, script, lines)) is not None:
+        return batches(function)
     table = sink.options.text("table")
     if name in TABLES and table is not None:
         return target.toTable(table, format=name)
     if name not in (*TABLES, PYTHON) and path is not None and checkpoint is not None:  # files, maybe a package's
         recover_file_sink(spark, checkpoint, path)
     return target.format(spark_format(spark, sink, script)).start()
+
+
+def _by_function(sink: CreateSink, script: Script, lines: bool) -> Write | None:
+    """Return what writes micro-batches into a sink that Spark does not write, or not as we need it."""
+    function, name = sink.options.find("function"), find_format(SINKS, sink.format.text)
+    if name == "foreachBatch" and function is not None:
+        return load_function(script, function)
+    if name == "console":
+        return _print_lines(sink) if lines else _print_tables(sink)
+    return _into_delta(sink) if name == "delta" else None
+
+
+def _beside_late_rows(spark: SparkSession, sink: CreateSink) -> Write:
+    """Return what writes micro-batches as Spark's own sink does, where late rows are written with them."""
+    name = find_format(SINKS, sink.format.text)
+    if name in FILES:
+        return into_files(spark, sink, dict(_options(sink, name)))
+    return into_memory(spark, sink) if name == "memory" else _saved(sink)
+
+
+def _saved(sink: CreateSink) -> Write:
+    """Write micro-batches of Kafka's sink, or of none: neither knows which it has."""
+    name = find_format(SINKS, sink.format.text) or sink.format.text
+    options = {key: value for key, value in _options(sink, name) if key != CHECKPOINT}
+
+    def write(frame: DataFrame, _batch: int) -> None:
+        frame.write.format(name).mode("overwrite" if name == "noop" else "append").options(**options).save()
+
+    return write
+
+
+def _with_late_rows(results: Write, into: LateWrite) -> Write:
+    """Write the results of each micro-batch, then its late rows, if there are any."""
+
+    def write(frame: DataFrame, late: Callable[[], pa.Table], of: MicroBatch) -> None:
+        results(frame, of.number)
+        rows = late()
+        if rows.num_rows:
+            into(of.query, frame_of_late(frame.sparkSession, rows), of.number)
+
+    return with_late_table(write)
+
+
+def late_writer(spark: SparkSession, sink: CreateSink, script: Script, lines: bool) -> LateWrite:
+    """Return what writes late rows: the id of their query, the rows, and the number of their micro-batch.
+
+    A micro-batch that is repeated after a crash is not written again into files and Delta tables, and into other sinks
+    with a checkpoint not if they had all of it.
+    """
+    name, checkpoint = find_format(SINKS, sink.format.text), sink.options.text(CHECKPOINT)
+    if name in FILES:
+        return _fitting(into_late_files(spark, sink, dict(_options(sink, name))), sink)
+    if name == "delta":
+        return lambda query, frame, batch: _into_delta(sink, f"{query} late rows")(frame, batch)
+    write = _by_function(sink, script, lines) or (into_memory(spark, sink) if name == "memory" else _saved(sink))
+    if checkpoint is None:
+        return lambda _query, frame, batch: write(frame, batch)
+    log = LateLog(spark, checkpoint)
+
+    def once(query: str, frame: DataFrame, batch: int) -> None:
+        if not log.knows(query, batch):
+            write(frame, batch)
+            log.note(query=query, batch=batch)
+
+    return _fitting(once, sink)
+
+
+def _fitting(write: LateWrite, sink: CreateSink) -> LateWrite:
+    return lambda query, frame, batch: write(query, fitted(frame, sink), batch)
 
 
 def spark_format(spark: SparkSession, one: CreateStream | CreateSink, script: Script) -> str:
@@ -70,16 +153,17 @@ def spark_format(spark: SparkSession, one: CreateStream | CreateSink, script: Sc
     return str(source.name())
 
 
-def _into_delta(sink: CreateSink) -> Callable[[DataFrame, int], None]:
+def _into_delta(sink: CreateSink, application: str | None = None) -> Write:
     """Write micro-batches as Delta's own sink does, by the query's number and theirs: a repeated one is skipped.
 
     Its own sink would not compute the rows of one that it skips, and the state of a join is lost without (see
-    `recover_foreach_batch`). A checkpoint can go on with either sink.
+    `recover_foreach_batch`). A checkpoint can go on with either sink. ``application`` is the name under which the table
+    remembers numbers, if not the query's id.
     """
     table = sink.options.text("table")
 
     def write(frame: DataFrame, batch: int) -> None:
-        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        query = application or frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         target = frame.write.format("delta").mode("append" if sink.output_mode == "append" else "overwrite")
         target = target.option("txnAppId", query).option("txnVersion", batch)
         for key, value in _options(sink, "delta"):

@@ -42,10 +42,11 @@ class CreateSink:
 
 @dataclass(frozen=True, slots=True)
 class InsertInto:
-    """``INSERT INTO sink SELECT ...``."""
+    """``INSERT INTO sink SELECT ... [LATE ROWS INTO sink]``."""
 
     sink: Word
     query: Word
+    late: Word | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,10 @@ class Job:
     def inserts(self) -> list[InsertInto]:
         """All queries, in order."""
         return [statement for statement in self.statements if isinstance(statement, InsertInto)]
+
+    def is_late(self, sink: CreateSink) -> bool:
+        """Tell whether a sink gets late rows."""
+        return sink.name.text.lower() in [one.late.text.lower() for one in self.inserts if one.late is not None]
 
     def sink(self, name: str) -> CreateSink | None:
         """Return the sink of a name, ignoring case."""

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ..errors import NO_WORKER, TOO_BUSY, CheckpointDamagedError, CheckpointMismatchError
 from ..operators.spec import JoinSpec, is_key
 from ..operators.task.micro_batch import LAYOUTS
+from ..operators.task.reports import keeps_late_rows
 from ..rewriter.plan.stored import Stored
 from ..settings import SCALING_ENABLED, spark_flag
 from ..spark.flags import settings_of
@@ -43,6 +44,9 @@ _said: set[tuple[str, str]] = set()
 
 #: Of how many queries it is known what they have lost.
 _REMEMBERED = 100
+
+#: The runs of queries with late rows that can be asked for, by the query's id.
+_executions: dict[str, Execution] = {}
 
 #: Units that a query should have from its next start on, by the query's id.
 _wanted: dict[str, dict[str, int]] = {}
@@ -113,6 +117,24 @@ def observed_rates(spark: SparkSession) -> dict[str, float]:
 def known_join(key: str) -> JoinSpec | None:
     """Return a registered join."""
     return None if (found := _joins.get(key)) is None else found.spec
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A run of a query: its id, Spark's execution of it, and its joins by key."""
+
+    run_id: str
+    execution: Any
+    keys: tuple[str, ...]
+
+    def watermark(self) -> int:
+        """Return Spark's watermark of the micro-batch that runs, in milliseconds."""
+        return int(self.execution.lastExecution().offsetSeqMetadata().batchWatermarkMs())
+
+
+def execution_of(query_id: str) -> Execution | None:
+    """Return the run of a query with late rows that can be asked for, None if there is none."""
+    return _executions.get(query_id)
 
 
 def want_units(query: StreamingQuery, units: Mapping[str, int]) -> None:
@@ -206,9 +228,10 @@ class LayoutListener:
         """Forget the run. Spark calls this late, but a new start at once: the query may already run again."""
         query_id = str(event.id().toString())
         _look_at_failure(event)
-        running = self.running.get(query_id)
-        if running is not None and running.run_id == str(event.runId().toString()):
-            del self.running[query_id]
+        for runs in (self.running, _executions):
+            known: Any = runs.get(query_id)
+            if known is not None and known.run_id == str(event.runId().toString()):
+                del runs[query_id]
         run, vanished = self.vanished.get(query_id, ("", None))
         if vanished is not None and run == str(event.runId().toString()):
             _warn(vanished.silent(while_others=True))
@@ -232,6 +255,8 @@ class LayoutListener:
         if not keys:
             return
         self.observed.started(query_id, sources_in(plan))
+        if any(map(keeps_late_rows, keys)):
+            _executions[query_id] = Execution(str(found.runId), execution, tuple(keys))
         registered = [_joins[key] for key in keys]
         for one in registered:
             one.warn()

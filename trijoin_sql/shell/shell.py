@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ..errors import JobError, JoinOverflowError, PlanError, TriJoinError
-from ..jobs.check import check_places, check_statements
+from ..jobs.check import check_late, check_places, check_statements
 from ..jobs.job_text import Script
 from ..jobs.locate import locate
 from ..jobs.options import show_mistake
@@ -201,12 +201,15 @@ class Shell:
 
     def _insert(self, script: Script, insert: InsertInto) -> None:
         sink = self.sinks[insert.sink.text.lower()]
-        job = Job(script, (sink, insert))
+        late = None if insert.late is None else self.sinks.get(insert.late.text.lower())
+        sinks = (sink,) if late is None or late is sink else (sink, late)
+        job = Job(script, (*sinks, insert))
+        check_late(job, insert)
         prepared = self._work(lambda session: prepare(job, session))
         for query in prepared:
             say_what_is_kept(query, script, "EXPLAIN", Console(stderr=True, quiet=self.quiet, soft_wrap=True))
         live = self.live and sink.format.text.lower() != "console"
-        named, request = Job(script, (*self.streams.values(), sink, insert)), StopRequest()
+        named, request = Job(script, (*self.streams.values(), *sinks, insert)), StopRequest()
         board = Console(stderr=True, highlight=False, soft_wrap=not live, quiet=self.quiet)
         outcome = self.engine.run(
             lambda _: run_queries(named, prepared, board, request, once=self.once, lines=self.lines, live=live), request
