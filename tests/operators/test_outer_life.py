@@ -30,6 +30,7 @@ from trijoin_sql.operators.spec import (
     StreamSpec,
 )
 from trijoin_sql.operators.state import slot_state
+from trijoin_sql.operators.state.manifest import MANIFEST
 from trijoin_sql.operators.state.slot_state import SlotState
 from trijoin_sql.operators.store import settled
 
@@ -259,3 +260,4 @@ def test_each_micro_batch_gives_what_it_has_to(kind: Kind, edge: str, lower: int
         assert found == wanted, f"micro-batch {number}: lost {wanted - found}, too many {found - wanted}"
         total += wanted.total()
     assert total > 5, "there has to be something to compare"
+    assert all(set(chunks.committed) <= {MANIFEST} for chunks in cells.chunks), "nothing is left of rows that are over"
