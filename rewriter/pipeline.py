@@ -332,6 +332,9 @@ def _available(node: Node) -> set[tuple[str, str]]:
     return {column for below in node.inputs for column in _available(below)}
 
 
+_ONE_SIDE_EACH = "compare expressions of one side each"
+
+
 def refusals(plan: Node) -> tuple[Refusal, ...]:
     """Return the joins of streams that neither we nor Spark can run: they have no equality between the two sides."""
     found = []
@@ -348,8 +351,14 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
         if node.closest is not None:
             a_join = f"an {kind}" if str(kind).startswith("A") else f"a {kind}"
             why = alone.get(id(node), "it is left to Spark, which does not run it")
-            hint = "compare expressions of one side each, of types that are numbers or times"
-            found.append(Refusal(f"{a_join} of streams: {why}", hint))
+            found.append(
+                Refusal(f"{a_join} of streams: {why}", f"{_ONE_SIDE_EACH}, of types that are numbers or times")
+            )
+            continue
+        tested = next((p for p in node.predicates if isinstance(p, Residual) and len(p.relations) > 1), None)
+        if node.in_where and tested is not None:
+            reason = f"EXISTS or IN over a stream, with a condition that only Spark can evaluate: {tested.sql}"
+            found.append(Refusal(reason, _ONE_SIDE_EACH))
             continue
         if any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates):
             if kind is not None and node.kind != "anti" and not _may_bound_times(node):
@@ -359,12 +368,11 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             reason = "a join of streams without an equality is left to Spark, which refuses it"
             hint = "see the reason in EXPLAIN for which the group was left alone, and remove it"
         else:
-            tested = next((p for p in node.predicates if isinstance(p, Residual) and len(p.relations) > 1), None)
             reason = f"a {kind} of streams without an equality between its sides"
             hint = "see the reason in EXPLAIN for which it was left to Spark, and remove it"
             if tested is not None:
                 reason += f", with a condition that only Spark can evaluate: {tested.sql}"
-                hint = "compare expressions of one side each, or add an equality such as a common key or time bucket"
+                hint = f"{_ONE_SIDE_EACH}, or add an equality such as a common key or time bucket"
         found.append(Refusal(reason, hint))
     found += [refusal for node in walk(plan) if isinstance(node, JoinNode) for refusal in _never_speaks(node)]
     return tuple(dict.fromkeys(found))

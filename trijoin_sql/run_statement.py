@@ -189,8 +189,11 @@ class StatementRunner:
         except AnalysisException as error:
             if read.unreadable is not None and read.unreadable.detail == ASOF:  # an alias, to Spark
                 raise read.unreadable from None
-            if isinstance(read.refused, NotProvenError) and of_streams(error, read.text) is not None:
-                raise read.refused from None  # over subqueries: Spark does not know that they are joins of ours
+            if of_streams(error, read.text) is not None:  # over subqueries: Spark does not know that they are our joins
+                if isinstance(read.refused, NotProvenError):
+                    raise read.refused from None
+                if read.planned is not None:
+                    _refuse(read.planned.rewritten, read.text)
             raise
         if read.refused is not None:
             _ = original.schema  # Spark may not know a table or a column

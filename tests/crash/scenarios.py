@@ -285,8 +285,8 @@ KINDS: dict[str, Callable[[Scenario], None]] = {
 }
 
 
-def run(seed: int, home: Path, kind: str | None = None) -> str:
-    """Run a seed's scenario; return its story.
+def run(seed: int, home: Path, kind: str | None = None, case: str | None = None) -> str:
+    """Run a seed's scenario, or one of another kind or case; return its story.
 
     Raises
     ------
@@ -295,7 +295,7 @@ def run(seed: int, home: Path, kind: str | None = None) -> str:
     """
     names = list(KINDS)
     name = kind or names[seed % len(names)]
-    scenario = Scenario(seed, home)
+    scenario = Scenario(seed, home, case=case)
     try:
         KINDS[name](scenario)
     except (InexactError, TimeoutError) as error:
@@ -310,6 +310,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no scenario after that")
     parser.add_argument("--kind", choices=KINDS)
+    parser.add_argument("--case", choices=[*CASES, *ABOVE, *OUTER])
     options = parser.parse_args()
     end = time.monotonic() + options.minutes * 60
     wrong = done = 0
@@ -320,7 +321,7 @@ def main() -> int:
         before = time.monotonic()
         done += 1
         try:
-            story = run(seed, home, options.kind)
+            story = run(seed, home, options.kind, options.case)
         except InexactError as error:
             wrong += 1
             print(f"seed {seed}: WRONG after {time.monotonic() - before:.0f} s, in {home}: {error}", flush=True)

@@ -104,6 +104,17 @@ OUTER: dict[str, Case] = {
         f"WHERE {_CLOSED.replace('r.ts', 'COALESCE(r.ts, s.ts)')}",
         True,
     ),
+    "right join": Case(
+        f"SELECT /*+ UNITS(3) */ r.id AS r, s.id AS s, s.g AS g FROM r RIGHT JOIN s ON {_NEARLY} "
+        f"WHERE {_CLOSED.replace('r.ts', 's.ts')}",
+        True,
+    ),
+    "semi join": Case(f"SELECT /*+ UNITS(3) */ r.id AS r, r.g AS g FROM r LEFT SEMI JOIN s ON {_NEARLY}", True),
+    "anti join in cells of a key": Case(
+        f"SELECT /*+ UNITS(3) */ r.id AS r, r.ts AS at FROM r WHERE {_CLOSED} AND NOT EXISTS (SELECT 1 FROM s "
+        f"WHERE r.g = s.g AND {_NEARLY})",
+        True,
+    ),
     "anti join above a pair": Case(
         f"SELECT /*+ UNITS(2) */ r.id AS r, s.id AS s {_PAIR} LEFT ANTI JOIN t ON ABS(s.a - t.a) <= 5 AND t.ts BETWEEN "
         f"s.ts AND s.ts + INTERVAL 30 SECONDS WHERE {_CLOSED.replace('05:40', '05:00')}",

@@ -20,6 +20,9 @@ IN_NO_MODE = {
     f"SELECT r.id FROM {JOIN} LEFT JOIN t ON t.x > r.x": "the LEFT JOIN would never know that a row of r has no",
     f"SELECT r.id FROM {JOIN} FULL JOIN t ON t.k = r.k": "no bound in event time",
     f"SELECT r.id FROM {JOIN} LEFT ANTI JOIN t ON t.x > r.x": "the LEFT ANTI JOIN would never know",
+    "SELECT r.id FROM r WHERE EXISTS (SELECT 1 FROM s WHERE r.k = s.k AND concat(r.id, s.id) LIKE '%1')": (
+        "EXISTS or IN over a stream, with a condition that only Spark can evaluate: .*LIKE"
+    ),
     f"SELECT r.id FROM {JOIN} RIGHT JOIN c ON c.id = r.id": "keeps all rows of a table",
     f"SELECT r.id FROM {JOIN} ORDER BY r.id": "ORDER BY .*, line 1, column",
     f"SELECT r.id FROM {JOIN} LIMIT 3 OFFSET 1": "OFFSET",
