@@ -355,37 +355,65 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class Dimension:
+    """Two columns that tell how close two rows are.
+
+    Parameters
+    ----------
+    left, right
+        Columns of one type.
+    type_name
+        Of the type, for the error message where a difference leaves it.
+    most
+        The greatest difference that the type has, None where it has them all.
+    """
+
+    left: str
+    right: str
+    type_name: str = ""
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Closest:
     """Which partners of a row of the first stream are results.
 
     Parameters
     ----------
-    left, right
-        The columns that are compared, of one type.
+    dimensions
+        What is compared; several only for a distance.
     by
-        The ``greatest`` or the ``least`` value of ``right`` is closest, or the one at the least ``distance``.
+        The ``greatest`` or the ``least`` value of the second stream is closest, or the one at the least ``distance``.
     count
         How many partners at most. Of equally close ones those that came last are results.
-    sql, type_name
-        For the error message where a distance leaves its type.
-    most
-        The greatest distance that the type has, None where it has them all.
+    norm
+        Of several dimensions: whether the sum of their ``squares`` is the distance, or the ``greatest`` difference.
+    sql
+        For the error message.
     wraps
-        Whether a distance of integers that leaves its type wraps around.
+        Whether a difference of integers that leaves its type wraps around.
     latest
         The columns of the key of which only the latest row can be closest, once the watermark has passed it; None if
         others can be, too.
     """
 
-    left: str
-    right: str
+    dimensions: tuple[Dimension, ...]
     by: Literal["greatest", "least", "distance"]
     count: int = 1
+    norm: Literal["squares", "greatest"] = "squares"
     sql: str = ""
-    type_name: str = ""
-    most: int | None = None
     wraps: bool = False
     latest: tuple[str, ...] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the first stream."""
+        return tuple(one.left for one in self.dimensions)
+
+    @property
+    def right(self) -> str:
+        """The column of the second stream, the first of several."""
+        return self.dimensions[0].right
 
 
 @dataclass(frozen=True, slots=True)

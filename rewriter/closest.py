@@ -6,7 +6,8 @@ NEAREST 2 BY DISTANCE ABS(r.x - s.x)`` the two ``s.x`` at the least distance fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 from sqlglot import exp
 
@@ -44,13 +45,14 @@ def read_closest(
 
     if isinstance(tree, Nearest):
         words = {name: tree.args[name] for name in ("count", "approximate", "similarity")}
-        difference = _difference(tree.this, similarity=words["similarity"])
-        found = None if difference is None else by_side(difference.left, difference.right)
-        if found is None:
+        norm, differences = _distance(tree.this, similarity=words["similarity"])
+        pairs = [pair for one in differences if (pair := by_side(one.left, one.right)) is not None]
+        if not pairs or len(pairs) < len(differences):
             wanted = "-ABS(r.x - s.x)" if words["similarity"] else "ABS(r.x - s.x)"
-            reason = f"NEAREST of streams is by the difference of two expressions, not by {render(tree.this)}"
-            return None, (reason, f"write BY {'SIMILARITY' if words['similarity'] else 'DISTANCE'} {wanted}")
-        return Closest(term(found[0]), term(found[1]), "distance", term(tree.this), **words), None
+            reason = f"NEAREST of streams is by differences of expressions of one side each, not by {render(tree.this)}"
+            return None, (reason, f"write BY {'SIMILARITY' if words['similarity'] else 'DISTANCE'} {wanted}, say")
+        first, *more = [(term(one), term(other)) for one, other in pairs]
+        return Closest(*first, "distance", term(tree.this), **words, more=tuple(more), norm=norm), None
     compared = tree.unnest()
     if not isinstance(compared, exp.GT | exp.GTE | exp.LT | exp.LTE):
         return None, ("MATCH_CONDITION takes one comparison by >=, >, <= or <", "put other conditions into ON")
@@ -62,15 +64,53 @@ def read_closest(
     return Closest(term(found[0]), term(found[1]), "greatest" if is_before else "least", term(compared)), None
 
 
-def _difference(tree: exp.Expr, *, similarity: bool) -> exp.Sub | None:
-    """Return the difference whose absolute value is a distance, None for any other distance."""
+Norm = Literal["squares", "greatest"]
+
+
+def _distance(tree: exp.Expr, *, similarity: bool) -> tuple[Norm, list[exp.Sub]]:
+    """Return the differences that a distance is made of, none if it is no distance that units compute."""
     tree = tree.unnest()
     if similarity:
         if not isinstance(tree, exp.Neg):
-            return None
+            return "squares", []
         tree = tree.this.unnest()
-    if called(tree) != "abs":
-        return None
-    (value,) = tree.expressions or [tree.this]
-    difference = value.unnest()
-    return difference if isinstance(difference, exp.Sub) else None
+    match called(tree), _arguments(tree):
+        case "abs", _:
+            return "squares", _differences([tree], _absolute)
+        case "greatest", [*values]:
+            return "greatest", _differences(values, _absolute)
+        case "hypot", [*values]:
+            return "squares", _differences(values, _plain)
+        case "sqrt", [value]:
+            tree = value.unnest()
+    if isinstance(tree, exp.Add):
+        return "squares", _differences(tree.flatten(), _squared)
+    return "squares", []
+
+
+def _differences(trees: Iterable[exp.Expr], read: Callable[[exp.Expr], exp.Expr | None]) -> list[exp.Sub]:
+    """Return the differences in some expressions, none if one of them has none."""
+    found = [read(tree.unnest()) for tree in trees]
+    differences = [one.unnest() for one in found if one is not None]
+    alike = [one for one in differences if isinstance(one, exp.Sub)]
+    return alike if len(alike) == len(found) else []
+
+
+def _absolute(tree: exp.Expr) -> exp.Expr | None:
+    return _arguments(tree)[0] if called(tree) == "abs" and len(_arguments(tree)) == 1 else None
+
+
+def _squared(tree: exp.Expr) -> exp.Expr | None:
+    match called(tree), _arguments(tree):
+        case "power" | "pow", [value, exp.Literal(this="2")]:
+            return value
+    return None
+
+
+def _plain(tree: exp.Expr) -> exp.Expr:
+    return tree
+
+
+def _arguments(tree: exp.Expr) -> list[exp.Expr]:
+    """Return the arguments of a function."""
+    return list(tree.expressions) or [one for one in (tree.args.get("this"),) if isinstance(one, exp.Expr)]

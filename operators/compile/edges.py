@@ -54,19 +54,24 @@ def compile_closest(
     """
     if closest is None:
         return None
-    kinds = left.type_of("key", closest.left.sql), right.type_of("key", closest.right.sql)
-    common = closest_type(closest, *kinds)
-    if common is None:
-        raise UnsupportedQueryError(*unordered(closest, *kinds))
-    columns = left.pack_read("key", closest.left.sql, common), right.pack_read("key", closest.right.sql, common)
-    left.required.setdefault(columns[0], closest.left.sql)
-    right.required.setdefault(columns[1], closest.right.sql)
-    most = LARGEST.get(common) if closest.by == "distance" and not closest.wraps else None
+    dimensions = []
+    for one, other in closest.dimensions:
+        kinds = left.type_of("key", one.sql), right.type_of("key", other.sql)
+        common = closest_type(closest, *kinds)
+        if common is None:
+            raise UnsupportedQueryError(*unordered(closest, *kinds))
+        columns = left.pack_read("key", one.sql, common), right.pack_read("key", other.sql, common)
+        left.required.setdefault(columns[0], one.sql)
+        right.required.setdefault(columns[1], other.sql)
+        most = LARGEST.get(common) if closest.by == "distance" and not closest.wraps else None
+        dimensions.append(spec.Dimension(*columns, common, most))
     latest = None
     if closest.latest:
         equal = (check for edge in edges for check in edge.checks if isinstance(check, spec.Compare))
         latest = tuple(check.right for check in equal if check.op in ("=", "<=>"))
-    return spec.Closest(*columns, closest.by, closest.count, closest.condition.sql, common, most, closest.wraps, latest)
+    return spec.Closest(
+        tuple(dimensions), closest.by, closest.count, closest.norm, closest.condition.sql, closest.wraps, latest
+    )
 
 
 def _check(predicate: KernelPredicate, left: Input, right: Input, equal: list[_Equal], name: str) -> spec.Check:

@@ -125,8 +125,7 @@ def read_input(compiling: Compiling, node: JoinNode, source: Any) -> Input:
         ("matching", one.sql): f"IF({one.sql}, true, NULL)" for one in node.matching if scan.alias in one.relations
     }
     if node.closest is not None:
-        compared = (node.closest.left, node.closest.right)
-        items |= {("key", one.sql): one.sql for one in compared if scan.alias in one.relations}
+        items |= {("key", one.sql): one.sql for one in node.closest.compared if scan.alias in one.relations}
     if node.aggregation is not None:
         terms = node.aggregation.terms
         items |= {("argument", one.sql): one.sql for one in terms if scan.alias in one.relations}

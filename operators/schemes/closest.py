@@ -14,7 +14,8 @@ Of equally close partners the one that came last is a result: Spark's batch give
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ from ..batches.pieces import concat
 from ..kernels.order_keys import Int64s, float_key, order_key, values
 from ..results.bundle import Part
 from ..results.outcomes import Outcome, joined
-from ..spec import Closest, JoinSpec
+from ..spec import Closest, Dimension, JoinSpec
 from ..store.index import Probe
 from ..store.segment import Lifetime, Segment
 from ..store.store import Store
@@ -78,7 +79,8 @@ class ClosestSlot(OuterSlot):
 
     def _with_partners(self, rows: Part) -> Iterator[Outcome]:
         (step,) = self.unit.orders[0]
-        probe = Probe(step.plan, rows.take([*dict.fromkeys([*step.plan.columns, self.closest.left])], slice(len(rows))))
+        read = dict.fromkeys([*step.plan.columns, *self.closest.columns])
+        probe = Probe(step.plan, rows.take([*read], slice(len(rows))))
         nearby, recent = Nearby(self.closest, len(rows)), self.unit.stored[1]
         for store, later in ((self.latest, 0), (recent, _LATER)):
             for mine, segment, theirs in () if store is None else self._candidates(store, probe):
@@ -145,8 +147,10 @@ class Nearby:
         """Take candidates: rows ``mine`` of ``left`` and ``theirs`` of ``right``, whose ids begin at ``start``."""
         if not len(mine):
             return
-        there = right.column(self.spec.right).take(pa.array(theirs))
-        far = self._distance(left.column(self.spec.left).take(pa.array(mine)), there)
+        of = pa.array(mine), pa.array(theirs)
+        far = self._far(
+            [(left.column(one.left).take(of[0]), right.column(one.right).take(of[1])) for one in self.spec.dimensions]
+        )
         self.held.append((mine, far, theirs.astype(np.int64) + start))
         self.size += len(mine)
         if self.size > _HELD + self.count * self.spec.count:
@@ -158,25 +162,35 @@ class Nearby:
         mine, _, ids = self.held[0] if self.held else (np.zeros(0, np.int64),) * 3
         return mine, ids
 
-    def _distance(self, here: pa.Array, there: pa.Array) -> Int64s:
+    def _far(self, pairs: Sequence[tuple[pa.Array, pa.Array]]) -> Int64s:
         """Return a key of how far each candidate is, shape (k,): the least is closest."""
         if self.spec.by == "greatest":
-            return ~order_key(there)  # as many below zero as above: unlike a minus, it does not overflow
+            return ~order_key(pairs[0][1])  # as many below zero as above: unlike a minus, it does not overflow
         if self.spec.by == "least":
-            return order_key(there)
-        if pa.types.is_floating(there.type):
-            with np.errstate(invalid="ignore", over="ignore"):
-                return float_key(np.abs(values(here) - values(there)))
-        if self.spec.wraps and pa.types.is_integer(there.type):
-            with np.errstate(over="ignore"):
-                wrapped: Int64s = np.abs(values(here) - values(there)).astype(np.int64)
-                return wrapped
-        one, other = order_key(here), order_key(there)
+            return order_key(pairs[0][1])
+        apart = [self._apart(*pair, one) for pair, one in zip(pairs, self.spec.dimensions, strict=True)]
+        if len(apart) == 1:
+            return apart[0].view(np.int64) if apart[0].dtype == np.uint64 else float_key(apart[0])
+        doubles = [one.astype(np.float64) for one in apart]
         with np.errstate(over="ignore"):
-            far = np.where(one > other, one - other, other - one)
-        if self.spec.most is not None and (far.view(np.uint64) > np.uint64(self.spec.most)).any():
-            raise JoinOverflowError(self.spec.sql, self.spec.type_name)
-        return far
+            if self.spec.norm == "greatest":
+                return float_key(np.maximum.reduce(doubles))
+            return float_key(np.add.reduce([one * one for one in doubles]))
+
+    def _apart(self, here: pa.Array, there: pa.Array, dimension: Dimension) -> npt.NDArray[Any]:
+        """Return the absolute differences of two columns, shape (k,): as floats, or as integers without a sign."""
+        apart: npt.NDArray[Any]
+        with np.errstate(invalid="ignore", over="ignore"):
+            if pa.types.is_floating(there.type):
+                apart = np.abs(values(here) - values(there))
+            elif self.spec.wraps and pa.types.is_integer(there.type):
+                apart = np.abs(values(here) - values(there)).astype(np.float64)
+            else:
+                one, other = order_key(here), order_key(there)
+                apart = np.where(one > other, one - other, other - one).view(np.uint64)
+        if dimension.most is not None and (apart > np.uint64(dimension.most)).any():
+            raise JoinOverflowError(self.spec.sql, dimension.type_name)
+        return apart
 
     def _reduce(self) -> None:
         """Keep the closest candidates of each row."""

@@ -61,8 +61,12 @@ def common_type(left: str, right: str) -> Comparable | None:
 LARGEST = {name: 2 ** (bits - 1) - 1 for name, bits in _INTEGERS.items()}
 
 
+#: The types of which units compute distances in several dimensions, as doubles like Spark.
+_DOUBLES = frozenset({"tinyint", "smallint", "int", "float", "double"})
+
+
 def closest_type(closest: Closest, left: str, right: str) -> str | None:
-    """Return the type in which units tell what is closest, None if they cannot.
+    """Return the type in which units compare two values to tell what is closest, None if they cannot.
 
     Parameters
     ----------
@@ -72,13 +76,14 @@ def closest_type(closest: Closest, left: str, right: str) -> str | None:
     common = common_type(left, right)
     if common is None or not common.exact or (closest.by == "distance" and common.type == "boolean"):
         return None
-    return common.type
+    return None if closest.more and common.type not in _DOUBLES else common.type
 
 
 def unordered(closest: Closest, left: str, right: str) -> tuple[str, str]:
     """Return why units cannot tell what is closest, and what to write instead."""
     pair = left if left == right else f"{left} and {right}"
-    return f"units do not order {pair} to tell what is closest by {closest.sql}", "compare numbers or times"
+    hint = "compare columns of the types int, float or double" if closest.more else "compare numbers or times"
+    return f"units do not order {pair} to tell what is closest by {closest.sql}", hint
 
 
 def widest(types: Iterable[str]) -> str | None:

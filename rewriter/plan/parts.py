@@ -82,6 +82,10 @@ class Closest:
         How many partners at most.
     approximate, similarity
         The words of NEAREST BY.
+    more
+        The other dimensions of a distance, as pairs like `left` and `right`, none of an absolute difference.
+    norm
+        Of several dimensions: whether the sum of their ``squares`` is the distance, or the ``greatest`` difference.
     latest
         Whether a row is of no more use when the watermark has passed a later one with the same key.
     wraps
@@ -95,6 +99,8 @@ class Closest:
     count: int = 1
     approximate: bool = False
     similarity: bool = False
+    more: tuple[tuple[Term, Term], ...] = ()
+    norm: Literal["squares", "greatest"] = "squares"
     latest: bool = False
     wraps: bool = False
 
@@ -107,13 +113,20 @@ class Closest:
         return f"{how} NEAREST {self.count} BY {'SIMILARITY' if self.similarity else 'DISTANCE'} {self.condition.sql}"
 
     @property
-    def terms(self) -> tuple[Term, ...]:
-        """All terms."""
-        return self.left, self.right, self.condition
+    def dimensions(self) -> tuple[tuple[Term, Term], ...]:
+        """What is compared, of the left and of the right input."""
+        return (self.left, self.right), *self.more
+
+    @property
+    def compared(self) -> tuple[Term, ...]:
+        """All expressions that are compared."""
+        return tuple(term for pair in self.dimensions for term in pair)
 
     def with_terms(self, change: Callable[[Term], Term]) -> Closest:
         """Return the same with other terms."""
-        return replace(self, left=change(self.left), right=change(self.right), condition=change(self.condition))
+        left, right, condition = map(change, (self.left, self.right, self.condition))
+        more = tuple((change(one), change(other)) for one, other in self.more)
+        return replace(self, left=left, right=right, condition=condition, more=more)
 
 
 def join_words(kind: str, closest: Closest | None) -> str:

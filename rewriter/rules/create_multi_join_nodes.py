@@ -152,9 +152,9 @@ def _why_not_tested(graph: JoinGraph, closest: Closest | None) -> str | None:
     """Return why a join cannot tell which rows have no partner, or which are closest."""
     residual = next(iter(graph.residuals), None)
     if closest is not None:
-        kinds = closest.left.type, closest.right.type
-        if UNKNOWN not in kinds and closest_type(closest, *kinds) is None:
-            return unordered(closest, *kinds)[0]
+        for one, other in closest.dimensions:
+            if UNKNOWN not in (one.type, other.type) and closest_type(closest, one.type, other.type) is None:
+                return unordered(closest, one.type, other.type)[0]
     return None if residual is None else f"only Spark can evaluate {residual.sql}, on pairs of rows"
 
 

@@ -47,7 +47,7 @@ def read_by_node(node: JoinNode) -> set[tuple[str, str]]:
             found.update(column for term in predicate.terms for column in term.columns)
     found.update(column for term in node.matching for column in term.columns)
     if node.closest is not None:
-        found.update(column for term in (node.closest.left, node.closest.right) for column in term.columns)
+        found.update(column for term in node.closest.compared for column in term.columns)
     return found
 
 

@@ -148,7 +148,7 @@ MISTAKES = [
         "NEAREST by something else",
         f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r JOIN q "
         "APPROX ^NEAREST 2 BY DISTANCE r.value * q.value;",
-        "NEAREST of streams is by the difference of two expressions, not by r.value * q.value",
+        "NEAREST of streams is by differences of expressions of one side each, not by r.value * q.value",
     ),
     Mistake(
         "NEAREST without a bound",

@@ -12,7 +12,17 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators.spec import Band, Check, Closest, Compare, EdgeSpec, JoinSpec, Options, StreamSpec
+from trijoin_sql.operators.spec import (
+    Band,
+    Check,
+    Closest,
+    Compare,
+    Dimension,
+    EdgeSpec,
+    JoinSpec,
+    Options,
+    StreamSpec,
+)
 
 from trijoin_sql.errors import JoinOverflowError
 
@@ -25,7 +35,8 @@ COLUMNS = ("id", "k", "x", "f", "t")
 def join(closest: Closest, checks: tuple[Check, ...], units: int, bounds: tuple[int | None, int | None]) -> JoinSpec:
     """Return a join of r and s, in which ``-bounds[0] <= s.t - r.t <= bounds[1]`` is known."""
     types = tuple((name, SCHEMA[name]) for name in COLUMNS)
-    read = {closest.right, *(check.right for check in checks if not isinstance(check, Band) or check.left != "t")}  # type: ignore[union-attr]
+    compared = {check.right for check in checks if isinstance(check, Compare)}
+    read = {*(one.right for one in closest.dimensions), *compared}
     required = tuple((name, name) for name in COLUMNS if name in read)
     keyed = any(isinstance(check, Compare) and check.op == "=" for check in checks)
     streams = tuple(
@@ -83,12 +94,16 @@ def partners(spec: JoinSpec, r: Row, side: Sequence[Row]) -> dict[int, Any]:
     assert closest is not None
     (edge,) = spec.edges
     for s in side:
-        one, other = r[closest.left], s[closest.right]
-        if one is None or other is None or not all(holds(check, r, s) for check in edge.checks):
+        pairs = [(r[one.left], s[one.right]) for one in closest.dimensions]
+        if any(None in pair for pair in pairs) or not all(holds(check, r, s) for check in edge.checks):
             continue
+        other = pairs[0][1]
         match closest.by:
             case "distance":
-                found[s["id"]] = key(abs(one - other))
+                apart = [key(abs(float(one) - float(two))) for one, two in pairs]
+                squares = sum(value * value for _, value in apart)
+                far = max(apart) if closest.norm == "greatest" else key(math.nan if max(apart)[0] else squares)
+                found[s["id"]] = apart[0] if len(apart) == 1 else far
             case "least":
                 found[s["id"]] = key(other)
             case _:
@@ -170,8 +185,17 @@ def test_random_runs(case: str, seed: int) -> None:
     checks += [Compare("<>", "x", "x")] if random.random() < 0.3 else []
     checks += [match] if match is not None else []
     random.shuffle(checks)
-    closest = Closest(column, column, by, count=random.choice([1, 1, 1, 2, 5]))
+    closest = Closest((Dimension(column, column),), by, count=random.choice([1, 1, 1, 2, 5]))
     spec = join(closest, tuple(checks), random.choice([1, 2, 5]), (before, after))
+    run(spec, [rows_of(random, random.randrange(60)) for _ in "rs"], random)
+
+
+@pytest.mark.parametrize("norm", ["squares", "greatest"])
+@pytest.mark.parametrize("seed", range(4))
+def test_distances_in_two_dimensions(norm: Literal["squares", "greatest"], seed: int) -> None:
+    random = Random(f"{norm}{seed}")
+    dimensions = (Dimension("x", "x", "int", 2**31 - 1), Dimension("f", "f", "double"))
+    spec = join(Closest(dimensions, "distance", 2, norm), (Band("t", "t", 0, 30_000),), 2, (30_000, 0))
     run(spec, [rows_of(random, random.randrange(60)) for _ in "rs"], random)
 
 
@@ -181,7 +205,7 @@ def test_random_runs(case: str, seed: int) -> None:
 def test_the_latest_of_each_key_stays(keyed: bool, op: Literal[">=", ">"], seed: int) -> None:
     random = Random(f"{keyed}{op}{seed}")
     keys = (Compare("=", "k", "k"),) if keyed else ()
-    closest = Closest("t", "t", "greatest", latest=("k",) if keyed else ())
+    closest = Closest((Dimension("t", "t"),), "greatest", latest=("k",) if keyed else ())
     spec = join(closest, (*keys, Compare(op, "t", "t")), random.choice([1, 3]), (None, 0))
     run(spec, [rows_of(random, random.randrange(80)) for _ in "rs"], random)
 
@@ -189,7 +213,7 @@ def test_the_latest_of_each_key_stays(keyed: bool, op: Literal[">=", ">"], seed:
 def test_replaced_rows_go() -> None:
     """Of a key the latest expired row is kept, and of all rows some twice as many as there are keys."""
     checks = (Compare("=", "k", "k"), Compare(">=", "t", "t"))
-    spec = join(Closest("t", "t", "greatest", latest=("k",)), checks, 1, (None, 0))
+    spec = join(Closest((Dimension("t", "t"),), "greatest", latest=("k",)), checks, 1, (None, 0))
     there = Run(spec, Random(1), SCHEMA)
     for number in range(40):
         time = START + 1_000_000 * number
@@ -208,7 +232,7 @@ def test_replaced_rows_go() -> None:
 def test_a_distance_that_overflows(wraps: bool) -> None:
     """In ANSI mode it is an error, else it is what is left of its bits, as in Spark."""
     most = None if wraps else 2**31 - 1
-    closest = Closest("x", "x", "distance", sql="ABS(r.x - s.x)", type_name="int", most=most, wraps=wraps)
+    closest = Closest((Dimension("x", "x", "int", most),), "distance", sql="ABS(r.x - s.x)", wraps=wraps)
     spec = join(closest, (Band("t", "t", 0, 10),), 1, (10, 0))
     there = Run(spec, Random(2), SCHEMA)
     one, far, near = (

@@ -84,6 +84,22 @@ def test_nearest() -> None:
     assert found.closest.count == 3
 
 
+@pytest.mark.parametrize(
+    ("distance", "norm"),
+    [
+        ("SQRT(POWER(r.x - s.x, 2) + POW((s.a - r.a), 2))", "squares"),
+        ("POWER(r.x - s.x, 2) + POWER(r.a - s.a, 2)", "squares"),
+        ("HYPOT(r.x - s.x, r.a - s.a)", "squares"),
+        ("GREATEST(ABS(r.x - s.x), ABS(r.a - s.a))", "greatest"),
+    ],
+)
+def test_nearest_in_two_dimensions(distance: str, norm: str) -> None:
+    found = node(f"SELECT r.id, s.id FROM r JOIN s APPROX NEAREST BY DISTANCE {distance} WITHIN 1 HOUR").closest
+    assert found is not None
+    pairs = [(one.sql, other.sql) for one, other in found.dimensions]
+    assert (pairs, found.norm, found.count) == ([("r.x", "s.x"), ("r.a", "s.a")], norm, 1)
+
+
 def test_on_filters_partners_and_where_does_not() -> None:
     """A condition on the right side chooses partners in ON, and drops results in WHERE."""
     found = node(f"SELECT r.id, s.x FROM r LEFT ASOF JOIN s {LAST} ON s.a > 1 AND r.a > 2 WHERE r.x > 3 AND s.x > 4")
@@ -133,8 +149,12 @@ def test_what_is_refused(join: str, says: str) -> None:
         ("ASOF JOIN s MATCH_CONDITION (r.x = s.x)", "MATCH_CONDITION takes one comparison by >=, >, <= or <"),
         ("ASOF JOIN s MATCH_CONDITION (r.x > s.x AND r.a > 1)", "MATCH_CONDITION takes one comparison"),
         ("ASOF JOIN s MATCH_CONDITION (r.x - s.x > 0)", "an expression of one side with one of the other"),
-        ("JOIN s APPROX NEAREST BY DISTANCE r.x - s.x", "by the difference of two expressions, not by r.x - s.x"),
-        ("JOIN s APPROX NEAREST BY SIMILARITY ABS(r.x - s.x)", "by the difference of two expressions"),
+        (
+            "JOIN s APPROX NEAREST BY DISTANCE r.x - s.x",
+            "by differences of expressions of one side each, not by r.x - s.x",
+        ),
+        ("JOIN s APPROX NEAREST BY SIMILARITY ABS(r.x - s.x)", "by differences of expressions"),
+        ("JOIN s APPROX NEAREST BY DISTANCE POWER(r.x - s.x, 3) + POWER(r.a - s.a, 2)", "by differences of"),
     ],
 )
 def test_what_cannot_be_read_is_refused_at_once(join: str, says: str) -> None:
