@@ -187,6 +187,7 @@ def finish(
         return FAILED
     make_views(spark, home / "in", case, streaming=False)
     came, kept = compare_late(spark, home, case) if (home / "late").exists() else (Counter(), Counter())
+    spark.conf.set("spark.sql.join.asofJoin.enabled", "true")
     wanted = bag(spark.sql(case.sql).toArrow())
     # Read as a user does: Spark leaves out files of attempts that were never committed.
     found = keyed.bag() if keyed is not None else bag(spark.read.parquet(str(home / "out")).toArrow())

@@ -115,6 +115,16 @@ OUTER: dict[str, Case] = {
         f"WHERE r.g = s.g AND {_NEARLY})",
         True,
     ),
+    "the latest of each key": Case(
+        f"SELECT /*+ UNITS(3) */ r.id AS r, s.ts AS at FROM r LEFT ASOF JOIN s MATCH_CONDITION (r.ts > s.ts) "
+        f"ON r.g = s.g WHERE {_CLOSED}",
+        True,
+    ),
+    "the closest in a window": Case(
+        f"SELECT /*+ UNITS(3) */ r.id AS r, s.a AS a FROM r ASOF JOIN s MATCH_CONDITION (r.a >= s.a) "
+        f"ON r.ts BETWEEN s.ts - INTERVAL 60 SECONDS AND s.ts WHERE {_CLOSED.replace('05:40', '05:00')}",
+        True,
+    ),
     "anti join above a pair": Case(
         f"SELECT /*+ UNITS(2) */ r.id AS r, s.id AS s {_PAIR} LEFT ANTI JOIN t ON ABS(s.a - t.a) <= 5 AND t.ts BETWEEN "
         f"s.ts AND s.ts + INTERVAL 30 SECONDS WHERE {_CLOSED.replace('05:40', '05:00')}",
