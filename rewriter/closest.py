@@ -83,9 +83,7 @@ def _distance(tree: exp.Expr, *, similarity: bool) -> tuple[Norm, list[exp.Sub]]
             return "squares", _differences(values, _plain)
         case "sqrt", [value]:
             tree = value.unnest()
-    if isinstance(tree, exp.Add):
-        return "squares", _differences(tree.flatten(), _squared)
-    return "squares", []
+    return "squares", _differences(tree.flatten() if isinstance(tree, exp.Add) else [tree], _squared)
 
 
 def _differences(trees: Iterable[exp.Expr], read: Callable[[exp.Expr], exp.Expr | None]) -> list[exp.Sub]:

@@ -100,6 +100,13 @@ def test_nearest_in_two_dimensions(distance: str, norm: str) -> None:
     assert (pairs, found.norm, found.count) == ([("r.x", "s.x"), ("r.a", "s.a")], norm, 1)
 
 
+def test_a_square_is_as_near_as_its_root() -> None:
+    for distance in ("SQRT(POWER(r.x - s.x, 2))", "POWER(r.x - s.x, 2)", "ABS(r.x - s.x)"):
+        found = node(f"SELECT r.id FROM r JOIN s APPROX NEAREST BY DISTANCE {distance} WITHIN 1 HOUR").closest
+        assert found is not None
+        assert [(one.sql, other.sql) for one, other in found.dimensions] == [("r.x", "s.x")]
+
+
 def test_on_filters_partners_and_where_does_not() -> None:
     """A condition on the right side chooses partners in ON, and drops results in WHERE."""
     found = node(f"SELECT r.id, s.x FROM r LEFT ASOF JOIN s {LAST} ON s.a > 1 AND r.a > 2 WHERE r.x > 3 AND s.x > 4")
