@@ -9,6 +9,9 @@ Where the latest of earlier rows is closest (``MATCH_CONDITION (r.ts >= s.ts) ON
 closest to rows of any later time, until the watermark passes a later one with its key. Of each key the latest row that
 has expired is stored apart; what later ones have replaced goes when it is half of these rows.
 
+Where the first of later rows is closest (``r.ts <= s.ts``), a row that has found one waits until the watermark has
+passed that one, and no longer: no other row before it can come.
+
 Of equally close partners the one that came last is a result: Spark's batch gives any of them.
 """
 
@@ -60,10 +63,15 @@ class ClosestSlot(OuterSlot):
             recent = self.unit.stored[1]
             self.latest = Store(f"{recent.name}.latest", list(recent.sort_orders.values()), Lifetime())
             self.stores[self.latest.name] = self.latest
+        #: Whether the first of later rows is closest.
+        self.is_next = self.closest.by == "least" and self.closest.right == spec.streams[1].time
+        self.unit.stored[1].wakes = self.is_next
 
     def speak(self, watermark: int | None) -> Iterator[Outcome]:
         """Give the rows that no closer partner can come for any more, with their closest ones, once each."""
         yield from super().speak(watermark)
+        if self.is_next and watermark:
+            yield from self._with_next(watermark)
         if self.latest is not None and watermark:
             self._keep_latest(self.latest, watermark)
 
@@ -74,10 +82,35 @@ class ClosestSlot(OuterSlot):
 
     def _told(self, rank: int, rows: Part) -> Iterator[Outcome]:
         """Give waiting rows with their closest partners."""
-        for first in range(0, len(rows), _ROWS):
-            yield from self._with_partners(rows.at(np.arange(first, min(first + _ROWS, len(rows)))))
+        for some in _pieces(rows):
+            mine, ids = self._closest(some)
+            yield from self._paired(some, mine, ids)
+            alone = np.ones(len(some), np.bool_)
+            alone[mine] = False
+            yield from self._spoken(0, some.at(np.flatnonzero(alone)))
 
-    def _with_partners(self, rows: Part) -> Iterator[Outcome]:
+    def _with_next(self, watermark: int) -> Iterator[Outcome]:
+        """Give waiting rows all of whose closest partners the watermark has passed."""
+        waiting, recent = self.unit.stored[0], self.unit.stored[1]
+        settled = waiting.settled
+        assert settled is not None
+        for segment in waiting.segments:
+            ids = np.arange(segment.start, segment.stop)
+            ids = ids[~settled.has(ids)]
+            for some in _pieces(Part(segment.rows, ids - segment.start)):
+                mine, theirs = self._closest(some)
+                passed = np.zeros(len(mine), np.bool_)
+                if len(mine):
+                    times = recent.take(theirs - _LATER, [self.closest.right]).column(0)
+                    passed = values(times) <= watermark
+                enough = np.bincount(mine[passed], minlength=len(some)) == self.closest.count
+                final = enough[mine]
+                yield from self._paired(some, mine[final], theirs[final])
+                assert some.ids is not None
+                settled.add(some.ids[enough].astype(np.int64) + segment.start)
+
+    def _closest(self, rows: Part) -> tuple[Int64s, Int64s]:
+        """Return the closest partners of some rows: the number of a row, ascending, and an id, shape (k,)."""
         (step,) = self.unit.orders[0]
         read = dict.fromkeys([*step.plan.columns, *self.closest.columns])
         probe = Probe(step.plan, rows.take([*read], slice(len(rows))))
@@ -85,13 +118,14 @@ class ClosestSlot(OuterSlot):
         for store, later in ((self.latest, 0), (recent, _LATER)):
             for mine, segment, theirs in () if store is None else self._candidates(store, probe):
                 nearby.offer(mine, probe.rows, segment.rows, theirs, segment.start + later)
-        mine, ids = nearby.closest()
+        return nearby.closest()
+
+    def _paired(self, rows: Part, mine: Int64s, ids: Int64s) -> Iterator[Outcome]:
+        """Give some of the rows with their partners."""
+        recent = self.unit.stored[1]
         for store, some, later in ((self.latest, ids < _LATER, 0), (recent, ids >= _LATER, _LATER)):
             if store is not None and some.any():
                 yield from joined({0: rows.at(mine[some]), 1: Part(store, ids[some] - later)}, self.unit.listed)
-        alone = np.ones(len(rows), np.bool_)
-        alone[mine] = False
-        yield from self._spoken(0, rows.at(np.flatnonzero(alone)))
 
     def _candidates(self, store: Store, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
         """Yield partners of waiting rows, the closest of each segment among them, as `Store.probe` does."""
@@ -123,6 +157,12 @@ class ClosestSlot(OuterSlot):
         by_time = pa.table([*columns, pa.array(np.arange(len(order)))], names=[*map(str, range(len(keys))), "row"])
         last = by_time.group_by(by_time.column_names[:-1]).aggregate([("row", "max")]).column("row_max")
         return rows.take(pa.array(np.sort(order[last.to_numpy()])))
+
+
+def _pieces(rows: Part) -> Iterator[Part]:
+    """Cut rows into as many as look for their partners at a time."""
+    for first in range(0, len(rows), _ROWS):
+        yield rows.at(np.arange(first, min(first + _ROWS, len(rows))))
 
 
 class Nearby:

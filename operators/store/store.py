@@ -93,6 +93,8 @@ class Store:
         #: later than a row its last partner may be (microseconds), None if that is not bounded.
         self.settled: Settled | None = None
         self.reach: int | None = None
+        #: Whether rows of another stream may have to speak when the watermark passes the time of a row.
+        self.wakes = False
         #: Rows with smaller ids are gone, whatever their time is.
         self.first = 0
 
@@ -197,18 +199,19 @@ class Store:
 
     def next_word(self, watermark: int) -> int | None:
         """Return the watermark (microseconds) at which the next row may have to speak, None if none has to."""
-        if self.settled is None or self.reach is None:
+        reach = 0 if self.wakes else self.reach
+        if reach is None or (self.settled is None and not self.wakes):
             return None
         due = []
         for segment in self.segments:
             if segment.oldest is None or segment.newest is None:
                 continue
-            if not watermark or segment.oldest + self.reach > watermark:  # there is none yet: nothing has spoken
+            if not watermark or segment.oldest + reach > watermark:  # there is none yet: nothing has spoken
                 due.append(segment.oldest)
-            elif segment.newest + self.reach > watermark:
+            elif segment.newest + reach > watermark:
                 times = values(segment.rows.column(self.life.time))
-                due.append(int(times[times + self.reach > watermark].min()))
-        return min(due) + self.reach if due else None
+                due.append(int(times[times + reach > watermark].min()))
+        return min(due) + reach if due else None
 
     def expire(self, watermark: int) -> int:
         """Drop the segments of which no row can still find a partner; return how many rows went.

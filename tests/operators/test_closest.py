@@ -140,6 +140,11 @@ def run(spec: JoinSpec, sides: Sequence[Sequence[Row]], random: Random) -> None:
     at_all = Run(spec, random, SCHEMA)
     watermark, newest, left = 0, [0, 0], [list(side) for side in sides]
     due = {row["id"]: row["t"] + (spec.most(0, 1) or 0) for row in sides[0]}
+    if spec.closest.by == "least" and spec.closest.right == "t":  # a row that has found the next one need not wait
+        for row in sides[0]:
+            best = sorted(value for _, value in partners(spec, row, sides[1]).values())[: spec.closest.count]
+            if len(best) == spec.closest.count:
+                due[row["id"]] = min(due[row["id"]], max(row["t"], int(best[-1])))
     whole = {row["id"]: all(row[name] is not None for name, _ in spec.streams[0].required) for row in sides[0]}
 
     def take(rows: Sequence[Sequence[Row]]) -> None:
