@@ -109,7 +109,8 @@ QUERIES = {
 @pytest.mark.parametrize("name", QUERIES)
 def test_batch_without_the_late_rows_gives_the_results(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """So what is late is dropped everywhere, and told once; its JSON has all columns, as they were."""
-    sql = QUERIES[name]
+    sql, spark = QUERIES[name], spark.newSession()
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu" if name == "biclique" else "UTC")
     tables = make(spark, tmp_path)
     tables.use(streaming=True)
     kept, tj = Kept(), trijoin_sql.TriJoinSession.create(spark)
@@ -124,7 +125,7 @@ def test_batch_without_the_late_rows_gives_the_results(spark: SparkSession, tmp_
     joined = {one for one in "rst" if f"{one} " in sql.partition("FROM")[2]} if name != "self join" else {"r"}
     ids = Counter({(stream.lower(), number): rows for (stream, number), rows in kept.ids().items()})
     assert {stream for stream, _ in ids} == joined
-    assert sum(ids.values()) == metrics.total()["late"] == sum(map(sum, metrics.late().behind.values())) > 20
+    assert sum(ids.values()) == metrics.total()["late"] == sum(map(sum, metrics.late().behind.values())) > 5
     for stream in joined:
         numbers = [number for one, number in ids if one == stream]
         rows = spark.table(stream).where(f"id IN ({', '.join(map(str, numbers))})")
@@ -134,6 +135,7 @@ def test_batch_without_the_late_rows_gives_the_results(spark: SparkSession, tmp_
     assert kept.results == bag(tj.sql(sql).collect())
     for row in kept.late:
         assert row.event_time <= row.watermark
+        assert row.event_time.isoformat() == read(row.row)["ts"]
 
 
 def run_complete(kept: Kept, frame: DataFrame, checkpoint: Path) -> Metrics:
@@ -198,6 +200,36 @@ def test_all_joins_of_a_query_tell_their_late_rows_once(spark: SparkSession, tmp
     assert {stream for stream, _ in ids} == {"r", "s", "t"}
     assert ids.total() == metrics.total()["late"] > 0
     assert max(ids.values()) <= 2  # a row that comes twice
+
+
+def test_a_repeated_micro_batch_that_the_results_skip_has_its_late_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Its results are in their sink, and the crash came before its late rows: nobody asks for the results again."""
+    make(spark, tmp_path, "rs").use(streaming=True)
+    checkpoint, brought = tmp_path / "checkpoint", dict[int, Bag]()
+    frame = trijoin_sql.TriJoinSession.create(spark).sql(QUERIES["biclique"], late_rows=True)
+
+    def write(found: DataFrame, late_rows: Callable[[], DataFrame], batch: int) -> None:
+        if batch not in brought:
+            found.collect()
+        brought[batch] = bag(late_rows().collect())
+
+    def run() -> None:
+        safe = trijoin_sql.recover_foreach_batch(spark, str(checkpoint), trijoin_sql.with_late_rows(write))
+        writer = frame.writeStream.foreachBatch(safe).option("checkpointLocation", str(checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    run()
+    last = max(batch for batch, rows in brought.items() if rows)
+    for number in range(last, max(brought) + 1):
+        for name in (str(number), f".{number}.crc"):
+            (checkpoint / "commits" / name).unlink(missing_ok=True)
+            if number > last:
+                (checkpoint / "offsets" / name).unlink(missing_ok=True)
+    first = dict(brought)
+    brought = {batch: rows for batch, rows in first.items() if batch <= last}
+    brought[last] = Counter()
+    run()
+    assert brought == first
 
 
 def test_late_rows_before_the_results_are_refused(spark: SparkSession, tmp_path: Path) -> None:
