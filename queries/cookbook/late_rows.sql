@@ -1,5 +1,5 @@
--- In which lorries was it warm soon after a door was opened, and which readings came too late to tell? A lorry without a
--- network sends its readings later. They miss the join, and go into a sink of their own. To keep them, write USING parquet
+-- In which lorries was it warm soon after a door opened, and which readings came too late to tell? A lorry without a network
+-- sends its readings later. They miss the join, and go into a sink of their own. To keep them, write USING parquet
 -- OPTIONS (path '...', checkpointLocation '...') for both sinks.
 CREATE STREAM doors (id BIGINT, lorry INT, ts TIMESTAMP, came TIMESTAMP)
   USING json OPTIONS (path 'data/doors', maxFilesPerTrigger 1) WATERMARK ts DELAY OF INTERVAL 1 MINUTE;
