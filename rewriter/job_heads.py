@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
-
-from sqlglot.tokenizer_core import Token
 
 from .names.resolve import resolve
 from .plan.parts import Column
 from .sql.catalog import RATE_SETTING, DdlCatalog, declared
-from .sql.clauses import QUOTED
+from .sql.clauses import late_rows_clauses
 from .sql.dialect import tokenize
 from .sql.statement import parse_statement
 
@@ -23,22 +20,6 @@ def query_start(sql: str) -> int:
     if [token.text.upper() for token in tokens[:2]] != ["INSERT", "INTO"]:
         return 0
     return next((token.start for token in tokens[3:] if token.text.upper() in _QUERY), 0)
-
-
-def late_rows_clauses(tokens: Sequence[Token]) -> Iterator[int]:
-    """Yield where in a statement ``LATE ROWS INTO`` stands; also without INTO, where nothing else can be meant.
-
-    Examples
-    --------
-    >>> list(late_rows_clauses(tokenize("INSERT INTO a SELECT b FROM c LATE ROWS INTO d")))
-    [7]
-    >>> list(late_rows_clauses(tokenize("SELECT SUM(a) OVER (ORDER BY late ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)")))
-    []
-    """
-    words = ["" if token.token_type in QUOTED else token.text.upper() for token in tokens]
-    for at in range(len(words) - 1):
-        if words[at : at + 2] == ["LATE", "ROWS"] and (words[at + 2 : at + 3] == ["INTO"] or at + 3 >= len(words)):
-            yield at
 
 
 def split_late_rows(sql: str) -> tuple[str, str | None]:

@@ -8,6 +8,7 @@ they pass, a file a second: something for a job to follow.
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import sys
@@ -206,6 +207,18 @@ def grid(draw: random.Random) -> Iterator[tuple[str, Row]]:
         yield "lines", {"line": number, "capacity": draw.randrange(10, 50), "ts": at(draw.uniform(0, HOUR))}
 
 
+def cold_chain(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Doors of lorries, and how warm it is inside; a lorry without a network tells it a quarter of an hour later."""
+    for number in range(120):
+        lorry, second = draw.randrange(20), draw.uniform(0, HOUR - 300)
+        yield "doors", {"id": number, "lorry": lorry, "ts": at(second), "came": at(second + draw.uniform(0, 5))}
+        for step in range(3):
+            when = second + 20 + 50 * step
+            came = when + (900 if draw.random() < 0.08 else draw.uniform(0, 20))
+            row = {"id": 3 * number + step, "lorry": lorry, "celsius": round(draw.gauss(5, 2), 1)}
+            yield "readings", row | {"ts": at(when), "came": at(min(came, HOUR))}
+
+
 #: What makes the streams of each job file. `trijoin-sql init` writes this file with one of them.
 JOBS: dict[str, Callable[[random.Random], Iterator[tuple[str, Row]]]] = {
     "fraud_bands": fraud,
@@ -222,13 +235,15 @@ JOBS: dict[str, Callable[[random.Random], Iterator[tuple[str, Row]]]] = {
     "unpaid_invoices": invoices,
     "stolen_cars": thefts,
     "last_quote": market,
+    "late_rows": cold_chain,
 }
 
 
 def write(folder: Path, files: int = 1, pause: float = 0.0) -> None:
     """Write all streams into a folder, each a folder of its own; what stands there is replaced.
 
-    Each stream is cut into that many files by time, with a pause of some seconds between two of them.
+    Each stream is cut into that many files by time, with a pause of some seconds between two of them. Rows that say
+    when they came are cut by that, into twelve files at least: in one, nothing is late.
     """
     rows: dict[str, list[Row]] = {}
     for make in JOBS.values():
@@ -239,13 +254,23 @@ def write(folder: Path, files: int = 1, pause: float = 0.0) -> None:
         (folder / stream).mkdir(parents=True)
     for file in range(files):
         time.sleep(pause if file else 0)
-        begins, ends = at(HOUR * file / files) if file else "", at(HOUR * (file + 1) / files)
         for stream, found in rows.items():
-            some = [row for row in found if begins <= row["ts"] and (row["ts"] < ends or file == files - 1)]
-            lines = [json.dumps(row) for row in sorted(some, key=lambda row: str(row["ts"]))]
-            unfinished = folder / stream / f".{file + 1}.json"  # Spark reads no file with a dot in front
-            unfinished.write_text("\n".join(lines) + "\n" if lines else "", encoding="utf-8")
-            unfinished.rename(folder / stream / f"{file + 1}.json")
+            parts = 12 if files == 1 and "came" in found[0] else 1
+            for part in range(file * parts, (file + 1) * parts):
+                write_file(folder / stream, found, part, files * parts)
+
+
+def write_file(folder: Path, rows: list[Row], file: int, files: int) -> None:
+    """Write one of the files of a stream."""
+    begins, ends = at(HOUR * file / files) if file else "", at(HOUR * (file + 1) / files)
+    came = [(str(row.get("came", row["ts"])), row) for row in rows]
+    some = [row for when, row in came if begins <= when and (when < ends or file == files - 1)]
+    lines = [json.dumps(row) for row in sorted(some, key=lambda row: str(row["ts"]))]
+    unfinished = folder / f".{file + 1}.json"  # Spark reads no file with a dot in front
+    unfinished.write_text("\n".join(lines) + "\n" if lines else "", encoding="utf-8")
+    age = time.time() - files + file  # files are read in this order
+    os.utime(unfinished, (age, age))
+    unfinished.rename(folder / f"{file + 1}.json")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Those of a job are read by the same code as those of a file that `explain` shows
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import takewhile
@@ -101,6 +101,21 @@ class WatermarkClause:
 
     column: Word
     delay: Word
+
+
+def late_rows_clauses(tokens: Sequence[Token]) -> Iterator[int]:
+    """Yield where in a statement ``LATE ROWS INTO`` stands, which is no other SQL.
+
+    Examples
+    --------
+    >>> from trijoin_sql.rewriter.sql.dialect import tokenize
+    >>> list(late_rows_clauses(tokenize("INSERT INTO a SELECT b FROM c LATE ROWS INTO d")))
+    [7]
+    >>> list(late_rows_clauses(tokenize("SELECT SUM(a) OVER (ORDER BY late ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)")))
+    []
+    """
+    words = ["" if token.token_type in QUOTED else token.text.upper() for token in tokens]
+    yield from (at for at in range(len(words) - 2) if words[at : at + 3] == ["LATE", "ROWS", "INTO"])
 
 
 class ClauseReader:

@@ -13,6 +13,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ...errors import SqlSyntaxError, line_and_column
+from .clauses import late_rows_clauses
 from .dialect import DIALECT, NEAREST, WITHIN, WITHIN_TAKES, render, tokenize
 from .intervals import MICROSECONDS
 
@@ -25,6 +26,10 @@ _AFTER_WITHIN = (TokenType.NUMBER, TokenType.INTERVAL, TokenType.STRING)
 #: What follows the number of an INTERVAL.
 _UNITS = (*MICROSECONDS, "MONTH", "YEAR", "QUARTER")
 
+LATE_ROWS = (
+    "LATE ROWS INTO ends an INSERT of a job; in Python ask for late rows with sql(..., late_rows=True), and write them "
+    "with trijoin_sql.with_late_rows"
+)
 
 ASOF = "ASOF JOIN needs MATCH_CONDITION (r.ts >= s.ts) behind the relation that it joins"
 
@@ -117,6 +122,8 @@ def _read(sql: str) -> Statement:
         tokens.pop()
     if not tokens:
         raise SqlSyntaxError("there is no statement", sql, 1, 1)
+    for at in late_rows_clauses(tokens):
+        raise SqlSyntaxError(LATE_ROWS, sql, *line_and_column(sql, tokens[at].start))
     words = [token.text.upper() for token in tokens[:8]]
     match words:
         case ["EXPLAIN", word, *_] if word in EXPLAIN_FORMATS:

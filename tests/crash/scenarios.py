@@ -269,6 +269,18 @@ def other_units(it: Scenario) -> None:
         it.story.append(f"layouts {layouts}")
 
 
+def late_rows(it: Scenario) -> None:
+    """Kill the driver of a job with late rows around the writing of them, several times."""
+    it.sink, it.case = "late", it.random.choice([name for name, case in CASES.items() if case.watermarks])
+    it.story = [f"{it.case}, {it.sink}"]
+    write_streams(it.home / "in", it.seed, range(FILES), ROWS, late=5)
+    points = ("before_late", "after_late", "before_late", "after_late", "offset", "state", "sink_log", "commit")
+    with it.program() as program:
+        for batch in sorted(it.random.sample(range(3, FILES - 1), 3)):
+            it.kill_driver(program, Moment(it.random.choice(points), batch))
+        it.demand_exact(program)
+
+
 KINDS: dict[str, Callable[[Scenario], None]] = {
     kind.__name__: kind
     for kind in (
@@ -281,6 +293,7 @@ KINDS: dict[str, Callable[[Scenario], None]] = {
         truncated_warm,
         zombies,
         other_units,
+        late_rows,
     )
 }
 

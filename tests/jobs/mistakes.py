@@ -46,7 +46,7 @@ MISTAKES = [
     Mistake("late rows twice", _late(_LATE, "LATE ROWS INTO l ^LATE ROWS INTO l"), "LATE ROWS is given twice"),
     Mistake("late rows before WHERE", _late(_LATE, "^LATE ROWS INTO l WHERE value > 1"), "LATE ROWS INTO comes last"),
     Mistake("late rows inside", f"{STREAM}{SINK}{_LATE}INSERT INTO o (SELECT value FROM r ^LATE ROWS INTO l);", "last"),
-    Mistake("late rows without INTO", _late(_LATE, "LATE ROWS ^l"), "INTO is missing before l"),
+    Mistake("late rows without INTO", _late(_LATE, "LATE ^ROWS l"), "ROWS was not expected here"),
     Mistake("late rows without a sink", _late(_LATE, "LATE ROWS INTO^"), "ends where the name of the sink"),
     Mistake("late rows into a dotted name", _late(_LATE, "LATE ROWS INTO l^.m"), "without a dot"),
     Mistake("late rows of nothing", f"{STREAM}{SINK}{_LATE}INSERT INTO o ^LATE ROWS INTO l;", "a SELECT is missing"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -53,7 +55,7 @@ def job_of(question: str, data: Path, folder: Path = COOKBOOK) -> Job:
     """Return the job, with its rows kept in memory instead of printed."""
     text = (folder / f"{question}.sql").read_text("utf-8")
     text, consoles = re.subn(r"USING console OPTIONS \(truncate false\)", "USING memory OPTIONS (numRows 100000)", text)
-    assert consoles == 1
+    assert consoles == len(re.findall("CREATE SINK", text))
     job = parse_job(Script(question, text.replace("'data/", f"'{data}/")))
     assert check_job(job) == []
     return job
@@ -70,12 +72,14 @@ def for_spark(query: str) -> str:
     return query[: found.start()] + " ".join(pairs) + query[found.end() :]
 
 
-def in_batch(spark: SparkSession, job: Job) -> Counter[str]:
-    """Return what Spark finds in the same files."""
+def in_batch(spark: SparkSession, job: Job, late: list[Any]) -> Counter[str]:
+    """Return what Spark finds in the same files, without the rows that came too late."""
     spark.conf.set("spark.sql.join.asofJoin.enabled", "true")
     for stream in job.streams:
         schema = ", ".join(f"{column.name} {column.type}" for column in stream.columns)
-        spark.read.schema(schema).json(stream.options.text("path")).createOrReplaceTempView(stream.name.text)
+        frame = spark.read.schema(schema).json(stream.options.text("path"))
+        ids = [json.loads(row["row"])["id"] for row in late if row["stream"] == stream.name.text]
+        (frame.where(~F.col("id").isin(ids)) if ids else frame).createOrReplaceTempView(stream.name.text)
     for statement in job.statements:
         if isinstance(statement, SparkStatement):
             spark.sql(for_spark(statement.sql.text))
@@ -83,9 +87,9 @@ def in_batch(spark: SparkSession, job: Job) -> Counter[str]:
     return Counter(row[0] for row in rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect())
 
 
-def test_there_are_fourteen_questions_and_each_has_its_page() -> None:
+def test_there_are_fifteen_questions_and_each_has_its_page() -> None:
     page = (COOKBOOK.parent / "README.md").read_text("utf-8")
-    assert len(QUESTIONS) == 14
+    assert len(QUESTIONS) == 15
     assert [name for name in QUESTIONS if f"(cookbook/{name}.sql)" not in page] == []
 
 
@@ -93,7 +97,9 @@ def check(job: Job, spark: SparkSession) -> Counter[str]:
     """Run a job, compare its rows with Spark batch's, and return them."""
     session = TriJoinSession.create(spark.newSession())
     outcome = run_queries(job, prepare(job, session), Console(quiet=True), StopRequest(), once=True)
-    expected = in_batch(spark.newSession(), job)
+    late = [json.loads(row) for row in outcome.rows.get("too_late", ())]
+    assert len(late) == outcome.tallies[0].late_rows
+    expected = in_batch(spark.newSession(), job, late)
     assert Counter(outcome.rows["found"]) == expected
     return expected
 
@@ -102,6 +108,16 @@ def check(job: Job, spark: SparkSession) -> Counter[str]:
 def test_a_question_gets_sparks_answer(question: str, data: Path, spark: SparkSession) -> None:
     found = check(job_of(question, data), spark)
     assert 3 <= found.total() <= 1000  # it finds something, and leaves out the rest
+
+
+def test_readings_that_came_too_late_are_in_a_sink_of_their_own(data: Path, spark: SparkSession) -> None:
+    job = job_of("late_rows", data)
+    session = TriJoinSession.create(spark.newSession())
+    outcome = run_queries(job, prepare(job, session), Console(quiet=True), StopRequest(), once=True)
+    late = [json.loads(row) for row in outcome.rows["too_late"]]
+    assert len(late) > 3
+    assert {row["stream"] for row in late} == {"readings"}
+    assert sum(outcome.tallies[0].how_late["readings"].values()) == len(late)
 
 
 @pytest.mark.parametrize("query", sorted(path.stem for path in PAPERS.glob("*.sql")))

@@ -87,18 +87,17 @@ def _file_sink(spark: SparkSession, sink: CreateSink, options: dict[str, str]) -
     )
 
 
-def into_memory(spark: SparkSession, sink: CreateSink) -> Write:
-    """Keep micro-batches as the table of the sink's name, as Spark's memory sink does."""
-    table: list[Any] = []
+def into_memory(spark: SparkSession, sink: CreateSink, ddl: str) -> Write:
+    """Keep micro-batches as the table of the sink's name, as Spark's memory sink does; ``ddl`` are its columns."""
+    jvm: Any = spark._jvm
+    sources = jvm.org.apache.spark.sql.execution.streaming.sources
+    table = sources.MemorySink()
+    schema = jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl)
+    attributes = jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes(schema)
+    frame_of(spark, sources.MemoryPlan(table, attributes)).createOrReplaceTempView(quote(sink.name.text))
 
     def write(frame: DataFrame, batch: int) -> None:
-        jvm: Any = spark._jvm
-        if not table:
-            table.append(jvm.org.apache.spark.sql.execution.streaming.sources.MemorySink())
-            attributes = jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes(frame._jdf.schema())
-            plan = jvm.org.apache.spark.sql.execution.streaming.sources.MemoryPlan(table[0], attributes)
-            frame_of(spark, plan).createOrReplaceTempView(quote(sink.name.text))
-        table[0].write(batch, sink.output_mode == "complete", frame._jdf.collect())
+        table.write(batch, sink.output_mode == "complete", frame._jdf.collect())
 
     return write
 

@@ -9,8 +9,15 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from ..errors import SqlSyntaxError
-from ..rewriter.job_heads import late_rows_clauses
-from ..rewriter.sql.clauses import NO_OPTIONS, QUOTED, STREAM_CLAUSES, ClauseReader, Word, close
+from ..rewriter.sql.clauses import (
+    NO_OPTIONS,
+    QUOTED,
+    STREAM_CLAUSES,
+    ClauseReader,
+    Word,
+    close,
+    late_rows_clauses,
+)
 from ..rewriter.sql.statement import parse_statement
 from .job_text import Script, did_you_mean
 from .setting_names import assignment
@@ -158,8 +165,7 @@ def _late_rows(reader: _Reader) -> Word | None:
     if len(found) > 1:
         reader.fail_at(found[1], "LATE ROWS is given twice", "the late rows of a query go into one sink")
     begin = reader.position
-    reader.position = found[0] + 2
-    reader.expect("INTO", "LATE ROWS INTO sink")
+    reader.position = found[0] + 3
     name = reader.name("the name of the sink for late rows")
     if reader.word() == ".":
         reader.fail("a sink has a simple name, without a dot")

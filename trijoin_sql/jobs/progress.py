@@ -261,6 +261,13 @@ class Tally:
         return self._late.how_late()
 
     @property
+    def furthest_late(self) -> str:
+        """How far the latest of them was behind the watermark at most, in words; empty if no row of a join was late."""
+        words = (*LIMITS, f"more than {list(LIMITS)[-1]}")
+        found = [at for some in self._late.behind.values() for at, rows in enumerate(some) if rows]
+        return words[max(found)] if found else ""
+
+    @property
     def told_late(self) -> list[str]:
         """How late rows were, in words, and where they are."""
         where = f", in {self.late_sink}" if self.late_sink else ""

@@ -23,10 +23,9 @@ from .prepare import PreparedQuery
 from .progress import Board, Tally, input_names
 from .sinks import memory_rows
 from .sinks import start as start_into
-from .statements import CreateSink, CreateStream, Job
+from .statements import CreateStream, Job
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from .watch import Watch
@@ -127,18 +126,13 @@ def run_queries(
         for said in tally.silent():
             board.warn(f"{tally.sink}: {said}")
     sinks = [sink for query in prepared for sink in (query.sink, query.late) if sink is not None]
-    memory = [sink for sink in sinks if sink.format.text.lower() == "memory" and _has_table(spark, sink)]
+    memory = [sink for sink in sinks if sink.format.text.lower() == "memory"]
     return Outcome(
         tuple(tallies),
         request.by or "done",
         time.monotonic() - begun,
         {sink.name.text: memory_rows(spark, sink) for sink in memory},
     )
-
-
-def _has_table(spark: SparkSession, sink: CreateSink) -> bool:
-    """Tell whether a memory sink has its table, which one of late rows has from the first of them on."""
-    return bool(spark.catalog.tableExists(sink.name.text))
 
 
 def _status(request: StopRequest) -> str:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..running.late_rows import MicroBatch, frame_of_late, with_late_table
+from ..running.late_rows import COLUMNS, MicroBatch, frame_of_late, with_late_table
 from ..running.recovery import recover_file_sink, recover_foreach_batch
 from ..running.stopping import StopRequest
 from .check import load_function, load_source
@@ -56,7 +56,7 @@ def start(
     if late is not None:
         if name in FILES and path is not None and checkpoint is not None:
             recover_file_sink(spark, checkpoint, path)
-        results = _by_function(sink, script, lines) or _beside_late_rows(spark, sink)
+        results = _by_function(sink, script, lines) or _beside_late_rows(frame, sink)
         return batches(_with_late_rows(results, late_writer(spark, late, script, lines)))
     if (function := _by_function(sink, script, lines)) is not None:
         return batches(function)
@@ -78,12 +78,14 @@ def _by_function(sink: CreateSink, script: Script, lines: bool) -> Write | None:
     return _into_delta(sink) if name == "delta" else None
 
 
-def _beside_late_rows(spark: SparkSession, sink: CreateSink) -> Write:
+def _beside_late_rows(frame: DataFrame, sink: CreateSink) -> Write:
     """Return what writes micro-batches as Spark's own sink does, where late rows are written with them."""
     name = find_format(SINKS, sink.format.text)
     if name in FILES:
-        return into_files(spark, sink, dict(_options(sink, name)))
-    return into_memory(spark, sink) if name == "memory" else _saved(sink)
+        return into_files(frame.sparkSession, sink, dict(_options(sink, name)))
+    if name == "memory":
+        return into_memory(frame.sparkSession, sink, frame._jdf.schema().toDDL())
+    return _saved(sink)
 
 
 def _saved(sink: CreateSink) -> Write:
@@ -120,7 +122,10 @@ def late_writer(spark: SparkSession, sink: CreateSink, script: Script, lines: bo
         return _fitting(into_late_files(spark, sink, dict(_options(sink, name))), sink)
     if name == "delta":
         return lambda query, frame, batch: _into_delta(sink, f"{query} late rows")(frame, batch)
-    write = _by_function(sink, script, lines) or (into_memory(spark, sink) if name == "memory" else _saved(sink))
+    if name == "memory":
+        memory = into_memory(spark, sink, COLUMNS)
+        return lambda _query, frame, batch: memory(frame, batch)
+    write = _by_function(sink, script, lines) or _saved(sink)
     if checkpoint is None:
         return lambda _query, frame, batch: write(frame, batch)
     log = LateLog(spark, checkpoint)

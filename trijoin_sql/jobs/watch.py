@@ -267,7 +267,8 @@ def _tiles(one: Watched) -> list[tuple[str, str]]:
         ("watermark", short_time(tally.watermark) or "none"),
     ]
     found += [("behind the clock", duration(lag))] if lag is not None else []
-    return found + ([("late rows", tally.shown_late)] if tally.late_rows else [])
+    found += [("late rows", tally.shown_late)] if tally.late_rows else []
+    return found + ([("late by", tally.furthest_late)] if tally.furthest_late else [])
 
 
 def _charts(one: Watched, now: float) -> list[Chart]:
