@@ -36,7 +36,7 @@ def carry_event_times(plan: Node, settings: Settings) -> Node:
         above = [source for node in nodes for source in node.sources if any(one in nodes for one in own_tree(source))]
         # what a stateful operator reads: windows and groups of the SELECT, Spark's joins and ours
         read = block.times.grouped.union(*map(_read_by, joins), *map(_times, above))
-        padded = {alias for one in (*nodes, *joins) for alias in _padded(one)}
+        padded = frozenset[str]().union(*map(_padded, nodes), *map(_padded, joins))
         for node in nodes:
             output = [(column.relation, column.column.lower()) for column in node.output]
             used = [at for at in output if _has(node, at) and (at in read or at in block.times.items)]
