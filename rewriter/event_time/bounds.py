@@ -22,6 +22,9 @@ from ..sql.dialect import parse_expression
 from ..sql.spark_types import TIMES, UNKNOWN
 
 _NAME = re.compile(r"[\w.`]+")
+#: Said of rows that nothing lets go.
+FOR_EVER = "is kept for ever (UNBOUNDED)"
+
 #: More than any path between the relations of a query has, unless it runs in circles.
 _MOST_STEPS = 100
 
@@ -48,7 +51,7 @@ def input_scan(source: Node) -> Scan:
     """
     first, *others = scans(source)
     alone = all(scan.streaming is False for scan in others)
-    optional = any(_pads_first(below) for below in walk(source))
+    optional = pads_time(source)
     stateful = first.stateful or joins_streams(source)
     event_time = None if optional or loses_time(source) else first.event_time
     streaming = first.streaming if alone else any(scan.streaming for scan in (first, *others)) or None
@@ -68,6 +71,11 @@ def _comes_late(node: Node) -> bool:
     if isinstance(node, JoinNode):
         return node.pads
     return isinstance(node, Join) and is_of_streams(node)
+
+
+def pads_time(source: Node) -> bool:
+    """Return whether the event time of an input may be NULL, for a join below fills its first relation with NULL."""
+    return any(_pads_first(below) for below in walk(source))
 
 
 def _pads_first(node: Node) -> bool:
@@ -261,7 +269,7 @@ def _advice(
     closed: dict[tuple[str, str], int],
     wished: dict[tuple[str, str], int],
 ) -> str:
-    kept = f"{scan.alias} is kept for ever (UNBOUNDED)"
+    kept = f"{scan.alias} {FOR_EVER}"
     without = [other for other in below if other.event_time is None]
     if without and all((scan.alias, other.alias) in wished for other in below if other is not scan):
         names = " and ".join(other.alias for other in without)

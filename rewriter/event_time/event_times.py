@@ -36,9 +36,11 @@ def carry_event_times(plan: Node, settings: Settings) -> Node:
         above = [source for node in nodes for source in node.sources if any(one in nodes for one in own_tree(source))]
         # what a stateful operator reads: windows and groups of the SELECT, Spark's joins and ours
         read = block.times.grouped.union(*map(_read_by, joins), *map(_times, above))
+        padded = frozenset[str]().union(*map(_padded, nodes), *map(_padded, joins))
         for node in nodes:
             output = [(column.relation, column.column.lower()) for column in node.output]
             used = [at for at in output if _has(node, at) and (at in read or at in block.times.items)]
+            used = [at for at in used if at[0] not in padded or not _waits_for(at, block, joins)]
             found = {at: lag for at in used if (lag := _lag(node, at, settings)) is not None}
             marked = list(found)
             if joins or block.times.distinct:  # an operator reads all columns: there Spark allows one event time
@@ -56,6 +58,33 @@ def carry_event_times(plan: Node, settings: Settings) -> Node:
         return dataclasses.replace(node, event_times=carried.get(node.name, ()), held_back=held.get(node.name, 0))
 
     return transform(plan, visit)
+
+
+def _padded(join: JoinNode | Join) -> Iterator[str]:
+    """Yield the relations that a join may fill with NULL."""
+    kind = join.join if isinstance(join, JoinNode) else join.kind
+    for side, kinds in zip(join.inputs, (("right", "full"), ("left", "full", "left_closest")), strict=False):
+        if kind in kinds:
+            yield from (scan.alias for scan in scans(side))
+
+
+def _waits_for(at: At, block: Block, joins: Iterable[Join]) -> bool:
+    """Return whether an operator of Spark's gives rows when the watermark passes a column: never, if it is NULL.
+
+    So do groups, DISTINCT, and outer joins with the rows that they keep. Windows drop rows without a time, as in batch.
+    """
+    if block.times.distinct or (
+        at in block.times.grouped and not any(at in one.columns for one in block.times.windows)
+    ):
+        return True
+    keeps = {"left": (0,), "right": (1,), "full": (0, 1)}
+    sides = (
+        side
+        for join in joins
+        if at in _read_by(join)
+        for side in map(join.inputs.__getitem__, keeps.get(join.kind, ()))
+    )
+    return any(scan.alias == at[0] for side in sides for scan in scans(side))
 
 
 def _hold_back(node: Node, above: int, lags: dict[str, int], held: dict[str, int]) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
-from ..event_time.bounds import Constraint, closed_with_steps, constraints, input_scan, likely_time, retentions
+from ..event_time.bounds import (
+    FOR_EVER,
+    Constraint,
+    closed_with_steps,
+    constraints,
+    input_scan,
+    likely_time,
+    pads_time,
+    retentions,
+)
 from ..options import DEFAULTS, Settings
 from ..plan.conjuncts import Band, Compare
 from ..plan.nodes import JoinNode, Node, Scan, own_tree, scans, transform
@@ -49,7 +58,9 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
         return closed_with_steps((*node.graph.relations, *(scan.alias for scan in inside)), [*found, *inner])
 
     by_path = closed_for(below)
-    closed = _most(by_path)
+    # a path may lead past an input whose own time may be NULL or lags without bound: the watermark tells nothing of it
+    timeless = {scan.alias for scan in below if scan.event_time is None}
+    closed = {pair: most for pair, most in _most(by_path).items() if timeless.isdisjoint(pair)}
     written = {one.sql: one.places for one in node.graph.residuals}
 
     def steps(one: str, other: str) -> tuple[TimeStep, ...]:
@@ -68,6 +79,12 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
         for scan, source in zip(below, node.sources, strict=True)
     ]
     kept = retentions(below, closed, closed if wished == below else _most(closed_for(wished)))
+    padded = next((why for source in node.sources if (why := _padded(source)) is not None), None)
+    if padded is not None:
+        kept = tuple(
+            one if one.keep_for is not None else dataclasses.replace(one, advice=f"{one.alias} {FOR_EVER}: {padded}")
+            for one in kept
+        )
     closest = node.closest
     if closest is not None:
         closest, kept = _of_closest(node, closest, below, kept, closed)
@@ -119,6 +136,17 @@ def _only_latest(node: JoinNode, closest: Closest, below: Iterable[Scan]) -> tup
         elif predicate.condition != closest.condition:
             return None
     return tuple(keys)
+
+
+def _padded(source: Node) -> str | None:
+    """Return what to do about an input whose event time may be NULL, for a join below pads it."""
+    first = scans(source)[0]
+    if first.event_time is None or not pads_time(source):
+        return None
+    time = f"{first.alias}.{first.event_time}"
+    return (
+        f"{time} may be NULL in rows of the join below; let the relation whose rows it keeps come first, in a LEFT JOIN"
+    )
 
 
 def _most(closed: Mapping[tuple[str, str], Constraint]) -> dict[tuple[str, str], int]:

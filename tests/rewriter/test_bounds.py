@@ -34,6 +34,22 @@ def test_bounds_are_closed_over_the_graph() -> None:
     assert bounds["r", "t"] == (-MINUTE, 6 * MINUTE)
 
 
+@pytest.mark.parametrize("kind", ["RIGHT", "FULL"])
+@pytest.mark.parametrize("equal", ["r.a < s.a", "r.a = s.a"])  # by us, and by Spark
+def test_no_bound_leads_past_an_input_whose_time_may_be_null(kind: str, equal: str) -> None:
+    """s bounds t, and r bounds s; but rows of the join below come by r.ts, which it pads."""
+    near = "{}.ts BETWEEN {}.ts AND {}.ts + INTERVAL 1 MINUTE"
+    below = f"FROM r {kind} JOIN s ON {equal} AND {near.format('s', 'r', 'r')}"
+    for above in ("JOIN", "LEFT SEMI JOIN", "LEFT JOIN"):
+        result = rewritten(f"SELECT 1 AS o {below} {above} t ON s.x < t.x AND {near.format('t', 's', 's')}")
+        last = result.groups[-1]
+        assert isinstance(last, JoinNode)
+        assert [one.keep_for for one in last.retention] == [None, None]
+        assert all("r.ts may be NULL in rows of the join below" in (one.advice or "") for one in last.retention)
+        never = [refusal.reason for refusal in result.refusals if "never know" in refusal.reason]
+        assert len(never) == (above == "LEFT JOIN")
+
+
 def test_a_one_sided_condition_keeps_one_side_for_ever_and_says_what_to_do() -> None:
     result = rewritten("SELECT 1 AS o FROM r JOIN s ON s.ts >= r.ts AND r.a < s.a")
     assert kept("SELECT 1 AS o FROM r JOIN s ON s.ts >= r.ts AND r.a < s.a") == {"r": None, "s": 0}

@@ -197,3 +197,25 @@ def test_a_window_is_no_time_by_which_rows_expire() -> None:
     sides = [f"(SELECT id, window(ts, '5 minutes') AS w FROM {name}) {name}" for name in "rs"]
     (node,) = nodes(f"SELECT r.id FROM {sides[0]} JOIN {sides[1]} ON r.w = s.w")
     assert [kept.keep_for for kept in node.retention] == [None, None]
+
+
+OUTER = "r.x < s.x AND s.ts BETWEEN r.ts - INTERVAL 4 SECONDS AND r.ts + INTERVAL 4 SECONDS"
+BY_S = "s.id = t.id AND t.ts BETWEEN s.ts AND s.ts + INTERVAL 4 SECONDS"
+
+
+@pytest.mark.parametrize(
+    ("sql", "carried"),
+    [
+        (f"SELECT DISTINCT r.id, r.ts, s.ts FROM r LEFT JOIN s ON {OUTER}", ("r__ts",)),
+        (f"SELECT DISTINCT r.id, r.ts FROM r RIGHT JOIN s ON {OUTER}", ()),
+        (f"SELECT DISTINCT r.id, r.ts, s.ts FROM r FULL JOIN s ON {OUTER}", ()),
+        (f"SELECT s.ts, count(*) AS n FROM r LEFT JOIN s ON {OUTER} GROUP BY s.ts", ()),
+        (f"SELECT count(*) AS n FROM r LEFT JOIN s ON {OUTER} GROUP BY window(s.ts, '5 seconds')", ("s__ts",)),
+        (f"SELECT r.id FROM r LEFT JOIN s ON {OUTER} LEFT JOIN t ON {BY_S}", ()),
+        (f"SELECT r.id FROM t LEFT JOIN (r LEFT JOIN s ON {OUTER}) ON {BY_S}", ("s__ts",)),
+        (f"SELECT r.id, s.ts AS at FROM r LEFT JOIN s ON {OUTER}", ("s__ts",)),
+    ],
+)
+def test_what_waits_for_the_time_of_a_padded_side(sql: str, carried: tuple[str, ...]) -> None:
+    """The watermark never passes a NULL: groups, DISTINCT and rows that Spark's outer join keeps would never come."""
+    assert nodes(sql)[0].event_times == carried

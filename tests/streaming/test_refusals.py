@@ -41,6 +41,10 @@ MODES = {
     f"SELECT window(r.ts, '2 seconds') AS w, count(*) AS n FROM {JOIN} GROUP BY 1": ("append", "update", "complete"),
     "SELECT window(r.ts, '2 seconds') AS w, count(*) FROM r JOIN s ON r.x < s.x GROUP BY 1": ("update", "complete"),
     f"SELECT r.id, t.id AS tid FROM {JOIN} LEFT JOIN t ON {NEAR}": ("append",),
+    "SELECT DISTINCT r.id, r.ts FROM r RIGHT JOIN s ON r.x < s.x AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS": (
+        "update",
+        "complete",
+    ),
     f"SELECT r.k, count(*) AS n FROM {JOIN} GROUP BY r.k ORDER BY n": ("complete",),
     f"SELECT DISTINCT r.ts, s.ts AS b FROM {JOIN}": ("append", "update", "complete"),
     f"SELECT r.id, (SELECT max(x) FROM c) AS m FROM {JOIN}": ("append", "update"),
