@@ -222,12 +222,18 @@ class TriJoinSql(Databricks):
             ),
         }
 
-        def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
-            if expression.method == "ASOF":
-                join_op = " ".join(word for word in (expression.side, "ASOF JOIN") if word)
-            elif expression.args.get("nearest"):
-                join_op = " ".join(word for word in (expression.side, "JOIN") if word)
-            return super().join_sql(expression, join_op)
+        def join_sql(self, expression: exp.Join, *args: Any, **kwargs: Any) -> str:
+            closest = closest_of(expression)
+            if closest is None:
+                return super().join_sql(expression, *args, **kwargs)
+            # Spark has the words in another order than sqlglot, of which only newer versions know NEAREST.
+            clause, word = self.sql(closest), "JOIN"
+            if not isinstance(closest, Nearest):
+                clause, word = f"MATCH_CONDITION ({clause})", "ASOF JOIN"
+            words = " ".join(filter(None, (expression.side, word)))
+            on, using = self.sql(expression, "on"), expression.args.get("using")
+            behind = f" ON {on}" if on else f" USING ({', '.join(map(self.sql, using))})" if using else ""
+            return f"{self.seg(words)} {self.sql(expression, 'this')} {clause}{behind}"
 
         TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**DatabricksGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
 
