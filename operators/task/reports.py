@@ -105,8 +105,18 @@ def keeps_late_rows(key: str) -> bool:
     return key in _late
 
 
-def late_packed(key: str, query: str, batch: int, *, forget: bool = False) -> list[bytes]:
-    """Return the late rows that the slots of a join have put out in a micro-batch so far; ``forget`` drops them."""
-    found = _late[key].value
-    slots = found.pop((query, batch), {}) if forget else found.get((query, batch), {})
+def late_packed(key: str, query: str, batch: int) -> list[bytes]:
+    """Return the late rows that the slots of a join have put out in a micro-batch so far."""
+    slots = _late[key].value.get((query, batch), {})
     return [slots[slot] for slot in sorted(slots)]
+
+
+def forget_late(key: str, query: str, batch: int) -> None:
+    """Drop the late rows of a micro-batch."""
+    _late[key].value.pop((query, batch), None)
+
+
+def forget_attempt(key: str, query: str, batch: int) -> None:
+    """Drop all that slots have said of a micro-batch that begins: an earlier attempt in this process said it."""
+    _accumulators[key].value.pop((query, batch), None)
+    forget_late(key, query, batch)
