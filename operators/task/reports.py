@@ -31,8 +31,8 @@ LateReports = dict[tuple[str, int], dict[int, bytes]]
 _accumulators: dict[str, Accumulator[Reports]] = {}
 _late: dict[str, Accumulator[LateReports]] = {}
 
-#: Of how many micro-batches the driver keeps late rows at most. Who asks for them takes them in the same micro-batch, and
-#: they are dropped with it: more than one are there if several queries read a view with the join, or if one has failed.
+#: Of how many micro-batches the driver keeps late rows at most. Who asks for them takes them in the same micro-batch,
+#: and they are dropped with it: there are several if several queries read a view with the join, or if one has failed.
 _LATE_BATCHES = 100
 
 
