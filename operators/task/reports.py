@@ -31,8 +31,9 @@ LateReports = dict[tuple[str, int], dict[int, bytes]]
 _accumulators: dict[str, Accumulator[Reports]] = {}
 _late: dict[str, Accumulator[LateReports]] = {}
 
-#: Of how many micro-batches the driver keeps late rows: who asks for them takes them in the same micro-batch.
-_LATE_BATCHES = 2
+#: Of how many micro-batches the driver keeps late rows at most. Who asks for them takes them in the same micro-batch,
+#: and they are dropped with it: there are several if several queries read a view with the join, or if one has failed.
+_LATE_BATCHES = 100
 
 
 class LatestReports(AccumulatorParam[dict[tuple[str, int], dict[int, Said]]]):
@@ -105,8 +106,18 @@ def keeps_late_rows(key: str) -> bool:
     return key in _late
 
 
-def late_packed(key: str, query: str, batch: int, *, forget: bool = False) -> list[bytes]:
-    """Return the late rows that the slots of a join have put out in a micro-batch so far; ``forget`` drops them."""
-    found = _late[key].value
-    slots = found.pop((query, batch), {}) if forget else found.get((query, batch), {})
+def late_packed(key: str, query: str, batch: int) -> list[bytes]:
+    """Return the late rows that the slots of a join have put out in a micro-batch so far."""
+    slots = _late[key].value.get((query, batch), {})
     return [slots[slot] for slot in sorted(slots)]
+
+
+def forget_late(key: str, query: str, batch: int) -> None:
+    """Drop the late rows of a micro-batch."""
+    _late[key].value.pop((query, batch), None)
+
+
+def forget_attempt(key: str, query: str, batch: int) -> None:
+    """Drop all that slots have said of a micro-batch that begins: an earlier attempt in this process said it."""
+    _accumulators[key].value.pop((query, batch), None)
+    forget_late(key, query, batch)

@@ -20,7 +20,7 @@ from ..operators.spec import StreamSpec
 from ..operators.task.late_rows import unpacked
 from ..operators.task.micro_batch import LATE_UNTIL
 from ..operators.task.outputs import LATE_ROWS
-from ..operators.task.reports import keeps_late_rows, late_packed, reported
+from ..operators.task.reports import forget_attempt, forget_late, keeps_late_rows, late_packed, reported
 from ..spark.frames import VIEW
 from .listener import execution_of, known_join
 from .metrics import slots_of
@@ -109,7 +109,8 @@ def with_late_table(
                 "make it in a classic session with tj.sql(..., late_rows=True), over streams with a watermark",
             )
         of = MicroBatch(keys, query, batch)
-        of.forget()
+        for key in keys:
+            forget_attempt(key, query, batch)
         asked: list[bool] = []
 
         def late() -> pa.Table:
@@ -126,7 +127,8 @@ def with_late_table(
             context.setLocalProperty(LATE_UNTIL, None)
         if False in asked and of.computed:
             raise UnavailableError("late rows", _TOO_EARLY.format(batch), "write the results first")
-        of.forget()
+        for key in keys:
+            forget_late(key, query, batch)
 
     return written
 
@@ -143,11 +145,6 @@ class MicroBatch:
     def computed(self) -> bool:
         """Whether slots have reported; in a micro-batch without rows none does, and no row is late."""
         return any(reported(key, self.query, self.number) for key in self.keys)
-
-    def forget(self) -> None:
-        """Drop late rows: those of an earlier attempt, or those that were taken."""
-        for key in self.keys:
-            late_packed(key, self.query, self.number, forget=True)
 
     def late(self) -> pa.Table:
         """Return the late rows so far, with the columns of `COLUMNS`: each row of a stream once.
