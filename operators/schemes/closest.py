@@ -63,6 +63,7 @@ class ClosestSlot(OuterSlot):
             recent = self.unit.stored[1]
             self.latest = Store(f"{recent.name}.latest", list(recent.sort_orders.values()), Lifetime())
             self.stores[self.latest.name] = self.latest
+            recent.looks_back = True
         #: Whether the first of later rows is closest.
         self.is_next = self.closest.by == "least" and self.closest.right == spec.streams[1].time
         self.unit.stored[1].wakes = self.is_next

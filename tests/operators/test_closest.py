@@ -27,6 +27,7 @@ from trijoin_sql.operators.spec import (
 from trijoin_sql.errors import JoinOverflowError
 
 from .test_outer import DELAY, START, Row, Run
+from .test_state import no_machine
 
 SCHEMA = {"id": pa.int64(), "k": pa.int32(), "x": pa.int32(), "f": pa.float64(), "t": pa.int64(), "route": pa.int64()}
 COLUMNS = ("id", "k", "x", "f", "t")
@@ -128,7 +129,7 @@ BOUNDS = [(30_000, 0), (60_000, 15_000), (0, 40_000)]
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRIJOIN_WARM_DIR", str(tmp_path))
+    monkeypatch.setenv("TRIJOIN_LOCAL_DIR", str(tmp_path))
 
 
 def run(spec: JoinSpec, sides: Sequence[Sequence[Row]], random: Random) -> None:
@@ -231,6 +232,30 @@ def test_replaced_rows_go() -> None:
     asking = [{"id": k, "k": k, "x": 0, "f": 0.0, "t": START + 10**9, "route": 0} for k in range(1000)]
     there.batch((asking, []), START + 10**9 - 1)
     assert set(there.batch(([], []), START + 10**9)) == {(k, 39_000 + k) for k in range(1000)}
+
+
+def test_the_latest_row_outlives_its_machine() -> None:
+    """Rows that merged in memory become the latest together: until then none of them may go from what is durable."""
+    checks = (Compare("=", "k", "k"), Compare(">=", "t", "t"))
+    spec = join(Closest((Dimension("t", "t"),), "greatest", latest=("k",)), checks, 1, (None, 0))
+    there = Run(spec, _Never(), SCHEMA)
+
+    def row(number: int, k: int, time: int) -> Row:
+        return {"id": number, "k": k, "x": 0, "f": 0.0, "t": START + 1000 * time, "route": 0}
+
+    there.batch(([], [row(0, 0, 100), row(1, 1, 0)]), START - 1)
+    there.batch(([], [row(2, 1, 5), row(3, 2, 120)]), START - 1)
+    there.batch(([], []), START + 110_000)
+    no_machine()
+    there.batch(([row(4, 0, 130), row(5, 1, 130)], []), START + 110_000)
+    assert set(there.batch(([], []), START + 130_000)) == {(4, 0), (5, 2)}
+
+
+class _Never(Random):
+    """No task fails, and none lands on another worker, unless a test says so."""
+
+    def random(self) -> float:
+        return 0.9
 
 
 @pytest.mark.parametrize("wraps", [False, True])
