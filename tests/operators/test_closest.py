@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from random import Random
@@ -232,6 +233,29 @@ def test_replaced_rows_go() -> None:
     asking = [{"id": k, "k": k, "x": 0, "f": 0.0, "t": START + 10**9, "route": 0} for k in range(1000)]
     there.batch((asking, []), START + 10**9 - 1)
     assert set(there.batch(([], []), START + 10**9)) == {(k, 39_000 + k) for k in range(1000)}
+
+
+@pytest.mark.parametrize(("similarity", "nearest"), [(False, {2, 1}), (True, {0, 2})])
+def test_nan_is_the_greatest_distance_and_the_greatest_similarity(similarity: bool, nearest: set[int]) -> None:
+    """As in Spark, whose k greatest values begin with NaN."""
+    closest = Closest((Dimension("f", "f"),), "distance", 2, similarity=similarity)
+    there = Run(join(closest, (Band("t", "t", 0, 10),), 1, (10, 0)), Random(3), SCHEMA)
+    rows = [{"id": at, "k": 0, "x": 0, "f": f, "t": START, "route": 0} for at, f in enumerate((math.nan, 9.0, 2.0))]
+    there.batch(([{**rows[0], "f": 1.0}], rows), START - 1)
+    assert {other for _, other in there.batch(([], []), START)} == nearest
+
+
+def test_great_distances_that_wrap_are_exact() -> None:
+    """Doubles would take these two for equally close."""
+    closest = Closest((Dimension("route", "route"),), "distance", wraps=True)
+    spec = join(closest, (Band("t", "t", 0, 10),), 1, (10, 0))
+    streams = tuple(
+        replace(one, columns=(*one.columns, "route"), types=(*one.types, ("route", pa.int64()))) for one in spec.streams
+    )
+    there = Run(replace(spec, streams=streams), Random(3), SCHEMA)
+    rows = [{"id": at, "k": 0, "x": 0, "f": 0.0, "t": START, "route": 2**53 + at} for at in range(2)]
+    there.batch(([{**rows[0], "route": 0}], rows), START - 1)
+    assert set(there.batch(([], []), START)) == {(0, 0)}
 
 
 def test_the_latest_row_outlives_its_machine() -> None:

@@ -192,6 +192,9 @@ def test_what_is_refused(join: str, says: str) -> None:
             "by differences of expressions of one side each, not by r.x - s.x",
         ),
         ("JOIN s APPROX NEAREST BY SIMILARITY ABS(r.x - s.x)", "by differences of expressions"),
+        ("JOIN s APPROX NEAREST BY DISTANCE HYPOT(r.x - s.x)", "by differences of"),
+        ("JOIN s APPROX NEAREST BY DISTANCE HYPOT(r.x - s.x, r.a - s.a, r.id - s.id)", "by differences of"),
+        ("JOIN s APPROX NEAREST BY DISTANCE GREATEST(ABS(r.x - s.x))", "by differences of"),
         ("JOIN s APPROX NEAREST BY DISTANCE POWER(r.x - s.x, 3) + POWER(r.a - s.a, 2)", "by differences of"),
     ],
 )
