@@ -392,6 +392,8 @@ class Closest:
         For the error message.
     wraps
         Whether a difference of integers that leaves its type wraps around.
+    similarity
+        Whether it is said as a similarity, the distance below zero.
     latest
         The columns of the key of which only the latest row can be closest, once the watermark has passed it; None if
         others can be, too.
@@ -403,6 +405,7 @@ class Closest:
     norm: Literal["squares", "greatest"] = "squares"
     sql: str = ""
     wraps: bool = False
+    similarity: bool = False
     latest: tuple[str, ...] | None = None
 
     @property

@@ -75,11 +75,11 @@ def _distance(tree: exp.Expr, *, similarity: bool) -> tuple[Norm, list[exp.Sub]]
             return "squares", []
         tree = tree.this.unnest()
     match called(tree), _arguments(tree):
-        case "abs", _:
+        case "abs", [_]:
             return "squares", _differences([tree], _absolute)
-        case "greatest", [*values]:
+        case "greatest", [_, _, *_] as values:
             return "greatest", _differences(values, _absolute)
-        case "hypot", [*values]:
+        case "hypot", [_, _] as values:
             return "squares", _differences(values, _plain)
         case "sqrt", [value]:
             tree = value.unnest()

@@ -70,7 +70,14 @@ def compile_closest(
         equal = (check for edge in edges for check in edge.checks if isinstance(check, spec.Compare))
         latest = tuple(check.right for check in equal if check.op in ("=", "<=>"))
     return spec.Closest(
-        tuple(dimensions), closest.by, closest.count, closest.norm, closest.condition.sql, closest.wraps, latest
+        tuple(dimensions),
+        closest.by,
+        closest.count,
+        closest.norm,
+        closest.condition.sql,
+        closest.wraps,
+        closest.similarity,
+        latest,
     )
 
 

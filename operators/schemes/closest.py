@@ -63,6 +63,7 @@ class ClosestSlot(OuterSlot):
             recent = self.unit.stored[1]
             self.latest = Store(f"{recent.name}.latest", list(recent.sort_orders.values()), Lifetime())
             self.stores[self.latest.name] = self.latest
+            recent.looks_back = True
         #: Whether the first of later rows is closest.
         self.is_next = self.closest.by == "least" and self.closest.right == spec.streams[1].time
         self.unit.stored[1].wakes = self.is_next
@@ -210,21 +211,23 @@ class Nearby:
             return order_key(pairs[0][1])
         apart = [self._apart(*pair, one) for pair, one in zip(pairs, self.spec.dimensions, strict=True)]
         if len(apart) == 1:
-            return apart[0].view(np.int64) if apart[0].dtype == np.uint64 else float_key(apart[0])
+            return apart[0].astype(np.int64) if apart[0].dtype.kind in "iu" else self._float_key(apart[0])
         doubles = [one.astype(np.float64) for one in apart]
         with np.errstate(over="ignore"):
             if self.spec.norm == "greatest":
-                return float_key(np.maximum.reduce(doubles))
-            return float_key(np.add.reduce([one * one for one in doubles]))
+                return self._float_key(np.maximum.reduce(doubles))
+            return self._float_key(np.add.reduce([one * one for one in doubles]))
+
+    def _float_key(self, apart: npt.NDArray[Any]) -> Int64s:
+        """Return a key of distances, shape (k,). NaN is Spark's greatest number: the greatest similarity, too."""
+        return ~float_key(-apart) if self.spec.similarity else float_key(apart)
 
     def _apart(self, here: pa.Array, there: pa.Array, dimension: Dimension) -> npt.NDArray[Any]:
-        """Return the absolute differences of two columns, shape (k,): as floats, or as integers without a sign."""
+        """Return the absolute differences of two columns, shape (k,): as floats, or as integers, without a sign or not."""
         apart: npt.NDArray[Any]
         with np.errstate(invalid="ignore", over="ignore"):
-            if pa.types.is_floating(there.type):
+            if pa.types.is_floating(there.type) or (self.spec.wraps and pa.types.is_integer(there.type)):
                 apart = np.abs(values(here) - values(there))
-            elif self.spec.wraps and pa.types.is_integer(there.type):
-                apart = np.abs(values(here) - values(there)).astype(np.float64)
             else:
                 one, other = order_key(here), order_key(there)
                 apart = np.where(one > other, one - other, other - one).view(np.uint64)

@@ -319,7 +319,9 @@ class SlotState:
         found = []
         for name, store in self.slot.stores.items():
             kept = store.life.keep_for
-            newest = [chunk.newest for chunk in self.manifest.chunks.get(name, []) if chunk.newest is not None]
+            chunks, watermark = self.manifest.chunks.get(name, []), self.manifest.watermark
+            newest = [one.newest for one in chunks if one.newest is not None]
+            newest = [time for time in newest if not store.life.is_over(time, watermark)]  # others wait for these
             if kept is not None and newest:
                 period = max(kept // ARCHIVE_PERIODS, 1000)
                 found.append(-(-(min(newest) + kept) // period) * period // 1000 + 1)
@@ -341,8 +343,8 @@ class SlotState:
     def _drop(self, store: Store, listed: list[Chunk]) -> None:
         """Remove chunks of which no row is needed any more."""
         for chunk in list(listed):
-            replaced = chunk.start + chunk.rows <= store.first
-            if replaced or store.life.is_over(chunk.newest, self.manifest.watermark):
+            stop = chunk.start + chunk.rows
+            if store.may_forget(chunk.start, stop, chunk.newest, self.manifest.watermark):
                 self._remove(chunk)
                 listed.remove(chunk)
 

@@ -97,6 +97,8 @@ class Store:
         self.wakes = False
         #: Rows with smaller ids are gone, whatever their time is.
         self.first = 0
+        #: Whether rows are looked at once more when their segment goes: what is durable of them stays until then.
+        self.looks_back = False
 
     def __len__(self) -> int:
         return sum(segment.count for segment in self.segments)
@@ -169,6 +171,13 @@ class Store:
     def indexed(self, rows: pa.RecordBatch) -> dict[str, SortedIndex]:
         """Return the indexes of some rows."""
         return {key: SortedIndex.build(sort_order, rows) for key, sort_order in self.sort_orders.items()}
+
+    def may_forget(self, start: int, stop: int, newest: int | None, watermark: int) -> bool:
+        """Return whether nobody needs the rows of some ids, up to an event time, any more."""
+        if stop <= self.first:
+            return True
+        held = self.looks_back and any(one.start < stop and start < one.stop for one in self.segments)
+        return not held and self.life.is_over(newest, watermark)
 
     def replace(self, rows: pa.RecordBatch) -> None:
         """Store rows in the place of all that are stored."""

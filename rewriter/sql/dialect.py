@@ -160,12 +160,16 @@ class TriJoinSql(Databricks):
         def _parse_nearest(self) -> Nearest:
             approximate = self._prev.text.upper() == "APPROX"
             self._match_text_seq("NEAREST")
-            count = int(self._prev.text) if self._match(TokenType.NUMBER) else 1
+            count = self._prev.text if self._match(TokenType.NUMBER) else "1"
+            if not count.isdigit() or not int(count):
+                self.raise_error("NEAREST takes a number of rows, 1 or more", self._prev)
             self._match_text_seq("BY")
             similarity = bool(self._match_text_seq("SIMILARITY"))
             if not similarity:
                 self._match_text_seq("DISTANCE")
-            return Nearest(this=self._parse_disjunction(), approximate=approximate, count=count, similarity=similarity)
+            return Nearest(
+                this=self._parse_disjunction(), approximate=approximate, count=int(count), similarity=similarity
+            )
 
         def _parse_table_alias(self, alias_tokens: Any = None) -> Any:
             clause = None
@@ -195,6 +199,9 @@ class TriJoinSql(Databricks):
             if join is not None and comma:
                 join.meta["comma"] = True
             if join is not None and self._match(NEAREST):
+                plain = join.side in ("", "LEFT") and join.kind in ("", "INNER", "OUTER", "CROSS")
+                if comma or not plain or join.method == "ASOF":
+                    self.raise_error("NEAREST ends a JOIN or a LEFT JOIN, and no other", self._prev)
                 join.set("nearest", self._parse_nearest())
             if join is not None and join.this.args.get("joins"):  # ``r JOIN s JOIN t ON ... ON ...``
                 self.raise_error("a join inside a join stands in parentheses")

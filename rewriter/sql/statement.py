@@ -13,7 +13,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ...errors import SqlSyntaxError, line_and_column
-from .clauses import late_rows_clauses
+from .clauses import QUOTED, late_rows_clauses
 from .dialect import DIALECT, NEAREST, WITHIN, WITHIN_TAKES, render, tokenize
 from .intervals import MICROSECONDS
 
@@ -262,10 +262,18 @@ def _retag(tokens: list[Token], index: int) -> Token:
 
 
 def _in_asof(tokens: list[Token]) -> bool:
-    """Tell whether the last JOIN among tokens is an ASOF JOIN."""
-    words = [token.text.upper() for token in tokens]
-    joins = [before for before, word in pairwise(words) if word == "JOIN"]
-    return joins[-1:] == ["ASOF"]
+    """Tell whether tokens end behind the relation of an ASOF JOIN, which may have joins of its own in parentheses."""
+    inside, after = 0, None
+    for at in range(len(tokens) - 1, 0, -1):
+        token = tokens[at]
+        inside += {TokenType.R_PAREN: 1, TokenType.L_PAREN: -1}.get(token.token_type, 0)
+        word = "" if inside or token.token_type in QUOTED else token.text.upper()
+        if inside < 0 or (word == "MATCH_CONDITION" and after == TokenType.L_PAREN):  # that JOIN has one already
+            return False
+        if word == "JOIN":
+            return tokens[at - 1].text.upper() == "ASOF"
+        after = token.token_type
+    return False
 
 
 def _begins_nearest(tokens: list[Token]) -> bool:

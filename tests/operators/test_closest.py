@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from random import Random
@@ -27,6 +28,7 @@ from trijoin_sql.operators.spec import (
 from trijoin_sql.errors import JoinOverflowError
 
 from .test_outer import DELAY, START, Row, Run
+from .test_state import no_machine
 
 SCHEMA = {"id": pa.int64(), "k": pa.int32(), "x": pa.int32(), "f": pa.float64(), "t": pa.int64(), "route": pa.int64()}
 COLUMNS = ("id", "k", "x", "f", "t")
@@ -128,7 +130,7 @@ BOUNDS = [(30_000, 0), (60_000, 15_000), (0, 40_000)]
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRIJOIN_WARM_DIR", str(tmp_path))
+    monkeypatch.setenv("TRIJOIN_LOCAL_DIR", str(tmp_path))
 
 
 def run(spec: JoinSpec, sides: Sequence[Sequence[Row]], random: Random) -> None:
@@ -231,6 +233,53 @@ def test_replaced_rows_go() -> None:
     asking = [{"id": k, "k": k, "x": 0, "f": 0.0, "t": START + 10**9, "route": 0} for k in range(1000)]
     there.batch((asking, []), START + 10**9 - 1)
     assert set(there.batch(([], []), START + 10**9)) == {(k, 39_000 + k) for k in range(1000)}
+
+
+@pytest.mark.parametrize(("similarity", "nearest"), [(False, {2, 1}), (True, {0, 2})])
+def test_nan_is_the_greatest_distance_and_the_greatest_similarity(similarity: bool, nearest: set[int]) -> None:
+    """As in Spark, whose k greatest values begin with NaN."""
+    closest = Closest((Dimension("f", "f"),), "distance", 2, similarity=similarity)
+    there = Run(join(closest, (Band("t", "t", 0, 10),), 1, (10, 0)), Random(3), SCHEMA)
+    rows = [{"id": at, "k": 0, "x": 0, "f": f, "t": START, "route": 0} for at, f in enumerate((math.nan, 9.0, 2.0))]
+    there.batch(([{**rows[0], "f": 1.0}], rows), START - 1)
+    assert {other for _, other in there.batch(([], []), START)} == nearest
+
+
+def test_great_distances_that_wrap_are_exact() -> None:
+    """Doubles would take these two for equally close."""
+    closest = Closest((Dimension("route", "route"),), "distance", wraps=True)
+    spec = join(closest, (Band("t", "t", 0, 10),), 1, (10, 0))
+    streams = tuple(
+        replace(one, columns=(*one.columns, "route"), types=(*one.types, ("route", pa.int64()))) for one in spec.streams
+    )
+    there = Run(replace(spec, streams=streams), Random(3), SCHEMA)
+    rows = [{"id": at, "k": 0, "x": 0, "f": 0.0, "t": START, "route": 2**53 + at} for at in range(2)]
+    there.batch(([{**rows[0], "route": 0}], rows), START - 1)
+    assert set(there.batch(([], []), START)) == {(0, 0)}
+
+
+def test_the_latest_row_outlives_its_machine() -> None:
+    """Rows that merged in memory become the latest together: until then none of them may go from what is durable."""
+    checks = (Compare("=", "k", "k"), Compare(">=", "t", "t"))
+    spec = join(Closest((Dimension("t", "t"),), "greatest", latest=("k",)), checks, 1, (None, 0))
+    there = Run(spec, _Never(), SCHEMA)
+
+    def row(number: int, k: int, time: int) -> Row:
+        return {"id": number, "k": k, "x": 0, "f": 0.0, "t": START + 1000 * time, "route": 0}
+
+    there.batch(([], [row(0, 0, 100), row(1, 1, 0)]), START - 1)
+    there.batch(([], [row(2, 1, 5), row(3, 2, 120)]), START - 1)
+    there.batch(([], []), START + 110_000)
+    no_machine()
+    there.batch(([row(4, 0, 130), row(5, 1, 130)], []), START + 110_000)
+    assert set(there.batch(([], []), START + 130_000)) == {(4, 0), (5, 2)}
+
+
+class _Never(Random):
+    """No task fails, and none lands on another worker, unless a test says so."""
+
+    def random(self) -> float:
+        return 0.9
 
 
 @pytest.mark.parametrize("wraps", [False, True])

@@ -141,7 +141,7 @@ def ids(result: Result) -> Iterator[tuple[int | None, int | None]]:
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRIJOIN_WARM_DIR", str(tmp_path))
+    monkeypatch.setenv("TRIJOIN_LOCAL_DIR", str(tmp_path))
 
 
 @pytest.mark.parametrize("kind", KINDS)

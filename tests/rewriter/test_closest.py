@@ -36,7 +36,19 @@ LAST = "MATCH_CONDITION (r.ts >= s.ts)"
             "SELECT * FROM r JOIN s APPROX NEAREST BY SIMILARITY -abs(r.a - s.a)",
             "SELECT * FROM r JOIN s APPROX NEAREST 1 BY SIMILARITY -abs(r.a - s.a)",
         ),
+        (
+            f"SELECT r.id FROM r ASOF JOIN (SELECT s.* FROM s JOIN t ON s.a = t.a) AS s {LAST} ON r.n = 'join'",
+            f"SELECT r.id FROM r ASOF JOIN (SELECT s.* FROM s JOIN t ON s.a = t.a) AS s {LAST} ON r.n = 'join'",
+        ),
+        (
+            f"SELECT r.id FROM r ASOF JOIN (s JOIN t ON s.a = t.a) {LAST}",
+            f"SELECT r.id FROM r ASOF JOIN (s JOIN t ON s.a = t.a) {LAST}",
+        ),
         # names that are no words here
+        (
+            f"SELECT * FROM r ASOF JOIN s {LAST} ON match_condition(r.a) = s.a WHERE match_condition(r.x)",
+            f"SELECT * FROM r ASOF JOIN s {LAST} ON match_condition(r.a) = s.a WHERE match_condition(r.x)",
+        ),
         (
             "SELECT exact.a FROM r exact JOIN s nearest ON exact.a = nearest.a",
             "SELECT exact.a FROM r AS exact JOIN s AS nearest ON exact.a = nearest.a",
@@ -58,6 +70,25 @@ def test_without_a_match_condition_it_is_an_alias() -> None:
     assert parse_statement("SELECT asof.a FROM r asof JOIN s ON asof.a = s.a").tree is not None
     with pytest.raises(SqlSyntaxError, match="ASOF JOIN needs MATCH_CONDITION"):
         parse_statement("SELECT r.a FROM r ASOF JOIN s ON r.a = s.a")
+
+
+@pytest.mark.parametrize(
+    ("joined", "says"),
+    [
+        ("r RIGHT JOIN s APPROX NEAREST", "NEAREST ends a JOIN or a LEFT JOIN"),
+        ("r FULL JOIN s APPROX NEAREST", "NEAREST ends a JOIN or a LEFT JOIN"),
+        ("r LEFT SEMI JOIN s APPROX NEAREST", "NEAREST ends a JOIN or a LEFT JOIN"),
+        ("r LEFT ANTI JOIN s APPROX NEAREST", "NEAREST ends a JOIN or a LEFT JOIN"),
+        ("r, s APPROX NEAREST", "NEAREST ends a JOIN or a LEFT JOIN"),
+        (f"r ASOF JOIN s {LAST} APPROX NEAREST", "NEAREST ends a JOIN or a LEFT JOIN"),
+        ("r JOIN s APPROX NEAREST 0", "NEAREST takes a number of rows, 1 or more"),
+        ("r JOIN s APPROX NEAREST 1.5", "NEAREST takes a number of rows, 1 or more"),
+    ],
+)
+def test_nearest_of_another_join_is_no_sql(joined: str, says: str) -> None:
+    """It was lost without a word, and all partners were results."""
+    with pytest.raises(SqlSyntaxError, match=says):
+        parse_statement(f"SELECT r.id FROM {joined} BY DISTANCE ABS(r.x - s.x)")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +192,9 @@ def test_what_is_refused(join: str, says: str) -> None:
             "by differences of expressions of one side each, not by r.x - s.x",
         ),
         ("JOIN s APPROX NEAREST BY SIMILARITY ABS(r.x - s.x)", "by differences of expressions"),
+        ("JOIN s APPROX NEAREST BY DISTANCE HYPOT(r.x - s.x)", "by differences of"),
+        ("JOIN s APPROX NEAREST BY DISTANCE HYPOT(r.x - s.x, r.a - s.a, r.id - s.id)", "by differences of"),
+        ("JOIN s APPROX NEAREST BY DISTANCE GREATEST(ABS(r.x - s.x))", "by differences of"),
         ("JOIN s APPROX NEAREST BY DISTANCE POWER(r.x - s.x, 3) + POWER(r.a - s.a, 2)", "by differences of"),
     ],
 )
