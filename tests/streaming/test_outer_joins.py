@@ -157,7 +157,7 @@ def random_query(random: Random) -> str:
             f"{other} JOIN t ON {over(two, 'r', 't')} AND {near['rt']}",
             f"SELECT a.id AS a{s.replace('s.', 'q.')} FROM (SELECT r.* FROM r WHERE r.k > 0) AS a {kind} JOIN "
             f"(SELECT s.*, s.x + 1 AS z FROM s) AS q ON a.x < q.z AND {near['as'].replace('s.', 'q.')}",
-            f"SELECT DISTINCT a.id, a.ts{s} FROM (SELECT id, k, x, d, n, w, ts FROM r) AS a {keeps} JOIN s "
+            f"SELECT DISTINCT a.id, a.ts{s} FROM (SELECT * FROM r WHERE ts IS NOT NULL) AS a {keeps} JOIN s "
             f"ON {over(one, 'a', 's')} AND {near['as']}",
             f"WITH q AS (SELECT r.id, r.k, r.x, r.d, r.n, r.w, r.ts FROM r LEFT SEMI JOIN s ON {one} AND {near['rs']}) "
             f"SELECT q.id AS a{t} FROM q {kind} JOIN t ON {over(two, 'q', 't')} AND {near['rt'].replace('r.', 'q.')}",
