@@ -220,6 +220,8 @@ def test_spark_is_asked_for_names_without_the_words_that_it_may_not_know() -> No
     plain = "SELECT r.a + ?, s.* FROM r LEFT JOIN s ON r.a = ? JOIN t ON TRUE"
     assert with_plain_joins(sql) == plain
     assert glance(sql).joins == "inner"
+    natural = with_plain_joins("SELECT * FROM r NATURAL JOIN t APPROX NEAREST BY DISTANCE ABS(r.a - t.a)")
+    assert natural == "SELECT * FROM r NATURAL JOIN t", "its columns are fewer than those of both sides"
 
 
 def test_strict_wants_a_tolerance_where_keys_may_be_many() -> None:
