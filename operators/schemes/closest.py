@@ -223,7 +223,7 @@ class Nearby:
         return ~float_key(-apart) if self.spec.similarity else float_key(apart)
 
     def _apart(self, here: pa.Array, there: pa.Array, dimension: Dimension) -> npt.NDArray[Any]:
-        """Return the absolute differences of two columns, shape (k,): as floats or as integers, without a sign or not."""
+        """Return the absolute differences of two columns, shape (k,): floats, or integers without a sign or not."""
         apart: npt.NDArray[Any]
         with np.errstate(invalid="ignore", over="ignore"):
             if pa.types.is_floating(there.type) or (self.spec.wraps and pa.types.is_integer(there.type)):

@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from ..plan.conjuncts import Band, Compare, Comparison, Either, KernelPredicate
 from ..plan.nodes import Join, JoinNode, Node, Scan, scans, walk
-from ..plan.parts import Retention, TimeStep
-from ..predicates.terms import tree_of
+from ..plan.parts import Closest, Retention, TimeStep
+from ..predicates.terms import column_term, tree_of
 from ..predicates.time_forms import implied_bounds
 from ..sql.dialect import parse_expression
 from ..sql.spark_types import TIMES, UNKNOWN
@@ -103,16 +103,28 @@ def lag_of(node: JoinNode, alias: str) -> int | None:
 
     A result comes with its last row, so the lag is how much later the rows of another input may be. None if
     that is unbounded, or if the other rows themselves come behind the watermark (`Scan.stateful`).
+
+    One of the closest rows also waits for as long as a closer one may come: its own lag grows by that.
     """
-    lag = 0
-    for other in map(input_scan, node.sources):
+    lag, inputs = 0, [input_scan(source) for source in node.sources]
+    for other in inputs:
         if other.alias == alias or other.streaming is False:
             continue
         most = node.graph.most(alias, other.alias)
         if most is None or (other.stateful and most > 0):
             return None
         lag = max(lag, most)
+    if node.closest is not None and alias == inputs[1].alias and not _is_next(node.closest, *inputs):
+        waits = node.graph.most(inputs[0].alias, alias)
+        return None if waits is None else lag + max(0, waits)
     return lag
+
+
+def _is_next(closest: Closest, left: Scan, right: Scan) -> bool:
+    """Return whether the first of later rows is closest: a row waits until the watermark has passed it, no longer."""
+    if closest.by != "least" or right.event_time is None or {closest.left.type, closest.right.type} != {"timestamp"}:
+        return False
+    return closest.right.sql == column_term((right.alias, right.event_time)).sql
 
 
 def constraints(

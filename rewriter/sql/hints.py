@@ -175,9 +175,9 @@ def with_plain_joins(sql: str) -> str:
         return sql
     for join in list(statement.tree.find_all(exp.Join)):
         if closest_of(join) is not None:
-            for name in ("method", "match_condition", "nearest"):
+            for name in ("match_condition", "nearest", *(("method",) if join.method == "ASOF" else ())):
                 join.set(name, None)
-            if not (join.args.get("on") or join.args.get("using")):
+            if not (join.args.get("on") or join.args.get("using") or join.method):  # a NATURAL one has fewer columns
                 join.set("on", exp.true())
     return positional(render(statement.tree), statement.positional)
 

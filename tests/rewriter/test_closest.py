@@ -220,6 +220,8 @@ def test_spark_is_asked_for_names_without_the_words_that_it_may_not_know() -> No
     plain = "SELECT r.a + ?, s.* FROM r LEFT JOIN s ON r.a = ? JOIN t ON TRUE"
     assert with_plain_joins(sql) == plain
     assert glance(sql).joins == "inner"
+    natural = with_plain_joins("SELECT * FROM r NATURAL JOIN t APPROX NEAREST BY DISTANCE ABS(r.a - t.a)")
+    assert natural == "SELECT * FROM r NATURAL JOIN t", "its columns are fewer than those of both sides"
 
 
 def test_strict_wants_a_tolerance_where_keys_may_be_many() -> None:
@@ -237,3 +239,18 @@ def test_explain_says_what_is_closest() -> None:
     assert (group.join, group.closest) == ("closest", LAST)
     assert [one.kept for one in group.state.streams] == ["0 seconds", "0 seconds, then the latest row of each s.a"]
     assert as_object(document)["groups"][0]["closest"] == LAST
+
+
+@pytest.mark.parametrize(
+    ("join", "time", "lag"),
+    [
+        ("JOIN s APPROX NEAREST BY DISTANCE ABS(r.x - s.x)", "r.ts", 3600),
+        ("JOIN s APPROX NEAREST BY DISTANCE ABS(r.x - s.x)", "s.ts", 7200),  # an hour before r, which waits an hour
+        ("ASOF JOIN s MATCH_CONDITION (r.x >= s.x)", "s.ts", 7200),
+        (f"ASOF JOIN s {LAST}", "s.ts", 3600),
+        ("ASOF JOIN s MATCH_CONDITION (r.ts <= s.ts)", "s.ts", 0),  # it comes when the watermark has passed it
+    ],
+)
+def test_what_a_window_above_waits_for(join: str, time: str, lag: int) -> None:
+    found = node(f"SELECT COUNT(*) FROM r {join} GROUP BY window({time}, '1 minute') WITHIN 1 HOUR")
+    assert (found.event_times, found.held_back) == ((time.replace(".", "__"),), lag * 1_000_000)
