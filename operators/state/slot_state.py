@@ -138,6 +138,7 @@ class SlotState:
             self._catch_up(name, store)
             if store.settled is not None:
                 store.settled.read = partial(self._page, name)
+                store.settle_spoken(self.manifest.watermark)
 
     def _catch_up(self, name: str, store: Store) -> None:
         """Complete a store's list of segments: what the warm copy lacks will come from the state store."""

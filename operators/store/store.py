@@ -222,6 +222,20 @@ class Store:
                 due.append(int(times[times + reach > watermark].min()))
         return min(due) + reach if due else None
 
+    def settle_spoken(self, watermark: int) -> None:
+        """Settle the rows that had to speak by a watermark (microseconds) at which the slot was called.
+
+        The warm copy of a machine that the slot comes back to may still hold rows that have expired elsewhere, and what
+        was known of them went with them.
+        """
+        if self.settled is None or self.reach is None or not watermark:
+            return
+        for segment in self.segments:
+            if segment.oldest is not None and segment.oldest + self.reach <= watermark:
+                times = values(segment.rows.column(self.life.time))
+                ids = segment.start + np.flatnonzero(times + self.reach <= watermark)
+                self.settled.add(ids[~self.settled.has(ids)])
+
     def expire(self, watermark: int) -> int:
         """Drop the segments of which no row can still find a partner; return how many rows went.
 

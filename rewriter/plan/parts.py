@@ -39,6 +39,8 @@ JOIN_WORDS: dict[str, str] = {
     "full": "FULL JOIN",
     "semi": "LEFT SEMI JOIN",
     "anti": "LEFT ANTI JOIN",
+    "closest": "JOIN with the closest rows",
+    "left_closest": "LEFT JOIN with the closest rows",
 }
 
 #: The names of our nodes, by the number of inputs.

@@ -177,6 +177,24 @@ def test_random_runs(kind: Kind, lower: int, upper: int, seed: int) -> None:
     assert not run.batch(([], []), 2 * 10**12), "each row speaks once"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_machine_that_a_slot_comes_back_to(
+    kind: Kind, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its warm copy has rows that have spoken and expired elsewhere: they do not speak once more."""
+    machines = [str(tmp_path_factory.mktemp("machine")) for _ in range(2)]
+
+    class Moving(Run):
+        def _slot(self, number: int, work: Work, watermark: int) -> Found:
+            another_worker()
+            monkeypatch.setenv("TRIJOIN_LOCAL_DIR", self.random.choice(machines))
+            return super()._slot(number, work, watermark)
+
+    monkeypatch.setitem(globals(), "Run", Moving)
+    for seed in range(6):
+        test_random_runs(kind, -30_000, 0, seed)
+
+
 def _of(pair: tuple[int | None, int | None]) -> tuple[int, int]:
     one, other = pair
     return (0, one) if one is not None else (1, other or 0)

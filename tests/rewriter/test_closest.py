@@ -232,6 +232,19 @@ def test_strict_wants_a_tolerance_where_keys_may_be_many() -> None:
     assert rewritten(f"SELECT r.id FROM r ASOF JOIN s {LAST} ON r.a = s.a WITHIN 1 HOUR", strict).converted
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT r.id FROM r ASOF JOIN s {LAST} ON rand() < 0.5",
+        f"SELECT r.id FROM r LEFT ASOF JOIN s {LAST} ON rand() < 0.5",
+    ],
+)
+def test_strict_refuses_one_whose_condition_is_not_read(sql: str) -> None:
+    assert not rewritten(sql).converted
+    with pytest.raises(NotProvenError, match="JOIN with the closest rows"):
+        rewritten(sql, Settings(strict=True))
+
+
 def test_explain_says_what_is_closest() -> None:
     document = rewritten(f"EXPLAIN JSON SELECT r.id FROM r ASOF JOIN s {LAST} ON r.a = s.a").document
     assert isinstance(document, Document)
