@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -381,13 +381,13 @@ class Closest:
     Parameters
     ----------
     dimensions
-        What is compared; several only for a distance.
+        What is compared; several only for a formula.
     by
         The ``greatest`` or the ``least`` value of the second stream is closest, or the one at the least ``distance``.
     count
         How many partners at most. Of equally close ones those that came last are results.
-    norm
-        Of several dimensions: whether the sum of their ``squares`` is the distance, or the ``greatest`` difference.
+    formula
+        How a distance is computed (`kernels.formulas`); None for an absolute difference.
     sql
         For the error message.
     wraps
@@ -402,7 +402,7 @@ class Closest:
     dimensions: tuple[Dimension, ...]
     by: Literal["greatest", "least", "distance"]
     count: int = 1
-    norm: Literal["squares", "greatest"] = "squares"
+    formula: tuple[Any, ...] | None = None
     sql: str = ""
     wraps: bool = False
     similarity: bool = False

@@ -6,13 +6,14 @@ NEAREST 2 BY DISTANCE ABS(r.x - s.x)`` the two ``s.x`` at the least distance fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
 from .plan.conjuncts import Term
-from .plan.parts import Closest
+from .plan.parts import Closest, Formula
+from .predicates.constants import constant
+from .predicates.terms import bare
 from .sql.dialect import Nearest, render
 from .sql.functions import called
 
@@ -45,14 +46,17 @@ def read_closest(
 
     if isinstance(tree, Nearest):
         words = {name: tree.args[name] for name in ("count", "approximate", "similarity")}
-        norm, differences = _distance(tree.this, similarity=words["similarity"])
-        pairs = [pair for one in differences if (pair := by_side(one.left, one.right)) is not None]
-        if not pairs or len(pairs) < len(differences):
+        reader = _FormulaReader(sides, relations)
+        formula, pairs = reader.read(tree.this), reader.whole()
+        if formula is None or not pairs:
             wanted = "-ABS(r.x - s.x)" if words["similarity"] else "ABS(r.x - s.x)"
-            reason = f"NEAREST of streams is by differences of expressions of one side each, not by {render(tree.this)}"
+            reason = f"NEAREST of streams is by arithmetic over numbers of both sides, not by {render(tree.this)}"
             return None, (reason, f"write BY {'SIMILARITY' if words['similarity'] else 'DISTANCE'} {wanted}, say")
+        difference = ("abs", ("difference", 0))
+        if formula == (("negative", difference) if words["similarity"] else difference):
+            formula = None
         first, *more = [(term(one), term(other)) for one, other in pairs]
-        return Closest(*first, "distance", term(tree.this), **words, more=tuple(more), norm=norm), None
+        return Closest(*first, "distance", term(tree.this), **words, more=tuple(more), formula=formula), None
     compared = tree.unnest()
     if not isinstance(compared, exp.GT | exp.GTE | exp.LT | exp.LTE):
         return None, ("MATCH_CONDITION takes one comparison by >=, >, <= or <", "put other conditions into ON")
@@ -64,51 +68,81 @@ def read_closest(
     return Closest(term(found[0]), term(found[1]), "greatest" if is_before else "least", term(compared)), None
 
 
-Norm = Literal["squares", "greatest"]
+#: The functions of a formula, by how many arguments they take, and those that take any number from two on.
+_FUNCTIONS = {
+    **dict.fromkeys(("abs", "sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "radians", "degrees"), 1),
+    **dict.fromkeys(("power", "pow", "atan2", "hypot"), 2),
+}
+_OF_ANY = ("greatest", "least")
+
+_OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 
 
-def _distance(tree: exp.Expr, *, similarity: bool) -> tuple[Norm, list[exp.Sub]]:
-    """Return the differences that a distance is made of, none if it is no distance that units compute."""
-    tree = tree.unnest()
-    if similarity:
-        if not isinstance(tree, exp.Neg):
-            return "squares", []
-        tree = tree.this.unnest()
-    match called(tree), _arguments(tree):
-        case "abs", [_]:
-            return "squares", _differences([tree], _absolute)
-        case "greatest", [_, _, *_] as values:
-            return "greatest", _differences(values, _absolute)
-        case "hypot", [_, _] as values:
-            return "squares", _differences(values, _plain)
-        case "sqrt", [value]:
-            tree = value.unnest()
-    return "squares", _differences(tree.flatten() if isinstance(tree, exp.Add) else [tree], _squared)
+class _FormulaReader:
+    """Reads an expression over two sides as arithmetic over expressions of one side each, which Spark computes.
 
+    Parameters
+    ----------
+    sides, relations
+        As for `read_closest`.
+    """
 
-def _differences(trees: Iterable[exp.Expr], read: Callable[[exp.Expr], exp.Expr | None]) -> list[exp.Sub]:
-    """Return the differences in some expressions, none if one of them has none."""
-    found = [read(tree.unnest()) for tree in trees]
-    differences = [one.unnest() for one in found if one is not None]
-    alike = [one for one in differences if isinstance(one, exp.Sub)]
-    return alike if len(alike) == len(found) else []
+    def __init__(
+        self, sides: Sequence[frozenset[str]], relations: Callable[[exp.Expr], tuple[str, ...] | None]
+    ) -> None:
+        self.sides, self.relations = sides, relations
+        #: What it is made of: of each number an expression of the left side, of the right side, or both.
+        self.pairs: list[list[exp.Expr | None]] = []
 
+    def whole(self) -> list[tuple[exp.Expr, exp.Expr]]:
+        """Return the pairs; what one lacks is taken from another. Empty if all lack the same side."""
+        first = [next((pair[side] for pair in self.pairs if pair[side] is not None), None) for side in (0, 1)]
+        if None in first:
+            return []
+        return [(one or first[0], other or first[1]) for one, other in self.pairs]  # type: ignore[misc]
 
-def _absolute(tree: exp.Expr) -> exp.Expr | None:
-    return _arguments(tree)[0] if called(tree) == "abs" and len(_arguments(tree)) == 1 else None
+    def read(self, tree: exp.Expr) -> Formula | None:
+        """Return a formula, None if something in it is no arithmetic of doubles."""
+        tree = bare(tree)
+        side = self._side(tree)
+        if side is not None:
+            return self._leaf(side, tree)
+        value = constant(tree)
+        if value is not None:
+            return "number", value
+        if isinstance(tree, exp.Sub):
+            sides = self._side(tree.left), self._side(tree.right)
+            if sides == (0, 1):
+                return self._difference(tree.left, tree.right)
+            if sides == (1, 0):
+                return "negative", self._difference(tree.right, tree.left)
+        name, arguments = _OPERATORS.get(type(tree)), [*tree.iter_expressions()]
+        if isinstance(tree, exp.Neg):
+            name = "negative"
+        elif name is None:
+            name, count = called(tree), len(arguments)
+            if _FUNCTIONS.get(name) != count and not (name in _OF_ANY and count > 1):
+                return None
+        if name == "/" and not constant(arguments[1]):  # which raises an error where it is 0
+            return None
+        inside = [self.read(one) for one in arguments]
+        if name == "abs" and inside[0] is not None and inside[0][0] == "negative":
+            return "abs", inside[0][1]
+        return None if None in inside else (name, *inside)
 
+    def _side(self, tree: exp.Expr) -> int | None:
+        used = self.relations(tree)
+        return next((number for number in (0, 1) if used and self.sides[number].issuperset(used)), None)
 
-def _squared(tree: exp.Expr) -> exp.Expr | None:
-    match called(tree), _arguments(tree):
-        case "power" | "pow", [value, exp.Literal(this="2")]:
-            return value
-    return None
+    def _leaf(self, side: int, tree: exp.Expr) -> Formula:
+        for number, pair in enumerate(self.pairs):
+            if pair[side] is not None and pair[side] == tree:
+                return ("left", "right")[side], number
+        self.pairs.append([tree, None] if side == 0 else [None, tree])
+        return ("left", "right")[side], len(self.pairs) - 1
 
-
-def _plain(tree: exp.Expr) -> exp.Expr:
-    return tree
-
-
-def _arguments(tree: exp.Expr) -> list[exp.Expr]:
-    """Return the arguments of a function."""
-    return list(tree.expressions) or [one for one in (tree.args.get("this"),) if isinstance(one, exp.Expr)]
+    def _difference(self, left: exp.Expr, right: exp.Expr) -> Formula:
+        pair: list[exp.Expr | None] = [bare(left), bare(right)]
+        if pair not in self.pairs:
+            self.pairs.append(pair)
+        return "difference", self.pairs.index(pair)

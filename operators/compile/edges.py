@@ -55,9 +55,9 @@ def compile_closest(
     if closest is None:
         return None
     dimensions = []
-    for one, other in closest.dimensions:
+    for number, (one, other) in enumerate(closest.dimensions):
         kinds = left.type_of("key", one.sql), right.type_of("key", other.sql)
-        common = closest_type(closest, *kinds)
+        common = closest_type(closest, number, *kinds)
         if common is None:
             raise UnsupportedQueryError(*unordered(closest, *kinds))
         columns = left.pack_read("key", one.sql, common), right.pack_read("key", other.sql, common)
@@ -73,7 +73,7 @@ def compile_closest(
         tuple(dimensions),
         closest.by,
         closest.count,
-        closest.norm,
+        closest.formula,
         closest.condition.sql,
         closest.wraps,
         closest.similarity,

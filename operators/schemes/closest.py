@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from ...errors import JoinOverflowError
 from ..batches.pieces import concat
+from ..kernels.formulas import evaluate
 from ..kernels.order_keys import Int64s, float_key, order_key, values
 from ..results.bundle import Part
 from ..results.outcomes import Outcome, joined
@@ -209,31 +210,39 @@ class Nearby:
             return ~order_key(pairs[0][1])  # as many below zero as above: unlike a minus, it does not overflow
         if self.spec.by == "least":
             return order_key(pairs[0][1])
-        apart = [self._apart(*pair, one) for pair, one in zip(pairs, self.spec.dimensions, strict=True)]
-        if len(apart) == 1:
-            return apart[0].astype(np.int64) if apart[0].dtype.kind in "iu" else self._float_key(apart[0])
-        doubles = [one.astype(np.float64) for one in apart]
-        with np.errstate(over="ignore"):
-            if self.spec.norm == "greatest":
-                return self._float_key(np.maximum.reduce(doubles))
-            return self._float_key(np.add.reduce([one * one for one in doubles]))
-
-    def _float_key(self, apart: npt.NDArray[Any]) -> Int64s:
-        """Return a key of distances, shape (k,). NaN is Spark's greatest number: the greatest similarity, too."""
-        return ~float_key(-apart) if self.spec.similarity else float_key(apart)
-
-    def _apart(self, here: pa.Array, there: pa.Array, dimension: Dimension) -> npt.NDArray[Any]:
-        """Return the absolute differences of two columns, shape (k,): floats, or integers without a sign or not."""
-        apart: npt.NDArray[Any]
-        with np.errstate(invalid="ignore", over="ignore"):
-            if pa.types.is_floating(there.type) or (self.spec.wraps and pa.types.is_integer(there.type)):
-                apart = np.abs(values(here) - values(there))
+        formula, dimensions = self.spec.formula, self.spec.dimensions
+        with np.errstate(all="ignore"):
+            if formula is None:
+                apart = np.abs(self._difference(*pairs[0], dimensions[0]))
+                if apart.dtype.kind in "iu":
+                    whole: Int64s = apart.astype(np.int64)
+                    return whole
+                far = -apart if self.spec.similarity else apart
             else:
-                one, other = order_key(here), order_key(there)
-                apart = np.where(one > other, one - other, other - one).view(np.uint64)
-        if dimension.most is not None and (apart > np.uint64(dimension.most)).any():
+
+                def leaf(name: str, number: int) -> npt.NDArray[np.float64]:
+                    here, there = pairs[number]
+                    if name == "difference":
+                        return self._difference(here, there, dimensions[number]).astype(np.float64)
+                    return values(here if name == "left" else there).astype(np.float64)
+
+                far = evaluate(formula, leaf)
+        return ~float_key(far) if self.spec.similarity else float_key(far)
+
+    def _difference(self, here: pa.Array, there: pa.Array, dimension: Dimension) -> npt.NDArray[Any]:
+        """Return the differences of two columns, shape (k,), in their type; integers that do not fit have no sign."""
+        difference: npt.NDArray[Any]
+        if pa.types.is_floating(there.type) or (self.spec.wraps and pa.types.is_integer(there.type)):
+            difference = values(here) - values(there)
+            return difference
+        one, other = order_key(here), order_key(there)
+        if self.spec.formula is not None:  # of types whose differences fit
+            difference = one - other
+        else:
+            difference = np.where(one > other, one - other, other - one).view(np.uint64)
+        if dimension.most is not None and (np.abs(difference) > dimension.most).any():
             raise JoinOverflowError(self.spec.sql, dimension.type_name)
-        return apart
+        return difference
 
     def _reduce(self) -> None:
         """Keep the closest candidates of each row."""

@@ -5,9 +5,9 @@ It imports only the standard library, as `nodes` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ...errors import PlanError
 from .conjuncts import Compare, Either, KernelPredicate, Residual, Term
@@ -67,6 +67,20 @@ class Column:
     type: str = "unknown"
 
 
+#: A distance: a function's name and its arguments, which are formulas; ``("number", 2.0)``; or a leaf, ``("left", 0)``,
+#: ``("right", 0)`` or ``("difference", 0)``, of the pair of expressions with that number.
+Formula = tuple[Any, ...]
+
+
+def _apart(formula: Formula) -> Iterator[tuple[int, str]]:
+    name, *arguments = formula
+    if name in ("left", "right"):
+        yield arguments[0], name
+    for one in arguments:
+        if isinstance(one, tuple):
+            yield from _apart(one)
+
+
 @dataclass(frozen=True, slots=True)
 class Closest:
     """Which partners of a row of a join's left input are results: the closest ones.
@@ -85,9 +99,9 @@ class Closest:
     approximate, similarity
         The words of NEAREST BY.
     more
-        The other dimensions of a distance, as pairs like `left` and `right`, none of an absolute difference.
-    norm
-        Of several dimensions: whether the sum of their ``squares`` is the distance, or the ``greatest`` difference.
+        What else a distance is made of, as pairs like `left` and `right`.
+    formula
+        How: see `Formula`. None for the absolute difference of `left` and `right`.
     latest
         Whether a row is of no more use when the watermark has passed a later one with the same key.
     wraps
@@ -102,7 +116,7 @@ class Closest:
     approximate: bool = False
     similarity: bool = False
     more: tuple[tuple[Term, Term], ...] = ()
-    norm: Literal["squares", "greatest"] = "squares"
+    formula: Formula | None = None
     latest: bool = False
     wraps: bool = False
 
@@ -118,6 +132,11 @@ class Closest:
     def dimensions(self) -> tuple[tuple[Term, Term], ...]:
         """What is compared, of the left and of the right input."""
         return (self.left, self.right), *self.more
+
+    @property
+    def apart(self) -> frozenset[tuple[int, str]]:
+        """The sides of dimensions that a formula has by themselves, not only in their difference."""
+        return frozenset() if self.formula is None else frozenset(_apart(self.formula))
 
     @property
     def compared(self) -> tuple[Term, ...]:

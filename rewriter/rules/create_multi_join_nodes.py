@@ -152,8 +152,8 @@ def _why_not_tested(graph: JoinGraph, closest: Closest | None) -> str | None:
     """Return why a join cannot tell which rows have no partner, or which are closest."""
     residual = next(iter(graph.residuals), None)
     if closest is not None:
-        for one, other in closest.dimensions:
-            if UNKNOWN not in (one.type, other.type) and closest_type(closest, one.type, other.type) is None:
+        for number, (one, other) in enumerate(closest.dimensions):
+            if UNKNOWN not in (one.type, other.type) and closest_type(closest, number, one.type, other.type) is None:
                 return unordered(closest, one.type, other.type)[0]
     return None if residual is None else f"only Spark can evaluate {residual.sql}, on pairs of rows"
 

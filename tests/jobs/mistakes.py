@@ -147,8 +147,8 @@ MISTAKES = [
     Mistake(
         "NEAREST by something else",
         f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r JOIN q "
-        "APPROX ^NEAREST 2 BY DISTANCE r.value * q.value;",
-        "NEAREST of streams is by differences of expressions of one side each, not by r.value * q.value",
+        "APPROX ^NEAREST 2 BY DISTANCE r.value / q.value;",
+        "NEAREST of streams is by arithmetic over numbers of both sides, not by r.value / q.value",
     ),
     Mistake(
         "NEAREST without a bound",

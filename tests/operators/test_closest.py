@@ -104,7 +104,8 @@ def partners(spec: JoinSpec, r: Row, side: Sequence[Row]) -> dict[int, Any]:
             case "distance":
                 apart = [key(abs(float(one) - float(two))) for one, two in pairs]
                 squares = sum(value * value for _, value in apart)
-                far = max(apart) if closest.norm == "greatest" else key(math.nan if max(apart)[0] else squares)
+                is_greatest = closest.formula is not None and closest.formula[0] == "greatest"
+                far = max(apart) if is_greatest else key(math.nan if max(apart)[0] else squares)
                 found[s["id"]] = apart[0] if len(apart) == 1 else far
             case "least":
                 found[s["id"]] = key(other)
@@ -197,13 +198,24 @@ def test_random_runs(case: str, seed: int) -> None:
     run(spec, [rows_of(random, random.randrange(60)) for _ in "rs"], random)
 
 
-@pytest.mark.parametrize("norm", ["squares", "greatest"])
+_X, _F = ("difference", 0), ("difference", 1)
+FORMULAS = {
+    "squares": ("sqrt", ("+", ("power", _X, ("number", 2.0)), ("pow", _F, ("number", 2.0)))),
+    "hypot": ("hypot", _X, _F),
+    "greatest": ("greatest", ("abs", _X), ("abs", _F)),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
 @pytest.mark.parametrize("seed", range(4))
-def test_distances_in_two_dimensions(norm: Literal["squares", "greatest"], seed: int) -> None:
-    random = Random(f"{norm}{seed}")
+def test_distances_in_two_dimensions(name: str, seed: int) -> None:
+    random = Random(f"{name}{seed}")
     dimensions = (Dimension("x", "x", "int", 2**31 - 1), Dimension("f", "f", "double"))
-    spec = join(Closest(dimensions, "distance", 2, norm), (Band("t", "t", 0, 30_000),), 2, (30_000, 0))
-    run(spec, [rows_of(random, random.randrange(60)) for _ in "rs"], random)
+    spec = join(Closest(dimensions, "distance", 2, FORMULAS[name]), (Band("t", "t", 0, 30_000),), 2, (30_000, 0))
+    rows = [rows_of(random, random.randrange(60)) for _ in "rs"]
+    for row in (row for side in rows for row in side if name == "hypot" and row["f"] in (math.inf, None)):
+        row["f"] = 1.5  # the hypotenuse of infinity and NaN is infinity
+    run(spec, rows, random)
 
 
 @pytest.mark.parametrize("keyed", [True, False])

@@ -115,20 +115,62 @@ def test_nearest() -> None:
     assert found.closest.count == 3
 
 
+SQUARE = ("power", ("difference", 0), ("number", 2.0))
+
+
 @pytest.mark.parametrize(
-    ("distance", "norm"),
+    ("distance", "pairs", "formula"),
     [
-        ("SQRT(POWER(r.x - s.x, 2) + POW((s.a - r.a), 2))", "squares"),
-        ("POWER(r.x - s.x, 2) + POWER(r.a - s.a, 2)", "squares"),
-        ("HYPOT(r.x - s.x, r.a - s.a)", "squares"),
-        ("GREATEST(ABS(r.x - s.x), ABS(r.a - s.a))", "greatest"),
+        (
+            "SQRT(POWER(r.x - s.x, 2) + POW((s.a - r.a), 2))",
+            [("r.x", "s.x"), ("r.a", "s.a")],
+            ("sqrt", ("+", SQUARE, ("pow", ("negative", ("difference", 1)), ("number", 2.0)))),
+        ),
+        (
+            "HYPOT(r.x - s.x, r.a - s.a)",
+            [("r.x", "s.x"), ("r.a", "s.a")],
+            ("hypot", ("difference", 0), ("difference", 1)),
+        ),
+        (
+            "2 * 6371 * ASIN(SQRT(POWER(SIN((RADIANS(s.x) - RADIANS(r.x)) / 2), 2) + COS(r.x) * COS(s.x)))",
+            [("RADIANS(r.x)", "RADIANS(s.x)"), ("COS(r.x)", "RADIANS(s.x)"), ("RADIANS(r.x)", "COS(s.x)")],
+            (
+                "*",
+                ("number", 12742.0),
+                (
+                    "asin",
+                    (
+                        "sqrt",
+                        (
+                            "+",
+                            (
+                                "power",
+                                ("sin", ("/", ("negative", ("difference", 0)), ("number", 2.0))),
+                                ("number", 2.0),
+                            ),
+                            ("*", ("left", 1), ("right", 2)),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        ("ABS(r.x - s.x)", [("r.x", "s.x")], None),
+        ("r.x * s.x", [("r.x", "s.x"), ("r.x", "s.x")], ("*", ("left", 0), ("right", 1))),
     ],
 )
-def test_nearest_in_two_dimensions(distance: str, norm: str) -> None:
+def test_a_distance_is_a_formula(distance: str, pairs: list[tuple[str, str]], formula: object) -> None:
+    """What is over one side alone Spark computes; units compute the rest."""
     found = node(f"SELECT r.id, s.id FROM r JOIN s APPROX NEAREST BY DISTANCE {distance} WITHIN 1 HOUR").closest
     assert found is not None
-    pairs = [(one.sql, other.sql) for one, other in found.dimensions]
-    assert (pairs, found.norm, found.count) == ([("r.x", "s.x"), ("r.a", "s.a")], norm, 1)
+    assert [(one.sql, other.sql) for one, other in found.dimensions] == pairs
+    assert (found.formula, found.count) == (formula, 1)
+
+
+@pytest.mark.parametrize("distance", ["r.a * s.a", "r.a + s.x", "SIN(r.x) + s.m * r.m"])
+def test_a_formula_is_of_doubles(distance: str) -> None:
+    """Integers may overflow and decimals have digits: only their differences are computed as Spark does."""
+    (refused,) = rewritten(f"SELECT r.id FROM r JOIN s APPROX NEAREST BY DISTANCE {distance}").refusals
+    assert "units do not order" in refused.reason
 
 
 def test_a_square_is_as_near_as_its_root() -> None:
@@ -187,15 +229,13 @@ def test_what_is_refused(join: str, says: str) -> None:
         ("ASOF JOIN s MATCH_CONDITION (r.x = s.x)", "MATCH_CONDITION takes one comparison by >=, >, <= or <"),
         ("ASOF JOIN s MATCH_CONDITION (r.x > s.x AND r.a > 1)", "MATCH_CONDITION takes one comparison"),
         ("ASOF JOIN s MATCH_CONDITION (r.x - s.x > 0)", "an expression of one side with one of the other"),
-        (
-            "JOIN s APPROX NEAREST BY DISTANCE r.x - s.x",
-            "by differences of expressions of one side each, not by r.x - s.x",
-        ),
-        ("JOIN s APPROX NEAREST BY SIMILARITY ABS(r.x - s.x)", "by differences of expressions"),
-        ("JOIN s APPROX NEAREST BY DISTANCE HYPOT(r.x - s.x)", "by differences of"),
-        ("JOIN s APPROX NEAREST BY DISTANCE HYPOT(r.x - s.x, r.a - s.a, r.id - s.id)", "by differences of"),
-        ("JOIN s APPROX NEAREST BY DISTANCE GREATEST(ABS(r.x - s.x))", "by differences of"),
-        ("JOIN s APPROX NEAREST BY DISTANCE POWER(r.x - s.x, 3) + POWER(r.a - s.a, 2)", "by differences of"),
+        ("JOIN s APPROX NEAREST BY DISTANCE r.x / s.x", "by arithmetic over numbers of both sides, not by r.x / s.x"),
+        ("JOIN s APPROX NEAREST BY SIMILARITY LN(r.x - s.x)", "by arithmetic over"),
+        ("JOIN s APPROX NEAREST BY DISTANCE ABS(r.x)", "by arithmetic over"),
+        ("JOIN s APPROX NEAREST BY DISTANCE HYPOT(r.x - s.x)", "by arithmetic over"),
+        ("JOIN s APPROX NEAREST BY DISTANCE HYPOT(r.x - s.x, r.a - s.a, r.id - s.id)", "by arithmetic over"),
+        ("JOIN s APPROX NEAREST BY DISTANCE GREATEST(ABS(r.x - s.x))", "by arithmetic over"),
+        ("JOIN s APPROX NEAREST BY DISTANCE CASE WHEN r.x > s.x THEN 1D ELSE 2D END", "by arithmetic over"),
     ],
 )
 def test_what_cannot_be_read_is_refused_at_once(join: str, says: str) -> None:
