@@ -351,9 +351,9 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
         if node.closest is not None:
             a_join = f"an {kind}" if str(kind).startswith("A") else f"a {kind}"
             why = alone.get(id(node), "it is left to Spark, which does not run it")
-            found.append(
-                Refusal(f"{a_join} of streams: {why}", f"{_ONE_SIDE_EACH}, of types that are numbers or times")
-            )
+            hint = f"{_ONE_SIDE_EACH}, of types that are numbers or times"
+            hint = "leave the hint out" if why.startswith("the hint") else hint
+            found.append(Refusal(f"{a_join} of streams: {why}", hint))
             continue
         tested = next((p for p in node.predicates if isinstance(p, Residual) and len(p.relations) > 1), None)
         if node.in_where and tested is not None:

@@ -243,6 +243,11 @@ def test_what_cannot_be_read_is_refused_at_once(join: str, says: str) -> None:
         rewritten(f"SELECT r.id FROM r {join}")
 
 
+def test_the_hint_that_leaves_it_to_spark_is_named() -> None:
+    (refused,) = rewritten(f"SELECT /*+ NO_TRIJOIN */ r.id FROM r ASOF JOIN s {LAST}").refusals
+    assert (refused.reason, refused.hint) == ("an ASOF JOIN of streams: the hint NO_TRIJOIN", "leave the hint out")
+
+
 def test_over_tables_it_is_sparks() -> None:
     """Also with a table on the right of a stream: Spark runs that."""
     sql = f"SELECT r.id FROM r LEFT ASOF JOIN s {LAST} ON r.a = s.a JOIN t ON r.x < t.x"
