@@ -132,7 +132,7 @@ def random_form(random: Random) -> tuple[str, str]:
     return sql, sql
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_forms(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     batch, stream = random_form(Random(seed))
     found, wanted = compared(spark, streams(spark, tmp_path / "tables", seed, 30), tmp_path, batch, stream)
@@ -159,7 +159,7 @@ def random_chain(random: Random) -> str:
     return f"SELECT {select} {below} {two} JOIN t ON {over(second, middle, 't')} AND {near}"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_chains(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     sql = random_chain(Random(seed))
     found, wanted = compared(spark, streams(spark, tmp_path / "tables", seed, 25), tmp_path, sql)
@@ -182,7 +182,7 @@ def test_above_a_join_that_pads_its_first_relation(spark: SparkSession, tmp_path
         trijoin_sql.TriJoinSession.create(spark).sql(sql.replace(above, f"LEFT {above}"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "LEFT ANTI"])
 def test_groups_above(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """A row without a partner is counted when it comes; NULLs of the other side are none of its values."""
     key, of_s = ("COALESCE(r.x, s.x)", ", count(s.id), sum(s.x)") if kind in PADDED else ("r.x", "")

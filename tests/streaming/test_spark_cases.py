@@ -232,10 +232,9 @@ def of(kind: str, pairs: Sequence[Pair] = (), r: Sequence[Pair] = (), s: Sequenc
 #: Each kind of join once with an equality and once without one, over all tests.
 FORMS = {"LEFT": "equality", "RIGHT": "band", "FULL": "equality", "SEMI": "subquery", "ANTI": "equality"}
 OTHER_FORMS = {"LEFT": "band", "RIGHT": "equality", "FULL": "band", "SEMI": "equality", "ANTI": "subquery"}
-KINDS = (*OUTER, *ONE_SIDED)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["FULL", "SEMI", "ANTI"])
 def test_rows_of_one_window(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """Rows without a partner come when the watermark has passed them, others never do; late rows do nothing."""
     steps = [
@@ -249,7 +248,7 @@ def test_rows_of_one_window(spark: SparkSession, tmp_path: Path, kind: str) -> N
     play(spark, tmp_path, Join(kind), FORMS[kind], steps)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["LEFT", "SEMI"])
 def test_a_condition_on_the_left_side(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """A row that fails it has no partner: that is known when it comes."""
     steps = [
@@ -260,7 +259,7 @@ def test_a_condition_on_the_left_side(spark: SparkSession, tmp_path: Path, kind:
     play(spark, tmp_path, Join(kind, also="2 * r.k > 4"), OTHER_FORMS[kind], steps)
 
 
-@pytest.mark.parametrize("kind", OUTER)
+@pytest.mark.parametrize("kind", ["RIGHT", "FULL"])
 def test_a_condition_on_the_right_side(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     steps = [
         Step(of(kind, both(3), (), right(1, 2)), at(3, 4, 5), at(1, 2, 3)),
@@ -270,7 +269,7 @@ def test_a_condition_on_the_right_side(spark: SparkSession, tmp_path: Path, kind
     play(spark, tmp_path, Join(kind, also="3 * s.k > 7"), FORMS[kind], steps)
 
 
-@pytest.mark.parametrize("kind", ["LEFT", "FULL", "SEMI"])
+@pytest.mark.parametrize("kind", ["LEFT", "SEMI"])
 def test_times_within_bounds(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     first = [((1, 5), (1, 10))]
     then = [((1, 7), (1, 10)), ((1, 7), (1, 11))]
@@ -311,7 +310,7 @@ def test_equal_keys_whose_condition_fails(spark: SparkSession, tmp_path: Path) -
     play(spark, tmp_path, Join("LEFT", also=also), "equality", steps)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "ANTI"])
 def test_spark_26187_a_stream_and_itself(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """A row that has met its partner has none to miss, although that one has gone before it."""
     swapped = kind == "RIGHT"  # all rows are on the preserved side
@@ -342,7 +341,7 @@ def test_spark_32148_unlike_delays_and_days_between(spark: SparkSession, tmp_pat
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
-@pytest.mark.parametrize("kind", ["LEFT", "FULL", "ANTI"])
+@pytest.mark.parametrize("kind", ["FULL", "ANTI"])
 def test_spark_38684_rows_come_and_go_in_one_batch(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """Only rows let the watermark go on: some of a key leave while others of it find their partner."""
     steps = [
@@ -356,7 +355,7 @@ def test_spark_38684_rows_come_and_go_in_one_batch(spark: SparkSession, tmp_path
     play(spark, tmp_path, join, FORMS[kind], steps)
 
 
-@pytest.mark.parametrize("kind", ["FULL", "SEMI", "ANTI"])
+@pytest.mark.parametrize("kind", ["FULL", "ANTI"])
 def test_spark_49829_rows_between_two_watermarks(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """Not late, for they are above the watermark of the batch before, and over by that of theirs: they count."""
     steps = [
@@ -386,7 +385,7 @@ def test_not_before_the_watermark_and_not_after_it(spark: SparkSession, tmp_path
     play(spark, tmp_path, Join(kind, near=(5, 5)), OTHER_FORMS[kind], steps)
 
 
-@pytest.mark.parametrize("kind", ["FULL", "SEMI", "ANTI"])
+@pytest.mark.parametrize("kind", ["FULL", "SEMI"])
 def test_late_rows_of_either_side(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """A row at the watermark is late, and gives nothing; one above it counts, also for rows stored before."""
     known = range(22, 30)  # a unit hears of a watermark when it has rows or timers
@@ -406,7 +405,7 @@ NULL_ROWS: tuple[list[Row], list[Row]] = (
 )
 
 
-@pytest.mark.parametrize("kind", ["LEFT", "FULL", "ANTI"])
+@pytest.mark.parametrize("kind", ["LEFT", "ANTI"])
 def test_null_keys_that_are_alike(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     one, other = NULL_ROWS
     pairs = [((1, 3), (1, 3)), ((None, 4), (None, 4)), ((1, 5), (1, 5))]
@@ -418,7 +417,7 @@ def test_null_keys_that_are_alike(spark: SparkSession, tmp_path: Path, kind: str
     play(spark, tmp_path, join, "equality", steps)
 
 
-@pytest.mark.parametrize("kind", ["RIGHT", "FULL", "ANTI"])
+@pytest.mark.parametrize("kind", ["RIGHT", "FULL"])
 def test_null_keys_that_equal_nothing(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """Such a row has no partner whatever comes, so it does not wait."""
     one, other = NULL_ROWS
@@ -444,7 +443,7 @@ def test_rows_without_a_time(spark: SparkSession, tmp_path: Path) -> None:
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
 
-@pytest.mark.parametrize("kind", ["FULL", "ANTI"])
+@pytest.mark.parametrize("kind", ["FULL"])
 @pytest.mark.parametrize("policy", ["min", "max"])
 def test_policies_of_several_watermarks(spark: SparkSession, tmp_path: Path, kind: str, policy: str) -> None:
     """By ``min`` the slower side decides, by ``max`` the faster one: then rows of the other are late."""
@@ -481,7 +480,7 @@ def test_a_semi_join_gives_a_row_at_its_first_partner(spark: SparkSession, tmp_p
     play(spark, tmp_path, Join("SEMI"), form, steps)
 
 
-@pytest.mark.parametrize("kind", ["LEFT", "FULL", "ANTI"])
+@pytest.mark.parametrize("kind", ["LEFT", "ANTI"])
 def test_rows_that_are_alike(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     pair, alone = ((1, 1), (1, 2)), ((2, 1), None)
     steps = [
@@ -491,7 +490,7 @@ def test_rows_that_are_alike(spark: SparkSession, tmp_path: Path, kind: str) -> 
     play(spark, tmp_path, Join(kind), OTHER_FORMS[kind], steps)
 
 
-@pytest.mark.parametrize("kind", ["LEFT", "FULL", "ANTI"])
+@pytest.mark.parametrize("kind", ["FULL", "ANTI"])
 def test_restarts_keep_who_has_met_a_partner(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     steps = [
         Step(of(kind, [((1, 1), (1, 2))]), [(1, 1), (2, 2)], [(1, 2), (3, 2)]),
@@ -521,7 +520,7 @@ def test_an_idle_side_and_batches_without_rows(spark: SparkSession, tmp_path: Pa
     play(spark, tmp_path, Join(kind, near=(0, 0)), OTHER_FORMS[kind], steps)
 
 
-@pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "FULL", "SEMI"])
+@pytest.mark.parametrize("kind", ["FULL", "SEMI"])
 def test_state_goes_at_the_watermark(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """Rows of both sides go, whether they have met a partner or not; the youngest stay."""
     join = Join(kind, near=(5, 5))
