@@ -35,7 +35,6 @@ ARROW = pa.schema([("side", pa.string()), ("k", pa.int32()), ("second", pa.int32
 #: The key and the second of a row; those of both sides of a result, None for a side that is padded.
 Row = tuple[int | None, int | None]
 Pair = tuple[Row | None, Row | None]
-OUTER = ("LEFT", "RIGHT", "FULL")
 ONE_SIDED = ("SEMI", "ANTI")
 
 
