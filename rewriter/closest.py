@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from .plan.conjuncts import Term
-from .plan.parts import Closest, Formula
+from .plan.joins import Closest, Formula
 from .predicates.constants import constant
 from .predicates.terms import bare
 from .sql.dialect import Nearest, render

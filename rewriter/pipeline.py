@@ -18,9 +18,10 @@ from .options import DEFAULTS, Settings
 from .plan.conjuncts import KINDS, Residual
 from .plan.display import plan_text
 from .plan.document import Document, Stage
+from .plan.joins import join_words
 from .plan.json_codec import as_object
 from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Query, Scan, scans, walk
-from .plan.parts import Refusal, join_words
+from .plan.parts import Refusal
 from .predicates.terms import is_equality
 from .render.delays import held_back_in_text
 from .rules.apply_within import apply_within

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..errors import NotProvenError
 from .cautions import Product, is_over_streams, products
 from .event_time.bounds import is_of_streams
+from .plan.joins import join_words
 from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Scan, scans, walk
-from .plan.parts import Retention, join_words
+from .plan.parts import Retention
 from .sql.places import place_of, place_of_relation
 
 _NOT_OURS = "which Spark would run, and TriJoin SQL does not prove what Spark keeps"

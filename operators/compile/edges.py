@@ -11,8 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from ...errors import UnsupportedQueryError
 from ...rewriter.plan.comparison import LARGEST, Comparable, closest_type, common_type, unordered
 from ...rewriter.plan.conjuncts import Band, Compare, Comparison, Either, KernelPredicate, NotEqual
+from ...rewriter.plan.joins import Closest
 from ...rewriter.plan.nodes import JoinNode
-from ...rewriter.plan.parts import Closest, Edge
+from ...rewriter.plan.parts import Edge
 from ...rewriter.plan.schemes import RECORDS
 from .. import spec
 from .compiling import NotAsPlannedError
@@ -42,9 +43,7 @@ def compile_edge(
     return spec.EdgeSpec(*ranks, tuple(checks), *_hashed(equal, left, right, ""))
 
 
-def compile_closest(
-    closest: Closest | None, edges: Iterable[spec.EdgeSpec], left: Input, right: Input
-) -> spec.Closest | None:
+def compile_closest(closest: Closest, edges: Iterable[spec.EdgeSpec], left: Input, right: Input) -> spec.Closest:
     """Return which partners of a row are results.
 
     Raises
@@ -52,8 +51,6 @@ def compile_closest(
     UnsupportedQueryError
         The kernel does not order values of that type.
     """
-    if closest is None:
-        return None
     dimensions = []
     for number, (one, other) in enumerate(closest.dimensions):
         kinds = left.type_of("key", one.sql), right.type_of("key", other.sql)

@@ -83,7 +83,7 @@ def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     """
     inputs = {source_scan(source).alias: read_input(compiling, node, source) for source in node.sources}
     edges = [compile_edge(node, edge, inputs) for edge in node.graph.edges]
-    closest = compile_closest(node.closest, edges, *inputs.values()) if node.closest is not None else None
+    closest = None if node.closest is None else compile_closest(node.closest, edges, *inputs.values())
     for side in inputs.values():
         side.require_matching()
         for column, _ in side.outputs:

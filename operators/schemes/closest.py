@@ -58,7 +58,7 @@ class ClosestSlot(OuterSlot):
         self.closest = spec.closest
         #: The latest expired rows of the second stream, if they may still be closest.
         self.latest: Store | None = None
-        #: How many there were when those that later ones had replaced went.
+        #: How many of them later ones had not replaced when that was last looked at (0: this process has not yet).
         self.kept = 0
         if self.closest.latest is not None and spec.most(1, 0) is None:
             recent = self.unit.stored[1]
@@ -146,8 +146,10 @@ class ClosestSlot(OuterSlot):
             return
         latest.append(self._latest_of(concat([self._latest_of(rows) for rows in over])))
         if len(latest) > max(2 * self.kept, _FEW):
-            latest.replace(self._latest_of(concat([segment.rows for segment in latest.segments])))
-            self.kept = len(latest)
+            rows = self._latest_of(concat([segment.rows for segment in latest.segments]))
+            self.kept = rows.num_rows
+            if len(latest) > 2 * self.kept:  # a slot that comes to another worker does not write them all anew
+                latest.replace(rows)
 
     def _latest_of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the latest row of each key, of several of one time the last."""

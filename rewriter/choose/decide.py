@@ -29,8 +29,9 @@ from ..plan.conjuncts import Band
 from ..plan.cost_model import Model, probe_order
 from ..plan.grid import common_key, goes_by_key, is_elastic, lay_out
 from ..plan.join_graph import is_connected
+from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
-from ..plan.parts import KINDS_OF_JOINS, Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
+from ..plan.parts import Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
 from ..plan.schemes import RECORDS, Fit
 from ..plan.stored import Stored, conditions_of
 from ..plan.trees import TreeOf, leaves, order_text

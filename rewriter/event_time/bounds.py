@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator
 from sqlglot import exp
 
 from ..plan.conjuncts import Band, Compare, Comparison, Either, KernelPredicate
+from ..plan.joins import Closest
 from ..plan.nodes import Join, JoinNode, Node, Scan, scans, walk
-from ..plan.parts import Closest, Retention, TimeStep
+from ..plan.parts import Retention, TimeStep
 from ..predicates.terms import column_term, tree_of
 from ..predicates.time_forms import implied_bounds
 from ..sql.dialect import parse_expression

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from ..plan.parts import JoinKind, RowsFrom
+from ..plan.joins import JoinKind
+from ..plan.parts import RowsFrom
 from ..sql.catalog import TableInfo, Time
 from ..sql.dialect import closest_of
 from ..sql.functions import AGGREGATES, called

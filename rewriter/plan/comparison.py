@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .parts import Closest
+from .joins import Closest
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .joins import NodeKind
 from .json_codec import ALWAYS, HIDDEN, Json
-from .parts import Decision, NodeKind, Refusal, Shape
+from .parts import Decision, Refusal, Shape
 
 
 @dataclass(frozen=True, slots=True)

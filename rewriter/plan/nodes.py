@@ -13,19 +13,8 @@ from dataclasses import dataclass, field
 
 from ...errors import PlanError
 from .conjuncts import Predicate, Term
-from .parts import (
-    Aggregation,
-    Closest,
-    Column,
-    Decision,
-    JoinGraph,
-    JoinKind,
-    NodeKind,
-    OutputColumn,
-    Retention,
-    RowsFrom,
-    TimeUses,
-)
+from .joins import Closest, JoinKind, NodeKind
+from .parts import Aggregation, Column, Decision, JoinGraph, OutputColumn, Retention, RowsFrom, TimeUses
 from .trees import TreeOf
 
 

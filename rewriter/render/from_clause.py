@@ -18,8 +18,9 @@ from ..names.derived_tables import MergedTree
 from ..names.scopes import Cte, JoinTree, Source, Tree, cte_of
 from ..parse import relation_of, tables_of
 from ..plan.conjuncts import Predicate, Term
+from ..plan.joins import Closest
 from ..plan.nodes import Filter, Join, JoinNode, Node, Scan, StaticJoin, Where, scans
-from ..plan.parts import Closest, Column, unused
+from ..plan.parts import Column, unused
 from ..predicates.terms import MovedColumns, column_term, tree_of
 from ..rules.prune_columns import read_by_node
 from ..sql.dialect import Nearest, identifier, quote, render

@@ -17,8 +17,9 @@ from ..event_time.bounds import (
 )
 from ..options import DEFAULTS, Settings
 from ..plan.conjuncts import Band, Compare
+from ..plan.joins import Closest
 from ..plan.nodes import JoinNode, Node, Scan, own_tree, scans, transform
-from ..plan.parts import Closest, Edge, Retention, TimeBound, TimeStep
+from ..plan.parts import Edge, Retention, TimeBound, TimeStep
 from ..predicates.terms import column_term
 from .rule import NotApplicable
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import dataclasses
 
 from ..options import DEFAULTS, Settings
+from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Block, JoinNode, LeftAlone, Node, Scan, scans, source_scan, transform
-from ..plan.parts import KINDS_OF_JOINS, Aggregation
+from ..plan.parts import Aggregation
 from .rule import NotApplicable
 
 

@@ -27,6 +27,7 @@ from trijoin_sql.operators.spec import (
 
 from trijoin_sql.errors import JoinOverflowError
 
+from .slots import another_worker
 from .test_outer import DELAY, START, Row, Run
 from .test_state import no_machine
 
@@ -292,6 +293,20 @@ class _Never(Random):
 
     def random(self) -> float:
         return 0.9
+
+
+def test_rows_that_are_still_the_latest_are_not_written_anew() -> None:
+    """A slot that each micro-batch another worker has knows nothing of when it looked last."""
+    checks = (Compare("=", "k", "k"), Compare(">=", "t", "t"))
+    spec = join(Closest((Dimension("t", "t"),), "greatest", latest=("k",)), checks, 1, (None, 0))
+    there = Run(spec, Random(1), SCHEMA)
+    for number in range(6):
+        time = START + 1_000_000 * number
+        keys = range(2000) if number == 0 else range(5)
+        another_worker()
+        there.batch(([], [{"id": k, "k": k, "x": 0, "f": 0.0, "t": time, "route": 0} for k in keys]), time - 1)
+    (chunks,) = there.chunks
+    assert min(chunk.start for chunk in chunks.manifest.chunks["s.latest"]) == 0
 
 
 @pytest.mark.parametrize("wraps", [False, True])

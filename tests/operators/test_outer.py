@@ -148,10 +148,15 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("lower", "upper"), [(-30_000, 0), (5_000, 60_000), (-15_000, 15_000)])
 @pytest.mark.parametrize("seed", range(4))
 def test_random_runs(kind: Kind, lower: int, upper: int, seed: int) -> None:
+    check(kind, lower, upper, seed)
+
+
+def check(kind: Kind, lower: int, upper: int, seed: int, runner: type[Run] = Run) -> None:
+    """Run a join over some cut into micro-batches, and compare what comes, and when, with nested loops."""
     random = Random(f"{kind}{lower}{seed}")
     spec = join(kind, random.choice([1, 2, 5]), lower, upper)
     sides = [rows_of(random, random.randrange(60)) for _ in "rs"]
-    run, found, watermark, newest = Run(spec, random), Found(), 0, [0, 0]
+    run, found, watermark, newest = runner(spec, random), Found(), 0, [0, 0]
     due = {(rank, row["id"]): row["t"] + (spec.most(rank, 1 - rank) or 0) for rank in (0, 1) for row in sides[rank]}
     left = [list(side) for side in sides]
     while any(left):
@@ -190,9 +195,8 @@ def test_a_machine_that_a_slot_comes_back_to(
             monkeypatch.setenv("TRIJOIN_LOCAL_DIR", self.random.choice(machines))
             return super()._slot(number, work, watermark)
 
-    monkeypatch.setitem(globals(), "Run", Moving)
     for seed in range(6):
-        test_random_runs(kind, -30_000, 0, seed)
+        check(kind, -30_000, 0, seed, Moving)
 
 
 def _of(pair: tuple[int | None, int | None]) -> tuple[int, int]:
