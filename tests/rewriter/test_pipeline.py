@@ -179,8 +179,8 @@ def test_the_rewriter_imports_no_pyspark_and_its_nodes_import_nothing() -> None:
     files = sorted((ROOT / "rewriter").glob("**/*.py"))
     assert len(files) > 20
     assert [path.name for path in files if "pyspark" in imported(path)] == []
-    for name in ("parts", "nodes", "conjuncts", "document", "json_codec"):
-        beside = {".conjuncts", ".parts", ".trees", ".json_codec"}
+    for name in ("joins", "parts", "nodes", "conjuncts", "document", "json_codec"):
+        beside = {".conjuncts", ".joins", ".parts", ".trees", ".json_codec"}
         assert imported(ROOT / "rewriter" / "plan" / f"{name}.py") <= {*sys.stdlib_module_names, "...errors", *beside}
 
 
