@@ -31,6 +31,13 @@ What is measured is steady state: a JVM spends its first minutes compiling, at t
 trigger later on. Rounds that do not count go on until its compiler takes less than 15 % of a core, or --settle is \
 over (then that is said).
 
+--against COMMIT compares with an older version of ours (--against HEAD: what is not committed). It is \
+installed as those engines are, with the packages that it pins; it and the present one each run in a process of their \
+own, in turns. Its ratios are to the same scheme of the present one. --latency is not measured then.
+
+Processor time (user and system, of the JVM, of Python's workers and of the driver's Python apart) is told beside the \
+clock's, on which everything else on the machine counts.
+
 MB state is what a query of ours keeps in Spark's state store, compressed. MB memory is the most that an engine's \
 processes hold of their own, mapped files apart: of ours the Python workers, for the JVM is the one of all schemes; of \
 Flink, Pathway and DuckDB all.
@@ -47,6 +54,7 @@ Exit codes: 0 done, 1 an engine failed, or two found different numbers of result
 trijoin-sql bench                                    # our schemes, minutes
 trijoin-sql bench zipf_key --scheme biclique@hash --scheme biclique@contrand:2 --units 4
 trijoin-sql bench chain_band --against duckdb --rows 20000
+trijoin-sql bench chain_band --against 5c57313 --idle --cold
 """
 
 
@@ -78,14 +86,15 @@ def bench(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="|".join(OTHERS),
-            help="Another engine on the same data.",
+            metavar="|".join((*OTHERS, "COMMIT")),
+            help="Another engine on the same data, or a commit of ours.",
             show_default=False,
             autocompletion=lambda: list(OTHERS),
         ),
     ] = None,
     limit: Annotated[
-        float, typer.Option(min=1, help="Seconds for a run of another engine; then its rate is an upper bound.")
+        float,
+        typer.Option(min=1, help="Seconds for a run of another engine, or commit; then its rate is an upper bound."),
     ] = 600,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each engine.")] = 3,
     warm_up: Annotated[
@@ -104,6 +113,9 @@ def bench(
         ),
     ] = None,
     idle: Annotated[bool, typer.Option("--idle", help="Also time triggers with ten rows of each stream.")] = False,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Also time new processes, from their start to the end of the query.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of the data.")] = 1,
     units: Annotated[int, typer.Option(min=1, help="Units of a stream's group, cores and partitions.")] = 2,
     output: Annotated[Literal["text", "json"], typer.Option("--format", help="On stdout.")] = "text",
@@ -129,6 +141,7 @@ def bench(
         latency,
         tuple(rate or ()),
         idle,
+        cold,
     )
     signal.signal(signal.SIGTERM, _terminated)
     if not measure(options, output=output, json_file=json_file, plot_file=plot_file, quiet=quiet):

@@ -1,84 +1,140 @@
-"""Runs a workload in the benchmark's own Spark session: under our schemes, and as Spark's own cascade."""
+"""Runs a workload as streams, in a Spark session: under our schemes, and as Spark's own cascade."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trijoin_sql.errors import TriJoinError
 
-from .outcome import Outcome
-from .process_memory import Peak, python_workers
-from .workloads import SCHEMA, Workload, query, with_event_time
+from .outcome import Outcome, StoppedError
+from .processes import Cpu, Peak, cpu_of, python_workers
+from .runners import trijoin_runner
+from .workloads import SCHEMA, Workload, columns, query, watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: Between a scheme and a commit in the name of an engine: that scheme in that commit's version of ours.
+AT = " at "
 
-#: Name of the observed metric with the number of results, for engines that have no counters.
-_COUNTED = "bench"
+
+class Session(Protocol):
+    """A Spark session that runs queries."""
+
+    @property
+    def jvm(self) -> int:
+        """The process id of its JVM."""
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a query; see `runners.trijoin_runner.run`."""
+
+    def cpu(self) -> Cpu | None:
+        """Return the processor time that it has taken so far, None where the system does not tell."""
+
+    def compiled(self) -> float:
+        """Return the milliseconds of compilation in its JVM, over all threads."""
+
+    def close(self) -> None:
+        """End it."""
 
 
-def frame_of(spark: SparkSession, workload: Workload, engine: str) -> tuple[Any, Callable[[Any], Any] | None]:
-    """Return a workload's query over the streams' views: under one of our schemes, or in Spark's own cascade.
+class Here:
+    """The benchmark's own session."""
 
-    Returns
-    -------
-    The frame, and a function that reads the counters of its running query (Spark has none).
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.jvm = trijoin_runner.jvm(spark)
+        self.compiled = trijoin_runner.compiling(spark)
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return trijoin_runner.run(self.spark, request)
+
+    def cpu(self) -> Cpu | None:
+        return cpu_of(os.getpid(), self.jvm)
+
+    def close(self) -> None:
+        self.spark.stop()  # removes the folders of Spark's own
+
+
+def request(
+    workload: Workload, engine: str, rows: int, checkpoint: Path, sources: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return what a session is asked: a workload's query to the end of its streams.
+
+    Parameters
+    ----------
+    engine
+        A scheme of ours, with a commit if need be, or ``spark``.
+    sources
+        Each stream's ``format``, ``options``, ``schema`` and ``columns``, where they are not the workload's own.
     """
-    from trijoin_sql.session import TriJoinSession
+    plain = engine == "spark"
+    streams = {
+        stream: {"schema": SCHEMA, "columns": columns(workload, rows), "watermark": watermark(workload), **source}
+        for stream, source in sources.items()
+    }
+    return {
+        "streams": streams,
+        "sql": query(workload, None if plain else engine.partition(AT)[0]),
+        "plain": plain,
+        "trigger": {"availableNow": True},
+        "checkpoint": str(checkpoint),
+        "batches": None,
+        "seconds": None,
+    }
 
-    if engine == "spark":
-        return type(spark).sql(spark, query(workload)), None
-    session = TriJoinSession.create(spark)
-    return session.sql(query(workload, engine)), session.metrics
 
-
-def run_stream(spark: SparkSession, workload: Workload, folder: Path, engine: str, rows: int) -> Outcome:
+def run_stream(session: Session, workload: Workload, folder: Path, engine: str, rows: int) -> Outcome:
     """Run a workload as streams with this many rows each, one file a micro-batch, as fast as possible."""
     from pyspark.errors import PySparkException
-    from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
-    for stream in workload.streams:
-        reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        frame = with_event_time(workload, reader.parquet(str(folder / stream)), rows)
-        frame.createOrReplaceTempView(stream)
-    checkpoint = tempfile.mkdtemp(prefix="trijoin-bench-")
-    running = None
+    checkpoint = Path(tempfile.mkdtemp(prefix="trijoin-bench-"))
+    sources = {
+        stream: {"format": "parquet", "options": {"path": str(folder / stream), "maxFilesPerTrigger": 1}}
+        for stream in workload.streams
+    }
     try:
-        frame, metrics = frame_of(spark, workload, engine)
-        if metrics is None:
-            frame = frame.observe(_COUNTED, F.count(F.lit(1)).alias("results"))
-        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
-        jvm = spark._jvm
-        assert jvm is not None, "a classic session has a JVM"
-        pid = int(jvm.java.lang.ProcessHandle.current().pid())
-        with Peak(lambda: python_workers(pid)) as peak:
-            running = writer.start()
-            running.awaitTermination()
+        before, jvm = session.cpu(), session.jvm
+        with Peak(lambda: python_workers(jvm)) as peak:
+            answer = session.ask(request(workload, engine, rows, checkpoint, sources))
+        after = session.cpu()
     except (PySparkException, TriJoinError) as error:
         return Outcome(engine, problem=str(error).partition("\n")[0][:160])
+    except StoppedError as error:
+        if error.limit is None:
+            return Outcome(engine, problem=str(error)[:160])
+        return Outcome(engine, error.limit, rows * len(workload.streams), exceeded=True)
     finally:
-        if running is not None:  # else it makes its folders anew, where SIGTERM has ended the waiting
-            with suppress(Exception):
-                running.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)
-    reports = [report for report in running.recentProgress if report.numInputRows]
-    took = [report.durationMs["triggerExecution"] / 1000 for report in reports[1:]]
-    counters = metrics(running).total() if metrics is not None else {}
-    results = counters.get("results")
-    if metrics is None:
-        results = sum(report.observedMetrics[_COUNTED]["results"] for report in reports)
+    reports = answer["reports"]
+    took = [report["took"]["triggerExecution"] / 1000 for report in reports[1:]]
     return Outcome(
         engine,
         sum(took),
-        sum(report.numInputRows for report in reports[1:]),
-        results,
+        sum(report["rows"] for report in reports[1:]),
+        answer["results"],
         tuple(took),
-        counters,
-        memory=peak.most if metrics is not None else None,
+        answer["counters"],
+        memory=peak.most if answer["counters"] else None,
+        cpu=after - before if before and after else None,
     )
+
+
+def run_cold(session: Session, workload: Workload, folder: Path, engine: str, rows: int) -> Outcome:
+    """Run a workload in a session that has not started, and end it: from its start on, all counts."""
+    began = time.monotonic()
+    try:
+        outcome = run_stream(session, workload, folder, engine, rows)
+        if outcome.problem or outcome.exceeded:
+            return outcome
+        tuples = rows * len(workload.streams)
+        return replace(outcome, seconds=time.monotonic() - began, tuples=tuples, cpu=session.cpu())
+    finally:
+        session.close()

@@ -9,14 +9,11 @@ later ones, because the JVM compiles what runs often. So `WARM_UP` triggers, and
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from .engines import frame_of
-from .live import PATIENCE, Live, in_scratch, medians, wait
-from .workloads import Workload, with_event_time
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from .engines import Session, request
+from .live import PATIENCE, Live, in_scratch, medians
+from .workloads import Workload, columns
 
 #: Rows of each stream in a trigger.
 ROWS = 10
@@ -37,7 +34,7 @@ _FIRST = 10
 _START = 1_700_000_000_000
 
 
-def run_idle(spark: SparkSession, workload: Workload, engine: str, rows: int, triggers: int, every: float) -> Live:
+def run_idle(session: Session, workload: Workload, engine: str, rows: int, triggers: int, every: float) -> Live:
     """Run some triggers with next to no rows.
 
     Parameters
@@ -58,36 +55,35 @@ def run_idle(spark: SparkSession, workload: Workload, engine: str, rows: int, tr
     """
 
     def run(home: Path) -> Live:
-        for number, stream in enumerate(workload.streams):
-            source = _source(spark, number, workload.domain(rows))
-            with_event_time(workload, source, rows).createOrReplaceTempView(stream)
-        frame, _ = frame_of(spark, workload, engine)
-        writer = frame.writeStream.format("noop").option("checkpointLocation", str(home / "checkpoint"))
-        running = writer.trigger(processingTime=f"{every} seconds").start()
-        try:
-            done = wait(running, lambda last: last.batchId + 1 >= triggers, PATIENCE + (2 * every + SLOW) * triggers)
-        finally:
-            running.stop()
-        if not done:
-            return Live(engine, problem=f"had {len(running.recentProgress)} of {triggers} triggers in time")
-        counted = [dict(report.durationMs) for report in running.recentProgress if report.numInputRows][_FIRST:]
-        return Live(engine, durations=medians(counted), triggers=len(counted))
+        domain = workload.domain(rows)
+        sources = {stream: _source(workload, rows, number, domain) for number, stream in enumerate(workload.streams)}
+        asked = request(workload, engine, rows, home / "checkpoint", sources)
+        limit = {"batches": triggers, "seconds": PATIENCE + (2 * every + SLOW) * triggers}
+        before = session.cpu()
+        answer = session.ask({**asked, **limit, "trigger": {"processingTime": f"{every} seconds"}})
+        after = session.cpu()
+        if answer["batches"] < triggers:
+            return Live(engine, problem=f"had {answer['batches']} of {triggers} triggers in time")
+        counted = [report["took"] for report in answer["reports"]][_FIRST:]
+        cpu = (after - before) / answer["batches"] if before and after else None
+        return Live(engine, durations=medians(counted), triggers=len(counted), cpu=cpu)
 
     return in_scratch(engine, run)
 
 
-def _source(spark: SparkSession, number: int, domain: int) -> DataFrame:
-    """Return a stream of the workloads' schema with `ROWS` rows a trigger."""
-    reader = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 1)
-    return (
-        reader.option("startTimestamp", _START)
-        .load()
-        .selectExpr(
-            "CONCAT('s', value % 1000) AS s",
-            "value * 0.5D AS d",
-            "value AS l",
-            f"CAST(PMOD(HASH(value, {number}), {domain}) AS INT) AS i",
-            f"CAST(PMOD(HASH(value, {number}, 1), {domain}) AS INT) AS im",
-            "CONCAT('payload-', value) AS str",
-        )
-    )
+def _source(workload: Workload, rows: int, number: int, domain: int) -> dict[str, Any]:
+    """Return a stream of the workloads' schema with `ROWS` rows a trigger, for `request`."""
+    keys = {"i": f"HASH(value, {number})", "im": f"HASH(value, {number}, 1)"}
+    fields = {
+        "s": "CONCAT('s', value % 1000)",
+        "d": "value * 0.5D",
+        "l": "value",
+        **{key: f"CAST(PMOD({text}, {domain}) AS INT)" for key, text in keys.items()},
+        "str": "CONCAT('payload-', value)",
+    }
+    return {
+        "format": "rate-micro-batch",
+        "options": {"rowsPerBatch": ROWS, "numPartitions": 1, "startTimestamp": _START},
+        "schema": None,
+        "columns": [f"{text} AS {field}" for field, text in fields.items()] + columns(workload, rows)[1:],
+    }

@@ -27,8 +27,10 @@ import pyarrow.parquet as pq
 
 from trijoin_sql.errors import TriJoinError
 
-from .engines import frame_of
-from .workloads import SCHEMA, Workload, table, with_event_time
+from .outcome import StoppedError
+from .processes import Cpu
+from .runners.trijoin_runner import frame_of, wait
+from .workloads import SCHEMA, Workload, query, table, with_event_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,9 +44,6 @@ PATIENCE = 60.0
 
 #: The start of the problem text of a run whose query was slower than its input, as in a cold JVM.
 BEHIND = "did not keep up"
-
-#: Seconds between two checks while waiting for a query.
-_LOOK = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +106,8 @@ class Live:
         How many micro-batches with rows there were.
     problem
         Why there is no result, if there is none.
+    cpu
+        The processor time a micro-batch, the start of the query included; None if unknown.
     """
 
     engine: str
@@ -114,6 +115,7 @@ class Live:
     durations: Mapping[str, float] = field(default_factory=dict)
     triggers: int = 0
     problem: str | None = None
+    cpu: Cpu | None = None
 
     @property
     def results(self) -> int:
@@ -173,9 +175,10 @@ def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arr
             reader = spark.readStream.schema(SCHEMA)
             read = with_event_time(workload, reader.parquet(str(home / stream)), arrivals.stored)
             read.createOrReplaceTempView(stream)
-        frame, _ = frame_of(spark, workload, engine)
-        query = _observed(frame, workload, arrivals).writeStream.format("noop")
-        running = query.option("checkpointLocation", str(home / "checkpoint")).start()
+        plain = engine == "spark"
+        frame, _ = frame_of(spark, query(workload, None if plain else engine), plain)
+        writer = _observed(frame, workload, arrivals).writeStream.format("noop")
+        running = writer.option("checkpointLocation", str(home / "checkpoint")).start()
         try:
             arrived, kept_up = _drop(running, workload, home, arrivals)
         finally:
@@ -194,7 +197,7 @@ def in_scratch(engine: str, run: Callable[[Path], Live]) -> Live:
     with tempfile.TemporaryDirectory(prefix="trijoin-live-", ignore_cleanup_errors=True) as home:
         try:
             return run(Path(home))
-        except (PySparkException, TriJoinError) as error:
+        except (PySparkException, TriJoinError, StoppedError) as error:
             return Live(engine, problem=str(error).partition("\n")[0][:160])
 
 
@@ -250,32 +253,6 @@ def _drop(running: StreamingQuery, workload: Workload, home: Path, arrivals: Arr
         return sum(progress.numInputRows for progress in running.recentProgress) >= total
 
     return arrived, wait(running, read, PATIENCE)
-
-
-def wait(running: StreamingQuery, done: Callable[[Any], bool], seconds: float) -> bool:
-    """Wait until a query has reached a point, or failed, or the time is over; return whether it has.
-
-    Parameters
-    ----------
-    done
-        Checks the last progress report, each once. Asking for all reports, and
-        often, slows down the measured query: PySpark fetches each with a call and some JSON.
-    """
-    until = time.monotonic() + seconds
-    seen: tuple[int, str] | None = None
-    there = False
-    while not there:
-        active, last = running.isActive, running.lastProgress  # in this order: the last report comes before the end
-        if last is not None and seen != (last.batchId, last.timestamp):
-            seen = (last.batchId, last.timestamp)
-            there = done(last)
-        if not active or time.monotonic() > until:
-            break
-        time.sleep(_LOOK)
-    error = running.exception()
-    if error is not None:
-        raise error
-    return there
 
 
 def _timed(engine: str, reports: list[Any], arrived: Mapping[int, float]) -> Live:

@@ -9,11 +9,11 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -23,17 +23,15 @@ from trijoin_sql.rewriter.sql.hints import SCHEMES
 from trijoin_sql.errors import InvalidSettingError
 
 from . import overhead
-from .engines import run_stream
+from .engines import AT, Here, Session, run_cold, run_stream
 from .idle import EVERY, TRIGGERS, WARM_UP, run_idle
 from .live import BEHIND, Arrivals, Latency, Live, middle, run_live
 from .outcome import OTHERS, Outcome, median
-from .outside import PACKAGES, environment, run_outside
-from .report import as_document, as_table, idle_table, latency_table, plot, write_json
-from .warming import SETTLED, Warming, compiling
+from .outside import PACKAGES, Version, commit_of, environment, run_outside
+from .report import as_document, as_runs, as_table, cpu_table, idle_table, latency_table, plot, write_json
+from .runners import trijoin_runner
+from .warming import SETTLED, Warming
 from .workloads import WORKLOADS, check, write_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +52,12 @@ class Options:
     latency: float
     rates: tuple[float, ...]
     idle: bool
+    cold: bool
+
+    @property
+    def commits(self) -> list[str]:
+        """The commits of ours to compare with."""
+        return [one for one in dict.fromkeys(self.against) if one not in OTHERS]
 
 
 @dataclass(slots=True)
@@ -66,11 +70,12 @@ class Measured:
     runs: dict[str, list[Outcome]]
     latencies: list[Latency] = field(default_factory=list)
     idle: dict[str, Live] = field(default_factory=dict)
+    cold: dict[str, list[Outcome]] = field(default_factory=dict)
     compiling: dict[str, float | None] = field(default_factory=dict)
 
     def wrong(self) -> Iterator[str]:
         """Yield, in a sentence each, which engines failed, and where results differ."""
-        runs = [outcome for outcomes in self.runs.values() for outcome in outcomes]
+        runs = [outcome for outcomes in (*self.runs.values(), *self.cold.values()) for outcome in outcomes]
         problems = [(run.engine, run.problem) for run in runs]
         live = [run for latency in self.latencies for run in latency.runs.values()]
         problems += [(run.engine, run.problem) for run in (*live, *self.idle.values())]
@@ -122,7 +127,7 @@ def measure(options: Options, *, output: str, json_file: Path | None, plot_file:
     well = True
     err = Console(stderr=True, quiet=quiet)
     for engine in dict.fromkeys(options.against):
-        if engine in PACKAGES:
+        if engine != "spark":
             with err.status(f"{engine}: its environment"):
                 environment(engine)
     documents = []
@@ -163,8 +168,10 @@ def _check(names: list[str], options: Options) -> None:
                 check(WORKLOADS[name], name, one, options.units)
     for one in options.against:
         if one not in OTHERS:
-            raise InvalidSettingError("--against", one, f"there are {', '.join(OTHERS)}")
-        for name in names:
+            commit_of(one)
+            if options.latency:
+                raise InvalidSettingError("--latency", options.latency, f"it is not measured against the commit {one}")
+        for name in names if one in OTHERS else ():
             if name in WORKLOADS and WORKLOADS[name].windowed:
                 raise InvalidSettingError("--against", one, f"{name}: its window (WITHIN) is a clause of ours alone")
 
@@ -182,13 +189,13 @@ def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
 def _document(name: str, options: Options, found: Measured) -> dict[str, Any]:
     about = WORKLOADS[name].about
     document = as_document(name, about, options.rows, options.batches, found.runs, found.latencies, found.idle)
-    return {**document, "jvm_compiling": found.compiling}
+    return {**document, "cold": as_runs(found.cold), "jvm_compiling": found.compiling}
 
 
 def _print(out: Console, name: str, options: Options, found: Measured) -> None:
     streams = len(WORKLOADS[name].streams)
     title = f"{name}: {streams} x {options.rows:,} rows, {options.batches} micro-batches, {options.runs} runs"
-    out.print(as_table(title, {engine: median(outcomes) for engine, outcomes in found.runs.items()}))
+    _print_runs(out, title, found.runs)
     for latency in found.latencies:
         title = f"{name}: arrival of the last tuple to emission, {latency.rate:,.0f} tuples/s arriving"
         title += f" on {streams} x {options.rows:,} stored rows"
@@ -197,31 +204,55 @@ def _print(out: Console, name: str, options: Options, found: Measured) -> None:
     if found.idle:
         title = f"{name}: triggers with {10 * streams} rows, medians in ms, parts by Spark's names"
         out.print(idle_table(title, found.idle))
+        cpus = {engine: [run.cpu] if run.cpu else [] for engine, run in found.idle.items()}
+        out.print(cpu_table(f"{name}: processor time of such a trigger, in seconds", cpus))
+    if found.cold:
+        _print_runs(out, f"{name}: a new process each, from its start to the end of the query", found.cold)
+
+
+def _print_runs(out: Console, title: str, runs: Mapping[str, list[Outcome]]) -> None:
+    out.print(as_table(title, {engine: median(outcomes) for engine, outcomes in runs.items()}))
+    cpus = {engine: [run.cpu for run in outcomes if run.cpu] for engine, outcomes in runs.items()}
+    out.print(cpu_table(f"{title}: processor time, in seconds", cpus))
 
 
 def _measure(name: str, options: Options, err: Console) -> Measured:
     """Run every engine ``runs`` times, in turns, over the same files; then the live runs."""
     workload = WORKLOADS[name]
-    streaming = list(dict.fromkeys(options.schemes or workload.schemes))
-    engines = list(dict.fromkeys([*streaming, *options.against]))
+    schemes = dict.fromkeys(options.schemes or workload.schemes)
+    streaming = [
+        f"{scheme}{AT}{commit}" if commit else scheme for scheme in schemes for commit in ("", *options.commits)
+    ]
+    engines = list(dict.fromkeys([*streaming, *(one for one in options.against if one in OTHERS)]))
     streaming += ["spark"] if "spark" in engines else []
     found = Measured({engine: [] for engine in engines})
     folder = Path(tempfile.mkdtemp(prefix="trijoin-bench-"))
+
+    def version(commit: str) -> Version:
+        return Version.of(environment(commit) if commit else Path(sys.executable), settings, options.limit)
+
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     from trijoin_sql.spark.quiet import quiet_jvm, quiet_python
 
-    spark = None
+    settings = _settings(name, options.units)
+    sessions: dict[str, Session] = {}
     try:
         with quiet_python(), quiet_jvm(), Progress(*columns, console=err, disable=not err.is_terminal) as progress:
-            spark = _session(name, options.units)
-            rounds = _Rounds(name, options, progress, compiling(spark))
+            if options.commits:  # then ours has a process too, to be run alike
+                sessions.update({commit: version(commit) for commit in ("", *options.commits)})
+            else:
+                sessions[""] = Here(trijoin_runner.session(settings))
+            rounds = _Rounds(name, options, progress, lambda: sum(one.compiled() for one in sessions.values()))
             write_files(workload, folder, options.rows, options.batches, options.seed)
 
             def fast(engine: str, warming: bool) -> str | None:
                 if any(outcome.exceeded for outcome in found.runs[engine]):  # once is as good as three times
                     return None
-                outcome = _run(spark, engine, name, folder, options)
-                found.runs[engine] += [outcome] if not warming or outcome.problem else []
+                if engine in PACKAGES:
+                    outcome = run_outside(engine, workload, folder, options.rows, options.units, options.limit)
+                else:
+                    outcome = run_stream(sessions[engine.partition(AT)[2]], workload, folder, engine, options.rows)
+                found.runs[engine] += [outcome] if not warming or outcome.problem or outcome.exceeded else []
                 return outcome.problem
 
             rounds.run("throughput", streaming, engines, options.warm_up, fast)
@@ -231,11 +262,19 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
             sample = max(round(results / (options.rows * len(workload.streams))), 1)
 
             def arriving(arrivals: Arrivals, engine: str, warming: bool) -> Live:
-                return run_live(spark, workload, engine, arrivals, options.seed)
+                here = sessions[""]
+                assert isinstance(here, Here), "_check has refused it"
+                return run_live(here.spark, workload, engine, arrivals, options.seed)
 
             def idling(engine: str, warming: bool) -> Live:
                 triggers, every = (WARM_UP, 0.0) if warming else (TRIGGERS, EVERY)
-                return run_idle(spark, workload, engine, options.rows, triggers, every)
+                session = sessions[engine.partition(AT)[2]]
+                return run_idle(session, workload, engine, options.rows, triggers, every)
+
+            def cold(engine: str, warming: bool) -> str | None:
+                outcome = run_cold(version(engine.partition(AT)[2]), workload, folder, engine, options.rows)
+                found.cold.setdefault(engine, []).append(outcome)
+                return outcome.problem
 
             for rate in offered if options.latency else ():
                 steady = Arrivals.at(rate, len(workload.streams), options.latency, options.rows, sample=sample)
@@ -244,10 +283,12 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
                 found.latencies.append(Latency(steady.rate(len(workload.streams)), sample, live))
             if options.idle:
                 found.idle = _middles(rounds, "idle", streaming, idling, lambda run: run.trigger)
+            if options.cold:
+                rounds.run("cold", (), streaming, 0, cold)
             found.compiling = rounds.compiling
     finally:
-        if spark is not None:
-            spark.stop()  # removes the folders of Spark's own
+        for session in sessions.values():
+            session.close()
         shutil.rmtree(folder, ignore_errors=True)
     return found
 
@@ -333,7 +374,7 @@ def _overhead(options: Options, out: Console, *, show: bool) -> dict[str, Any]:
     from trijoin_sql.spark.quiet import quiet_jvm, quiet_python
 
     with quiet_python(), quiet_jvm():
-        spark = _session(overhead.NAME, options.units)
+        spark = trijoin_runner.session(_settings(overhead.NAME, options.units))
         found = overhead.measure_overhead(spark)
         spark.stop()
     if show:
@@ -341,28 +382,17 @@ def _overhead(options: Options, out: Console, *, show: bool) -> dict[str, Any]:
     return overhead.overhead_document(found)
 
 
-def _session(name: str, units: int) -> SparkSession:
-    from pyspark.sql import SparkSession
-
+def _settings(name: str, units: int) -> dict[str, str]:
+    """Return the settings of the benchmark's sessions."""
     from trijoin_sql.settings import UNITS
-    from trijoin_sql.spark.config import configure
 
-    builder = SparkSession.builder.appName(f"trijoin-sql bench {name}").master(f"local[{units},4]")
-    for key, value in {
+    return {
+        "spark.app.name": f"trijoin-sql bench {name}",
+        "spark.master": f"local[{units},4]",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "4g",
         "spark.sql.shuffle.partitions": str(units),
         "spark.sql.streaming.numRecentProgressUpdates": "10000",
-    }.items():
-        builder = builder.config(key, value)
-    spark = configure(builder).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    spark.conf.set(UNITS, str(units))
-    return spark
-
-
-def _run(spark: SparkSession, engine: str, name: str, folder: Path, options: Options) -> Outcome:
-    workload = WORKLOADS[name]
-    if engine in PACKAGES:
-        return run_outside(engine, workload, folder, options.rows, options.units, options.limit)
-    return run_stream(spark, workload, folder, engine, options.rows)
+        UNITS: str(units),
+    }

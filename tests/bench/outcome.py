@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .processes import Cpu
+
 #: Engines to compare with, and what their seconds include.
 OTHERS: Mapping[str, str] = {
     "spark": "all micro-batches but the first; reading files is in them",
@@ -40,6 +42,8 @@ class Outcome:
         all schemes); for others, all of them. None if unknown, as for Spark's own cascade.
     exceeded
         The run was stopped at its time limit: ``seconds`` is the limit, and the rate an upper bound.
+    cpu
+        The processor time of the whole run, its first micro-batch included; None if unknown, as for other engines.
     """
 
     engine: str
@@ -51,6 +55,7 @@ class Outcome:
     problem: str | None = None
     memory: int | None = None
     exceeded: bool = False
+    cpu: Cpu | None = None
 
     @property
     def rate(self) -> float:
@@ -63,6 +68,22 @@ class Outcome:
             return None
         ranked = sorted(self.triggers)
         return ranked[min(int(quantile * len(ranked)), len(ranked) - 1)]
+
+
+class StoppedError(Exception):
+    """A process that runs queries has ended, or was stopped at its time limit.
+
+    Parameters
+    ----------
+    problem
+        Why, in a sentence.
+    limit
+        Its time limit, in seconds, if that was reached.
+    """
+
+    def __init__(self, problem: str, limit: float | None = None) -> None:
+        super().__init__(problem)
+        self.limit = limit
 
 
 def median(outcomes: list[Outcome]) -> Outcome:

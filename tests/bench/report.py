@@ -10,8 +10,10 @@ from typing import Any
 
 from rich.table import Table
 
+from .engines import AT
 from .live import Latency, Live
 from .outcome import OTHERS, Outcome
+from .processes import Cpu
 
 #: The baseline of the papers: latencies are compared with it.
 BASELINE = "tree"
@@ -36,10 +38,7 @@ def as_document(
         "rows_a_stream": rows,
         "batches": batches,
         "seconds_hold": {name: OTHERS.get(name, OTHERS["spark"]) for name in outcomes},
-        "engines": {
-            name: [{**asdict(outcome), "tuples_a_second": round(outcome.rate)} for outcome in runs]
-            for name, runs in outcomes.items()
-        },
+        "engines": as_runs(outcomes),
         "latency": [
             {
                 "tuples_a_second": round(latency.rate),
@@ -49,6 +48,14 @@ def as_document(
             for latency in latencies
         ],
         "idle": {name: _live(run) for name, run in (idle or {}).items()},
+    }
+
+
+def as_runs(outcomes: Mapping[str, list[Outcome]]) -> dict[str, Any]:
+    """Return every run as plain data."""
+    return {
+        name: [{**asdict(outcome), "tuples_a_second": round(outcome.rate)} for outcome in runs]
+        for name, runs in outcomes.items()
     }
 
 
@@ -62,13 +69,13 @@ def _live(run: Live) -> dict[str, Any]:
 
 
 def as_table(title: str, medians: Mapping[str, Outcome]) -> Table:
-    """Return a table of the median runs, with ratios to the first engine."""
+    """Return a table of the median runs, with ratios to the first engine, of a commit to the present one's scheme."""
     table = Table(title=title, title_justify="left")
     table.add_column("engine")
     counted = ("results", "packs", "pairs", "MB shuffled", "MB state", "MB memory")
     for heading in ("tuples/s", "ratio", "trigger s", *counted):
         table.add_column(heading, justify="right")
-    first = next((outcome.rate for outcome in medians.values() if outcome.problem is None), 0.0)
+    rates = {name: outcome.rate for name, outcome in medians.items() if outcome.problem is None}
     for name, outcome in medians.items():
         if outcome.problem is not None:
             table.add_row(name, outcome.problem)
@@ -77,7 +84,7 @@ def as_table(title: str, medians: Mapping[str, Outcome]) -> Table:
         table.add_row(
             f"{name} (> {outcome.seconds:,.0f} s)" if outcome.exceeded else name,
             f"{'< ' if outcome.exceeded else ''}{outcome.rate:,.0f}",
-            _ratio(outcome, first),
+            _ratio(outcome, _base(name, rates)),
             _seconds(outcome.trigger(0.5)),
             "" if outcome.results is None else f"{outcome.results:,}",
             f"{counters['packs']:,}" if counters else "",
@@ -86,6 +93,29 @@ def as_table(title: str, medians: Mapping[str, Outcome]) -> Table:
             f"{counters['state_bytes'] / 1e6:,.1f}" if counters else "",
             "" if outcome.memory is None else f"{outcome.memory / 1e6:,.0f}",
         )
+    return table
+
+
+def _base(name: str, figures: Mapping[str, float]) -> float:
+    """Return what an engine is compared with: the same scheme of the present version, else the first engine."""
+    present, at, _ = name.partition(AT)
+    return figures.get(present, 0.0) if at else next(iter(figures.values()), 0.0)
+
+
+def cpu_table(title: str, cpus: Mapping[str, Sequence[Cpu]]) -> Table:
+    """Return a table of the processor time of the runs with the median of it, with ratios as in `as_table`."""
+    medians = {
+        name: sorted(runs, key=lambda run: run.total)[(len(runs) - 1) // 2] for name, runs in cpus.items() if runs
+    }
+    totals = {name: cpu.total for name, cpu in medians.items()}
+    table = Table(title=title, title_justify="left")
+    table.add_column("engine")
+    for heading in ("CPU s", "ratio", "JVM", "Python workers", "driver"):
+        table.add_column(heading, justify="right")
+    for name, cpu in medians.items():
+        base = _base(name, totals)
+        parts = (f"{part:,.3g}" for part in (cpu.jvm, cpu.workers, cpu.driver))
+        table.add_row(name, f"{cpu.total:,.3g}", f"{cpu.total / base:.2f}" if base else "", *parts)
     return table
 
 

@@ -111,6 +111,7 @@ def test_unknown_names_are_refused_with_what_there_is() -> None:
         (["chain_band", "--json", "nowhere/out.json"], "the folder nowhere cannot be written"),
         (["chain_band", "--plot", "."], "it is a folder"),
         (["chain_window", "--against", "flink"], "chain_window: its window (WITHIN) is a clause of ours alone"),
+        (["chain_window", "--against", "0000000"], "the commits of this clone; it has none of that name"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_measured(words: list[str], said: str) -> None:

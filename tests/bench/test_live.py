@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Observation, SparkSession
 
-from . import live
+from .engines import Here
 from .idle import run_idle
 from .live import ARRIVALS, Arrivals, Live, _observed, _prepare, _timed, middle, run_live
 from .report import idle_table, latency_table
+from .runners import trijoin_runner
 from .workloads import WORKLOADS, table
 
 
@@ -132,25 +133,25 @@ class Running:
 
 def test_waiting_for_a_query_hardly_disturbs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fetching all reports at every look took a tenth of what was measured. The last one is seen too."""
-    monkeypatch.setattr(live, "_LOOK", 0.0)
+    monkeypatch.setattr(trijoin_runner, "LOOK", 0.0)
     asked: list[int] = []
 
     def there(last: Any) -> bool:
         asked.append(last.batchId)
         return bool(last.batchId == 3)
 
-    assert live.wait(Running(9), there, 60.0)  # type: ignore[arg-type]
+    assert trijoin_runner.wait(Running(9), there, 60.0)
     assert asked == [0, 1, 2, 3]
-    assert live.wait(Running(4), there, 60.0)  # type: ignore[arg-type]
-    assert not live.wait(Running(3), there, 60.0)  # type: ignore[arg-type]
-    assert not live.wait(Running(9), there, -1.0)  # type: ignore[arg-type]
+    assert trijoin_runner.wait(Running(4), there, 60.0)
+    assert not trijoin_runner.wait(Running(3), there, 60.0)
+    assert not trijoin_runner.wait(Running(9), there, -1.0)
     with pytest.raises(OSError, match="disk"):
-        live.wait(Running(2, OSError("disk")), there, 60.0)  # type: ignore[arg-type]
+        trijoin_runner.wait(Running(2, OSError("disk")), there, 60.0)
 
 
 def test_idle_triggers_have_rows_of_every_stream_and_list_no_files(spark: SparkSession) -> None:
     """What is measured is the join's pipeline: a folder of files would be listed, the longer the more there are."""
-    found = run_idle(spark, WORKLOADS["pair_band"], "biclique", 100, 13, 0.0)
+    found = run_idle(Here(spark), WORKLOADS["pair_band"], "biclique", 100, 13, 0.0)
     assert found.problem is None
     assert found.triggers >= 3
     assert found.trigger == found.durations["triggerExecution"] > found.durations["latestOffset"]

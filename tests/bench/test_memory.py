@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from .outcome import Outcome
 from .outside import watch
-from .process_memory import Peak, below, memory
+from .processes import Peak, below, cpu_of, memory
 from .report import as_table
 
 MIB = 1 << 20
@@ -40,6 +41,28 @@ child.stdout.readline(); print(child.pid, flush=True); sys.stdin.read(); child.c
     with Peak(lambda: [child]) as gone:
         pass
     assert gone.most is None
+
+
+def test_processor_time_is_told_apart() -> None:
+    """That of a worker which has ended is its daemon's, and that of a daemon which has ended the JVM's."""
+    burns = "import time\nwhile time.process_time() < 0.3: pass"
+    daemon = f"""\
+import subprocess, sys
+subprocess.run([sys.executable, "-c", {burns!r}]); print(flush=True); sys.stdin.read()"""
+    jvm = f"""\
+import subprocess, sys
+subprocess.run([sys.executable, "-c", {daemon!r}], input=b"", stdout=subprocess.DEVNULL)
+child = subprocess.Popen([sys.executable, "-c", {daemon!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child.stdout.readline(); print(flush=True); sys.stdin.read(); child.communicate()"""
+    process = subprocess.Popen([sys.executable, "-c", jvm], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    cpu = cpu_of(os.getpid(), process.pid)
+    process.communicate()
+    assert cpu is not None
+    assert 0.6 <= cpu.workers < 1.2
+    assert cpu.jvm < 0.3
+    assert cpu_of(os.getpid(), process.pid) is None
 
 
 def test_an_engine_outside_tells_what_it_held() -> None:

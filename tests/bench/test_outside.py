@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -178,10 +179,15 @@ def test_the_command_knows_the_engines() -> None:
 
 def test_runners_import_nothing_of_ours() -> None:
     """They run in an environment that does not have us."""
-    for path in outside.RUNNERS.glob("*_runner.py"):
-        assert "from ." not in path.read_text(encoding="utf-8")
-        assert "trijoin" not in path.read_text(encoding="utf-8")
-    assert {path.name for path in outside.RUNNERS.glob("*_runner.py")} == {f"{name}_runner.py" for name in PACKAGES}
+    texts = {path.name: path.read_text(encoding="utf-8") for path in outside.RUNNERS.glob("*_runner.py")}
+    assert texts.keys() == {f"{name}_runner.py" for name in (*PACKAGES, "trijoin")}
+    versions = texts.pop("trijoin_runner.py")
+    assert set(re.findall(r"trijoin_sql(\S+)", versions)) == {
+        ".configure(builder).getOrCreate()",
+        ".TriJoinSession.create(spark)",
+    }
+    assert not any("trijoin" in text for text in texts.values())
+    assert not any("from ." in text for text in (versions, *texts.values()))
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def test_the_time_for_further_rounds_begins_behind_those_asked_for() -> None:
 
 def live_runs(problems: dict[str, str], warm_up: int = 2) -> tuple[dict[str, Live], list[tuple[str, bool]]]:
     """Return what three measured rounds of two engines come to, where some fail while they warm up; and all runs."""
-    options = Options(["chain_band"], 1, 2, (), (), 3, warm_up, 0.0, 1, 2, 1.0, 1.0, (), idle=False)
+    options = Options(["chain_band"], 1, 2, (), (), 3, warm_up, 0.0, 1, 2, 1.0, 1.0, (), idle=False, cold=False)
     runs: list[tuple[str, bool]] = []
 
     def run(engine: str, warming: bool) -> Live:

@@ -9,21 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: The compiler has settled when it takes less than this share of a core.
 SETTLED = 0.15
-
-
-def compiling(spark: SparkSession) -> Callable[[], float]:
-    """Return a function that returns the milliseconds of compilation in the session's JVM, over all threads."""
-    jvm = spark._jvm
-    assert jvm is not None, "a classic session has a JVM"
-    bean = jvm.java.lang.management.ManagementFactory.getCompilationMXBean()
-    return lambda: float(bean.getTotalCompilationTime())
 
 
 class Warming:

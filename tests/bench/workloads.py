@@ -113,10 +113,20 @@ def with_event_time(workload: Workload, frame: DataFrame, rows: int) -> DataFram
     rows
         Rows of the stream, of which half are in a window.
     """
-    if not workload.windowed:
-        return frame
+    frame = frame.selectExpr(*columns(workload, rows))
+    late = watermark(workload)
+    return frame.withWatermark(*late) if late else frame
+
+
+def columns(workload: Workload, rows: int) -> list[str]:
+    """Return what a workload's query reads of a stream with this many rows, as SQL over the six fields."""
     apart = max(2 * WINDOW * 1_000_000 // rows, 1)
-    return frame.selectExpr("*", f"timestamp_micros(l * {apart}) AS {EVENT_TIME}").withWatermark(EVENT_TIME, DELAY)
+    return ["*", f"timestamp_micros(l * {apart}) AS {EVENT_TIME}"] if workload.windowed else ["*"]
+
+
+def watermark(workload: Workload) -> tuple[str, str] | None:
+    """Return the column and the delay of a stream's watermark, if it has one."""
+    return (EVENT_TIME, DELAY) if workload.windowed else None
 
 
 def declarations(workload: Workload) -> str:

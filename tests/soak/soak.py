@@ -20,7 +20,6 @@ Exit code 1 if a bound is broken. Figures are a JSON object a run on stdout.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
@@ -30,7 +29,6 @@ import tempfile
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,7 +38,7 @@ from pyspark.sql import DataFrame, SparkSession
 import trijoin_sql
 from trijoin_sql.running.metrics import batch_counters
 
-from ..bench.process_memory import memory, python_workers
+from ..bench.processes import memory, python_workers, seconds
 from ..sessions import local_session
 
 MIB = 1 << 20
@@ -74,7 +72,7 @@ class MemorySampler:
             workers = python_workers(self.jvm)
             each = {pid: memory(pid) for pid in workers}
             # One that has just ended is missing in this sample, and in its parent's time from the next one on.
-            self.seconds.append(max(_seconds([self.jvm, os.getpid(), *workers]), *self.seconds[-1:], 0.0))
+            self.seconds.append(max(seconds([self.jvm, os.getpid(), *workers]), *self.seconds[-1:], 0.0))
             anonymous = {pid: found.get("Pss_Anon", 0) for pid, found in each.items()}
             mapped = sum(found.get("Pss_File", 0) for found in each.values())
             if sum(anonymous.values()) > self.peak:
@@ -95,15 +93,6 @@ class MemorySampler:
     def peak_mapped(self) -> int:
         """The most memory-mapped file pages of all workers together."""
         return max((mapped for _, _, mapped in self.samples), default=0)
-
-
-def _seconds(pids: Iterable[int]) -> float:
-    """Return the processor time that processes have taken, with that of their children that have ended."""
-    ticks = 0
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)

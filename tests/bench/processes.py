@@ -1,4 +1,4 @@
-"""Memory of processes while an engine runs, from ``/proc`` on Linux.
+"""Memory and processor time of processes while an engine runs, from ``/proc`` on Linux.
 
 Anonymous memory counts (``Pss_Anon`` of ``/proc/PID/smaps_rollup``; pages that processes share are divided by
 their owners): what a process holds itself. Mapped files are page cache, which the machine can reclaim.
@@ -6,8 +6,11 @@ their owners): what a process holds itself. Mapped files are page cache, which t
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -50,6 +53,54 @@ def memory(pid: int) -> dict[str, int]:
     except OSError:
         return {}
     return {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+
+
+def seconds(pids: Iterable[int], *, own: bool = True, ended: bool = True) -> float:
+    """Return the processor time of processes: their own, and that of their children that have ended."""
+    ticks = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            times = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:15]
+            ticks += sum(map(int, times[0 if own else 2 : 4 if ended else 2]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """Processor time in seconds, user and system.
+
+    Parameters
+    ----------
+    jvm
+        Of the JVM.
+    workers
+        Of all that it has started: Spark's Python workers.
+    driver
+        Of the Python process that has started the JVM.
+    """
+
+    jvm: float
+    workers: float
+    driver: float
+
+    @property
+    def total(self) -> float:
+        """The time of all."""
+        return self.jvm + self.workers + self.driver
+
+    def __sub__(self, before: Cpu) -> Cpu:
+        return Cpu(self.jvm - before.jvm, self.workers - before.workers, self.driver - before.driver)
+
+    def __truediv__(self, parts: int) -> Cpu:
+        return Cpu(self.jvm / parts, self.workers / parts, self.driver / parts)
+
+
+def cpu_of(driver: int, jvm: int) -> Cpu | None:
+    """Return the processor time of a Spark session so far; None on systems without ``/proc``."""
+    if not Path(f"/proc/{jvm}/stat").exists():
+        return None
+    workers = seconds(below(jvm)) + seconds([jvm], own=False)
+    return Cpu(seconds([jvm], ended=False), workers, seconds([driver], ended=False))
 
 
 class Peak:

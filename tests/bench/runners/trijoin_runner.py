@@ -1,0 +1,149 @@
+"""A version of TriJoin SQL: a workload's query over streams, by what every version has.
+
+``run`` serves the benchmark's own session as it is. As a script, in the environment of a version, it answers until its
+input ends: a line with a JSON object asks for a run, a line answers. Its one argument is the session's settings.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+#: Name of the observed metric with the number of results, for Spark, which has no counters.
+_COUNTED = "bench"
+
+#: Seconds between two checks while waiting for a query.
+LOOK = 0.1
+
+
+def session(settings: Mapping[str, str]) -> Any:
+    """Return a Spark session that this version has configured."""
+    from pyspark.sql import SparkSession
+
+    import trijoin_sql
+
+    builder: Any = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = trijoin_sql.configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def jvm(spark: Any) -> int:
+    """Return the process id of a session's JVM."""
+    return int(spark._jvm.java.lang.ProcessHandle.current().pid())
+
+
+def compiling(spark: Any) -> Callable[[], float]:
+    """Return a function that returns the milliseconds of compilation in the session's JVM, over all threads."""
+    bean = spark._jvm.java.lang.management.ManagementFactory.getCompilationMXBean()
+    return lambda: float(bean.getTotalCompilationTime())
+
+
+def run(spark: Any, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a query to the end of its streams, or for some micro-batches.
+
+    Parameters
+    ----------
+    request
+        ``streams``: the name of each with its ``format``, ``options``, ``schema``, the ``columns`` that are selected
+        and a ``watermark`` (the latter may be None). ``sql``, and ``plain`` if it is Spark's own to run. ``trigger``
+        as PySpark takes it, ``checkpoint`` (a new folder), ``batches`` (None: until its streams end) and the
+        ``seconds`` that these may take.
+
+    Returns
+    -------
+    The number of ``results``, the ``counters`` of ours, the ``batches`` that have run, and of those with rows the
+    ``reports``: how many rows, and the milliseconds of each part by Spark's names.
+    """
+    for name, stream in request["streams"].items():
+        reader = spark.readStream.format(stream["format"]).options(**stream["options"])
+        frame = (reader.schema(stream["schema"]) if stream["schema"] else reader).load().selectExpr(*stream["columns"])
+        (frame.withWatermark(*stream["watermark"]) if stream["watermark"] else frame).createOrReplaceTempView(name)
+    frame, metrics = frame_of(spark, request["sql"], request["plain"])
+    writer = frame.writeStream.format("noop").option("checkpointLocation", request["checkpoint"])
+    running = writer.trigger(**request["trigger"]).start()
+    try:
+        if request["batches"] is None:
+            running.awaitTermination()
+        else:
+            wait(running, lambda last: last.batchId + 1 >= request["batches"], request["seconds"])
+    finally:
+        with suppress(Exception):  # else it makes its folders anew, where SIGTERM has ended the waiting
+            running.stop()
+    reports = [report for report in running.recentProgress if report.numInputRows]
+    counters = metrics(running).total() if metrics else {}
+    counted = counters.get("results") if metrics else sum(one.observedMetrics[_COUNTED]["results"] for one in reports)
+    return {
+        "results": counted,
+        "counters": dict(counters),
+        "batches": len(running.recentProgress),
+        "reports": [{"rows": report.numInputRows, "took": dict(report.durationMs)} for report in reports],
+    }
+
+
+def frame_of(spark: Any, sql: str, plain: bool) -> tuple[Any, Callable[[Any], Any] | None]:
+    """Return a query over the streams' views: joined by us, or in Spark's own cascade.
+
+    Returns
+    -------
+    The frame, and a function that reads the counters of its running query (Spark has none).
+    """
+    from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+    import trijoin_sql
+
+    if plain:
+        frame = type(spark).sql(spark, sql)
+        return frame.observe(_COUNTED, F.count(F.lit(1)).alias("results")), None
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    return tj.sql(sql), tj.metrics
+
+
+def wait(running: Any, done: Callable[[Any], bool], seconds: float) -> bool:
+    """Wait until a query has reached a point, or failed, or the time is over; return whether it has.
+
+    Parameters
+    ----------
+    done
+        Checks the last progress report, each once. Asking for all reports, and
+        often, slows down the measured query: PySpark fetches each with a call and some JSON.
+    """
+    until = time.monotonic() + seconds
+    seen: tuple[int, str] | None = None
+    there = False
+    while not there:
+        active, last = running.isActive, running.lastProgress  # in this order: the last report comes before the end
+        if last is not None and seen != (last.batchId, last.timestamp):
+            seen = (last.batchId, last.timestamp)
+            there = done(last)
+        if not active or time.monotonic() > until:
+            break
+        time.sleep(LOOK)
+    error = running.exception()
+    if error is not None:
+        raise error
+    return there
+
+
+def main(settings: Mapping[str, str]) -> None:
+    """Answer requests until the input ends; a query's error is an answer."""
+    spark = session(settings)
+    compiled = compiling(spark)
+    print(json.dumps({"jvm": jvm(spark)}), flush=True)
+    for line in sys.stdin:
+        try:
+            answer = run(spark, json.loads(line))
+        except Exception as error:  # of whatever class this version has
+            answer = {"problem": str(error).partition("\n")[0] or type(error).__name__}
+        print(json.dumps({**answer, "compiled": compiled()}), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
