@@ -19,6 +19,8 @@ workloads  chain_band, chain_float, cyclic_band, chain_dense, cyclic_dense, chai
            pair_window, left_window
            (none: chain_band and cyclic_band)
 overhead   what enable adds to spark.sql for queries that are not ours
+cliffs     skewed keys, one key, wide bands, <>, ten relations, tiny micro-batches, wide rows, long
+           keys: what a tuple and a result cost, each beside a plain twin
 
 Every engine sees the same rows. Our schemes and Spark get one file a micro-batch, and the first micro-batch, which \
 starts Python and compiles code, does not count. Flink (streaming mode), Pathway and DuckDB (batch joins) read all \
@@ -59,10 +61,10 @@ trijoin-sql bench chain_band --against 5c57313 --idle --cold
 
 
 def _workloads() -> list[str]:
-    from .overhead import NAME
+    from .measure import OWN
     from .workloads import WORKLOADS
 
-    return [*WORKLOADS, NAME]
+    return [*WORKLOADS, *OWN]
 
 
 def bench(

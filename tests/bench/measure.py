@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from trijoin_sql.rewriter.sql.hints import SCHEMES
 
 from trijoin_sql.errors import InvalidSettingError
 
-from . import overhead
+from . import cliffs, overhead
 from .engines import AT, Here, Session, run_cold, run_stream
 from .idle import EVERY, TRIGGERS, WARM_UP, run_idle
 from .live import BEHIND, Arrivals, Latency, Live, middle, run_live
@@ -32,6 +32,9 @@ from .report import as_document, as_runs, as_table, cpu_table, idle_table, laten
 from .runners import trijoin_runner
 from .warming import SETTLED, Warming
 from .workloads import WORKLOADS, check, write_files
+
+#: Names that measure in a way of their own.
+OWN = (overhead.NAME, cliffs.NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,10 @@ def measure(options: Options, *, output: str, json_file: Path | None, plot_file:
     for name in names:
         if name == overhead.NAME:
             documents.append(_overhead(options, out, show=output == "text"))
+        elif name == cliffs.NAME:
+            document, failed = _cliffs(options, out, err, show=output == "text")
+            documents.append(document)
+            well = well and not failed
         else:
             found = _measure(name, options, err)
             documents.append(_document(name, options, found))
@@ -149,7 +156,7 @@ def measure(options: Options, *, output: str, json_file: Path | None, plot_file:
             write_json(json_file, documents)
     if output == "json":
         typer.echo(json.dumps(documents))
-    drawn = [document for document in documents if document["workload"] != overhead.NAME]
+    drawn = [document for document in documents if document["workload"] not in OWN]
     if plot_file is not None and drawn:
         plot(plot_file, drawn)
     return well
@@ -158,13 +165,13 @@ def measure(options: Options, *, output: str, json_file: Path | None, plot_file:
 def _check(names: list[str], options: Options) -> None:
     """Refuse unknown names before anything starts."""
     for name in names:
-        if name not in WORKLOADS and name != overhead.NAME:
-            raise InvalidSettingError("WORKLOAD", name, f"there are {', '.join((*WORKLOADS, overhead.NAME))}")
+        if name not in WORKLOADS and name not in OWN:
+            raise InvalidSettingError("WORKLOAD", name, f"there are {', '.join((*WORKLOADS, *OWN))}")
     for one in options.schemes:
         if re.split("[/@]", one)[0] not in SCHEMES:
             raise InvalidSettingError("--scheme", one, f"there are {', '.join(SCHEMES)}")
         for name in names:
-            if name != overhead.NAME:
+            if name in WORKLOADS:
                 check(WORKLOADS[name], name, one, options.units)
     for one in options.against:
         if one not in OTHERS:
@@ -205,7 +212,7 @@ def _print(out: Console, name: str, options: Options, found: Measured) -> None:
         title = f"{name}: triggers with {10 * streams} rows, medians in ms, parts by Spark's names"
         out.print(idle_table(title, found.idle))
         cpus = {engine: [run.cpu] if run.cpu else [] for engine, run in found.idle.items()}
-        out.print(cpu_table(f"{name}: processor time of such a trigger, in seconds", cpus))
+        out.print(cpu_table("processor time of such a trigger, in seconds", cpus))
     if found.cold:
         _print_runs(out, f"{name}: a new process each, from its start to the end of the query", found.cold)
 
@@ -213,7 +220,7 @@ def _print(out: Console, name: str, options: Options, found: Measured) -> None:
 def _print_runs(out: Console, title: str, runs: Mapping[str, list[Outcome]]) -> None:
     out.print(as_table(title, {engine: median(outcomes) for engine, outcomes in runs.items()}))
     cpus = {engine: [run.cpu for run in outcomes if run.cpu] for engine, outcomes in runs.items()}
-    out.print(cpu_table(f"{title}: processor time, in seconds", cpus))
+    out.print(cpu_table("processor time of the same, in seconds", cpus))
 
 
 def _measure(name: str, options: Options, err: Console) -> Measured:
@@ -231,13 +238,12 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
     def version(commit: str) -> Version:
         return Version.of(environment(commit) if commit else Path(sys.executable), settings, options.limit)
 
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     from trijoin_sql.spark.quiet import quiet_jvm, quiet_python
 
     settings = _settings(name, options.units)
     sessions: dict[str, Session] = {}
     try:
-        with quiet_python(), quiet_jvm(), Progress(*columns, console=err, disable=not err.is_terminal) as progress:
+        with quiet_python(), quiet_jvm(), _progress(err) as progress:
             if options.commits:  # then ours has a process too, to be run alike
                 sessions.update({commit: version(commit) for commit in ("", *options.commits)})
             else:
@@ -380,6 +386,58 @@ def _overhead(options: Options, out: Console, *, show: bool) -> dict[str, Any]:
     if show:
         out.print(overhead.overhead_table(found))
     return overhead.overhead_document(found)
+
+
+def _cliffs(options: Options, out: Console, err: Console, *, show: bool) -> tuple[dict[str, Any], bool]:
+    """Run every cliff and every twin, in turns, in one session.
+
+    Returns
+    -------
+    What was measured, and whether a run failed.
+    """
+    workloads = {name: (one, options.batches) for name, one in cliffs.PLAIN.items()}
+    workloads |= {name: (one.workload, options.batches * one.batches) for name, one in cliffs.CLIFFS.items()}
+    found = Measured({name: [] for name in workloads})
+    warming = [name for name, (_, batches) in workloads.items() if batches == options.batches]
+    session: Here | None = None
+    from trijoin_sql.spark.quiet import quiet_jvm, quiet_python
+
+    with quiet_python(), quiet_jvm(), _progress(err) as progress, tempfile.TemporaryDirectory() as home:
+        try:
+            session = here = Here(trijoin_runner.session(_settings(cliffs.NAME, options.units)))
+            for name, (workload, batches) in workloads.items():
+                write_files(workload, Path(home, name), options.rows, batches, options.seed)
+
+            def run(name: str, cold: bool) -> str | None:
+                outcome = run_stream(here, workloads[name][0], Path(home, name), cliffs.SCHEME, options.rows)
+                found.runs[name] += [replace(outcome, engine=name)] if not cold or outcome.problem else []
+                return outcome.problem
+
+            rounds = _Rounds(cliffs.NAME, options, progress, here.compiled)
+            rounds.run("throughput", warming, list(workloads), options.warm_up, run)
+            found.compiling = rounds.compiling
+        finally:
+            if session is not None:
+                session.close()
+    costs = {
+        name: cost
+        for name, cliff in cliffs.CLIFFS.items()
+        if (cost := cliffs.cost(cliff, options.rows, found.runs[name], found.runs[cliff.twin])) is not None
+    }
+    if show:
+        title = f"{cliffs.NAME}: {options.rows:,} rows a stream, {options.batches} micro-batches, {options.runs} runs, "
+        out.print(cliffs.cliffs_table(title + f"{cliffs.SCHEME}; microseconds of processor time", costs))
+        for told in cliffs.sentences(costs):
+            out.print(told)
+    problems = {f"{run.engine} failed: {run.problem}" for runs in found.runs.values() for run in runs if run.problem}
+    for told in (*sorted(problems), *found.unsettled()):
+        Console(stderr=True).print(f"{cliffs.NAME}: {told}", style="red")
+    return cliffs.cliffs_document(options.rows, options.batches, costs, as_runs(found.runs)), bool(problems)
+
+
+def _progress(err: Console) -> Progress:
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    return Progress(*columns, console=err, disable=not err.is_terminal)
 
 
 def _settings(name: str, units: int) -> dict[str, str]:

@@ -88,6 +88,8 @@ class Workload:
     windowed
         Whether tuples have an event time, `EVENT_TIME`, and the query a window of `WINDOW` seconds: half of the rows
         that a stream has, or has stored before. The kept rows and the partners of a tuple then stay constant.
+    reads
+        What the query reads of a stream, as SQL over the six fields.
     """
 
     about: str
@@ -97,6 +99,7 @@ class Workload:
     domain: Callable[[int], int] = lambda rows: rows
     schemes: tuple[str, ...] = ()
     windowed: bool = False
+    reads: tuple[str, ...] = ("*",)
 
 
 #: The column with a tuple's event time, how late its stream may be, and the seconds of a window.
@@ -121,7 +124,7 @@ def with_event_time(workload: Workload, frame: DataFrame, rows: int) -> DataFram
 def columns(workload: Workload, rows: int) -> list[str]:
     """Return what a workload's query reads of a stream with this many rows, as SQL over the six fields."""
     apart = max(2 * WINDOW * 1_000_000 // rows, 1)
-    return ["*", f"timestamp_micros(l * {apart}) AS {EVENT_TIME}"] if workload.windowed else ["*"]
+    return [*workload.reads, *([f"timestamp_micros(l * {apart}) AS {EVENT_TIME}"] if workload.windowed else [])]
 
 
 def watermark(workload: Workload) -> tuple[str, str] | None:
