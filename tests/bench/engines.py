@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -60,7 +61,10 @@ class Here:
         return cpu_of(os.getpid(), self.jvm)
 
     def close(self) -> None:
-        self.spark.stop()  # removes the folders of Spark's own
+        from py4j.protocol import Py4JError
+
+        with suppress(Py4JError):  # SIGTERM has cut a call off; the JVM ends with us
+            self.spark.stop()  # removes the folders of Spark's own
 
 
 def request(

@@ -44,7 +44,7 @@ def test_a_result_that_costs_more_is_told() -> None:
     }
     assert all(found.values())
     assert list(sentences(found)) == [  # type: ignore[arg-type]
-        f"zipf: 2.0 times per result: {CLIFFS['zipf'].why}",
-        f"wide_rows: 3.0 times per result: {CLIFFS['wide_rows'].why}",
+        f"zipf: 2.0 times per result (1.0 by the clock): {CLIFFS['zipf'].why}",
+        f"wide_rows: 1.0 times per result (3.0 by the clock): {CLIFFS['wide_rows'].why}",
     ]
     assert cost(CLIFFS["one_key"], 100, [Outcome("matrix", problem="no")], twin) is None
