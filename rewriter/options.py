@@ -10,6 +10,9 @@ from ..errors import InvalidSettingError
 from .plan.conjuncts import KINDS
 from .plan.stored import Stored
 
+#: Which joins of tables are ours: those that Spark would try all pairs of rows for, all, or none.
+Tables = Literal["theta", "all", "none"]
+
 #: The most units of a group: more than any cluster has cores, and few enough to list the cells of every grid.
 MOST_UNITS = 100_000
 
@@ -76,6 +79,8 @@ class Settings:
         ``spark.sql.ansi.relationPrecedence``: whether JOIN has precedence over the comma. By default they are equal.
     aggregate_in_units
         Whether units reduce their results where the SELECT aggregates.
+    tables
+        Which joins of tables are ours.
     ansi
         ``spark.sql.ansi.enabled``.
     zone_shift
@@ -102,6 +107,7 @@ class Settings:
     units: int | None = None
     parallelism: int | None = None
     aggregate_in_units: bool = True
+    tables: Tables = "theta"
     ansi: bool = True
     zone_shift: int = 86_400_000_000
     watermarks: Literal["plan", "text", "none"] = "plan"

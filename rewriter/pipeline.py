@@ -159,7 +159,7 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
     ("derive_time_bands", derive_time_bands),
     ("derive_distance_bands", derive_distance_bands),
     # before the groups are formed: it decides who may be in one
-    ("separate_static_relations", _rule(separate_static_relations)),
+    ("separate_static_relations", separate_static_relations),
     ("place_exchanges", _rule(place_exchanges)),
     # the Two-Step Convert of 004 section 3.2
     ("create_multi_join_groups", _rule(create_multi_join_groups)),

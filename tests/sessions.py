@@ -39,6 +39,7 @@ def local_session(home: Path, name: str, settings: Mapping[str, str]) -> SparkSe
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
+        "spark.trijoin.tables": "all",  # joins of tables by equalities alone are compared with Spark's, too
     }
     for key, value in {**ours, **settings}.items():
         builder = builder.config(key, value)

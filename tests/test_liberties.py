@@ -131,7 +131,7 @@ def test_workers_do_what_the_driver_allows(allowed: frozenset[str], monkeypatch:
     assert not list(dispatch.Dispatcher(spec, 0, None, allowed)([]))
     assert done == allowed
     done.clear()
-    work = processor.JoinProcessor(stage.Stage(spec, 0, True, True, True, liberties=allowed))
+    work = processor.JoinProcessor(stage.Stage(spec, 0, liberties=allowed, packed=True))
     work.task = stage.StageTask(processor._stage(work.pickled), None, None)  # type: ignore[arg-type]
     work.close()
     assert done == allowed

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from .errors import InvalidSettingError
-from .rewriter.options import DEFAULTS, MOST_UNITS, Settings
+from .rewriter.options import DEFAULTS, MOST_UNITS, Settings, Tables
 from .spark.flags import Setting, flag
 from .spark.liberties import SWITCHES
 from .spark.rates import SELECTIVITY, cost_defaults
@@ -22,6 +22,7 @@ UNITS = "spark.trijoin.units"
 WARM_BYTES = "spark.trijoin.warm.maxBytes"
 AGGREGATE = "spark.trijoin.aggregateInUnits"
 STRICT = "spark.trijoin.strict"
+TABLES = "spark.trijoin.tables"
 #: The prefix of the scaling settings, and the setting that turns scaling on.
 SCALING = "spark.trijoin.scaling."
 SCALING_ENABLED = f"{SCALING}enabled"
@@ -57,6 +58,12 @@ def _flag(name: str, text: str) -> bool:
     return flag({name: text}.get, name, default=False)
 
 
+def _tables(name: str, text: str) -> str:
+    if text.lower() not in get_args(Tables):
+        raise InvalidSettingError(name, text, f"it takes one of {', '.join(get_args(Tables))}")
+    return text.lower()
+
+
 @dataclass(frozen=True, slots=True)
 class OwnSetting:
     """A setting of ours, as in ``docs/settings.md``.
@@ -84,6 +91,9 @@ OWN = (
     OwnSetting(UNITS, _whole(1, MOST_UNITS), None, "units of a stream's group where no hint sets them"),
     OwnSetting(AGGREGATE, _flag, "true", "whether units reduce results to groups where the query aggregates them"),
     OwnSetting(STRICT, _flag, "false", "whether queries are refused whose joins of streams keep rows for ever"),
+    OwnSetting(
+        TABLES, _tables, "theta", "joins of tables that are ours: `theta` (not by equalities alone), `all` or `none`"
+    ),
     OwnSetting(WARM_BYTES, _size, "16g", "limit for the copy of state on a machine's disk"),
     OwnSetting(SCALING_ENABLED, _flag, "false", "whether units follow the load"),
     OwnSetting(f"{SCALING}unitBytes", _size, "256m", "state (durable bytes) that a unit should hold"),
@@ -142,6 +152,7 @@ def rewriter_settings(get: Setting) -> Settings:
         costs=cost_defaults(get),
         aggregate_in_units=value(get, AGGREGATE),
         strict=value(get, STRICT),
+        tables=value(get, TABLES),
         ansi=ansi,
         zone_shift=DEFAULTS.zone_shift if zone is None else largest_shift(zone),
     )

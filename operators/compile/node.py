@@ -25,6 +25,7 @@ from ..task.outputs import COUNTERS, unpack
 from ..task.processor import JoinProcessor
 from ..task.reports import LateReports, Reports, accumulator, late_accumulator
 from ..task.stage import Stage
+from ..task.table_join import TableJoin
 from . import aggregation as aggregation_
 from .cells import Grid, lay_out, lay_out_by_key
 from .compiling import Compiling
@@ -289,37 +290,44 @@ def _is_hashable(type_name: str) -> bool:
 
 
 def _run(compiling: Compiling, spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str]) -> DataFrame:
-    """Dispatch all streams and run the stages; return the output columns with their types."""
-    streaming = any(frame.isStreaming for frame in frames)
-    reports = _reports(compiling.spark, spec.key) if streaming else None  # a batch query has none to tell them in
-    late = _late_rows(compiling.spark, spec) if reports is not None else None
-    in_rows = streaming and reports is None
-    warm_bytes, liberties = compiling.warm_bytes, compiling.liberties
+    """Dispatch all inputs and run the stages; return the output columns with their types."""
     dispatched = [
-        frame.mapInArrow(Dispatcher(spec, rank, warm_bytes, liberties), PACKED_SCHEMA)
+        frame.mapInArrow(Dispatcher(spec, rank, compiling.warm_bytes, compiling.liberties), PACKED_SCHEMA)
         for rank, frame in enumerate(frames)
     ]
-    frame = reduce(DataFrame.unionAll, dispatched)
-    if reports is not None:  # the name tells whose reports a query's are; few rows pass here
-        frame = frame.observe(spec.key, F.count(F.lit(1)).alias(PACKED))
-    plain = all(is_plain(wire_type(types[name])) for name in spec.output)
+    joined = _join_streams if any(frame.isStreaming for frame in frames) else _join_tables
+    frame = joined(
+        compiling, spec, reduce(DataFrame.unionAll, dispatched), [wire_type(types[name]) for name in spec.output]
+    )
+    return frame.select(*[from_wire(F.col(quoted(name)), types[name]).alias(name) for name in spec.output])
+
+
+def _join_tables(compiling: Compiling, spec: JoinSpec, frame: DataFrame, kinds: list[str]) -> DataFrame:
+    """Run the stages over tables. Nothing outlives them, so each is a shuffle and a function of its partitions."""
     stages = len(SCHEMES[spec.scheme].stages(spec))
-    time_mode = "EventTime" if streaming and any(stream.time for stream in spec.streams) else "None"
-    fields = [f"{quoted(name)} {wire_type(types[name])}" for name in spec.output]
+    for number in range(stages):
+        packed = number < stages - 1
+        stage = Stage(spec, number, compiling.warm_bytes, compiling.liberties, streaming=False, packed=packed)
+        schema = PACKED_SCHEMA if packed else _ddl(spec, kinds)
+        frame = frame.repartition(spec.slots, "slot").mapInArrow(TableJoin(stage), schema)
+    return frame
+
+
+def _join_streams(compiling: Compiling, spec: JoinSpec, frame: DataFrame, kinds: list[str]) -> DataFrame:
+    """Run the stages over streams, as stateful operators."""
+    reports = _reports(compiling.spark, spec.key)
+    late = _late_rows(compiling.spark, spec) if reports is not None else None
+    in_rows = reports is None
+    if not in_rows:  # the name tells whose reports a query's are; few rows pass here
+        frame = frame.observe(spec.key, F.count(F.lit(1)).alias(PACKED))
+    plain = all(map(is_plain, kinds))
+    stages = len(SCHEMES[spec.scheme].stages(spec))
+    time_mode = "EventTime" if any(stream.time for stream in spec.streams) else "None"
     for number in range(stages):
         last = number == stages - 1
         packed = not last or not plain
-        counted = [f"{COUNTERS} string"] if in_rows else []
-        schema = PACKED_SCHEMA if packed else ", ".join([*fields, *counted])
-        stage = Stage(
-            spec,
-            number,
-            streaming=streaming,
-            counters=streaming,
-            packed=packed,
-            warm_bytes=warm_bytes,
-            liberties=liberties,
-        )
+        schema = PACKED_SCHEMA if packed else _ddl(spec, kinds) + (f", {COUNTERS} string" if in_rows else "")
+        stage = Stage(spec, number, compiling.warm_bytes, compiling.liberties, streaming=True, packed=packed)
         frame = frame.groupBy("slot").transformWithStateInPandas(
             JoinProcessor(stage, reports if last else None, late if number == 0 else None),
             schema,
@@ -329,9 +337,11 @@ def _run(compiling: Compiling, spec: JoinSpec, frames: list[DataFrame], types: M
     if in_rows:
         report = F.col(COUNTERS) if plain else F.when(F.col("kind") == COUNTED, F.col("data").cast("string"))
         frame = frame.observe(spec.key, F.collect_list(report).alias(OBSERVED)).where(report.isNull())
-    if not plain:
-        frame = frame.mapInArrow(unpack, ", ".join(fields))
-    return frame.select(*[from_wire(F.col(quoted(name)), types[name]).alias(name) for name in spec.output])
+    return frame if plain else frame.mapInArrow(unpack, _ddl(spec, kinds))
+
+
+def _ddl(spec: JoinSpec, kinds: list[str]) -> str:
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in zip(spec.output, kinds, strict=True))
 
 
 def _reports(spark: SparkSession, key: str) -> Accumulator[Reports] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, reduce
 from typing import Any
 
@@ -82,9 +82,9 @@ class Dispatcher:
                     together = max(PACKED_BYTES // len(data), 1)
                     for first in range(0, len(slots), together):
                         wanted = [keys[slot] for slot in slots[first : first + together]]
-                        yield packed_rows(wanted, self.rank, [data] * len(wanted))
+                        yield packed_rows(wanted, [self.rank] * len(wanted), [data] * len(wanted))
         if nulls.count:  # one slot tells of them, in its report
-            yield packed_rows([keys[0]], COUNTED, [json.dumps(nulls.report()).encode()])
+            yield packed_rows([keys[0]], [COUNTED], [json.dumps(nulls.report()).encode()])
         release(handled, self.warm_bytes)
         if FREEZE_IMPORTS in self.liberties:
             settle()
@@ -177,10 +177,10 @@ class AlikeRows:
         return ranks
 
 
-def packed_rows(slots: list[int], kind: int, data: list[bytes]) -> pa.RecordBatch:
+def packed_rows(slots: Sequence[int], kinds: Sequence[int], data: Sequence[bytes]) -> pa.RecordBatch:
     """Return packed rows as an Arrow batch of `PACKED_SCHEMA`."""
     return pa.RecordBatch.from_arrays(
-        [pa.array(slots, pa.int32()), pa.array([kind] * len(slots), pa.int32()), pa.array(data, pa.binary())],
+        [pa.array(slots, pa.int32()), pa.array(kinds, pa.int32()), pa.array(data, pa.binary())],
         names=["slot", "kind", "data"],
     )
 

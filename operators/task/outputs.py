@@ -18,7 +18,7 @@ from ..results.bundle import Bundle
 from ..results.outcomes import Outcome, Pack, Partial, Reduced, Result, listed
 from ..schemes.routing import subgroup_slots
 from ..spec import JoinSpec
-from .dispatch import BUNDLE, COUNTED, NULL_ROWS, PACK, PARTIAL, RESULT, slot_keys
+from .dispatch import BUNDLE, COUNTED, NULL_ROWS, PACK, PARTIAL, RESULT, packed_rows, slot_keys
 from .wire import bundle_to_bytes, pack_to_bytes
 
 #: What a slot counts in each micro-batch; keys of the JSON objects in the ``COUNTERS`` column.
@@ -77,7 +77,7 @@ class Output:
         results: Iterator[Outcome],
         passed: list[pa.RecordBatch],
         forward: Mapping[int, list[pa.RecordBatch]],
-    ) -> Iterator[pd.DataFrame | PackedRow]:
+    ) -> Iterator[pa.RecordBatch | PackedRow]:
         """Yield what a slot has found, as it is found.
 
         Parameters
@@ -103,12 +103,12 @@ class Output:
             report[LATE_ROWS] = late
         return json.dumps(report)
 
-    def in_row(self, report: str) -> pd.DataFrame | PackedRow:
+    def in_row(self, report: str) -> pa.RecordBatch | PackedRow:
         """Return the slot's report as a row behind its results."""
         if self.packed:
             return self.key, COUNTED, report.encode()
         columns = [pa.nulls(1, pa.null()) for _ in self.spec.output]
-        return _arrow_frame(pa.Table.from_arrays([*columns, pa.array([report])], names=[*self.spec.output, COUNTERS]))
+        return pa.RecordBatch.from_arrays([*columns, pa.array([report])], names=[*self.spec.output, COUNTERS])
 
     def _named(self, result: Result | Reduced) -> pa.RecordBatch:
         """Return results with the output's names, in the output's order."""
@@ -124,8 +124,8 @@ class Output:
             columns[self.spec.result_time] = pc.max_element_wise(*times)
         return pa.RecordBatch.from_arrays([columns[name] for name in self.spec.output], names=list(self.spec.output))
 
-    def _typed(self, results: Iterator[Outcome], passed: list[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
-        """Yield results as frames of Arrow-backed columns."""
+    def _typed(self, results: Iterator[Outcome], passed: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield results with the output's columns."""
         waiting: list[pa.RecordBatch] = []
         count = size = 0
         found = (self._named(result) for result in results if isinstance(result, Result | Reduced))
@@ -134,16 +134,17 @@ class Output:
                 waiting.append(piece)
                 count, size = count + piece.num_rows, size + piece.nbytes
                 if count >= FRAME_ROWS or size >= FRAME_BYTES:
-                    yield self._frame(waiting)
+                    yield self._gathered(waiting)
                     waiting, count, size = [], 0, 0
         if count:
-            yield self._frame(waiting)
+            yield self._gathered(waiting)
 
-    def _frame(self, batches: list[pa.RecordBatch]) -> pd.DataFrame:
-        table = pa.Table.from_batches(batches).combine_chunks()  # a column of several chunks is not converted
-        if self.counted:
-            table = table.append_column(COUNTERS, pa.nulls(table.num_rows, pa.string()))
-        return _arrow_frame(table)
+    def _gathered(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        rows = concat(batches)
+        if not self.counted:
+            return rows
+        columns = [*rows.columns, pa.nulls(rows.num_rows, pa.string())]
+        return pa.RecordBatch.from_arrays(columns, names=[*rows.schema.names, COUNTERS])
 
     def _packed(
         self,
@@ -206,21 +207,43 @@ def add_null_rows(reports: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return total
 
 
-def framed(outcomes: Iterator[pd.DataFrame | PackedRow]) -> Iterator[pd.DataFrame]:
-    """Gather packed rows in frames of about `PACKED_BYTES`: each frame costs Spark a millisecond or two."""
+def framed(outcomes: Iterator[pa.RecordBatch | PackedRow]) -> Iterator[pd.DataFrame]:
+    """Yield what leaves a slot as frames of Arrow-backed columns, for ``transformWithStateInPandas``."""
+    for outcome in _together(outcomes):
+        if isinstance(outcome, list):
+            slots, kinds, data = zip(*outcome, strict=True)
+            yield pd.DataFrame({"slot": slots, "kind": kinds, "data": data})
+        else:
+            # A third of what `to_pandas` takes for a few rows. (The class is public, and pandas-stubs do not know it.)
+            columns = map(pd.arrays.ArrowExtensionArray, outcome.columns)  # type: ignore[attr-defined]
+            yield pd.DataFrame(dict(zip(outcome.schema.names, columns, strict=True)), copy=False)
+
+
+def in_arrow(outcomes: Iterator[pa.RecordBatch | PackedRow]) -> Iterator[pa.RecordBatch]:
+    """Yield what leaves a slot as Arrow batches, for ``mapInArrow``."""
+    for outcome in _together(outcomes):
+        if isinstance(outcome, list):
+            slots, kinds, data = zip(*outcome, strict=True)
+            yield packed_rows(slots, kinds, data)
+        else:
+            yield outcome
+
+
+def _together(outcomes: Iterator[pa.RecordBatch | PackedRow]) -> Iterator[pa.RecordBatch | list[PackedRow]]:
+    """Gather packed rows to about `PACKED_BYTES`: each frame costs Spark a millisecond or two."""
     waiting: list[PackedRow] = []
     size = 0
     for outcome in outcomes:
-        if isinstance(outcome, pd.DataFrame):
+        if isinstance(outcome, pa.RecordBatch):
             yield outcome
             continue
         waiting.append(outcome)
         size += len(outcome[2])
         if size >= PACKED_BYTES:
-            yield _packed_frame(waiting)
+            yield waiting
             waiting, size = [], 0
     if waiting:
-        yield _packed_frame(waiting)
+        yield waiting
 
 
 def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -228,14 +251,3 @@ def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for data in batch.column("data"):
             yield from_bytes(data.as_buffer())
-
-
-def _arrow_frame(table: pa.Table) -> pd.DataFrame:
-    # A third of what `to_pandas` takes for a few rows. (The class is public, and pandas-stubs do not know it.)
-    columns = map(pd.arrays.ArrowExtensionArray, table.columns)  # type: ignore[attr-defined]
-    return pd.DataFrame(dict(zip(table.column_names, columns, strict=True)), copy=False)
-
-
-def _packed_frame(rows: list[PackedRow]) -> pd.DataFrame:
-    slots, kinds, data = zip(*rows, strict=True)
-    return pd.DataFrame({"slot": slots, "kind": kinds, "data": data})

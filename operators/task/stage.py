@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -35,7 +35,7 @@ from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
 from .late_rows import Late, how_late
 from .late_rows import packed as packed_late
 from .micro_batch import batch_id, for_this_batch, query_id
-from .outputs import COUNTER_NAMES, LATE_ROWS, Output, PackedRow, framed
+from .outputs import COUNTER_NAMES, LATE_ROWS, Output, PackedRow, framed, in_arrow
 from .reports import LateReports, Reports
 from .wire import bundle_from_bytes, pack_from_bytes
 
@@ -50,25 +50,23 @@ class Stage:
         The join.
     number
         Number of the stage.
-    streaming
-        Whether state outlives the call (a batch query has one micro-batch).
-    counters
-        Whether the slot counts what it does. It tells so in a row behind its results, unless the task knows where else.
-    packed
-        Whether results come out packed, for a further stage or for types that pandas does not carry unchanged.
     warm_bytes
         Bytes that the warm copies of a machine may take, None for any number.
     liberties
         What a worker may do about its memory, by name.
+    streaming
+        Whether state outlives the call, and the slot counts what it does. It tells so in a row behind its results,
+        unless the task knows where else.
+    packed
+        Whether results come out packed, for a further stage or for types that pandas does not carry unchanged.
     """
 
     spec: JoinSpec
     number: int
-    streaming: bool
-    counters: bool
-    packed: bool
     warm_bytes: int | None = None
     liberties: frozenset[str] = frozenset()
+    streaming: bool = True
+    packed: bool = False
 
 
 class StageTask:
@@ -79,9 +77,9 @@ class StageTask:
     stage
         The stage.
     handle
-        Spark's handle, for timers.
+        Spark's handle, for timers; None over tables.
     chunks
-        The state variable: a map of chunks by number.
+        The state variable: a map of chunks by number; None over tables.
     reports
         Where slots report to, None if in a row behind their results.
     late
@@ -96,8 +94,8 @@ class StageTask:
     def __init__(
         self,
         stage: Stage,
-        handle: StatefulProcessorHandle,
-        chunks: Any,
+        handle: StatefulProcessorHandle | None = None,
+        chunks: Any = None,
         reports: Accumulator[Reports] | None = None,
         late: Accumulator[LateReports] | None = None,
     ) -> None:
@@ -111,17 +109,22 @@ class StageTask:
         self, key: Any, rows: Iterator[Any], timer_values: Any, fired: int | None = None
     ) -> Iterator[pd.DataFrame]:
         """Join one micro-batch of one slot; ``fired`` is the timer (milliseconds) that calls it without rows."""
-        return framed(self._batch(key, rows, timer_values, fired))
+        packed = chain.from_iterable(zip(frame["kind"], frame["data"], strict=True) for frame in rows)
+        return framed(self._batch(int(key[0]), packed, timer_values, fired))
+
+    def join_tables(self, key: int, packed: Iterable[tuple[int, bytes | pa.Buffer]]) -> Iterator[pa.RecordBatch]:
+        """Join all rows of one slot: their ranks, or what else they are, with their bytes."""
+        return in_arrow(self._batch(key, packed, None, None))
 
     def _batch(
-        self, key: Any, rows: Iterator[Any], timer_values: Any, fired: int | None
-    ) -> Iterator[pd.DataFrame | PackedRow]:
-        slot_number = slot_keys(self.spec.slots).index(int(key[0]))
+        self, key: int, packed: Iterable[tuple[int, Any]], timer_values: Any, fired: int | None
+    ) -> Iterator[pa.RecordBatch | PackedRow]:
+        slot_number = slot_keys(self.spec.slots).index(key)
 
         def make() -> Slot:
             return SCHEMES[self.spec.scheme].stages(self.spec)[self.stage.number](self.spec, slot_number)
 
-        work, passed, bundles, earlier, received = self._unpack(rows)
+        work, passed, bundles, earlier, received = self._unpack(packed)
         state: SlotState | None = None
         if self.stage.streaming:
             layouts = self.history.until(batch_id())
@@ -150,8 +153,8 @@ class StageTask:
         results = chain(self._listed(bundles), results)
         if self.spec.aggregate is not None:
             results, passed = Reducer(self.spec.aggregate).run(results, passed), []
-        in_row = self.stage.counters and self.reports is None
-        output = Output(self.spec, int(key[0]), packed=self.stage.packed, counted=in_row)
+        in_row = self.stage.streaming and self.reports is None
+        output = Output(self.spec, key, packed=self.stage.packed, counted=in_row)
         yield from output.rows(results, passed, forward)
         release(received, self.stage.warm_bytes)  # before what saving takes
         if state is not None:
@@ -162,7 +165,7 @@ class StageTask:
             self._set_timer(before_timer, state.manifest.timer, fired)
         forget()
         release(received, self.stage.warm_bytes)
-        if self.stage.counters and fired is None:  # a report of some slots alone would look like one of all
+        if self.stage.streaming and fired is None:  # a report of some slots alone would look like one of all
             after = slot.counters
             tally.update({name: after[name] - before[name] for name in COUNTER_NAMES})
             tally["comparisons"] += _compared(slot) - compared
@@ -177,7 +180,7 @@ class StageTask:
 
     def _set_timer(self, old: int | None, new: int | None, fired: int | None) -> None:
         """Have the slot called when its next rows expire. Spark takes back a timer that has fired."""
-        if self.time is None or (old == new and fired is None):
+        if self.time is None or self.handle is None or (old == new and fired is None):
             return
         lead = 0 if self.spec.has_stateful_input else self.spec.held_back // 1000
         old, new = (None if at is None else max(at - lead, 1) for at in (old, new))
@@ -198,7 +201,7 @@ class StageTask:
 
     def _watermark(self, timer_values: Any) -> int:
         """Return the micro-batch's watermark as Spark has it in milliseconds, 0 if there is none (yet)."""
-        if not any(stream.time for stream in self.spec.streams):
+        if timer_values is None or not any(stream.time for stream in self.spec.streams):
             return 0
         return max(int(timer_values.getCurrentWatermarkInMs()), 0)
 
@@ -252,28 +255,27 @@ class StageTask:
                     batches[number] = batch.drop_columns([whole])
 
     def _unpack(
-        self, frames: Iterator[pd.DataFrame]
+        self, packed: Iterable[tuple[int, Any]]
     ) -> tuple[Work, list[pa.RecordBatch], list[Bundle], list[Mapping[str, Any]], int]:
         """Decode packed rows; results (listed, or as bundles) and counters of an earlier stage come back apart."""
         work, received = Work(), 0
         passed: list[pa.RecordBatch] = []
         bundles: list[Bundle] = []
         earlier: list[Mapping[str, Any]] = []
-        for frame in frames:
-            for kind, data in zip(frame["kind"], frame["data"], strict=True):
-                received += len(data)
-                if kind == PACK:
-                    work.packs.append(pack_from_bytes(data))
-                elif kind == PARTIAL:
-                    work.partials.append(from_bytes(data))
-                elif kind == RESULT:
-                    passed.append(from_bytes(data))
-                elif kind == BUNDLE:
-                    bundles.append(bundle_from_bytes(data))
-                elif kind == COUNTED:
-                    earlier.append(json.loads(data))
-                else:
-                    work.rows.setdefault(int(kind), []).append(from_bytes(data))
+        for kind, data in packed:
+            received += len(data)
+            if kind == PACK:
+                work.packs.append(pack_from_bytes(data))
+            elif kind == PARTIAL:
+                work.partials.append(from_bytes(data))
+            elif kind == RESULT:
+                passed.append(from_bytes(data))
+            elif kind == BUNDLE:
+                bundles.append(bundle_from_bytes(data))
+            elif kind == COUNTED:
+                earlier.append(json.loads(bytes(data)))
+            else:
+                work.rows.setdefault(int(kind), []).append(from_bytes(data))
         return work, passed, bundles, earlier, received
 
     def _listed(self, bundles: list[Bundle]) -> Iterator[Result]:

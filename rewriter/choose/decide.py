@@ -385,6 +385,8 @@ def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, s
     keeps_packs = from_packs or hints.intermediates or hints.routing
     if count == 3 and not keeps_packs and _has_common_key(node):
         return "matrix", "three relations with one key, which sends a row to one unit"
+    if count == 3 and not keeps_packs and all(source_scan(one).streaming is False for one in node.sources):
+        return "matrix", "three tables, which matrix joins in one stage"
     for name, record in RECORDS.items():
         if record.suits is not None and record.relations == count and record.suits[0] in (None, graph.shape):
             return name, record.suits[1].format(hub=graph.hub)

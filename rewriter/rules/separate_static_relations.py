@@ -3,6 +3,9 @@
 A static relation joined to one stream is joined to that stream before the group (`StaticJoin`), otherwise after it (a
 join that stays with Spark). Spark joins a stream with a table itself, without keeping the stream's rows.
 
+Where there are no streams at all, a group is of the tables that an order, a band or an OR joins: Spark would try all
+pairs of their rows. By equalities alone it joins tables itself, faster than our units.
+
 Example: over streams ``r``, ``s`` and a table ``c``, ``r.a < s.a AND r.k = c.k`` joins ``c`` to ``r`` first.
 """
 
@@ -15,17 +18,22 @@ from itertools import pairwise
 import networkx as nx
 
 from ...errors import InvalidHintError
-from ..plan.conjuncts import Predicate, Residual
+from ..options import Settings, Tables
+from ..plan.conjuncts import KINDS, Either, NotEqual, Predicate, Residual
 from ..plan.join_graph import build_graph
-from ..plan.nodes import Block, Exchange, Filter, Join, LeftAlone, Node, Project, Scan, StaticJoin, scans
+from ..plan.nodes import Block, Exchange, Filter, Hints, Join, LeftAlone, Node, Project, Scan, StaticJoin, scans
 from ..plan.parts import Decision
 from .rule import NotApplicable, each_block, regions
 
 #: Why a group of one stream and tables is left alone.
 ONE_STREAM = "it joins one stream with static relations, which Spark does itself"
 
+#: Why a group of tables is.
+ONLY_EQUAL = "it joins tables by equalities alone, which Spark does itself"
+NO_TABLES = "the setting spark.trijoin.tables leaves joins of tables to Spark"
 
-def separate_static_relations(plan: Node) -> Node | NotApplicable:
+
+def separate_static_relations(plan: Node, settings: Settings) -> Node | NotApplicable:
     """Rebuild the join trees with relations that do not belong to a group.
 
     Raises
@@ -40,7 +48,8 @@ def separate_static_relations(plan: Node) -> Node | NotApplicable:
             if name.lower() not in known:
                 raise InvalidHintError(f"TRIJOIN({', '.join(block.hints.relations)})", f"there is no relation {name}")
         named = frozenset(name.lower() for name in block.hints.relations)
-        return dataclasses.replace(block, input=regions(block.input, lambda region: _separated(region, named)))
+        tables = settings.tables if block.hints == Hints() else "all"
+        return dataclasses.replace(block, input=regions(block.input, lambda region: _separated(region, named, tables)))
 
     return each_block(plan, change, "all relations belong into their group")
 
@@ -56,7 +65,7 @@ def _flattened(node: Node) -> tuple[list[Node], list[Predicate]]:
     return [node], []
 
 
-def _separated(region: Node, named: frozenset[str]) -> Node:
+def _separated(region: Node, named: frozenset[str], tables: Tables) -> Node:
     inputs, predicates = _flattened(region)
     kinds = [_is_static(node) for node in inputs]
     streams = [node for node, static in zip(inputs, kinds, strict=True) if not static]
@@ -67,14 +76,19 @@ def _separated(region: Node, named: frozenset[str]) -> Node:
         streams = [node for node in streams if _name(node) in named]
     if not any(_is_stream(node) for node in inputs):
         statics, streams = [], [node for node in inputs if node not in after]
+    alone = ONE_STREAM if statics and not after else "fewer than two of its relations may be joined"
+    if tables != "all" and all(map(_is_static, inputs)):
+        tried = _tried(predicates) if tables == "theta" else frozenset()
+        alone = ONLY_EQUAL if tables == "theta" else NO_TABLES
+        statics = [node for node in inputs if tried.isdisjoint(scan.alias for scan in scans(node))]
+        streams = [node for node in inputs if node not in statics]
     if not statics and not after:
         return region
     if len(streams) < 2:
         graph = build_graph(
             [scan.alias for scan in scans(region)], [p for p in predicates if not isinstance(p, Residual)]
         )
-        reason = ONE_STREAM if statics and not after else "fewer than two of its relations may be joined"
-        return LeftAlone(_by_spark(region), graph, Decision("none", None, None, reason))
+        return LeftAlone(_by_spark(region), graph, Decision("none", None, None, alone))
     return _rebuilt(streams, statics, after, predicates)
 
 
@@ -141,6 +155,15 @@ def _joined(inputs: list[Node], predicates: list[Predicate], by_spark: bool) -> 
         predicates = [p for p in predicates if p not in mine]
         tree = Join("inner" if mine else "cross", tree, node, mine, by_spark)
     return tree, predicates
+
+
+def _tried(predicates: Iterable[Predicate]) -> frozenset[str]:
+    """Return the relations with a condition for which Spark would try all pairs of rows, at least those of one key.
+
+    ``<>`` is one, too, and nearly all pairs are its results.
+    """
+    theta = (one for one in predicates if not isinstance(one, Residual | NotEqual) and not KINDS[one.kind].equal)
+    return frozenset(alias for one in theta if not isinstance(one, Either) or one.connects for alias in one.relations)
 
 
 def _name(node: Node) -> str:

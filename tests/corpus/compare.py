@@ -59,6 +59,7 @@ def session() -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": f"{home}/warehouse",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "UTC",
+            "spark.trijoin.tables": "all",
         }
         builder = SparkSession.builder.master("local[2,4]").appName("trijoin-sql corpus").config(map=settings)
         spark = trijoin_sql.configure(builder).getOrCreate()

@@ -112,7 +112,7 @@ def check(spark: SparkSession, sql: str, batch: bool = False, *, ansi: bool = Tr
 
     spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
     try:
-        result = rewritten(sql, Settings(ansi=ansi, zone_shift=0), BATCH if batch else CATALOG)
+        result = rewritten(sql, Settings(ansi=ansi, zone_shift=0, tables="all"), BATCH if batch else CATALOG)
     except PlanError:
         raise
     except TriJoinError:

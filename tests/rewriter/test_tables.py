@@ -1,0 +1,94 @@
+"""Which joins of tables are ours: those for which Spark would try all pairs of rows."""
+
+from __future__ import annotations
+
+import pytest
+from trijoin_sql.rewriter.options import Settings, Tables
+from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.plan.display import plan_text
+from trijoin_sql.rewriter.sql.declarations import read_script
+
+from trijoin_sql.errors import InvalidSettingError
+from trijoin_sql.settings import TABLES, value
+
+NAMES = ("r", "s", "t", "u")
+CATALOG, _ = read_script(
+    "".join(f"CREATE TABLE {name} (id INT, a INT, x DOUBLE, ts TIMESTAMP);" for name in NAMES)
+    + "CREATE STREAM q (id INT, a INT, x DOUBLE, ts TIMESTAMP);"
+)
+
+
+def joined(sql: str, tables: Tables = "theta") -> list[tuple[str, ...]]:
+    """Return the relations of each join of ours."""
+    groups = rewrite(sql, CATALOG, Settings(tables=tables)).groups
+    return [group.graph.relations for group in groups if group.decision.scheme is not None]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "r.id = s.id",
+        "r.id = s.id AND r.a + 1 = s.a",
+        "r.id <=> s.id",
+        "r.id <> s.id",
+        "r.id = s.id AND r.a <> s.a",
+        "r.id = s.id AND r.x LIKE s.x",
+        "(r.a = 1 AND s.a = 2 OR r.a = 2 AND s.a = 1) AND r.id = s.id",
+        "TRUE",
+    ],
+)
+def test_what_spark_hashes_or_lists_anyway_stays_with_it(condition: str) -> None:
+    sql = f"SELECT r.id FROM r JOIN s ON {condition}"
+    (group,) = rewrite(sql, CATALOG).groups
+    assert "by equalities alone" in group.decision.reason
+    assert not joined(sql)
+    assert joined(sql, "all") == [("r", "s")]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "r.a < s.a",
+        "ABS(r.x - s.x) < 5",
+        "r.id = s.id AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 1 MINUTE",
+        "r.id = s.id OR r.a = s.a",
+        "SQRT(POWER(r.x - s.x, 2) + POWER(r.a - s.a, 2)) < 5",
+    ],
+)
+def test_what_spark_tries_pairs_for_is_ours(condition: str) -> None:
+    sql = f"SELECT r.id FROM r JOIN s ON {condition}"
+    assert joined(sql) == [("r", "s")]
+    assert not joined(sql, "none")
+
+
+def test_tables_that_are_looked_up_are_joined_by_spark() -> None:
+    """A dimension belongs to one side; one between both sides comes after the group."""
+    sql = "SELECT t.a FROM r JOIN s ON ABS(r.x - s.x) < 5 JOIN t ON s.id = t.id JOIN u ON u.id = r.id AND u.a = s.a"
+    assert joined(sql) == [("r", "s")]
+    plan = rewrite(sql, CATALOG).plan
+    assert plan is not None
+    text = plan_text(plan)
+    assert "FROM s AS s CROSS JOIN t AS t WHERE s.id = t.id" in text
+    assert "JOIN u AS u ON u.id = __trijoin_1.r__id" in text
+    assert joined(sql, "all") == [NAMES]
+
+
+def test_what_asks_for_us_gets_us() -> None:
+    assert joined("SELECT /*+ SCHEME('matrix') */ r.id FROM r JOIN s ON r.id = s.id") == [("r", "s")]
+    assert joined("SELECT /*+ TRIJOIN(r, s) */ r.id FROM r JOIN s ON r.id = s.id", "none") == [("r", "s")]
+    assert not joined("SELECT /*+ NO_TRIJOIN */ r.id FROM r JOIN s ON r.a < s.a", "all")
+
+
+def test_a_stream_is_joined_whatever_the_setting() -> None:
+    assert joined("SELECT q.id FROM q JOIN q AS p ON q.id = p.id AND q.a < p.a", "none") == [("q", "p")]
+
+
+def test_three_tables_take_one_stage() -> None:
+    (group,) = rewrite("SELECT r.id FROM r JOIN s ON r.a < s.a JOIN t ON s.a < t.a", CATALOG).groups
+    assert group.decision.scheme == "matrix"
+
+
+def test_the_setting_has_three_values() -> None:
+    assert value({TABLES: "ALL"}.get, TABLES) == "all"
+    with pytest.raises(InvalidSettingError, match="theta, all, none"):
+        value({TABLES: "some"}.get, TABLES)

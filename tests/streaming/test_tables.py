@@ -1,0 +1,74 @@
+"""Joins of tables: the rows of Spark, without state, and only where Spark would try all pairs of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import trijoin_sql
+
+from .differential import Tables, bag
+
+ALL = ["id", "ti", "si", "i", "b", "f", "d", "n", "m", "w", "dt", "ts", "tn", "s", "x", "bi", "bo"]
+NESTED = (
+    "SELECT *, array(named_struct('k', i, 'at', ts), NULL) AS nested, map(coalesce(s, '?'), d) AS looked_up, "
+    "make_interval(0, 0, 0, i % 3) AS apart, make_ym_interval(1, 2) AS months FROM"
+)
+STATEMENTS = (
+    # every type comes back, plain or not
+    f"SELECT {', '.join(f'r.{name}, s.{name} AS s_{name}' for name in ALL)} FROM r JOIN s ON ABS(r.i - s.i) <= 1",
+    f"SELECT r.nested, s.looked_up, r.months > s.months AS longer FROM ({NESTED} r) AS r JOIN ({NESTED} s) AS s ON r.i < s.i AND r.b = s.b",
+    # stages, residuals, tables that are looked up, groups counted in the units and without
+    "SELECT r.id, s.id AS sid, t.id AS tid FROM r JOIN s ON r.d <= s.d AND r.i = s.i JOIN t ON ABS(s.n - t.n) < 2",
+    "SELECT /*+ SCHEME('semi_symmetric') */ r.id, s.id AS sid, t.id AS tid FROM r JOIN s ON r.dt < s.dt "
+    "JOIN t ON ABS(s.n - t.n) < 2 AND (s.s LIKE '%a' || t.x || '%' OR s.i + t.i > 3)",
+    "SELECT /*+ SCHEME('symmetric') */ r.id, s.id AS sid, t.id AS tid FROM r JOIN s ON r.dt < s.dt "
+    "JOIN t ON ABS(s.n - t.n) < 2 AND r.i = t.i",
+    "SELECT /*+ SCHEME('tree') */ r.id, s.id AS sid, t.id AS tid FROM r JOIN s ON r.dt < s.dt JOIN t ON s.b < t.b",
+    "SELECT r.s, s.id, t.tn FROM r JOIN s ON ABS(r.d - s.f) < 1 JOIN t ON s.id = t.id",
+    "SELECT r.i, COUNT(*) AS n, SUM(t.n) AS total, MAX(s.s) AS most FROM r JOIN s ON r.d < s.d JOIN t ON s.i < t.i "
+    "GROUP BY r.i",
+    "SELECT COUNT(*) AS n FROM r JOIN s ON r.d < s.d JOIN t ON s.i < t.i",
+    "SELECT r.id FROM r JOIN nothing ON r.d < nothing.d",
+    "SELECT /*+ UNITS(7) */ r.id, s.id AS sid FROM r JOIN s ON r.ts BETWEEN s.ts - INTERVAL 1 DAY AND s.ts",
+)
+
+
+@pytest.fixture
+def by_default(spark: SparkSession) -> Iterator[trijoin_sql.TriJoinSession]:
+    """Yield a session with the setting that users have."""
+    spark.conf.unset("spark.trijoin.tables")
+    spark.conf.set("spark.trijoin.tables", "theta")
+    yield trijoin_sql.TriJoinSession.create(spark)
+    spark.conf.set("spark.trijoin.tables", "all")
+
+
+def plan_of(frame: DataFrame) -> str:
+    """Return how Spark runs a frame."""
+    return frame._jdf.queryExecution().toString()
+
+
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_the_rows_are_those_of_spark(tables: Tables, by_default: trijoin_sql.TriJoinSession, sql: str) -> None:
+    tables.use(streaming=False)
+    wanted = tables.spark.sql(sql.replace("SCHEME", "OF").replace("UNITS", "OF"))
+    found = by_default.sql(sql)
+    assert found.schema == wanted.schema or [one.dataType for one in found.schema] == [
+        one.dataType for one in wanted.schema
+    ]
+    assert bag(found.collect()) == bag(wanted.collect())
+    plan = plan_of(found)
+    assert "MapInArrow join_" in plan
+    assert "TransformWithState" not in plan
+    assert bag(found.collect()) == bag(wanted.collect()), "a frame can be asked again"
+
+
+def test_equalities_are_left_to_spark(tables: Tables, by_default: trijoin_sql.TriJoinSession) -> None:
+    tables.use(streaming=False)
+    equal = by_default.sql("SELECT r.id FROM r JOIN s ON r.i = s.i JOIN t ON s.b = t.b")
+    assert "MapInArrow" not in plan_of(equal)
+    tables.spark.conf.set("spark.trijoin.tables", "none")
+    left = by_default.sql("SELECT r.id FROM r JOIN s ON r.i < s.i")
+    assert "MapInArrow" not in plan_of(left)
