@@ -106,6 +106,12 @@ def glance(sql: str) -> Glance:
     return Glance("outer" if joins else "none", for_spark(statement) if hinted else sql, statement)
 
 
+def tries_pairs(statement: Statement) -> bool:
+    """Tell whether a join of a statement has a condition, and equates nothing by it."""
+    conditions = (join.args.get("on") for join in statement.tree.find_all(exp.Join)) if statement.tree else ()
+    return any(on is not None and on.find(exp.EQ, exp.NullSafeEQ) is None for on in conditions)
+
+
 def left_to_spark(sql: str) -> bool:
     """Tell whether a statement that only Spark can parse has the hint NO_TRIJOIN.
 

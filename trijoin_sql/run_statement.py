@@ -17,7 +17,7 @@ from .compile_statement import Planned, Ran, compile_statement
 from .errors import NotProvenError, PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import FORMS, Explanation
 from .operators.compile.compiling import sql_over
-from .rewriter.glance import glance, left_to_spark, read_otherwise
+from .rewriter.glance import glance, left_to_spark, read_otherwise, tries_pairs
 from .rewriter.pipeline import Rewrite
 from .rewriter.plan.nodes import Scan, walk
 from .rewriter.plan.parts import Refusal
@@ -165,9 +165,9 @@ class StatementRunner:
         return _Read(text, rewritten.spark_arguments(args), frames, rewritten.spark_sql, planned)
 
     def _with_outer_joins(self, read: _Read) -> _Read:
-        """Plan a statement whose joins are all outer, semi or anti ones, if it is over streams.
+        """Plan a statement whose joins are all outer, semi or anti ones, if over streams, or if it tries pairs of rows.
 
-        Spark tells by analysing it, which it does anyway. Over tables it runs the statement without our looking closer.
+        Spark tells by analysing it, which it does anyway. Over tables it runs most without our looking closer.
         """
         if read.outer is None:
             return read
@@ -175,7 +175,7 @@ class StatementRunner:
             frame = sql_over(self.spark, read.spark_sql, read.args, read.frames)
         except AnalysisException:
             return read  # a mistake, which `_by_spark` explains
-        if not frame.isStreaming:
+        if not frame.isStreaming and not tries_pairs(read.outer):
             return replace(read, frame=frame)
         found = self._planned(read.outer, read.text, read.args, read.frames)
         return replace(found, frame=frame, spark_sql=read.spark_sql)

@@ -32,14 +32,17 @@ def each_block(plan: Node, change: Callable[[Block], Block], reason: str) -> Nod
 
 
 def beyond_spark(node: Node) -> bool:
-    """Tell whether a node is an outer, semi or anti join, or one with the closest rows, that Spark cannot run.
+    """Tell whether a node is an outer, semi or anti join, or one with the closest rows, that Spark cannot run (well).
 
     On streams it would need an equality, and it runs no anti join, and none with the closest. WITHIN it does not know.
+    Of tables it would try all pairs of rows.
     """
     if not isinstance(node, Join) or node.kind in ("inner", "cross") or node.by_spark:
         return False
     if node.in_where or any(isinstance(one, Band) and one.derived for one in node.predicates):
         return True
+    if all(scan.streaming is False for scan in scans(node)):
+        return node.closest is None and not equates(node)
     if not all(any(scan.streaming for scan in scans(side)) for side in node.inputs):
         return False
     return node.kind == "anti" or node.closest is not None or not equates(node)

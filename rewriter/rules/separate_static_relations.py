@@ -21,9 +21,22 @@ from ...errors import InvalidHintError
 from ..options import Settings, Tables
 from ..plan.conjuncts import KINDS, Either, NotEqual, Predicate, Residual
 from ..plan.join_graph import build_graph
-from ..plan.nodes import Block, Exchange, Filter, Hints, Join, LeftAlone, Node, Project, Scan, StaticJoin, scans
+from ..plan.nodes import (
+    Block,
+    Exchange,
+    Filter,
+    Hints,
+    Join,
+    LeftAlone,
+    Node,
+    Project,
+    Scan,
+    StaticJoin,
+    scans,
+    transform,
+)
 from ..plan.parts import Decision
-from .rule import NotApplicable, each_block, regions
+from .rule import NotApplicable, beyond_spark, each_block, regions
 
 #: Why a group of one stream and tables is left alone.
 ONE_STREAM = "it joins one stream with static relations, which Spark does itself"
@@ -49,7 +62,8 @@ def separate_static_relations(plan: Node, settings: Settings) -> Node | NotAppli
                 raise InvalidHintError(f"TRIJOIN({', '.join(block.hints.relations)})", f"there is no relation {name}")
         named = frozenset(name.lower() for name in block.hints.relations)
         tables = settings.tables if block.hints == Hints() else "all"
-        return dataclasses.replace(block, input=regions(block.input, lambda region: _separated(region, named, tables)))
+        tested = transform(block.input, lambda node: _tested(node, tables), own=True)
+        return dataclasses.replace(block, input=regions(tested, lambda region: _separated(region, named, tables)))
 
     return each_block(plan, change, "all relations belong into their group")
 
@@ -155,6 +169,12 @@ def _joined(inputs: list[Node], predicates: list[Predicate], by_spark: bool) -> 
         predicates = [p for p in predicates if p not in mine]
         tree = Join("inner" if mine else "cross", tree, node, mine, by_spark)
     return tree, predicates
+
+
+def _tested(node: Node, tables: Tables) -> Node:
+    """Leave an outer, semi or anti join of tables to Spark, where it has to list all pairs or is told to run it."""
+    ours = not isinstance(node, Join) or not beyond_spark(node) or not _is_static(node)
+    return node if ours or (tables != "none" and _tried(node.predicates)) else dataclasses.replace(node, by_spark=True)
 
 
 def _tried(predicates: Iterable[Predicate]) -> frozenset[str]:

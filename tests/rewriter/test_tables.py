@@ -92,3 +92,12 @@ def test_the_setting_has_three_values() -> None:
     assert value({TABLES: "ALL"}.get, TABLES) == "all"
     with pytest.raises(InvalidSettingError, match="theta, all, none"):
         value({TABLES: "some"}.get, TABLES)
+
+
+@pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"])
+def test_outer_joins_that_equate_nothing_are_ours(kind: str) -> None:
+    sql = f"SELECT * FROM r {kind} JOIN s ON r.a BETWEEN s.a AND s.id"
+    assert joined(sql) == [("r", "s")]
+    assert not joined(sql, "none")
+    for alone in ("r.id = s.id AND r.a < s.a", "TRUE", "r.a <> s.a", "CAST(r.a AS STRING) LIKE CAST(s.a AS STRING)"):
+        assert not joined(f"SELECT * FROM r {kind} JOIN s ON {alone}"), alone

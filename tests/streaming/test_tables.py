@@ -19,7 +19,8 @@ NESTED = (
 STATEMENTS = (
     # every type comes back, plain or not
     f"SELECT {', '.join(f'r.{name}, s.{name} AS s_{name}' for name in ALL)} FROM r JOIN s ON ABS(r.i - s.i) <= 1",
-    f"SELECT r.nested, s.looked_up, r.months > s.months AS longer FROM ({NESTED} r) AS r JOIN ({NESTED} s) AS s ON r.i < s.i AND r.b = s.b",
+    f"SELECT r.nested, s.looked_up, r.months > s.months AS longer FROM ({NESTED} r) AS r JOIN ({NESTED} s) AS s "
+    "ON r.i < s.i AND r.b = s.b",
     # stages, residuals, tables that are looked up, groups counted in the units and without
     "SELECT r.id, s.id AS sid, t.id AS tid FROM r JOIN s ON r.d <= s.d AND r.i = s.i JOIN t ON ABS(s.n - t.n) < 2",
     "SELECT /*+ SCHEME('semi_symmetric') */ r.id, s.id AS sid, t.id AS tid FROM r JOIN s ON r.dt < s.dt "
@@ -31,6 +32,23 @@ STATEMENTS = (
     "SELECT r.i, COUNT(*) AS n, SUM(t.n) AS total, MAX(s.s) AS most FROM r JOIN s ON r.d < s.d JOIN t ON s.i < t.i "
     "GROUP BY r.i",
     "SELECT COUNT(*) AS n FROM r JOIN s ON r.d < s.d JOIN t ON s.i < t.i",
+    # outer, semi and anti joins, alone, above and below others, and with one-sided conditions
+    *(
+        f"SELECT {columns} FROM r {kind} JOIN s ON r.d - s.d BETWEEN -1 AND 1 AND r.i > s.i AND {side}.ti > 0"
+        for kind, columns in (
+            ("LEFT", "r.id, r.ts, s.id AS sid, s.n"),
+            ("RIGHT", "r.id, r.ts, s.id AS sid, s.n"),
+            ("FULL", "r.id, r.ts, s.id AS sid, s.n"),
+            ("LEFT SEMI", "*"),
+            ("LEFT ANTI", "*"),
+        )
+        for side in "rs"
+    ),
+    "SELECT r.id, s.id AS sid, t.id AS tid FROM r JOIN s ON r.d < s.d LEFT JOIN t ON t.n BETWEEN r.n AND s.n "
+    "WHERE t.id IS NULL OR t.i > 0",
+    "SELECT r.id, s.id AS sid, t.id AS tid FROM r LEFT JOIN s ON r.dt < s.dt JOIN t ON r.tn < t.tn AND r.i = t.i",
+    "SELECT r.id, nothing.id AS nid FROM r LEFT JOIN nothing ON r.d < nothing.d",
+    "SELECT r.s, COUNT(t.id) AS n FROM r LEFT JOIN t ON r.ts <= t.ts AND r.d > t.d GROUP BY r.s",
     "SELECT r.id FROM r JOIN nothing ON r.d < nothing.d",
     "SELECT /*+ UNITS(7) */ r.id, s.id AS sid FROM r JOIN s ON r.ts BETWEEN s.ts - INTERVAL 1 DAY AND s.ts",
 )
