@@ -56,6 +56,7 @@ Exit codes: 0 done, 1 an engine failed, or two found different numbers of result
 trijoin-sql bench                                    # our schemes, minutes
 trijoin-sql bench zipf_key --scheme biclique@hash --scheme biclique@contrand:2 --units 4
 trijoin-sql bench chain_band --against duckdb --rows 20000
+trijoin-sql bench chain_band --tables --scheme matrix --against spark --against duckdb
 trijoin-sql bench chain_band --against 5c57313 --idle --cold
 """
 
@@ -118,6 +119,9 @@ def bench(
     cold: Annotated[
         bool, typer.Option("--cold", help="Also time new processes, from their start to the end of the query.")
     ] = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Join tables, in one query, instead of streams; --limit is Spark's, too.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of the data.")] = 1,
     units: Annotated[int, typer.Option(min=1, help="Units of a stream's group, cores and partitions.")] = 2,
     output: Annotated[Literal["text", "json"], typer.Option("--format", help="On stdout.")] = "text",
@@ -144,6 +148,7 @@ def bench(
         tuple(rate or ()),
         idle,
         cold,
+        tables,
     )
     signal.signal(signal.SIGTERM, _terminated)
     if not measure(options, output=output, json_file=json_file, plot_file=plot_file, quiet=quiet):

@@ -56,6 +56,7 @@ class Options:
     rates: tuple[float, ...]
     idle: bool
     cold: bool
+    tables: bool = False
 
     @property
     def commits(self) -> list[str]:
@@ -173,6 +174,8 @@ def _check(names: list[str], options: Options) -> None:
         for name in names:
             if name in WORKLOADS:
                 check(WORKLOADS[name], name, one, options.units)
+    if options.tables and (options.latency or options.idle or options.cold or not set(names) <= set(WORKLOADS)):
+        raise InvalidSettingError("--tables", True, "of a query over tables only the throughput is measured")
     for one in options.against:
         if one not in OTHERS:
             commit_of(one)
@@ -201,7 +204,8 @@ def _document(name: str, options: Options, found: Measured) -> dict[str, Any]:
 
 def _print(out: Console, name: str, options: Options, found: Measured) -> None:
     streams = len(WORKLOADS[name].streams)
-    title = f"{name}: {streams} x {options.rows:,} rows, {options.batches} micro-batches, {options.runs} runs"
+    parts = "tables" if options.tables else f"{options.batches} micro-batches"
+    title = f"{name}: {streams} x {options.rows:,} rows, {parts}, {options.runs} runs"
     _print_runs(out, title, found.runs)
     for latency in found.latencies:
         title = f"{name}: arrival of the last tuple to emission, {latency.rate:,.0f} tuples/s arriving"
@@ -257,7 +261,10 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
                 if engine in PACKAGES:
                     outcome = run_outside(engine, workload, folder, options.rows, options.units, options.limit)
                 else:
-                    outcome = run_stream(sessions[engine.partition(AT)[2]], workload, folder, engine, options.rows)
+                    limit = options.limit if options.tables else 0
+                    outcome = run_stream(
+                        sessions[engine.partition(AT)[2]], workload, folder, engine, options.rows, limit
+                    )
                 found.runs[engine] += [outcome] if not warming or outcome.problem or outcome.exceeded else []
                 return outcome.problem
 
