@@ -143,14 +143,25 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """An OR of conjunctions; `negated` is true where none of them is (a branch that is NULL is not)."""
+    """An OR of conjunctions.
+
+    Parameters
+    ----------
+    branches
+        The conjunctions.
+    negated
+        It is true where none of them is (a branch that is NULL is not).
+    exceptions
+        All branches but the first are conditions over one row, which few rows fulfil.
+    """
 
     branches: tuple[Branch, ...]
     negated: bool = False
+    exceptions: bool = False
 
     def mirrored(self) -> AnyOf:
         """Return the same condition seen from the other side."""
-        return AnyOf(tuple(branch.mirrored() for branch in self.branches), self.negated)
+        return replace(self, branches=tuple(branch.mirrored() for branch in self.branches))
 
 
 Check = Compare | Band | AnyOf

@@ -81,17 +81,11 @@ def products(graph: JoinGraph) -> Iterator[Product]:
         if tested:
             what = f"{PRODUCT}: only {' AND '.join(tested)} compares {sides}, so {pairs}, and then tested"
         hint = _SPLIT if any(" OR " in sql for sql in tested) else _CONNECT
-        if any(name in sql.upper() for sql in tested for name in ("ASIN(", "ACOS(", "ATAN2(")):
-            hint = _LATITUDES
         yield Product(what, hint, tuple(part), place)
         before |= {*part}
 
 
 _SPLIT = "write one SELECT for each side of OR, and put them together with UNION ALL"
-_LATITUDES = (
-    "if it is a distance on a globe, say that latitudes are such (r.lat BETWEEN -90 AND 90 AND s.lat BETWEEN -90 AND "
-    "90): then a band of latitudes follows from it"
-)
 _CONNECT = "add an equality, an order (r.x < s.x) or a distance (ABS(r.x - s.x) < 5) between them"
 
 

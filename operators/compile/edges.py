@@ -97,7 +97,7 @@ def _check(predicate: KernelPredicate, left: Input, right: Input, equal: list[_E
         own: list[_Equal] = []
         checks = tuple(_check(one, left, right, own, name) for one in branch)
         branches.append(spec.Branch(checks, *_hashed(own, left, right, f"{name}.{number} ")))
-    return spec.AnyOf(tuple(branches))
+    return spec.AnyOf(tuple(branches), exceptions=predicate.exceptions)
 
 
 def _hashed(equal: list[_Equal], left: Input, right: Input, name: str) -> tuple[str | None, str | None]:

@@ -162,13 +162,15 @@ def plan_probe(edge: EdgeSpec) -> ProbePlan:
     The most selective predicate is the index: equality first, then a two-sided range on one column, a stabbing pair, a
     one-sided range. Of several the one that is written first, wide bands of event times last. Without any of them every
     pair is a candidate. Where the branches of an OR all narrow the candidates down more, each of them is searched.
+    If all but the first are exceptions, the first is searched where it would be without them.
     """
     plan = _plan_conjuncts(edge)
     for number, check in enumerate(edge.checks):
         if isinstance(check, AnyOf) and not check.negated:
             first, *others = _plan_branches(edge, number, check)
             split = replace(first, others=tuple(others))
-            if split.breadth < plan.breadth:
+            usual = first.breadth <= plan.breadth and first.sort_order != plan.sort_order
+            if usual if check.exceptions else split.breadth < plan.breadth:
                 plan = split
     return plan
 
@@ -178,7 +180,8 @@ def _plan_branches(edge: EdgeSpec, number: int, check: AnyOf) -> Iterator[ProbeP
 
     A row may have NULL in what a branch compares, and a place among the sorted keys nevertheless: the search only
     narrows down candidates, and all checks of the branch are evaluated on them. What stands behind a difference that
-    may overflow does not narrow them down: Spark computes the difference before it looks at that.
+    may overflow does not narrow them down: Spark computes the difference before it looks at that. Exceptions are
+    searched by that alone: usually there are none.
     """
     for at, branch in enumerate(check.branches):
         earlier = (AnyOf(check.branches[:at], negated=True),) if at else ()
@@ -189,7 +192,10 @@ def _plan_branches(edge: EdgeSpec, number: int, check: AnyOf) -> Iterator[ProbeP
         equal = any(isinstance(one, Compare) and one.op in ("=", "<=>") for one in branch.checks[len(searched) :])
         hashes = (None, None) if equal else (branch.hash_left, branch.hash_right)
         hashes = (edge.hash_left, edge.hash_right) if edge.hash_left else hashes
-        plan = _plan_conjuncts(EdgeSpec(edge.left, edge.right, (*before, *searched, *after), *hashes))
+        if at and check.exceptions:
+            plan = _plan_conjuncts(EdgeSpec(edge.left, edge.right, (*searched, *before, *after)))
+        else:
+            plan = _plan_conjuncts(EdgeSpec(edge.left, edge.right, (*before, *searched, *after), *hashes))
         open_, narrow = (
             tuple(one for one in checks if one in undecided or one in branch.checks)
             for undecided in (plan.checks, plan.narrow_checks)

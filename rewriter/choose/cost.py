@@ -70,7 +70,8 @@ def _share(predicates: Sequence[KernelPredicate], selectivity: dict[str, float],
     share, few = 1.0, False
     for predicate in predicates:
         if isinstance(predicate, Either):
-            share *= min(1.0, sum(_share(branch, selectivity, most) for branch in predicate.branches))
+            branches = predicate.branches[: 1 if predicate.exceptions else None]
+            share *= min(1.0, sum(_share(branch, selectivity, most) for branch in branches))
         else:
             share *= selectivity.get(predicate.kind, 1.0)
             few |= KINDS[predicate.kind].finds_few

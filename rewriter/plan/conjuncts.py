@@ -390,9 +390,12 @@ class Either(_Conjunct):
     ----------
     branches
         Each branch's comparisons. A condition over one relation alone is compared with TRUE.
+    exceptions
+        Whether all branches but the first are conditions over one relation, which few rows fulfil.
     """
 
     branches: tuple[tuple[Comparison, ...], ...]
+    exceptions: bool = field(default=False, kw_only=True)
 
     kind: ClassVar[str] = "either"
     rejects_null: ClassVar[bool] = False

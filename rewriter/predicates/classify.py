@@ -108,7 +108,7 @@ def _either(predicate: Residual, branches: list[list[exp.Expr]], scope: Scope) -
             if may_fail(tree, scope.type_of):
                 return None
             part = dataclasses.replace(predicate, condition=scope.term(tree))
-            for one in [_flag(part, predicate)] if len(part.relations) == 1 else _classify(part, tree, scope):
+            for one in [flag(part, predicate)] if len(part.relations) == 1 else _classify(part, tree, scope):
                 _add(done, one)
         compared = [one.predicate() if isinstance(one, Difference) else one for one in done]
         kept = tuple(one for one in compared if isinstance(one, Compare | Band | NotEqual))
@@ -119,7 +119,7 @@ def _either(predicate: Residual, branches: list[list[exp.Expr]], scope: Scope) -
     return Either(predicate.sql, predicate.condition, tuple(found), derived=flags[0], places=flags[1])
 
 
-def _flag(part: Residual, whole: Residual) -> Compare:
+def flag(part: Residual, whole: Residual) -> Compare:
     """Return a condition over one relation as ``condition = TRUE``, where the other relation has TRUE in every row."""
     first, second = whole.relations
     (own,) = part.relations

@@ -14,14 +14,15 @@ What else can make a condition true:
   overflow makes no condition true, it is an error; as beside other derived predicates, Spark reports it for the pairs
   that it evaluates, and the band reports none.
 - Latitudes beyond the poles: a cosine may be negative then, and a haversine small although the latitudes are far apart.
-  So these bands need the range of the latitudes, from conditions such as ``r.lat BETWEEN -90 AND 90``.
+  Where no condition such as ``r.lat BETWEEN -90 AND 90`` rules them out, the band holds unless a latitude is beyond
+  (`Near.unless`). Nothing is near NULL, NaN or infinity, whose cosine is NaN; of these only infinity counts as beyond.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
@@ -29,7 +30,7 @@ from sqlglot import exp
 
 from ..plan.comparison import common_type, decimal_precision, decimal_scale
 from ..plan.conjuncts import FLIPPED, At, Bounds, ComparisonOp
-from ..sql.dialect import render
+from ..sql.dialect import parse_expression, render
 from ..sql.functions import called
 from ..sql.spark_types import FRACTIONS, INTEGERS, UNKNOWN, is_decimal
 from .constants import constant
@@ -77,11 +78,26 @@ class Known:
 
 @dataclass(frozen=True)
 class Near:
-    """``left - right`` is within bounds; each side reads one relation, `left` the first in plan order."""
+    """``left - right`` is within bounds; each side reads one relation, `left` the first in plan order.
+
+    Parameters
+    ----------
+    unless
+        Conditions over one relation each. If one of them is true, nothing follows.
+    """
 
     left: exp.Expr
     right: exp.Expr
     bounds: Bounds
+    unless: tuple[Beyond, ...] = ()
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """A number is outside a range around 0, and is not NaN; as a condition, and to be read."""
+
+    condition: exp.Expr
+    text: str
 
 
 def near(tree: exp.Expr, scope: Scope, known: Known) -> list[Near]:
@@ -101,8 +117,17 @@ def near(tree: exp.Expr, scope: Scope, known: Known) -> list[Near]:
     list
         One for each difference, without repetitions.
     """
-    reader = _Reader(scope, known)
-    found: dict[tuple[str, str], Near] = {}
+    found = _near(tree, _Reader(scope, known))
+    slanted = _Reader(scope, known, _slanted(tree, scope, known))
+    if slanted.assumed:
+        unless = tuple(_beyond(inner, most, scope) for inner, most in slanted.assumed.items())
+        found = {key: replace(one, unless=unless) for key, one in _near(tree, slanted).items()} | found
+    return list(found.values())
+
+
+def _near(tree: exp.Expr, reader: _Reader) -> dict[tuple[str, str], Near]:
+    """Return the bands by the texts of their sides."""
+    scope, found = reader.scope, dict[tuple[str, str], Near]()
     for part, most in _limits(bare(tree)):
         if not scope.ansi and any(_wraps(node, scope) for node in part.walk()):
             continue
@@ -111,7 +136,7 @@ def near(tree: exp.Expr, scope: Scope, known: Known) -> list[Near]:
             narrower = key not in found or one.bounds.unit != found[key].bounds.unit
             bounds = one.bounds if narrower else found[key].bounds.within(one.bounds)
             found[key] = Near(one.left, one.right, bounds)
-    return list(found.values())
+    return found
 
 
 def known_of(conditions: Iterable[exp.Expr], given: frozenset[At] = frozenset()) -> Known:
@@ -187,6 +212,35 @@ def _wider(value: float) -> float:
     return value * (1 + _MARGIN) + _TINY
 
 
+# ---------------------------------------------------------------------------------------------------- beyond the poles
+
+
+def _slanted(tree: exp.Expr, scope: Scope, known: Known) -> dict[exp.Expr, float]:
+    """Return the numbers whose cosine may be negative for all that is known, and up to which magnitude it is not.
+
+    Only numbers that Spark may compute for every row.
+    """
+    reader, found = _Reader(scope, known), dict[exp.Expr, float]()
+    for node in tree.find_all(exp.Anonymous):
+        if called(node) != "cos" or len(node.expressions) != 1 or reader.is_upright(node.expressions[0]):
+            continue
+        inner, most = bare(node.expressions[0]), math.pi / 2
+        if called(inner) == "radians" and len(inner.expressions) == 1:
+            inner, most = bare(inner.expressions[0]), 90
+        if len(scope.relations(inner)) == 1 and reader.kind(inner) and reader.is_safe(inner):
+            found[inner] = most
+    return found
+
+
+def _beyond(inner: exp.Expr, most: float, scope: Scope) -> Beyond:
+    """Return the condition that a number is outside a range; not by ABS, which fails at the least whole number."""
+    text = render(inner)
+    condition = f"({text} < -{most} OR {text} > {most})"
+    if _kind(inner, scope) == "float":
+        condition += f" AND NOT ISNAN({text})"
+    return Beyond(parse_expression(condition), f"{text.replace('`', '')} NOT BETWEEN -{most} AND {most}")
+
+
 # -------------------------------------------------------------------------------------------------------------- kinds
 
 
@@ -219,10 +273,10 @@ def _kind(tree: exp.Expr, scope: Scope) -> str:
 
 
 class _Reader:
-    """Reads what bounds imply."""
+    """Reads what bounds imply; of the numbers in `assumed`, that they are up to a magnitude."""
 
-    def __init__(self, scope: Scope, known: Known) -> None:
-        self.scope, self.known = scope, known
+    def __init__(self, scope: Scope, known: Known, assumed: Mapping[exp.Expr, float] | None = None) -> None:
+        self.scope, self.known, self.assumed = scope, known, assumed or {}
 
     def kind(self, tree: exp.Expr) -> str:
         """Return how Spark computes an expression (`_kind`)."""
@@ -535,6 +589,8 @@ class _Reader:
         value = constant(tree)
         if value is not None:
             return value, value
+        if tree in self.assumed:
+            return -self.assumed[tree], self.assumed[tree]
         match tree:
             case exp.Column():
                 return self.known.ranges.get((tree.table, tree.name))

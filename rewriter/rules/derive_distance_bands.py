@@ -2,19 +2,23 @@
 
 Example: ``POWER(r.x - s.x, 2) + POWER(r.y - s.y, 2) <= 25`` is a residual. It implies that ``r.x - s.x`` and
 ``r.y - s.y`` lie between -5 and 5. A search by one of these leaves few pairs for Spark to check.
+
+A distance on a globe bounds the difference of two latitudes, unless one is beyond a pole. The band is then a branch of
+an OR. Its other branches hold the rows with such a latitude, which meet all rows; Spark's own condition decides.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 
 from ..options import DEFAULTS, Settings
-from ..plan.conjuncts import At, Band, Compare, NotEqual, Predicate, Residual
+from ..plan.conjuncts import At, Band, Compare, Comparison, Either, NotEqual, Predicate, Residual
 from ..plan.nodes import Block, Join, Node
-from ..predicates.distances import Known, known_of, near
+from ..predicates.classify import flag
+from ..predicates.distances import Beyond, Known, known_of, near
 from ..predicates.terms import Scope, bare, tree_of
 from .derive_conditions import filters_of
 from .rule import NotApplicable, each_block, inner_joins
@@ -30,8 +34,8 @@ def derive_distance_bands(plan: Node, settings: Settings = DEFAULTS) -> Node | N
             if not any(isinstance(one, Residual) and len(one.relations) == 2 for one in join.predicates):
                 return join
             known = _known(join)
-            found = [band for one in join.predicates for band in _bands(one, scope, known, settings)]
-            new = (band for band in found if not any(_says(one, band) for one in join.predicates))
+            found = [new for one in join.predicates for new in _bands(one, scope, known, settings)]
+            new = (one for one in found if not any(_says(other, one) for other in join.predicates))
             return dataclasses.replace(join, predicates=(*join.predicates, *new))
 
         return inner_joins(block, derive)
@@ -39,21 +43,36 @@ def derive_distance_bands(plan: Node, settings: Settings = DEFAULTS) -> Node | N
     return each_block(plan, change, "no condition that stays with Spark bounds a distance")
 
 
-def _bands(predicate: Predicate, scope: Scope, known: Known, settings: Settings) -> Iterator[Band]:
+def _bands(predicate: Predicate, scope: Scope, known: Known, settings: Settings) -> Iterator[Band | Either]:
     """Yield the bands that a residual implies, one for each difference."""
     if not isinstance(predicate, Residual) or len(predicate.relations) != 2:
         return
     for one in near(tree_of(predicate.condition), scope, known):
         sides = scope.term(one.left), scope.term(one.right)
         sql = one.bounds.around(f"{sides[0].sql} - {sides[1].sql}".replace("`", ""))
-        if not {sql, predicate.sql} & settings.left_to_spark:
-            yield Band(sql, predicate.condition, *sides, one.bounds, derived=True, source=predicate.sql)
+        if {sql, predicate.sql} & settings.left_to_spark:
+            continue
+        band = Band(sql, predicate.condition, *sides, one.bounds, derived=True, source=predicate.sql)
+        yield _unless(band, one.unless, predicate, scope) if one.unless else band
 
 
-def _says(predicate: Predicate, band: Band) -> bool:
+def _unless(band: Band, beyond: Iterable[Beyond], whole: Residual, scope: Scope) -> Either:
+    """Return that a band holds or something is beyond a range, with one branch for all that is of one relation."""
+    by_relation: dict[tuple[str, ...], list[exp.Expr]] = {}
+    for one in beyond:
+        by_relation.setdefault(scope.relations(one.condition), []).append(one.condition)
+    flags = [scope.term(exp.or_(*some)) for some in by_relation.values()]
+    branches: list[tuple[Comparison, ...]] = [(band,), *((flag(Residual(one.sql, one), whole),) for one in flags)]
+    text = " OR ".join((band.sql, *(one.text for one in beyond)))
+    return Either(text, whole.condition, tuple(branches), derived=True, source=whole.sql, exceptions=True)
+
+
+def _says(predicate: Predicate, new: Predicate) -> bool:
     """Return whether a band of the same difference follows from the same conjunct already (`rounded`)."""
-    same = isinstance(predicate, Band) and (predicate.left, predicate.right) == (band.left, band.right)
-    return same and predicate.derived and band.condition.sql in predicate.condition.sql
+    if not isinstance(predicate, Band) or not isinstance(new, Band):
+        return False
+    same = (predicate.left, predicate.right) == (new.left, new.right)
+    return same and predicate.derived and new.condition.sql in predicate.condition.sql
 
 
 def _known(join: Join) -> Known:

@@ -63,6 +63,17 @@ EDGES: dict[str, tuple[Check, ...]] = {
         Compare("<=", "a", "b"),
     ),
     "either beside an equality": (Compare("=", "a", "a"), AnyOf((Branch((Compare("=", "n", "n"),)), Branch(())))),
+    "band with exceptions": (
+        Compare("=", "a", "a"),
+        AnyOf(
+            (
+                Branch((Band("f", "f", -0.5, 1.75, arithmetic="float64"),)),
+                Branch((Compare("=", "n", "b"),)),
+                Branch((Compare("=", "b", "n"),)),
+            ),
+            exceptions=True,
+        ),
+    ),
     "strings": (Compare(">", "t", "t", exact=False), Band("a", "b", None, 2)),
 }
 

@@ -8,6 +8,7 @@ from math import log
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from trijoin_sql.operators.kernels import pairs as pairs_module
 from trijoin_sql.operators.results.bundle import Part
 from trijoin_sql.operators.results.outcomes import RESULT_BYTES, joined
 from trijoin_sql.operators.schemes.base import MEMBERS, pack
-from trijoin_sql.operators.spec import AnyOf, Band, Branch, Compare, EdgeSpec
+from trijoin_sql.operators.spec import AnyOf, Band, Branch, Check, Compare, EdgeSpec
 from trijoin_sql.operators.store import store as store_module
 from trijoin_sql.operators.store.index import Probe
 from trijoin_sql.operators.store.probe_plan import ProbePlan, SortOrder, plan_probe
@@ -386,6 +387,46 @@ def test_an_or_beside_a_better_index_is_evaluated(branches: tuple[tuple[Compare,
     either = AnyOf(tuple(map(Branch, branches)))
     plan = plan_probe(EdgeSpec(0, 1, (either, Band("t", "t", 0, 5))))
     assert (plan.others, plan.checks, plan.sort_order.low) == ((), (either,), "t")
+
+
+@pytest.mark.parametrize("beside", [(), (Compare("=", "k", "k"),), (Band("t", "t", -9_000, 9_000, wide=True),)])
+@pytest.mark.parametrize("beyond", [0, 3])
+def test_exceptions_to_a_band_cost_nothing_where_there_are_none(beside: tuple[Check, ...], beyond: int) -> None:
+    """The search beside them is the one that the band has alone; each pair comes once, also of two exceptions."""
+    chance = np.random.default_rng(7)
+    band = Band("x", "x", -0.01, 0.01, arithmetic="float64")
+    flags = Compare("=", "beyond", "yes"), Compare("=", "yes", "beyond")
+    either = AnyOf((Branch((band,)), *(Branch((flag,)) for flag in flags)), exceptions=True)
+    count = 4_000
+    x = chance.uniform(-80, 80, count)
+    x[:beyond] = [91.0, 91.0, np.inf][:beyond]
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "x": pa.array(x).take(pa.array(chance.permutation(count))),
+            "k": chance.integers(0, 5, count),
+            "t": chance.integers(0, 10_000, count),
+            "yes": np.ones(count, np.bool_),
+        }
+    )
+    rows = rows.append_column("beyond", pc.greater(pc.abs(rows.column("x")), 90))
+    compared, found = {}, {}
+    for name, checks in {"band": (*beside, band), "either": (*beside, either)}.items():
+        plan = plan_probe(EdgeSpec(0, 1, checks))
+        store = Store("s", plan.sort_orders)
+        store.append(rows)
+        pairs = store.probe(Probe(plan, rows))
+        found[name] = sorted(pair for mine, _, theirs in pairs for pair in zip(mine, theirs, strict=True))
+        compared[name] = store.compared
+    columns = {name: np.asarray(rows.column(name)) for name in ("x", "k", "t", "beyond")}
+    with np.errstate(invalid="ignore"):
+        near = np.abs(np.subtract.outer(columns["x"], columns["x"])) <= 0.01
+    near |= np.logical_or.outer(columns["beyond"], columns["beyond"])
+    for one in beside:
+        far = np.abs(np.subtract.outer(columns[one.left], columns[one.left]))
+        near &= far <= (one.upper if isinstance(one, Band) else 0)
+    assert found["either"] == [tuple(pair) for pair in np.argwhere(near)]
+    assert (found["either"] == found["band"]) == (beyond == 0)
+    assert (compared["either"] == compared["band"]) == (beyond == 0)
 
 
 @pytest.mark.parametrize("floats", [True, False])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from trijoin_sql.rewriter.options import DEFAULTS
 from trijoin_sql.rewriter.pipeline import Rewrite, rewrite
-from trijoin_sql.rewriter.plan.conjuncts import Band
+from trijoin_sql.rewriter.plan.conjuncts import Band, Either
 from trijoin_sql.rewriter.plan.nodes import JoinNode
 from trijoin_sql.rewriter.sql.declarations import read_script
 
@@ -91,14 +91,11 @@ def around(size: str, *columns: str) -> list[str]:
         ("POWER(1 / r.x - s.x, 2) + POWER(r.y - s.y, 2) <= 25", around("5.00001", "y")),  # the key may raise
         ("LEAST(ABS(r.x - s.x), ABS(r.y - s.y)) <= 2", []),
         # distances on a globe
-        (f"{HAVERSINE} < 100", []),
-        (f"{HAVERSINE} < 100 AND r.lat BETWEEN -90 AND 90", []),
         (f"{HAVERSINE} < 100 AND {GLOBE}", [LATITUDE]),
         (f"6371 * 2 * ATAN2(SQRT({A}), SQRT(1 - ({A}))) < 100 AND {GLOBE}", [LATITUDE]),
         (f"6371 * 2 * ATAN2(SQRT({A}), SQRT(2 - ({A}))) < 100 AND {GLOBE}", []),
         (f"12742 * ASIN(LEAST(1.0, SQRT({A}))) <= 100 AND {GLOBE}", [LATITUDE]),
         (f"{COSINES} < 100 AND {GLOBE}", [LATITUDE]),
-        (f"{COSINES} < 100", []),
         (f"{COSINES.replace('ACOS(', 'ACOS(LEAST(1, ')}) < 100 AND {GLOBE}", []),  # NULL and NaN are accepted
         (f"{HAVERSINE} < 30000 AND {GLOBE}", []),  # all are as near
         (
@@ -134,8 +131,69 @@ def test_the_condition_stays_and_the_join_is_no_product() -> None:
     ]
     assert dataclasses.replace(DEFAULTS, strict=True) != DEFAULTS
     assert rewritten(f"{on} WITHIN 1 MINUTE", dataclasses.replace(DEFAULTS, strict=True)).converted
-    (caution,) = rewritten(f"{HAVERSINE} < 100").cautions
-    assert "r.lat BETWEEN -90 AND 90" in caution
+
+
+BEYOND = [f"{one}.lat NOT BETWEEN -90 AND 90" for one in "rs"]
+FINITE = [f"({one}.lat < -90 OR {one}.lat > 90) AND NOT ISNAN({one}.lat)" for one in "rs"]
+
+
+@pytest.mark.parametrize(
+    ("on", "text", "flags"),
+    [
+        (f"{HAVERSINE} < 100", [LATITUDE, *BEYOND], FINITE),
+        (f"{COSINES} < 100", [LATITUDE, *BEYOND], FINITE),
+        (f"12742 * ASIN(LEAST(1.0, SQRT({A}))) <= 100", [LATITUDE, *BEYOND], FINITE),
+        (f"{HAVERSINE} < 100 AND r.lat BETWEEN -90 AND 90", [LATITUDE, BEYOND[1]], FINITE[1:]),
+        (f"{HAVERSINE} < 100 AND ABS(s.lat) <= 180 AND ABS(r.lat) <= 90", [LATITUDE, BEYOND[1]], FINITE[1:]),
+        (  # no ABS of whole numbers, which fails at the least one, and these are never NaN
+            f"{HAVERSINE} < 100".replace("s.lat", "s.i").replace("r.lat", "r.m"),
+            [LATITUDE.replace("s.lat", "s.i").replace("r.lat", "r.m"),
+             "r.m NOT BETWEEN -90 AND 90", "s.i NOT BETWEEN -90 AND 90"],
+            ["(r.m < -90 OR r.m > 90)", "(s.i < -90 OR s.i > 90)"],
+        ),
+        (  # angles
+            f"{HAVERSINE} < 100".replace("RADIANS(r.lat)", "r.x").replace("RADIANS(s.lat)", "s.x"),
+            [LATITUDE.replace("RADIANS(r.lat)", "r.x").replace("RADIANS(s.lat)", "s.x"),
+             *(f"{one}.x NOT BETWEEN -1.5707963267948966 AND 1.5707963267948966" for one in "rs")],
+            [flag.replace("lat", "x").replace("90", "1.5707963267948966") for flag in FINITE],
+        ),
+    ],
+)  # fmt: skip
+def test_a_band_of_latitudes_has_the_rows_beyond_the_poles_as_exceptions(
+    on: str, text: list[str], flags: list[str]
+) -> None:
+    found = rewritten(on)
+    (group,) = found.groups
+    assert isinstance(group, JoinNode)
+    (one,) = group.graph.edges[0].predicates
+    assert isinstance(one, Either)
+    assert (one.sql, one.derived, one.exceptions) == (" OR ".join(text), True, True)
+    assert one.shown.split(") OR (", 1)[1] == ") OR (".join(flags) + ")"
+    assert not found.cautions
+    assert found.to_dict()["groups"][0]["graph"]["shape"] == "pair"
+
+
+def test_exceptions_change_no_decision() -> None:
+    """They are too few: what runs costs as much as where the query rules them out."""
+    more = "JOIN t ON ABS(s.x - t.x) < 5 WITHIN 1 MINUTE"
+    (alone,), (beside,) = (rewritten(f"{HAVERSINE} < 100 {one} {more}").groups for one in (f"AND {GLOBE}", ""))
+    assert isinstance(alone, JoinNode)
+    assert isinstance(beside, JoinNode)
+    assert alone.decision == beside.decision
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        f"{HAVERSINE} < 30000",  # all are as near
+        f"{HAVERSINE} < 100".replace("r.lat", "r.name"),
+        f"{HAVERSINE} < 100".replace("r.lat", "(1 / r.lat)"),  # it may raise
+        f"{COSINES.replace('ACOS(', 'ACOS(LEAST(1, ')}) < 100",
+    ],
+)
+def test_a_distance_on_a_globe_that_says_nothing(on: str) -> None:
+    (caution,) = rewritten(on).cautions
+    assert "add an equality" in caution
 
 
 def test_integers_that_wrap_around_bound_nothing() -> None:
@@ -277,3 +335,33 @@ def test_no_pair_on_the_globe_is_left_out(
                     difference = r[column] - s[column]
                 assert band.bounds.lower <= difference <= band.bounds.upper, (r, s, band.sql)
     assert accepted > 20
+
+
+@pytest.mark.parametrize(("form", "compute"), [(HAVERSINE, haversine), (COSINES, cosines)])
+@pytest.mark.parametrize("size", [0.0, 0.01, 5.0, 2000.0])
+def test_no_pair_beyond_the_poles_is_left_out(form: str, compute: Callable[[Row, Row], Any], size: float) -> None:
+    """Latitudes may turn on beyond a pole, be infinite or NaN, or so large that rounding decides."""
+    chance = random.Random(f"{form}{size}")
+    (group,) = rewritten(f"{form} <= {size!r}").groups
+    assert isinstance(group, JoinNode)
+    (either,) = group.graph.edges[0].predicates
+    assert isinstance(either, Either)
+    band = either.branches[0][0]
+    assert isinstance(band, Band)
+    fixed = [90.0, -90.0, np.nextafter(90.0, 91), 91.0, 1e9, 1e17, -1e300, np.inf, -np.inf, np.nan]
+    near = [0.0, 1e-9, math.degrees(size / 6371)]
+    accepted = outside = 0
+    with np.errstate(all="ignore"):
+        for _ in range(20_000):
+            lat, lon = np.float64(chance.choice([chance.uniform(-400, 400), *fixed])), chance.uniform(-180, 180)
+            moved = chance.choice([lat, 180 - lat, lat + 360, chance.choice(fixed)]) + chance.choice(near)
+            r = {"lat": lat, "lon": np.float64(lon)}
+            s = {"lat": np.float64(moved), "lon": np.float64(lon + chance.choice([0, 180, 360, *near]))}
+            if not compute(r, s) <= size:
+                continue
+            accepted += 1
+            within = band.bounds.lower <= np.radians(lat) - np.radians(s["lat"]) <= band.bounds.upper
+            outside += not within
+            assert within or any(abs(one["lat"]) > 90 and not np.isnan(one["lat"]) for one in (r, s)), (r, s)
+    assert accepted > 200
+    assert outside > 10

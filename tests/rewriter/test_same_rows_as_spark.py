@@ -61,7 +61,9 @@ SELECT r.x, s.x, r.a, s.a FROM r JOIN s ON GREATEST(ABS(r.x - s.x), ABS(r.a - s.
 SELECT r.x, s.x, r.m, s.m FROM r JOIN s ON SQRT((r.m - s.m) * (r.m - s.m) + (r.x - s.x) * (r.x - s.x)) < 1.5
 SELECT r.a, s.a FROM r JOIN s ON (r.a - s.a) * (r.a - s.a) + POWER((r.id - s.id - 1) / 2, 2) <= 1
 SELECT r.x, s.x FROM r JOIN s ON 12742 * ASIN(SQRT(POWER(SIN((RADIANS(s.x) - RADIANS(r.x)) / 2), 2) + COS(RADIANS(r.x)) * COS(RADIANS(s.x)) * POWER(SIN(RADIANS(s.a - r.a) / 2), 2))) < 300 AND r.x BETWEEN -90 AND 90 AND ABS(s.x) <= 90
+SELECT r.x, s.x FROM r JOIN s ON 12742 * ASIN(SQRT(POWER(SIN((RADIANS(s.x) - RADIANS(r.x)) / 2), 2) + COS(RADIANS(r.x)) * COS(RADIANS(s.x)) * POWER(SIN(RADIANS(s.a - r.a) / 2), 2))) < 300
 SELECT r.x, s.x FROM r JOIN s ON 6371 * ACOS(SIN(RADIANS(r.x)) * SIN(RADIANS(s.x)) + COS(RADIANS(r.x)) * COS(RADIANS(s.x)) * COS(RADIANS(s.a - r.a))) <= 300 WHERE r.x BETWEEN -90 AND 90 AND s.x BETWEEN -90 AND 90
+SELECT r.x, s.x FROM r JOIN s ON 6371 * ACOS(SIN(RADIANS(r.x)) * SIN(RADIANS(s.x)) + COS(RADIANS(r.x)) * COS(RADIANS(s.x)) * COS(RADIANS(s.a - r.a))) <= 300 AND r.x <> s.x
 SELECT r.a, s.a FROM r JOIN s ON r.a - s.a < 0.5 AND r.a - s.a > -1.5
 SELECT r.a, s.a FROM r JOIN s ON ABS(r.a - s.a - 3) <= 1 AND ABS(1 + s.id - r.id) < 3 AND -r.a + s.a + 2 * 2 > -3
 SELECT r.a, s.a, t.a FROM r JOIN s ON r.a - s.a = 1 JOIN t ON s.a + t.a BETWEEN 3 AND 4 AND 3.5 - t.id + r.id >= 2
