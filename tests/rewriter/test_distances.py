@@ -215,6 +215,12 @@ def test_what_turns_out_to_have_another_type_is_left_to_spark() -> None:
     left = dataclasses.replace(DEFAULTS, left_to_spark=frozenset({one}))
     assert [band.sql for band in derived(on, left)] == [other]
     assert derived(on, dataclasses.replace(DEFAULTS, left_to_spark=frozenset({on}))) == []
+    globe = f"{HAVERSINE} < 100"
+    for graph in (one.graph for one in rewritten(globe).groups if isinstance(one, JoinNode)):
+        (either,) = graph.edges[0].predicates
+        assert isinstance(either, Either)
+        of_band = dataclasses.replace(DEFAULTS, left_to_spark=frozenset({either.branches[0][0].sql}))
+        assert rewritten(globe, of_band).cautions
 
 
 # -------------------------------------------------------------------------------------------- no pair is left out
