@@ -1,8 +1,8 @@
 # The README's commands. Every target sets itself up first; a second set-up costs nothing.
 PYTHON ?= python3
 VENV := .venv
-# One pytest process has the Spark session and all tests that share it, the other one all other tests.
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadgroup
+# Two processes of pytest, each with a Spark session for its tests: a file runs in one of them, in the order of conftest.py.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 BIN := $(VENV)/bin
 # In exact versions. Groups of dependencies need pip 25.1, which older Pythons do not bring.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt

@@ -23,6 +23,7 @@ TESTS = [line for line in Path(__file__).with_suffix(".txt").read_text().splitli
 
 #: What these tests need beside our own dependencies.
 RUNNER = ("pytest", "pytest-xdist", "hypothesis")
+PROCESSES = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 #: What the table shows, with the names that it has there.
 SHOWN = {"pyspark": "PySpark", "sqlglot": "sqlglot", "numpy": "NumPy", "pyarrow": "PyArrow", "pandas": "pandas"}
@@ -113,7 +114,7 @@ def main() -> int:
         ran[name] = versions_in(interpreter)
         print(f"{name}:", ", ".join(f"{one} {ran[name][one]}" for one in ("python", *SHOWN)), flush=True)
         report = [f"--junit-xml={options.junit / f'{name}.xml'}"] if options.junit else []
-        command = [interpreter, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", *WARNINGS, *report, *TESTS]
+        command = [interpreter, "-m", "pytest", "-q", *PROCESSES, *WARNINGS, *report, *TESTS]
         environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
         if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode:
             failed.append(name)

@@ -1,4 +1,4 @@
-"""Fixtures that all tests share. Most important: one Spark session for the whole run."""
+"""Fixtures that all tests share. Most important: one Spark session for all tests of a process."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     Tests that use it are marked ``spark`` by themselves.
     """
     # Half of the JVM's processor time would go to a compiler whose work pays off later than a test run lasts. Without
-    # it the JVM takes 48 MiB for code, which Spark's generated classes fill; then it would stop compiling.
-    java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+    # it the JVM takes 48 MiB for code, which Spark's generated classes fill; then it would stop compiling. Two of
+    # them share two cores, so one thread collects: the young seldom, and never because there are many classes.
+    java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=512m"
     settings = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": java}
     home = tmp_path_factory.mktemp("spark")
     with compiled_pyspark(home / "home"):
@@ -47,8 +48,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whatever uses the session, which stays in one process: ``-m 'not spark'`` needs no list kept by hand."""
+    """Mark whatever uses the session: ``-m 'not spark'`` needs no list kept by hand.
+
+    Files that run long go first, in any of the processes; the many short ones then fill the last minute of both.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
-            item.add_marker(pytest.mark.xdist_group("session"))
+    long = {item.path for item in items if item.get_closest_marker("spark") or item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
