@@ -43,7 +43,7 @@ def bag(frame: DataFrame) -> Counter[str]:
 
 
 def uses_us(frame: DataFrame) -> bool:
-    return "TransformWithState" in frame._jdf.queryExecution().toString()
+    return "MapInArrow dispatch_" in frame._jdf.queryExecution().toString()
 
 
 def test_names_and_rows_are_those_of_spark(tj: TriJoinSession, spark: SparkSession) -> None:
@@ -206,7 +206,7 @@ def test_explain_statement_gives_one_string_column(tj: TriJoinSession) -> None:
     for form in ("", "FORMATTED", "JSON", "MERMAID", "DOT", "HTML"):
         frame = tj.sql(f"EXPLAIN {form} {CHAIN}")
         assert frame.columns == ["plan"]
-        assert "semi_symmetric" in frame.collect()[0][0] or form in ("MERMAID", "DOT")
+        assert "matrix" in frame.collect()[0][0] or form in ("MERMAID", "DOT")
     assert tj.explain(CHAIN).to_dict()["groups"][0]["graph"]["hub"] == "s"  # type: ignore[index,call-overload]
 
 
