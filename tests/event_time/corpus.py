@@ -236,7 +236,7 @@ def tables(spark: SparkSession, home: Path, seed: int, delays: tuple[int, int, i
             rows.append(row(random, number, None if name == "s" and random.random() < 0.05 else at))
         pieces = []
         while rows:
-            size = random.randint(3, 9)
+            size = random.randint(4, 12)
             pieces.append(rows[:size])
             rows = rows[size:]
         ahead = {"id": -1, "x": -1000 * ord(name), "k": -ord(name)}

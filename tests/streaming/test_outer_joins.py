@@ -69,7 +69,7 @@ def last_row(rank: int) -> dict[str, Any]:
 def streams(spark: SparkSession, home: Path, seed: int, count: int = 40) -> Tables:
     tables, random = Tables(spark, home), Random(seed)
     for rank, name in enumerate(NAMES):
-        sizes = [random.randrange(12) for _ in range(random.randrange(1, 6))]
+        sizes = [random.randrange(12) for _ in range(random.randrange(1, 4))]
         pieces = [*cut(stream_rows(10 * seed + rank, count), sizes), [last_row(rank)]]
         tables.create(name, pieces, SCHEMA, ARROW, lambda frame: frame.withWatermark("ts", f"{DELAY} seconds"))
     return tables
