@@ -34,7 +34,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """
     # Half of the JVM's processor time would go to a compiler whose work pays off later than a test run lasts. Without
     # it the JVM takes 48 MiB for code, which Spark's generated classes fill; then it would stop compiling. Two of
-    # them share two cores, so one thread collects: the young seldom, and never because there are many classes.
+    # them share two cores, so one thread collects.
     java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=512m"
     settings = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": java}
     home = tmp_path_factory.mktemp("spark")
