@@ -19,15 +19,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..kernels.order_keys import Int64s
-from ..kernels.pairs import fulfilling
+from ..kernels.pairs import expand, fulfilling
+from ..kernels.sorting import sort_keys
 from ..results.bundle import Bundle, Part
 from ..results.outcomes import Outcome, joined
 from ..spec import Check, JoinSpec
 from ..store.index import Probe
 from ..store.probe_plan import ProbePlan, plan_probe
-from ..store.segment import Lifetime
+from ..store.segment import Lifetime, Segment
 from ..store.store import Store, taking
 from .base import Work, gathered, kept, owned
+
+#: Rows of a batch that were chosen this many times in the mean are searched for once each.
+_APART = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,13 @@ class Step:
 def probe_steps(spec: JoinSpec, arriving: int) -> tuple[Step, ...]:
     """Return how an arriving tuple probes the other streams, in the order that the rewriter chose.
 
-    Of the edges with streams that it has joined before, the one with the most selective index finds the candidates.
+    Of the edges with streams that it has joined before, the one with the most selective index finds the candidates; of
+    several such edges that of the stream which was joined first, as fewer of its rows are different.
     """
     others = tuple(rank for rank in range(len(spec.streams)) if rank != arriving)
     joined, steps = [arriving], []
     for target in spec.options.probes[arriving] if spec.options.probes else others:
-        source = min(joined, key=lambda one: (plan_probe(spec.edge(one, target)).breadth, one))
+        source = min(joined, key=lambda one: plan_probe(spec.edge(one, target)).breadth)
         checks = tuple((one, check) for one in joined if one != source for check in spec.edge(one, target).checks)
         steps.append(Step(source, target, plan_probe(spec.edge(source, target)), checks))
         joined.append(target)
@@ -102,13 +107,13 @@ class IterativeUnit:
         step, rest = steps[0], steps[1:]
         # A row that probes must not vanish with its columns: an edge without predicates looks at none.
         columns = step.plan.columns or self.spec.streams[step.source].columns[:1]
-        probe = Probe(step.plan, _take(chosen[step.source], columns))
         if self.spec.aggregate is not None and not rest and step.is_decided:
+            probe = Probe(step.plan, _take(chosen[step.source], columns))
             for mine, segment, order, begin, end in self.stored[step.target].ranges(probe):
                 parts = {other: Part(*_chosen(some, mine)) for other, some in chosen.items()}
                 yield Bundle(parts, step.target, segment.rows, order, begin, end)
             return
-        for mine, segment, theirs in self.stored[step.target].probe(probe):
+        for mine, segment, theirs in self._matches(step, chosen[step.source], columns):
             for source, check in step.others:
                 if not len(mine):
                     break
@@ -121,9 +126,48 @@ class IterativeUnit:
                 further[step.target] = segment.rows, theirs
                 yield from self._probe(rest, further)
 
+    def _matches(
+        self, step: Step, source: Chosen, columns: Sequence[str]
+    ) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
+        """Yield which partial results match which rows of the target, as `Store.probe` does.
+
+        Where several partial results have the same row of the source it is searched for once, and the rows that it
+        finds are listed for each of them.
+        """
+        store = self.stored[step.target]
+        groups = _groups(source)
+        if groups is None:
+            yield from store.probe(Probe(step.plan, _take(source, columns)))
+            return
+        used, order, begin, end = groups
+        for mine, segment, theirs in store.probe(Probe(step.plan, _take((source[0], used), columns))):
+            for match, position in expand(begin[mine], end[mine]):
+                yield position if order is None else order[position], segment, theirs[match]
+
 
 #: Some rows of a batch, None for all of them.
 Chosen = tuple[pa.RecordBatch, npt.NDArray[np.integer[Any]] | None]
+
+
+def _groups(chosen: Chosen) -> tuple[Int64s, Int64s | None, Int64s, Int64s] | None:
+    """Put rows that were chosen several times together, None if that are too few.
+
+    Returns
+    -------
+    The different rows, shape (n,); an order of all, None for as they are; where in it each row begins and ends.
+    """
+    rows, numbers = chosen
+    if numbers is None or _APART * rows.num_rows > len(numbers):
+        return None
+    at = numbers.astype(np.int64, copy=False)
+    counts = np.bincount(at, minlength=rows.num_rows)
+    used = np.flatnonzero(counts)
+    starts = np.flatnonzero(np.diff(at, prepend=-1))
+    if len(starts) == len(used):  # they are together already
+        return at[starts], None, starts, np.append(starts[1:], len(at))
+    order, _ = sort_keys(at)
+    end = np.cumsum(counts[used])
+    return used, order, end - counts[used], end
 
 
 def _chosen(chosen: Chosen, some: Int64s) -> Chosen:

@@ -288,6 +288,28 @@ def test_iterative_probing_searches_the_most_selective_edge() -> None:
     assert [(step.source, step.target) for step in probe_steps(spec, 1)] == [(1, 2), (2, 0)]
 
 
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_thousands_of_partial_results_with_the_same_rows(order: tuple[int, ...]) -> None:
+    """Rows that several partial results have are searched for once, and sorted by radix: a wrong width loses rows."""
+    random, count, keys = Random(1), 2400, 800
+    inputs = [rows_of(random, count, 10_000 * rank) for rank in range(3)]
+    for row in (row for rows in inputs for row in rows):
+        row["a"], row["b"] = random.randrange(keys), random.randrange(keys)
+    edges = (EdgeSpec(0, 1, (Compare("=", "a", "a"),)), EdgeSpec(1, 2, (Compare("=", "b", "b"),)))
+    dimensions = {1: ((0, "route"),)}
+    spec = JoinSpec("j", streams(3, COLUMNS, dimensions), edges, "matrix", 1, options=Options(grid=(1,)))
+    found, _ = run(spec, ({rank: [batch_of(inputs[rank], SCHEMA)]} for rank in order))
+    ends: list[dict[int, list[int]]] = [{}, {}]
+    for rows, column, by_key in ((inputs[0], "a", ends[0]), (inputs[2], "b", ends[1])):
+        for row in rows:
+            by_key.setdefault(row[column], []).append(row["id"])
+    wanted = Counter(
+        (r, row["id"], t) for row in inputs[1] for r in ends[0].get(row["a"], ()) for t in ends[1].get(row["b"], ())
+    )
+    assert found == wanted
+    assert len(wanted) > 10_000
+
+
 def test_a_window_is_searched_only_where_there_is_nothing_better() -> None:
     """Nearly every pair of what is stored lies within it."""
     window = Band("b", "b", -60, 60, wide=True)
