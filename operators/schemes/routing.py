@@ -33,11 +33,14 @@ class Routing:
         in one slot.
     spreads
         Whether rows of a stream that are alike may go to different slots: by their route, not by a key.
+    looks
+        Whether a stream's rows need a route at all.
     """
 
     router: Callable[[JoinSpec], Router]
     counted: Callable[[JoinSpec, int, pa.RecordBatch, int], Int64s]
     spreads: Callable[[JoinSpec, int], bool]
+    looks: Callable[[JoinSpec, int], bool]
 
 
 def broadcast(spec: JoinSpec) -> Router:
@@ -95,6 +98,8 @@ def grid(spec: JoinSpec) -> Router:
         known = dict(spec.streams[rank].dimensions)
         base = np.zeros(rows.num_rows, np.int64)
         for axis, column in known.items():
+            if shape[axis] == 1:  # then a stream's own dimension has no route
+                continue
             base += np.mod(values(rows.column(column)), shape[axis]) * strides[axis]
         free = [range(shape[axis]) if axis not in known else (0,) for axis in range(len(shape))]
         shifts = [sum(step * stride for step, stride in zip(steps, strides, strict=True)) for steps in product(*free)]
@@ -111,8 +116,13 @@ def _first_of_its_cells(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: i
 
 
 def _spread_in_grid(spec: JoinSpec, rank: int) -> bool:
-    stream = spec.streams[rank]
-    return stream.alike and any(column == stream.route for _, column in stream.dimensions)
+    return spec.streams[rank].alike and _dealt_out(spec, rank)
+
+
+def _dealt_out(spec: JoinSpec, rank: int) -> bool:
+    """Return whether rows of a stream go to different cells by their route."""
+    stream, shape = spec.streams[rank], spec.options.grid or (spec.units,)
+    return any(column == stream.route and shape[axis] > 1 for axis, column in stream.dimensions)
 
 
 #: Each stream has its own units, which rows of the others reach.
@@ -120,7 +130,8 @@ TO_GROUPS = Routing(
     broadcast,
     mine,
     lambda spec, rank: spec.streams[rank].alike and spec.group_units > 1,
+    lambda spec, rank: True,
 )
 
 #: Units are cells of a grid.
-TO_CELLS = Routing(grid, _first_of_its_cells, _spread_in_grid)
+TO_CELLS = Routing(grid, _first_of_its_cells, _spread_in_grid, _dealt_out)
