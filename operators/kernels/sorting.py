@@ -1,4 +1,6 @@
-"""Sorting keys, the largest single cost of a micro-batch: every arriving stream is sorted once for each index it meets.
+"""Sorting keys and searching sorted ones, the largest costs of a micro-batch.
+
+Every arriving stream is sorted once for each index it meets.
 
 Two things make it cheap. Keys of a micro-batch span few digits of 16 bits, and such digits NumPy sorts by radix: one
 digit four to ten times as fast as by comparison, two twice as fast. And a column that probes one index and enters
@@ -12,7 +14,7 @@ from collections import OrderedDict
 import numpy as np
 import pyarrow as pa
 
-from .order_keys import Int64s, order_key
+from .order_keys import HIGHEST, LOWEST, Int64s, order_key
 
 #: Columns whose order is remembered: those of a micro-batch's current stream.
 _REMEMBERED = 4
@@ -25,6 +27,12 @@ _SHORT = 64
 
 #: So few probes search for their ends at once: each step of a walk costs more than their searches.
 _FEW = 256
+
+#: Keys are counted number by number for searches of so many probes for each number that they span, or more ...
+_PROBES = 1 / 16
+
+#: ... if they span no more numbers than these; and so many counts are remembered.
+_SPAN, _TABLES = 1 << 22, 6
 
 _orders: OrderedDict[tuple[int, ...], tuple[pa.Array, Int64s, Int64s]] = OrderedDict()
 
@@ -83,8 +91,73 @@ def sort_column(column: pa.Array) -> tuple[Int64s, Int64s]:
 
 
 def forget() -> None:
-    """Let go of the remembered columns, at the end of a micro-batch."""
+    """Let go of the remembered columns and tables, at the end of a micro-batch."""
     _orders.clear()
+    _tables.clear()
+
+
+class Table:
+    """How many of some sorted keys are below each number that they span: a search is a look.
+
+    Ten times faster than a binary search, for keys that lie as close together as integers of a domain do.
+
+    Parameters
+    ----------
+    keys
+        Shape (n,), n > 0.
+    """
+
+    def __init__(self, keys: Int64s) -> None:
+        self.first, self.last = int(keys[0]) - 1, int(keys[-1]) + 1  # what is outside counts as these
+        counts = np.bincount(keys - self.first, minlength=self.last - self.first + 1)
+        self.below = np.zeros(len(counts) + 1, np.int32)
+        np.cumsum(counts, out=self.below[1:])
+
+    def search(self, wanted: Int64s, *, right: bool) -> Int64s:
+        """Return ``np.searchsorted(keys, wanted)``."""
+        at = np.clip(wanted, self.first, self.last)
+        at -= self.first
+        return (self.below[1:] if right else self.below)[at].astype(np.int64)
+
+
+_tables: OrderedDict[int, tuple[Int64s, Table]] = OrderedDict()
+
+
+def _table(keys: Int64s, probes: int) -> Table | None:
+    """Return the table of an index's keys, None where it takes longer than searching; the last few are remembered."""
+    known = _tables.get(id(keys))
+    if known is not None:  # the remembered keys are alive, so that no others can have come to have their id
+        return known[1]
+    span = int(keys[-1]) - int(keys[0]) if len(keys) else _SPAN
+    if span >= min(_SPAN, probes / _PROBES) or not LOWEST < keys[0] <= keys[-1] < HIGHEST:
+        return None
+    table = Table(keys)
+    _tables[id(keys)] = keys, table
+    while len(_tables) > _TABLES:
+        _tables.popitem(last=False)
+    return table
+
+
+def ranges(
+    keys: Int64s, lower: Int64s, upper: Int64s, *, lower_right: bool, upper_right: bool
+) -> tuple[Int64s, Int64s]:
+    """Return where the keys between two bounds begin and end, shape (m,) each; where they begin if there are none.
+
+    Parameters
+    ----------
+    keys
+        Of an index, shape (n,), sorted.
+    lower, upper
+        Shape (m,).
+    lower_right, upper_right
+        Whether keys that are equal to the bound lie before the beginning, or before the end.
+    """
+    table = _table(keys, len(lower))
+    if table is None:
+        begin = np.searchsorted(keys, lower, "right" if lower_right else "left")
+        return begin, range_ends(keys, begin, upper, right=upper_right)
+    begin = table.search(lower, right=lower_right)
+    return begin, np.maximum(table.search(upper, right=upper_right), begin)
 
 
 def range_ends(keys: Int64s, begin: Int64s, upper: Int64s, *, right: bool) -> Int64s:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from ..batches.pieces import list_parts, longest_text
 from ..kernels.order_keys import Int64s, cells, order_key, plus
 from ..kernels.pairs import BLOCK, expand
-from ..kernels.sorting import range_ends, sort_column, sort_keys
+from ..kernels.sorting import range_ends, ranges, sort_column, sort_keys
 from ..spec import lefts
 from .probe_plan import Bound, ProbePlan, SortOrder, same_order
 
@@ -123,8 +123,7 @@ class SortedIndex:
         upper_right, lower_right = probe.upper_right, probe.lower_right
         begin, end = np.zeros(count, np.int64), np.full(count, size, np.int64)
         if self.equal is not None and probe.equal is not None:
-            begin = np.searchsorted(self.equal, probe.equal, "left")
-            end = range_ends(self.equal, begin, probe.equal, right=True)
+            begin, end = ranges(self.equal, probe.equal, probe.equal, lower_right=False, upper_right=True)
             if self.low is None or not count:
                 return begin, end
             first, last = begin, end
@@ -138,14 +137,15 @@ class SortedIndex:
         if self.low is None:
             return begin, end
         first, last = begin, end
+        of_one = self.sort_order.high == self.sort_order.low
+        if of_one and probe.lower is not None and probe.upper is not None:
+            begin, end = ranges(self.low, probe.lower, probe.upper, lower_right=lower_right, upper_right=upper_right)
+            return (begin, end) if narrow else self._with_overflows(probe, first, last, begin, end)
         if self.sort_order.high is not None and probe.lower is not None:
             along = self.reach if self.reach is not None else self.low
             begin = np.searchsorted(along, probe.lower, "right" if lower_right else "left")
         if self.sort_order.low is not None and probe.upper is not None:
-            if self.sort_order.high == self.sort_order.low and probe.lower is not None:
-                end = range_ends(self.low, begin, probe.upper, right=upper_right)
-            else:
-                end = np.searchsorted(self.low, probe.upper, "right" if upper_right else "left")
+            end = np.searchsorted(self.low, probe.upper, "right" if upper_right else "left")
         return (begin, end) if narrow else self._with_overflows(probe, first, last, begin, end)
 
     def run_ends(self, at: Int64s, end: Int64s) -> Int64s:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trijoin_sql.operators.kernels.order_keys import HIGHEST, LOWEST, order_key
-from trijoin_sql.operators.kernels.sorting import forget, range_ends, sort_column, sort_keys
+from trijoin_sql.operators.kernels.sorting import Table, forget, range_ends, ranges, sort_column, sort_keys
 
 KEYS = st.one_of(st.integers(-3, 3), st.sampled_from([LOWEST, LOWEST + 1, -1, 0, HIGHEST - 1, HIGHEST]))
 
@@ -46,6 +46,42 @@ def test_range_ends_are_those_of_a_binary_search(keys, probes, times):
     for right in (True, False):
         wanted = np.maximum(np.searchsorted(ordered, upper, "right" if right else "left"), begin)
         assert range_ends(ordered, begin, upper, right=right).tolist() == wanted.tolist()
+
+
+@given(
+    st.lists(st.integers(0, 60), min_size=1, max_size=100),
+    st.sampled_from([LOWEST, LOWEST + 1, -30, HIGHEST - 61, HIGHEST - 60]),
+    st.lists(st.tuples(KEYS, st.integers(-2, 62), st.integers(-2, 62)), max_size=20),
+)
+def test_ranges_are_those_of_two_binary_searches(keys, least, probes):
+    """Many probes among few numbers look into a table, the first search and a later one; borders of int64 have none."""
+    forget()
+    ordered = np.sort(np.array(keys, np.int64) + least)
+    near = [
+        (max(min(least + one, HIGHEST), LOWEST), max(min(least + other, HIGHEST), LOWEST)) for _, one, other in probes
+    ]
+    bounds = np.array([*near, *((far, far) for far, _, _ in probes)] * 20, np.int64).reshape(-1, 2)
+    lower, upper = bounds[:, 0], bounds[:, 1]
+    for lower_right, upper_right in ((False, True), (True, False), (True, True)):
+        begin, end = ranges(ordered, lower, upper, lower_right=lower_right, upper_right=upper_right)
+        wanted = np.searchsorted(ordered, lower, "right" if lower_right else "left")
+        assert begin.tolist() == wanted.tolist()
+        wanted = np.maximum(np.searchsorted(ordered, upper, "right" if upper_right else "left"), wanted)
+        assert end.tolist() == wanted.tolist()
+
+
+def test_the_table_of_an_index_is_for_its_keys_alone():
+    """It is remembered by the address of the keys, which others must not come to have while it is."""
+    forget()
+    for seed in range(50):
+        keys = np.sort(np.random.default_rng(seed).integers(0, 100, 50))
+        wanted = np.arange(-5, 105)
+        assert (
+            ranges(keys, wanted, wanted, lower_right=False, upper_right=True)[1]
+            == np.searchsorted(keys, wanted, "right")
+        ).all()
+        del keys
+    assert Table(np.array([7])).search(np.array([6, 7, 8]), right=False).tolist() == [0, 0, 1]
 
 
 def test_a_column_is_remembered_by_its_buffers_and_no_longer_than_them():
