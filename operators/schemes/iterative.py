@@ -33,6 +33,9 @@ from .base import Work, gathered, kept, owned
 #: Rows of a batch that were chosen this many times in the mean are searched for once each.
 _APART = 1.5
 
+#: Pairs that these are listed as at a time: what is in the processor's cache is checked, and put out, faster.
+_LISTED = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -141,7 +144,7 @@ class IterativeUnit:
             return
         used, order, begin, end = groups
         for mine, segment, theirs in store.probe(Probe(step.plan, _take((source[0], used), columns))):
-            for match, position in expand(begin[mine], end[mine]):
+            for match, position in expand(begin[mine], end[mine], _LISTED):
                 yield position if order is None else order[position], segment, theirs[match]
 
 
