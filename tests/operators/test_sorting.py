@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trijoin_sql.operators.kernels.order_keys import HIGHEST, LOWEST, order_key
+from trijoin_sql.operators.kernels.order_keys import HIGHEST, LOWEST, float_key, order_key
 from trijoin_sql.operators.kernels.sorting import Table, forget, range_ends, ranges, sort_column, sort_keys
 
 KEYS = st.one_of(st.integers(-3, 3), st.sampled_from([LOWEST, LOWEST + 1, -1, 0, HIGHEST - 1, HIGHEST]))
@@ -68,6 +68,24 @@ def test_ranges_are_those_of_two_binary_searches(keys, least, probes):
         assert begin.tolist() == wanted.tolist()
         wanted = np.maximum(np.searchsorted(ordered, upper, "right" if upper_right else "left"), wanted)
         assert end.tolist() == wanted.tolist()
+
+
+FLOATS = st.one_of(st.integers(-9, 9).map(float), st.floats(-9, 9), st.floats(), st.sampled_from([2.0**52, -(2.0**53)]))
+
+
+@given(
+    st.lists(st.one_of(st.integers(-8, 8).map(float), FLOATS), min_size=1, max_size=60), st.lists(FLOATS, max_size=20)
+)
+def test_ranges_of_whole_floats_are_those_of_two_binary_searches(numbers, probes):
+    """Bounds need not be whole, nor finite; keys that are not whole have no table."""
+    for some in (numbers, [float(round(number)) for number in numbers if abs(number) < 100] or [0.0]):
+        forget()
+        ordered = np.sort(float_key(np.array(some)))
+        wanted = float_key(np.array([*probes, *(probe + 1 for probe in probes)] * 20, np.float64))
+        for right in (False, True):
+            begin, end = ranges(ordered, wanted, wanted, lower_right=False, upper_right=right)
+            assert begin.tolist() == np.searchsorted(ordered, wanted, "left").tolist()
+            assert end.tolist() == np.searchsorted(ordered, wanted, "right" if right else "left").tolist()
 
 
 def test_the_table_of_an_index_is_for_its_keys_alone():
