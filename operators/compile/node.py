@@ -249,7 +249,7 @@ def _packed(side: Input, stream: StreamSpec, *, tested: bool, looks: bool) -> tu
     stored; and whether the route is a hash of all of it.
 
     One filter and one projection: Spark optimises the plan anew for every micro-batch, node by node. Hashing and
-    handing over a route takes a quarter of what a row of few numbers takes, so there is none that nobody looks at.
+    handing over a route takes an eighth of what a row of few numbers takes, so there is none that nobody looks at.
     """
     columns = [*side.packed.values(), *side.guards()]
     kinds = type_names(side.frame.select(*[column.alias(f"c{number}") for number, column in enumerate(columns)]))
