@@ -95,7 +95,8 @@ def held_back(frame: DataFrame, micros: int, statement: str) -> tuple[DataFrame,
                 return plan
             keys.append(key)
         if plan.nodeName() == "EventTimeWatermark":
-            return plan.copy(plan.nodeId(), plan.eventTime(), _longer(spark, plan.delay(), micros), plan.child())
+            node = spark._jvm.java.util.UUID.randomUUID()  # Spark tells nodes apart by it, and this is another one
+            return plan.copy(node, plan.eventTime(), _longer(spark, plan.delay(), micros), plan.child())
         return over(spark, plan, [visit(one) for one in items(plan.children())])
 
     analyzed = plan_of(frame)

@@ -269,3 +269,22 @@ def test_within(spark: SparkSession, tmp_path: Path) -> None:
     for name in NAMES:
         spark.read.schema(SCHEMA).parquet(str(tmp_path / "tables" / name)).createOrReplaceTempView(name)
     assert without_last(bag(tables.sql(stream).collect())) == wanted, "over tables too"
+
+
+def test_a_join_beside_takes_nothing_back_of_what_is_held_back(spark: SparkSession, tmp_path: Path) -> None:
+    """Both have r's watermark from one node of Spark's plan; of nodes with one id Spark knew the last delay alone."""
+    tables = streams(spark, tmp_path / "tables", 4, 30)
+    tables.use(streaming=True)
+    tj, marks = trijoin_sql.TriJoinSession.create(spark), []
+    held = (
+        f"SELECT r.id, t.id AS tid, s.id AS sid FROM r JOIN t ON r.x < t.x AND {between('r', 't', 15)} "
+        f"LEFT JOIN s ON r.x > s.x AND {between('r', 's', 15)}"
+    )
+    beside = f"SELECT r.id, s.id, t.id FROM r JOIN s ON r.x < s.x AND {between('r', 's', 15)} JOIN t ON r.ts = t.ts"
+    for name, sql in (("alone", held), ("beside", f"{held} UNION ALL {beside}")):
+        writer = tj.sql(sql).writeStream.format("noop").option("checkpointLocation", str(tmp_path / name))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        marks.append([progress.eventTime["watermark"] for progress in query.recentProgress])
+    assert len(set(marks[0])) > 2
+    assert marks[0] == marks[1]
