@@ -173,8 +173,9 @@ def _joined(inputs: list[Node], predicates: list[Predicate], by_spark: bool) -> 
 
 def _tested(node: Node, tables: Tables) -> Node:
     """Leave an outer, semi or anti join of tables to Spark, where it has to list all pairs or is told to run it."""
-    ours = not isinstance(node, Join) or not beyond_spark(node) or not _is_static(node)
-    return node if ours or (tables != "none" and _tried(node.predicates)) else dataclasses.replace(node, by_spark=True)
+    if not isinstance(node, Join) or not beyond_spark(node) or not _is_static(node):
+        return node
+    return node if tables != "none" and _tried(node.predicates) else dataclasses.replace(node, by_spark=True)
 
 
 def _tried(predicates: Iterable[Predicate]) -> frozenset[str]:
