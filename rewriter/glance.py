@@ -107,9 +107,20 @@ def glance(sql: str) -> Glance:
 
 
 def tries_pairs(statement: Statement) -> bool:
-    """Tell whether a join of a statement has a condition, and equates nothing by it."""
-    conditions = (join.args.get("on") for join in statement.tree.find_all(exp.Join)) if statement.tree else ()
-    return any(on is not None and on.find(exp.EQ, exp.NullSafeEQ) is None for on in conditions)
+    """Tell whether a join of a statement has a condition, and may equate nothing by it. False is certain."""
+    joins = statement.tree.find_all(exp.Join) if statement.tree else ()
+    return any(not _equates(join) for join in joins if join.args.get("on") is not None)
+
+
+def _equates(join: exp.Join) -> bool:
+    """Tell whether a conjunct equates the right side of a join, by its name, with another relation."""
+    on, right = join.args["on"].unnest(), join.alias_or_name.lower()
+    for one in on.flatten() if isinstance(on, exp.And) else (on,):
+        if isinstance(one, exp.EQ | exp.NullSafeEQ):
+            tables = {column.table.lower() for column in one.find_all(exp.Column)}
+            if right in tables and "" not in tables and len(tables) > 1:
+                return True
+    return False
 
 
 def left_to_spark(sql: str) -> bool:

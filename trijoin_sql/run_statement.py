@@ -210,13 +210,17 @@ class StatementRunner:
         If Spark accepts the user's text, the mistake is ours. Queries over tables, unlike streams, can run without us.
         """
         rewritten = planned.rewritten
-        if any(isinstance(node, Scan) and node.streaming for group in rewritten.groups for node in walk(group)):
+        scans = [node for group in rewritten.groups for node in walk(group) if isinstance(node, Scan)]
+        streaming = any(scan.streaming for scan in scans)
+        if streaming:
             _refuse(rewritten, read.text)
         try:
             ran = self._compile(planned)
             frame, told = self._join_in_plan(ran.frame, read.text)
             return replace(ran, frame=self.checked(frame, (*rewritten.append_refusals, *told), read))
-        except AnalysisException as error:
+        except (AnalysisException, UnsupportedQueryError) as error:
+            if streaming and isinstance(error, UnsupportedQueryError):
+                raise
             try:
                 original = sql_over(self.spark, read.spark_sql, read.args, read.frames)
             except ParseException:  # of SQL that only we know, or that a setting of Spark's allows
@@ -226,7 +230,8 @@ class StatementRunner:
             if frame is original and frame.isStreaming:
                 raise
             if frame is original:
-                _log.warning("left to Spark: %s", str(error).splitlines()[0])
+                reason = error.reason if isinstance(error, UnsupportedQueryError) else str(error).splitlines()[0]
+                _log.warning("left to Spark: %s", reason)
             return Ran(self.checked(frame, told, read), rewritten)
 
     def _create_view(self, view: View, frame: DataFrame) -> DataFrame:

@@ -134,8 +134,9 @@ def read_input(compiling: Compiling, node: JoinNode, source: Any) -> Input:
     # What is wanted for two reasons (as a key, and in the output) is read, sent and stored once. Named in the text: a
     # projection for the names alone would be one more for Spark to optimise every micro-batch.
     texts = {item: _as_column(text, scan.alias) for item, text in items.items()}
-    if scan.streaming:  # rows with NULL in a joined column are counted where they are dropped, which is further on
-        texts = _computed_of_joinable(texts, predicates, scan.alias)
+    matching = [one.sql for one in node.matching if scan.alias in one.relations]
+    # Rows with NULL in a joined column are gone by then of a table, and of a stream are counted further on.
+    texts = _computed_of_joinable(texts, predicates if scan.streaming else [], matching, scan.alias)
     names = {text: f"v{number}" for number, text in enumerate(dict.fromkeys(texts.values() or ["1"]))}
     columns = [f"{text} AS {name}" for text, name in names.items()]
     whole = _WHOLE if compiling.late_rows and scan.streaming and scan.event_time and not scan.stateful else None
@@ -155,9 +156,10 @@ def read_input(compiling: Compiling, node: JoinNode, source: Any) -> Input:
 
 
 def _computed_of_joinable(
-    texts: Mapping[tuple[str, str], str], predicates: list[KernelPredicate], alias: str
+    texts: Mapping[tuple[str, str], str], predicates: list[KernelPredicate], matching: list[str], alias: str
 ) -> dict[tuple[str, str], str]:
-    """Return texts in which expressions are computed only of rows that can join by the bare columns of predicates.
+    """Return texts in which expressions are computed only of rows that can join by the bare columns of predicates, and
+    by the conditions of ON on this side alone.
 
     Spark's own join never computes the other ones, so they must not fail on such rows.
     """
@@ -168,10 +170,14 @@ def _computed_of_joinable(
         for one in predicate.keys
         if alias in one.relations
     )
-    there = " AND ".join(f"{key} IS NOT NULL" for key in dict.fromkeys(keys) if _BARE.fullmatch(key))
-    if not there:
-        return dict(texts)
-    return {item: text if _BARE.fullmatch(text) else f"IF({there}, {text}, NULL)" for item, text in texts.items()}
+    there = [f"{key} IS NOT NULL" for key in dict.fromkeys(keys) if _BARE.fullmatch(key)]
+    compared = [*there, *(f"({one})" for one in matching)]  # the other texts are in the rows of an outer join, too
+    found = {}
+    for item, text in texts.items():
+        tested = compared if item[0] in ("key", "guard") else there
+        plain = not tested or _BARE.fullmatch(text)
+        found[item] = text if plain else f"IF({' AND '.join(tested)}, {text}, NULL)"
+    return found
 
 
 def _as_column(text: str, alias: str) -> str:

@@ -7,7 +7,7 @@ import random
 import pytest
 from sqlglot import exp
 from trijoin_sql.rewriter import glance as module
-from trijoin_sql.rewriter.glance import glance
+from trijoin_sql.rewriter.glance import glance, tries_pairs
 from trijoin_sql.rewriter.sql.declarations import read_script
 from trijoin_sql.rewriter.sql.statement import parse_statement
 
@@ -80,3 +80,20 @@ def test_no_join_is_missed() -> None:
             except SqlSyntaxError:
                 continue
             assert not wanted or glance(sql).joins == "inner" or "NO_TRIJOIN" in sql, sql
+
+
+@pytest.mark.parametrize(
+    ("on", "may"),
+    [
+        ("r.a < s.a", True),
+        ("r.a < s.a AND r.b = 1", True),
+        ("r.a < s.a AND (s.b = s.c)", True),
+        ("r.a = s.a OR r.b = s.b", True),
+        ("a = b", True),  # both may be columns of s
+        ("r.a = s.a AND r.b < s.b", False),
+        ("(r.a < s.a AND S.b <=> r.b + 1)", False),
+    ],
+)
+def test_a_join_that_equates_nothing_tries_pairs(on: str, may: bool) -> None:
+    """Otherwise EXPLAIN, which always plans, would name another join than the one that runs."""
+    assert tries_pairs(parse_statement(f"SELECT * FROM r LEFT JOIN s ON {on}")) == may

@@ -47,6 +47,12 @@ STATEMENTS = (
     "SELECT r.id, s.id AS sid, t.id AS tid FROM r JOIN s ON r.d < s.d LEFT JOIN t ON t.n BETWEEN r.n AND s.n "
     "WHERE t.id IS NULL OR t.i > 0",
     "SELECT r.id, s.id AS sid, t.id AS tid FROM r LEFT JOIN s ON r.dt < s.dt JOIN t ON r.tn < t.tn AND r.i = t.i",
+    # an equality that does not join the two sides, or that is one of several ways
+    "SELECT r.id, s.id AS sid FROM r LEFT JOIN s ON r.d < s.d AND r.i = 3",
+    "SELECT r.id, s.id AS sid FROM r FULL JOIN s ON r.i = s.si OR r.dt = s.dt",
+    # what the conditions on one side keep out is not computed
+    "SELECT r.id, s.id AS sid FROM r LEFT JOIN s ON r.s RLIKE '^[0-9]+$' AND CAST(r.s AS INT) < s.i",
+    "SELECT s.id FROM s LEFT ANTI JOIN r ON s.i <> 0 AND r.d < 10 / s.i",
     "SELECT r.id, nothing.id AS nid FROM r LEFT JOIN nothing ON r.d < nothing.d",
     "SELECT r.s, COUNT(t.id) AS n FROM r LEFT JOIN t ON r.ts <= t.ts AND r.d > t.d GROUP BY r.s",
     "SELECT r.id FROM r JOIN nothing ON r.d < nothing.d",
@@ -81,6 +87,16 @@ def test_the_rows_are_those_of_spark(tables: Tables, by_default: trijoin_sql.Tri
     assert "MapInArrow join_" in plan
     assert "TransformWithState" not in plan
     assert bag(found.collect()) == bag(wanted.collect()), "a frame can be asked again"
+
+
+@pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN"])
+def test_what_cannot_travel_is_left_to_spark(tables: Tables, by_default: trijoin_sql.TriJoinSession, kind: str) -> None:
+    tables.use(streaming=False)
+    made = f"({NESTED} r)"
+    sql = f"SELECT CAST(r.apart AS STRING) AS apart, s.id FROM {made} AS r {kind} s ON r.d < s.d"
+    found = by_default.sql(sql)
+    assert "MapInArrow" not in plan_of(found)
+    assert bag(found.collect()) == bag(tables.spark.sql(sql).collect())
 
 
 def test_equalities_are_left_to_spark(tables: Tables, by_default: trijoin_sql.TriJoinSession) -> None:
