@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from pyspark import java_gateway
+from pyspark.logger import PySparkLogger
 
-from trijoin_sql.spark.quiet import leave_out_chatter, quiet_jvm
+from trijoin_sql.spark.quiet import leave_out_chatter, quiet_jvm, quiet_python
 
 ROOT = Path(__file__).parent.parent
 
@@ -87,3 +89,12 @@ assert spark.range(1).mapInArrow(seen, "loaded boolean").collect()[0].loaded
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
     assert ran.stdout.startswith("+---")
+
+
+def test_loggers_of_pyspark_stay_its_own() -> None:
+    """A logger that is made as a plain one first fails at the next error that names a place in SQL: a TypeError."""
+    with quiet_python():
+        assert not logging.getLogger("SQLQueryContextLogger").isEnabledFor(logging.ERROR)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        assert isinstance(logging.getLogger(name), PySparkLogger)
+        assert logging.getLogger(name).isEnabledFor(logging.ERROR)

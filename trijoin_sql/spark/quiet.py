@@ -22,8 +22,8 @@ from typing import Any
 from .config import submitted_settings
 from .liberties import JVM_PIPE, taken
 
-#: Loggers of py4j's and PySpark's. The latter write the whole stack of every error that names a place in SQL, as JSON.
-_NOISY = ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
+#: Loggers of PySpark's that write the whole stack of every error that names a place in SQL, as JSON.
+_OF_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 #: The number of kept lines of the JVM's stderr.
 KEPT = 400
@@ -148,13 +148,16 @@ def _write_all(data: bytes) -> None:
 @contextlib.contextmanager
 def quiet_python() -> Iterator[None]:
     """For a block, silence PySpark's warnings, its log of raised errors, and py4j's log of ended connections."""
-    levels = {name: logging.getLogger(name).level for name in _NOISY}
-    for name in _NOISY:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    from pyspark.logger import PySparkLogger  # whoever makes one of its loggers first says of which class it is
+
+    loggers = [logging.getLogger("py4j"), *map(PySparkLogger.getLogger, _OF_ERRORS)]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             yield
         finally:
-            for name, level in levels.items():
-                logging.getLogger(name).setLevel(level)
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
