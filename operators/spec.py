@@ -344,6 +344,39 @@ class AggregateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranges:
+    """A dimension along which rows go by ranges of the values of one column, which bands compare with others.
+
+    Parameters
+    ----------
+    axis, shares
+        Its number in the grid, and the cells along it.
+    home, column
+        The rank of the stream with that column: its rows go to the range of their own value.
+    width
+        Of a range, in the numbers that the column's order keys stand for.
+    floats
+        Whether these are floats.
+    bands
+        By rank: the band of each other stream, seen from it (``right`` is the column). Its rows go to all ranges in
+        which the band may hold.
+    """
+
+    axis: int
+    shares: int
+    home: int
+    column: str
+    width: float
+    floats: bool
+    bands: tuple[tuple[int, Band], ...]
+
+    @property
+    def ranks(self) -> frozenset[int]:
+        """The streams whose rows have a place along it."""
+        return frozenset((self.home, *(rank for rank, _ in self.bands)))
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """What a scheme is told besides its units.
 
@@ -353,6 +386,8 @@ class Options:
         Whether hubs are stored once a match instead of with a pack (for comparison).
     grid
         For ``matrix``: the shares along each dimension; empty for one dimension of all units.
+    ranges
+        The dimensions of a grid, or the one of subgroups, along which rows go by ranges of values.
     order
         For ``tree``: the ranks in the order in which they are joined; empty for their own.
     probes
@@ -361,6 +396,7 @@ class Options:
 
     pairs: bool = False
     grid: tuple[int, ...] = ()
+    ranges: tuple[Ranges, ...] = ()
     order: tuple[int, ...] = ()
     probes: tuple[tuple[int, ...], ...] = ()
 

@@ -8,12 +8,17 @@ from math import prod
 
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
+from ...errors import PlanError
 from ...rewriter.plan.comparison import widest
-from ...rewriter.plan.grid import KeyClass, common_key, dimension
+from ...rewriter.plan.conjuncts import Band
+from ...rewriter.plan.grid import BREADTH, KeyClass, common_key, common_range, dimension, is_range
 from ...rewriter.plan.grid import lay_out as lay_out_graph
 from ...rewriter.plan.nodes import JoinNode
 from ...rewriter.plan.parts import Dimension
-from .edges import hashable
+from ..kernels.order_keys import HIGHEST
+from ..spec import Band as Check
+from ..spec import Ranges
+from .edges import compile_band, hashable
 from .inputs import Input
 
 
@@ -28,10 +33,13 @@ class Grid:
     coordinates
         By alias: ``(dimension, packed column)`` for the dimensions in which the stream has a coordinate. The column is
         None for a stream's own spread dimension, whose coordinate is the route.
+    ranges
+        The dimensions along which rows go by ranges of values.
     """
 
     shares: tuple[int, ...]
     coordinates: Mapping[str, tuple[tuple[int, str | None], ...]]
+    ranges: tuple[Ranges, ...] = ()
 
     @property
     def cells(self) -> int:
@@ -49,18 +57,33 @@ def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int) -> Grid:
     cells
         How many cells there may be.
     """
-    return _packed(node, inputs, lay_out_graph(node.graph, cells, _can_hash(inputs), node.tested))
+    ranges = node.decision.options.routing == "range"
+    return _packed(node, inputs, lay_out_graph(node.graph, cells, _can_hash(inputs), node.tested, ranges=ranges))
 
 
 def lay_out_by_key(node: JoinNode, inputs: Mapping[str, Input], units: int) -> Grid | None:
     """Lay out the units along the key that all streams share, and pack its hash; None if they share none."""
     key = common_key(node.graph, _can_hash(inputs))
-    return None if key is None else _packed(node, inputs, (dimension(node.graph.relations, key, units),))
+    return None if key is None else _packed(node, inputs, (dimension(key, units),))
+
+
+def lay_out_by_range(node: JoinNode, inputs: Mapping[str, Input], subgroups: int) -> Grid:
+    """Lay out subgroups of units along the one column that bands compare with all other streams."""
+    common = common_range(node.graph)
+    if common is None:
+        raise PlanError(f"{node.name}: no column is in a band with all other relations")
+    home, members = common
+    return _packed(node, inputs, (dimension(members, subgroups, home),))
 
 
 def _packed(node: JoinNode, inputs: Mapping[str, Input], dimensions: tuple[Dimension, ...]) -> Grid:
     coordinates: dict[str, list[tuple[int, str | None]]] = {alias: [] for alias in node.graph.relations}
+    ranges = tuple(
+        _ranges(node, inputs, axis, number) for number, axis in enumerate(dimensions) if axis.home is not None
+    )
     for number, axis in enumerate(dimensions):
+        if axis.home is not None:
+            continue
         if axis.key is None:
             (alias,) = axis.relations
             coordinates[alias].append((number, None))
@@ -75,7 +98,31 @@ def _packed(node: JoinNode, inputs: Mapping[str, Input], dimensions: tuple[Dimen
     return Grid(
         tuple(axis.shares for axis in dimensions),
         {alias: tuple(axes) for alias, axes in coordinates.items()},
+        ranges,
     )
+
+
+def _ranges(node: JoinNode, inputs: Mapping[str, Input], axis: Dimension, number: int) -> Ranges:
+    """Return a dimension of ranges: the columns that its bands compare, which are packed anyway, and how wide it is."""
+    names, texts = node.graph.relations, dict(zip(axis.relations, axis.key or (), strict=True))
+    home = str(axis.home)
+    found: dict[int, Check] = {}
+    for edge in node.graph.edges:
+        for band in edge.predicates:
+            if not isinstance(band, Band) or home not in band.relations or not is_range(band):
+                continue
+            seen = band.mirrored() if band.left.relations[0] == home else band
+            (other,) = seen.left.relations
+            if texts.get(other) == seen.left.sql and texts[home] == seen.right.sql:
+                found.setdefault(names.index(other), compile_band(seen, inputs[other], inputs[home]))
+    columns = {band.right for band in found.values()}
+    if len(found) != len(texts) - 1 or len(columns) != 1:
+        raise PlanError(f"{node.name}: the bands around {texts[home]} do not compare one column")
+    floats = {band.arithmetic != "int" for band in found.values()} == {True}
+    spans = [(band.upper or 0) - (band.lower or 0) for band in found.values()]
+    width = BREADTH * max(spans) if floats else min(BREADTH * int(max(spans) + 1), HIGHEST)
+    bands = tuple(sorted(found.items()))
+    return Ranges(number, axis.shares, names.index(home), columns.pop(), width, floats, bands)
 
 
 def _can_hash(inputs: Mapping[str, Input]) -> Callable[[KeyClass], bool]:

@@ -89,7 +89,7 @@ def _check(predicate: KernelPredicate, left: Input, right: Input, equal: list[_E
         Tells its hashes from those of the edge's other predicates.
     """
     if isinstance(predicate, Band):
-        return _band(predicate, left, right)
+        return compile_band(predicate, left, right)
     if not isinstance(predicate, Either):
         return _compare(predicate, left, right, equal)
     branches = []
@@ -140,7 +140,8 @@ def hashable(column: Column, type_name: str) -> Column:
     return column
 
 
-def _band(predicate: Band, left: Input, right: Input) -> spec.Band:
+def compile_band(predicate: Band, left: Input, right: Input) -> spec.Band:
+    """Return a band's check."""
     one, other, bounds = predicate.left.sql, predicate.right.sql, predicate.bounds
     common = _common(predicate, left, right).type
     packed = left.pack_read("key", one, common), right.pack_read("key", other, common)

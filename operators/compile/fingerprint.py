@@ -56,6 +56,7 @@ def fingerprint(
         lines += [f"units: {spec.units}", f"subgroups: {spec.subgroups}"]
     options = node.decision.options.shown(tuple(map(str, range(len(spec.streams)))))
     options |= {"grid": "x".join(map(str, spec.options.grid))} if spec.options.grid else {}
+    options |= {f"ranges {one.axis}": f"{one.width} of {spec.streams[one.home].alias}" for one in spec.options.ranges}
     lines += [f"option {name}: {value.replace(', ', ',')}" for name, value in options.items()]
     for stream in spec.streams:
         columns = ", ".join(f"{name} {types[name]}" for _, name in stream.payload)

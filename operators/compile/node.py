@@ -27,7 +27,7 @@ from ..task.reports import LateReports, Reports, accumulator, late_accumulator
 from ..task.stage import Stage
 from ..task.table_join import TableJoin
 from . import aggregation as aggregation_
-from .cells import Grid, lay_out, lay_out_by_key
+from .cells import Grid, lay_out, lay_out_by_key, lay_out_by_range
 from .compiling import Compiling
 from .edges import compile_closest, compile_edge
 from .fingerprint import fingerprint
@@ -146,6 +146,7 @@ def _spec(
         options=Options(
             node.decision.options.pairs,
             placement.grid.shares if RECORDS[placement.scheme].in_cells and placement.grid is not None else (),
+            () if placement.grid is None else placement.grid.ranges,
             leaves(node.decision.options.tree),
             tuple(tuple(map(node.graph.relations.index, order)) for _, order in node.decision.probes),
         ),
@@ -200,12 +201,15 @@ def _place(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> _
     if RECORDS[name].in_cells:
         grid = lay_out(node, inputs, units)
         return _Placement(name, grid.cells, 1, grid)
-    common = lay_out_by_key(node, inputs, units) if goes_by_key(name, options.routing) else None
+    subgroups = options.subgroups or units
+    if options.routing == "range":
+        common: Grid | None = lay_out_by_range(node, inputs, subgroups)
+    else:
+        common = lay_out_by_key(node, inputs, units) if goes_by_key(name, options.routing) else None
     if common is None:
         return _Placement(name, units)
-    subgroups = options.subgroups or units
     if units % subgroups:
-        hint = f"ROUTING('contrand', {subgroups})"
+        hint = f"ROUTING('{options.routing}', {subgroups})"
         raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {subgroups} subgroups")
     return _Placement(name, units, subgroups, common)
 
@@ -222,7 +226,7 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Plac
         types[name] = side.type_of("column", column)
     coordinates = () if placement.grid is None else placement.grid.coordinates[side.alias]
     dimensions = tuple((axis, column or _ROUTE) for axis, column in coordinates)
-    group = dimensions[0][1] if placement.subgroups > 1 else None
+    group = dimensions[0][1] if placement.subgroups > 1 and dimensions else None
     time = side.pack_read("time", side.event_time) if side.event_time is not None else None
     source = next(source for source in node.sources if source_scan(source).alias == side.alias)
     scan = source_scan(source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -11,9 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from ...errors import PlanError
-from ..kernels.order_keys import Int64s, values
-from ..spec import JoinSpec
+from ..kernels.order_keys import HIGHEST, LOWEST, Int64s, cells, order_key, values
+from ..kernels.pairs import expand
+from ..spec import JoinSpec, Ranges
+from ..store.probe_plan import bounds_of
 from .base import mine
+
+#: 2**64 divided by the golden ratio.
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 #: ``(rank, rows) -> (slots, row numbers)``: rows that go to the same slots come together, for they are packed once.
 #: None for the row numbers means all rows.
@@ -65,6 +70,12 @@ def _by_subgroup(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> Iterator[tu
     if spec.subgroups == 1:
         yield 0, None
         return
+    if spec.options.ranges:
+        (ranges,) = spec.options.ranges
+        at, shares = reached(ranges, rank, rows)
+        for subgroup, some in _apart(shares):
+            yield subgroup, at if some is None else at[some]
+        return
     column = spec.streams[rank].group
     if column is None:
         raise PlanError(f"{spec.name}: subgroups without a key that all streams share")
@@ -88,31 +99,126 @@ def _apart(places: Int64s) -> Iterator[tuple[int, Int64s | None]]:
 def grid(spec: JoinSpec) -> Router:
     """Send a row to the cells with its coordinates; along dimensions that its stream lacks, to all of them (Shares).
 
-    A dimension belongs to a class of equal columns and is hashed, or to a single stream and spread. A result's rows
-    agree on every coordinate, so it is made in exactly one cell.
+    A dimension belongs to a class of equal columns and is hashed, to a single stream and spread, or to a column whose
+    values are cut into ranges. Along each of them a result has one place: that of the stream itself, of the key, or of
+    the value in the middle of the bands, whose row lies in one range. So it is made in exactly one cell.
     """
     shape = spec.options.grid or (spec.units,)
     strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
     def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[Sequence[int], Int64s | None]]:
-        known = dict(spec.streams[rank].dimensions)
+        known: dict[int, str | None] = dict(spec.streams[rank].dimensions)
         base = np.zeros(rows.num_rows, np.int64)
         for axis, column in known.items():
             if shape[axis] == 1:  # then a stream's own dimension has no route
                 continue
-            base += np.mod(values(rows.column(column)), shape[axis]) * strides[axis]
+            base += np.mod(values(rows.column(str(column))), shape[axis]) * strides[axis]
+        at: Int64s | None = None
+        for ranges in spec.options.ranges:
+            if rank not in ranges.ranks:
+                continue
+            known[ranges.axis] = None
+            if ranges.shares > 1:
+                rows_at, shares = reached(ranges, rank, rows)
+                at, base = _crossed(at, base, rows_at, shares * strides[ranges.axis])
         free = [range(shape[axis]) if axis not in known else (0,) for axis in range(len(shape))]
         shifts = [sum(step * stride for step, stride in zip(steps, strides, strict=True)) for steps in product(*free)]
         for cell, some in _apart(base):
-            yield [cell + shift for shift in shifts], some
+            yield [cell + shift for shift in shifts], some if at is None else at if some is None else at[some]
 
     return route
 
 
+def _crossed(at: Int64s | None, base: Int64s, rows_at: Int64s, steps: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the places of rows along some dimensions and one more: row numbers, and the sum of their steps.
+
+    Parameters
+    ----------
+    at, base
+        Shape (k,): row numbers, in order, and steps; all rows, each once, if there are no numbers.
+    rows_at, steps
+        Shape (m,): the same of the dimension that is added.
+    """
+    if at is None:
+        return rows_at, base[rows_at] + steps
+    first, last = np.searchsorted(rows_at, at, "left"), np.searchsorted(rows_at, at, "right")
+    pair, position = map(np.concatenate, zip(*expand(first, last), strict=True)) if len(at) else (at, at)
+    return at[pair], base[pair] + steps[position]
+
+
+def reached(ranges: Ranges, rank: int, rows: pa.RecordBatch) -> tuple[Int64s, Int64s]:
+    """Return the shares that rows of a stream go to: row numbers, in order, and shares, shape (k,) each.
+
+    A row comes once for each share. Which ranges a band may hold in is what an index search for it would say.
+    """
+    first, last = _ranges_of(ranges, rank, rows)
+    least = _share(first, ranges.shares)
+    if first is last:
+        return np.arange(len(first)), least
+    with np.errstate(over="ignore"):
+        more = last - first  # below zero: so many that the difference is no int64
+    several = np.flatnonzero(more)
+    if not len(several):
+        return np.arange(len(first)), least
+    counts = np.where((more < 0) | (more >= ranges.shares), ranges.shares, more + 1)[several]
+    at = np.repeat(several, counts)
+    step = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
+    every = np.repeat(counts == ranges.shares, counts)  # so many ranges may lie in all shares
+    shares = np.where(every, step, _share(first[at] + step, ranges.shares))
+    alone = np.flatnonzero(more == 0)
+    places = np.unique(np.append(at, alone) * ranges.shares + np.append(shares, least[alone]))
+    return places // ranges.shares, places % ranges.shares
+
+
+def _ranges_of(ranges: Ranges, rank: int, rows: pa.RecordBatch) -> tuple[Int64s, Int64s]:
+    """Return the first and the last range that rows of a stream go to, shape (n,) each."""
+    if rank == ranges.home:
+        column = rows.column(ranges.column)
+        keys = order_key(column)
+        if column.null_count:  # such rows are sent where the join gives rows without a partner
+            keys = np.where(values(column.is_valid().cast(pa.int8())) == 1, keys, 0)
+        found = cells(keys, ranges.width, floats=ranges.floats)
+        return found, found
+    ends = {"lower": LOWEST, "upper": HIGHEST}
+    bounds = {side: bound.keys(rows, up=side == "upper")[0] for bound, side in bounds_of(dict(ranges.bands)[rank])}
+    first, last = (
+        cells(bounds.get(side, np.full(rows.num_rows, end)), ranges.width, floats=ranges.floats)
+        for side, end in ends.items()
+    )
+    return first, np.maximum(first, last)  # no range at all: no partner
+
+
+def _share(ranges: Int64s, shares: int) -> Int64s:
+    """Return the shares of ranges: neighbours lie apart, and evenly (a multiple of the golden ratio, its fraction)."""
+    mixed = (ranges.astype(np.uint64) * _GOLDEN) >> np.uint64(32)
+    return ((mixed * np.uint64(shares)) >> np.uint64(32)).astype(np.int64)
+
+
 def _first_of_its_cells(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> Int64s:
-    known = dict(spec.streams[rank].dimensions)
+    known = {axis for axis, _ in spec.streams[rank].dimensions}
+    ranges = [one for one in spec.options.ranges if rank in one.ranks]
     at = np.unravel_index(slot, (spec.options.grid or (spec.units,)))
-    return np.arange(rows.num_rows if all(at[axis] == 0 for axis in range(len(at)) if axis not in known) else 0)
+    free = [axis for axis in range(len(at)) if axis not in known.union(one.axis for one in ranges)]
+    if any(at[axis] for axis in free):
+        return np.zeros(0, np.int64)
+    return _where_first(ranges, rank, rows, {one.axis: int(at[one.axis]) for one in ranges})
+
+
+def _where_first(ranges: Sequence[Ranges], rank: int, rows: pa.RecordBatch, at: Mapping[int, int]) -> Int64s:
+    """Return the numbers of rows whose first range lies in these shares, by dimension."""
+    found = np.ones(rows.num_rows, np.bool_)
+    for one in ranges:
+        if rank != one.home:
+            found &= _share(_ranges_of(one, rank, rows)[0], one.shares) == at[one.axis]
+    return np.flatnonzero(found)
+
+
+def _first_of_its_units(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> Int64s:
+    stored = mine(spec, rank, rows, slot)
+    if not spec.options.ranges:
+        return stored
+    first = _where_first(spec.options.ranges, rank, rows, {0: slot // spec.group_units})
+    return np.intersect1d(stored, first, assume_unique=True)
 
 
 def _spread_in_grid(spec: JoinSpec, rank: int) -> bool:
@@ -128,7 +234,7 @@ def _dealt_out(spec: JoinSpec, rank: int) -> bool:
 #: Each stream has its own units, which rows of the others reach.
 TO_GROUPS = Routing(
     broadcast,
-    mine,
+    _first_of_its_units,
     lambda spec, rank: spec.streams[rank].alike and spec.group_units > 1,
     lambda spec, rank: True,
 )

@@ -221,7 +221,7 @@ def _plan_conjuncts(edge: EdgeSpec) -> ProbePlan:
     lowers: dict[str, tuple[Bound, int]] = {}
     single = [(number, check) for number, check in enumerate(edge.checks) if not isinstance(check, AnyOf)]
     for number, check in sorted(single, key=lambda one: _is_wide(one[1])):
-        for bound, side in _bounds(check):
+        for bound, side in bounds_of(check):
             (uppers if side == "upper" else lowers).setdefault(check.right, (bound, number))
     both = [column for column in uppers if column in lowers]
     low = high = None
@@ -290,8 +290,8 @@ def _is_wide(check: Check) -> bool:
     return isinstance(check, Band) and check.wide and (check.limits is None or check.limits[1] >= 1 << 62)
 
 
-def _bounds(check: Compare | Band) -> Iterator[tuple[Bound, str]]:
-    """Yield the bounds that a predicate puts on its stored (right) column."""
+def bounds_of(check: Compare | Band) -> Iterator[tuple[Bound, str]]:
+    """Yield the bounds that a predicate puts on its stored (right) column, and which side of a range each is."""
     if isinstance(check, Compare) and check.op in ("<", "<=", ">", ">="):
         strict = check.exact and check.op in ("<", ">")
         yield Bound(check.left, strict=strict), "upper" if check.op in (">", ">=") else "lower"

@@ -27,7 +27,7 @@ from ...errors import InvalidHintError
 from ..options import CostDefaults, Settings
 from ..plan.conjuncts import Band
 from ..plan.cost_model import Model, probe_order
-from ..plan.grid import common_key, goes_by_key, is_elastic, lay_out
+from ..plan.grid import BREADTH, common_key, common_range, goes_by_key, is_elastic, lay_out, range_classes
 from ..plan.join_graph import is_connected
 from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
@@ -284,9 +284,21 @@ def _may_run(scheme: str, node: JoinNode, hints: Hints, settings: Settings) -> b
     """Return whether cost may choose a scheme."""
     if RECORDS[scheme].units == 1:
         return False  # one unit, however many rows come
-    if (hints.routing and not RECORDS[scheme].routed) or (hints.intermediates and not RECORDS[scheme].packs):
+    if hints.routing == "range" and not _takes_ranges(scheme, node):
+        return False
+    routed = RECORDS[scheme].routed or hints.routing == "range"
+    if (hints.routing and not routed) or (hints.intermediates and not RECORDS[scheme].packs):
         return False
     return not settings.elastic or is_elastic(scheme, by_key=goes_by_key(scheme, None) and _has_common_key(node))
+
+
+def _takes_ranges(scheme: str, node: JoinNode) -> bool:
+    """Tell whether a scheme routes by ranges of values here: by one column for all relations, or by dimensions."""
+    if scheme == "operator_tree":  # each of its nodes as far as it can
+        return True
+    if RECORDS[scheme].in_cells:
+        return RECORDS[scheme].units is None and bool(range_classes(node.graph, node.tested))
+    return RECORDS[scheme].routed and common_range(node.graph) is not None
 
 
 def _advice(
@@ -330,6 +342,8 @@ def _unscaled(
         return None
     keyed = _has_common_key(node)
     by_key = keyed and goes_by_key(chosen, hints.routing)
+    if hints.routing == "range":
+        return None
     if is_elastic(chosen, by_key=by_key):
         return None
     why = "its rows go by the key that all relations share" if by_key else RECORDS[chosen].fixed
@@ -355,9 +369,9 @@ def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:
 
 def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
     reached = model.units
-    if hints.routing != "random" and _has_common_key(node):
+    if _divides(node, hints.routing):
         reached = max(model.units // (hints.subgroups or model.units), 1)
-    fit = fit_of(node, model, reached)
+    fit = fit_of(node, model, reached, ranges=hints.routing == "range")
     joining = {
         name: record
         for name, record in RECORDS.items()
@@ -367,13 +381,25 @@ def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
     return {name: cost for name, cost in found.items() if cost is not None}
 
 
-def fit_of(node: JoinNode, model: Model, reached: int) -> Fit:
+def _divides(node: JoinNode, routing: str | None) -> bool:
+    """Tell whether a row goes to some units of each group only: those of its key, or of the range of its value."""
+    if routing == "range":
+        return common_range(node.graph) is not None
+    return routing != "random" and _has_common_key(node)
+
+
+def fit_of(node: JoinNode, model: Model, reached: int, *, ranges: bool = False) -> Fit:
     """Return what the costs of schemes depend on besides the numbers; a row reaches so many units of another group."""
-    graph, grid = node.graph, lay_out(node.graph, model.units, can_hash(node), node.tested)
+    graph, grid = node.graph, lay_out(node.graph, model.units, can_hash(node), node.tested, ranges=ranges)
     copies = tuple(
-        math.prod(dimension.shares for dimension in grid if alias not in dimension.relations)
+        math.prod(
+            dimension.shares if alias not in dimension.relations
+            else 1 + 1 / BREADTH if dimension.home not in (None, alias) and dimension.shares > 1
+            else 1
+            for dimension in grid
+        )
         for alias in graph.relations
-    )
+    )  # fmt: skip
     return Fit(graph.shape, None if graph.hub is None else graph.relations.index(graph.hub), reached, copies)
 
 
@@ -387,6 +413,8 @@ def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, s
         return "matrix", "three relations with one key, which sends a row to one unit"
     if count == 3 and not keeps_packs and all(source_scan(one).streaming is False for one in node.sources):
         return "matrix", "three tables, which matrix joins in one stage"
+    if count > 2 and hints.routing == "range":
+        return "matrix", "each column that bands compare has a dimension of ranges"
     for name, record in RECORDS.items():
         if record.suits is not None and record.relations == count and record.suits[0] in (None, graph.shape):
             return name, record.suits[1].format(hub=graph.hub)
@@ -414,7 +442,7 @@ def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> Schem
         raise InvalidHintError(f"INTERMEDIATES('{hints.intermediates}')", f"the scheme {chosen} stores no packs")
     pairs = hints.intermediates == "pair"
     if hints.routing:
-        return _routed(hints, node, chosen, found.units, pairs=pairs)
+        return dataclasses.replace(_routed(hints, node, chosen, found.units, pairs=pairs), tree=found.tree or ())
     if chosen == "biclique":
         return SchemeOptions(routing="hash" if _has_common_key(node) else "random")
     ordered = chosen == "tree" and found.tree != tuple(range(len(found.tree or ())))
@@ -427,17 +455,33 @@ def _routed(hints: Hints, node: JoinNode, scheme: str, units: int | None, *, pai
     """Return the options with a hinted routing (003 section 3.2), if the group can have it."""
     values = [f"'{hints.routing}'"] + ([str(hints.subgroups)] if hints.subgroups else [])
     hint = f"ROUTING({', '.join(values)})"
+    if units is not None and units % (hints.subgroups or 1):
+        raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {hints.subgroups} subgroups")
+    if hints.routing == "range" and not RECORDS[scheme].routed:
+        if not _takes_ranges(scheme, node):
+            raise InvalidHintError(hint, _no_ranges(scheme))
+        if hints.subgroups:
+            raise InvalidHintError(hint, f"the scheme {scheme} has no subgroups, write ROUTING('range')")
+        return SchemeOptions(routing="range")
     if not RECORDS[scheme].routed:
         raise InvalidHintError(hint, f"the scheme {scheme} has a routing of its own")
+    if hints.routing == "range":
+        if not _takes_ranges(scheme, node):
+            raise InvalidHintError(hint, "no column is in a band with one of each other relation; matrix takes several")
+        return SchemeOptions(pairs, "range", hints.subgroups)
     if hints.routing == "random":
         return SchemeOptions(pairs, "random")
     if not _has_common_key(node):
         raise InvalidHintError(hint, "no predicates make one column equal in all relations, to hash rows by")
     if hints.subgroups is None:
         return SchemeOptions(pairs, "hash")
-    if units is not None and units % hints.subgroups:
-        raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {hints.subgroups} subgroups")
     return SchemeOptions(pairs, "contrand", hints.subgroups)
+
+
+def _no_ranges(scheme: str) -> str:
+    if not RECORDS[scheme].in_cells or RECORDS[scheme].units:
+        return f"the scheme {scheme} has a routing of its own"
+    return "no condition is a band with two ends, other than one of event times, to cut its values into ranges"
 
 
 def _rounded(cost: Cost) -> Cost:

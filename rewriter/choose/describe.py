@@ -118,7 +118,8 @@ def _decision(group: JoinNode | LeftAlone) -> Decision:
     shown = tuple(decision.options.shown(group.graph.relations).items())
     if not isinstance(group, JoinNode) or not RECORDS[decision.scheme or "matrix"].in_cells:
         return dataclasses.replace(decision, shown=shown)
-    grid = lay_out(group.graph, decision.units or DEFAULT_UNITS, can_hash(group), group.tested)
+    units, ranges = decision.units or DEFAULT_UNITS, decision.options.routing == "range"
+    grid = lay_out(group.graph, units, can_hash(group), group.tested, ranges=ranges)
     return dataclasses.replace(decision, shown=shown, grid=grid)
 
 

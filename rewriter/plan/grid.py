@@ -10,9 +10,11 @@ Standard library only, as `plan`: the operators import it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from math import comb, prod
+from dataclasses import replace
+from math import comb, inf, prod
 
-from .conjuncts import Compare
+from .comparison import common_type
+from .conjuncts import Band, Compare, Predicate
 from .parts import Dimension, JoinGraph
 from .schemes import RECORDS
 
@@ -23,8 +25,17 @@ _TRIED = 50_000
 KeyClass = tuple[tuple[str, str], ...]
 
 
+#: A range of a dimension is this many times as wide as its widest band. So one row in so many goes to two ranges.
+BREADTH = 8
+
+
 def lay_out(
-    graph: JoinGraph, cells: int, can_hash: Callable[[KeyClass], bool], tested: Iterable[str] = ()
+    graph: JoinGraph,
+    cells: int,
+    can_hash: Callable[[KeyClass], bool],
+    tested: Iterable[str] = (),
+    *,
+    ranges: bool = False,
 ) -> tuple[Dimension, ...]:
     """Return a hashed dimension for every class of equal expressions, and a spread one for every other relation.
 
@@ -38,6 +49,8 @@ def lay_out(
         Whether values of a class that are equal have equal hashes.
     tested
         The relations each of whose rows must be in one cell: no dimension that they lack is divided.
+    ranges
+        Whether bands are dimensions, too (`range_classes`).
 
     Returns
     -------
@@ -45,15 +58,17 @@ def lay_out(
     the fewest stored copies, it is one whose cells find the fewest pairs twice: a chain is cut at its hub.
     """
     classes = [members for members in key_classes(graph) if can_hash(members)]
-    axes: list[tuple[tuple[str, ...], KeyClass | None]] = [(tuple(dict(members)), members) for members in classes]
-    hashed = {alias for relations, _ in axes for alias in relations}
-    axes += [((alias,), None) for alias in graph.relations if alias not in hashed]
+    axes = [dimension(members, 1) for members in classes]
+    axes += [dimension(members, 1, home) for home, members in range_classes(graph, tested)] if ranges else []
+    placed = {alias for axis in axes for alias in axis.relations}
+    axes += [Dimension((alias,), None, 1) for alias in graph.relations if alias not in placed]
     places = {
-        alias: frozenset(axis for axis, (relations, _) in enumerate(axes) if alias in relations)
+        alias: frozenset(number for number, axis in enumerate(axes) if alias in axis.relations)
         for alias in graph.relations
     }
     pairs = [places[edge.left] | places[edge.right] for edge in graph.edges]
-    divided = [axis for axis, (relations, _) in enumerate(axes) if set(tested) <= set(relations)]
+    alone = [{axis.home} if axis.home else set(axis.relations) for axis in axes]
+    divided = [number for number, relations in enumerate(alone) if set(tested) <= relations]
     shares = [1] * len(axes)
     if divided:
         at = {axis: number for number, axis in enumerate(divided)}
@@ -61,12 +76,69 @@ def lay_out(
         found = _shares(cells, len(divided), among[: len(places)], among[len(places) :])
         for axis, share in zip(divided, found, strict=True):
             shares[axis] = share
-    return tuple(dimension(*axis, share) for axis, share in zip(axes, shares, strict=True))
+    return tuple(replace(axis, shares=share) for axis, share in zip(axes, shares, strict=True))
 
 
-def dimension(relations: tuple[str, ...], key: KeyClass | None, shares: int) -> Dimension:
-    """Return a dimension; the class that rows are hashed by is over its relations, in their order."""
-    return Dimension(relations, None if key is None else tuple(text for _, text in key), shares)
+def dimension(members: KeyClass, shares: int, home: str | None = None) -> Dimension:
+    """Return the dimension of a class of expressions: equal ones, or those in bands around one of ``home``."""
+    return Dimension(tuple(dict(members)), tuple(text for _, text in members), shares, home)
+
+
+def is_range(predicate: Predicate) -> bool:
+    """Tell whether a predicate is a band with two ends, by which rows can be routed.
+
+    Of event times nearly all that is kept lies in one range. A band of one number of floats is an equality.
+    """
+    if not isinstance(predicate, Band) or (predicate.derived and not predicate.source):
+        return False
+    bounds = predicate.bounds
+    if bounds.lower is None or bounds.upper is None or bounds.wide or bounds.nan:
+        return False
+    return not bounds.rounded or 0 < bounds.upper - bounds.lower < inf
+
+
+def range_classes(graph: JoinGraph, tested: Iterable[str] = ()) -> list[tuple[str, KeyClass]]:
+    """Return classes of expressions that are in bands around one expression, as ``(relation of that one, class)``.
+
+    Each edge is in one class at most, and classes have as many relations as possible: with ``|r.x -
+    s.x| < 5`` and ``|s.x - t.x| < 5`` there is one, around ``s.x``.
+
+    Parameters
+    ----------
+    graph
+        The join graph.
+    tested
+        Relations each of whose rows must be in one cell: then no other may be the one in the middle.
+    """
+    stars: dict[tuple[str, str, object], dict[str, str]] = {}
+    for edge in graph.edges:
+        for band in edge.predicates:
+            if isinstance(band, Band) and is_range(band):
+                for middle, other in (band.keys, reversed(band.keys)):
+                    home = middle.relations[0]
+                    if set(tested) <= {home}:
+                        found = stars.setdefault((home, middle.sql, common_type(middle.type, other.type)), {})
+                        found.setdefault(other.relations[0], other.sql)
+    ends = [alias for edge in graph.edges for alias in (edge.left, edge.right)]
+    classes: list[tuple[str, KeyClass]] = []
+    while stars:
+        star = max(stars, key=lambda one: (len(stars[one]), ends.count(one[0])))
+        home, others = star[0], stars[star]
+        members = {home: star[1], **others}
+        classes.append((home, tuple((alias, members[alias]) for alias in graph.relations if alias in members)))
+        for one, left in list(stars.items()):
+            stars[one] = {
+                alias: text
+                for alias, text in left.items()
+                if not (one[0] == home and alias in others) and not (alias == home and one[0] in others)
+            }
+        stars = {one: left for one, left in stars.items() if left}
+    return classes
+
+
+def common_range(graph: JoinGraph) -> tuple[str, KeyClass] | None:
+    """Return the class of bands that has an expression of every relation, None if there is none."""
+    return next((one for one in range_classes(graph) if len(one[1]) == len(graph.relations)), None)
 
 
 def key_classes(graph: JoinGraph) -> list[KeyClass]:
@@ -93,7 +165,7 @@ def common_key(graph: JoinGraph, can_hash: Callable[[KeyClass], bool]) -> KeyCla
 
 def goes_by_key(scheme: str, routing: str | None) -> bool:
     """Tell whether a scheme sends a row only to the units that a key selects, if all relations share that key."""
-    return RECORDS[scheme].routed and routing != "random"
+    return RECORDS[scheme].routed and routing not in ("random", "range")
 
 
 def is_elastic(scheme: str, *, by_key: bool) -> bool:

@@ -306,7 +306,8 @@ class Hints:
     intermediates
         The value of INTERMEDIATES(...): ``pack`` or ``pair``.
     routing, subgroups
-        The values of ROUTING(...): ``random``, ``hash``, or ``contrand`` with its number of subgroups.
+        The values of ROUTING(...): ``random``, ``hash``, ``contrand`` with its number of subgroups, ``range`` with or
+        without.
     aggregate
         False for NO_UNIT_AGGREGATE: results leave the units one by one.
     """

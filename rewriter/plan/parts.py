@@ -17,7 +17,7 @@ from .trees import TreeOf, leaves, order_text, tree_text
 Shape = Literal["pair", "chain", "cyclic", "star", "clique", "general", "disconnected"]
 StateFunction = Literal["count", "sum", "min", "max"]
 #: How rows go to units of their own stream's group.
-Routing = Literal["random", "hash", "contrand"]
+Routing = Literal["random", "hash", "contrand", "range"]
 #: The names of our nodes, by the number of inputs.
 NodeName = Literal["TriJoin", "MultiJoin", "BiJoin", "none"]
 #: Where a number of rows comes from: a declaration, earlier queries, Spark's statistics, or an assumption.
@@ -269,14 +269,18 @@ class Dimension:
     relations
         The aliases whose rows have a place along it, in plan order; all other rows are copied along it.
     key
-        The expression of each of them that its rows are hashed by; None if the rows of one relation are spread evenly.
+        The expression of each of them that its rows are placed by; None if the rows of one relation are spread evenly.
     shares
         Cells along it.
+    home
+        None if rows are hashed. Else values are cut into ranges: the relation whose rows lie in the range of their own
+        value; rows of the others go to each range in which they may find a partner (nearly always one, else two).
     """
 
     relations: tuple[str, ...]
     key: tuple[str, ...] | None
     shares: int
+    home: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,13 +148,13 @@ class Fit:
     reached
         How many units of another stream's group a row goes to.
     copies
-        For each relation: in how many cells of a grid a row is.
+        For each relation: in how many cells of a grid a row is, on average.
     """
 
     shape: Shape
     hub: int | None
     reached: int
-    copies: tuple[int, ...]
+    copies: tuple[float, ...]
 
 
 def _cost_of_symmetric(model: Model, fit: Fit) -> Cost:

@@ -19,6 +19,7 @@ from ..choose.decide import decide
 from ..event_time.event_times import RESULT_TIME, event_times
 from ..options import CostDefaults, Settings
 from ..plan.conjuncts import KernelPredicate
+from ..plan.grid import range_classes
 from ..plan.join_graph import build_graph
 from ..plan.nodes import Hints, JoinNode, Node, Scan, join_node_class, source_scan, transform
 from ..plan.parts import Column, OutputColumn, Retention, TimeBound, unused
@@ -123,7 +124,9 @@ def _inner(
 
 def _decided(node: JoinNode) -> JoinNode:
     """Return a node of the tree with its own decision, by its shape and with the units of the group."""
-    decision = decide(node, Hints(units=node.decision.units), _BY_SHAPE)
+    ranged = node.decision.options.routing == "range" and bool(range_classes(node.graph))
+    hints = Hints(units=node.decision.units, routing="range" if ranged else None)
+    decision = decide(node, hints, _BY_SHAPE)
     by_cost = node.decision.units_by_cost
     decision = dataclasses.replace(decision, units_reason="those of the group", advice=None, units_by_cost=by_cost)
     return _node(join_node_class(len(node.sources)), node, decision=decision)

@@ -106,13 +106,18 @@ def _scheme_and_tree(text: str, hint: str) -> tuple[str, TreeOf[str]]:
 
 
 def _routing(values: list[str], hint: str) -> dict[str, Any]:
-    """Read BiStream's routing strategies (003 section 3.2): random, hash, and ContRand with its number of subgroups."""
+    """Read BiStream's routing strategies (003 section 3.2): random, hash, and ContRand with its number of subgroups.
+
+    Ranges of a band's values are ours, with subgroups or without.
+    """
     match values:
-        case ["random" | "hash" as routing]:
+        case ["random" | "hash" | "range" as routing]:
             return {"routing": routing}
-        case ["contrand" as routing, subgroups] if _NUMBER.fullmatch(subgroups) and int(subgroups) > 0:
+        case ["contrand" | "range" as routing, subgroups] if _NUMBER.fullmatch(subgroups) and int(subgroups) > 0:
             return {"routing": routing, "subgroups": int(subgroups)}
-    raise InvalidHintError(hint, "it takes 'random', 'hash', or 'contrand' and a number of subgroups")
+    raise InvalidHintError(
+        hint, "it takes 'random', 'hash', 'range', or 'contrand' or 'range' with a number of subgroups"
+    )
 
 
 #: Hints that choose one of several.

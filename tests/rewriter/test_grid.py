@@ -110,3 +110,45 @@ def test_explain_shows_only_keys_that_spark_compares_in_one_type() -> None:
             [key] if key else []
         )
         assert math.prod(dimension["shares"] for dimension in group["decision"]["grid"]) == 4
+
+
+def ranged(*conditions: str, tested: tuple[str, ...] = (), cells: int = 16) -> list[tuple[str, int, str | None]]:
+    """Return the dimensions of a join: by what, their shares, and the relation in the middle."""
+    columns = "id BIGINT, x INT, y INT, d DOUBLE, k INT, ts TIMESTAMP"
+    names = [name for name in "rstu" if any(f"{name}." in one for one in conditions)]
+    declared = ";".join(f"CREATE STREAM {name} ({columns}) USING json OPTIONS (path '/none')" for name in names)
+    catalog, (sql,) = read_script(f"{declared}; SELECT r.id FROM {', '.join(names)} WHERE {' AND '.join(conditions)}")
+    (node,) = rewrite(sql, catalog).groups
+    found = lay_out(node.graph, cells, anything, tested, ranges=True)
+    return [(" = ".join(one.key or one.relations), one.shares, one.home) for one in found]
+
+
+def test_each_column_that_bands_compare_is_a_dimension() -> None:
+    """The one in the middle is of the relation that most edges have; bands around one column share a dimension."""
+    assert ranged("ABS(r.x - s.x) < 2", "ABS(s.y - t.y) < 2") == [
+        ("r.x = s.x", 4, "s"),
+        ("s.y = t.y", 4, "s"),
+    ]
+    assert ranged("ABS(r.x - s.x) < 2", "ABS(s.x - t.y) < 9") == [("r.x = s.x = t.y", 16, "s")]
+    assert ranged("ABS(r.x - s.x) < 2", "s.d - t.d BETWEEN 0 AND 1", "ABS(t.y - r.y) < 2") == [
+        ("r.x = s.x", 2, "r"),
+        ("r.y = t.y", 2, "r"),
+        ("s.d = t.d", 4, "s"),
+    ]
+
+
+def test_ranges_stand_beside_keys_and_spread_rows() -> None:
+    assert ranged("r.k = s.k", "ABS(s.x - t.x) < 2") == [("r.k = s.k", 4, None), ("s.x = t.x", 4, "s")]
+    assert ranged("ABS(r.x - s.x) < 2", "s.y < t.y") == [("r.x = s.x", 8, "s"), ("t", 2, None)]
+    assert ranged("ABS(r.x - s.x) < 2", "ABS(s.d - t.d) < 2", "s.k < u.k", cells=8)[2] == ("u", 2, None)
+
+
+@pytest.mark.parametrize("condition", ["r.x < s.x", "r.x - s.x > 3", "ABS(r.d - s.d) <= 0", "r.x <> s.x"])
+def test_what_is_no_band_has_no_ranges(condition: str) -> None:
+    assert not [home for _, _, home in ranged(condition) if home]
+
+
+def test_a_tested_relation_is_in_the_middle() -> None:
+    """Each of its rows must be in one cell, with all of its partners."""
+    assert ranged("ABS(r.x - s.x) < 2", tested=("r",)) == [("r.x = s.x", 16, "r")]
+    assert ranged("ABS(r.x - s.x) < 2", tested=("r", "s")) == [("r", 1, None), ("s", 1, None)]

@@ -131,7 +131,8 @@ def _axes(group: Group, arrival: Arrival) -> list[_Axis]:
     if _record(group).runs_as is None:  # each node has a scheme of its own
         return [(1, True)]
     units = _record(group).units or decision.units or _UNKNOWN_UNITS
-    subgroups = {"hash": units, "contrand": int(str(decision.option("subgroups") or units))}
+    divided = int(str(decision.option("subgroups") or units))
+    subgroups = {"hash": units, "contrand": divided, "range": divided}
     groups = subgroups.get(str(decision.option("routing")), 1)
     return [(groups, True), (max(units // groups, 1), arrival.kept == arrival.rows)]
 
@@ -141,17 +142,21 @@ def _how(group: Group, arrival: Arrival, axes: Sequence[_Axis]) -> str:
     copies = math.prod(size for size, placed in axes if not placed)
     if group.decision.grid:
         placed = [one for one in group.decision.grid if arrival.rows in one.relations]
-        hashed = [dimension_name(one) for one in placed if one.key]
+        hashed = [dimension_name(one) for one in placed if one.key and one.home is None]
+        ranges = [dimension_name(one) for one in placed if one.home is not None]
         how = [f"hashed by {_list(hashed)}"] if hashed else []
-        how += ["spread evenly"] if len(placed) > len(hashed) else []
+        how += [f"by {_list(ranges)}"] if ranges else []
+        how += ["spread evenly"] if len(placed) > len(hashed) + len(ranges) else []
         where = "stored once" if copies == 1 else f"copied to {count(copies, 'cell')}"
         return f"{', '.join(how) or 'to every cell'}, {where}"
     if arrival.kept == arrival.rows:
         return "stored" if _record(group).runs_as is None else "stored in one unit"
     routing = group.decision.option("routing")
-    return {"hash": "to the one unit of its key", "contrand": "to the units of its subgroup"}.get(
-        str(routing), "to every unit"
-    )
+    return {
+        "hash": "to the one unit of its key",
+        "contrand": "to the units of its subgroup",
+        "range": "to the units of its range",
+    }.get(str(routing), "to every unit")
 
 
 def _notes(group: Group) -> list[str]:

@@ -243,9 +243,11 @@ def event_time_sentence(event_time: EventTime) -> str:
 
 
 def dimension_name(dimension: Dimension) -> str:
-    """Return what a dimension is called: what its rows are hashed by, without aliases, or its relations."""
+    """Return what a dimension is called: what its rows are placed by, without aliases, or its relations."""
     named = zip(dimension.key or (), dimension.relations, strict=False)
     bare = {re.sub(rf"(?<![\w`])`?{re.escape(alias)}`?\.", "", text).replace("`", "") for text, alias in named}
+    if dimension.home is not None:
+        return f"ranges of {dict(zip(dimension.relations, dimension.key or (), strict=True))[dimension.home]}"
     return " = ".join(sorted(bare) or dimension.relations)
 
 
@@ -279,14 +281,15 @@ def skew_advice(live: Live, group: Group) -> str | None:
     subgroups = max((n for n in range(1, units) if units % n == 0 and n < fewer), default=None)
     if subgroups is None:
         return None
-    return f"a heavy key is spread over more units by the hint ROUTING('contrand', {subgroups})"
+    heavy, routing = ("range", "range") if group.decision.option("routing") == "range" else ("key", "contrand")
+    return f"a heavy {heavy} is spread over more units by the hint ROUTING('{routing}', {subgroups})"
 
 
 def _goes_by_one_key(group: Group) -> bool:
     """Tell whether rows go to their units by a key that all relations share, and another routing could spread it."""
     count = len(group.graph.relations)
     if not RECORDS[group.decision.scheme or "matrix"].in_cells:
-        return group.decision.option("routing") in ("hash", "contrand")
+        return group.decision.option("routing") in ("hash", "contrand", "range")
     return count < 4 and any(len(axis.relations) == count for axis in group.decision.grid)
 
 
