@@ -68,8 +68,37 @@ class Compiled:
     spec: JoinSpec
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A join before it is dispatched.
+
+    Parameters
+    ----------
+    spec
+        The join.
+    frames
+        By rank: the packed rows of its inputs.
+    types
+        DDL names of the output columns.
+    in_units
+        Whether units aggregate.
+    """
+
+    spec: JoinSpec
+    frames: list[DataFrame]
+    types: dict[str, str]
+    in_units: bool
+
+
 def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
-    """Compile a join node.
+    """Compile a join node; what it raises is that of `prepare`."""
+    made = prepare(compiling, node)
+    frame = _run(compiling, made.spec, made.frames, made.types)
+    return Compiled(_finish(node, frame, in_units=made.in_units), made.spec)
+
+
+def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
+    """Return what a join node becomes, and its inputs.
 
     Raises
     ------
@@ -117,8 +146,7 @@ def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     if spec.aggregate is not None:
         spec = replace(spec, output=spec.aggregate.names)
         types.update(states)
-    frame = _run(compiling, spec, frames, types)
-    return Compiled(_finish(node, frame, in_units=in_units), spec)
+    return Prepared(spec, frames, types, in_units)
 
 
 def _spec(

@@ -14,12 +14,13 @@ from typing import Any
 import pyarrow as pa
 from trijoin_sql.operators.results.bundle import Bundle
 from trijoin_sql.operators.results.local_views import Reducer
-from trijoin_sql.operators.results.outcomes import Outcome, Pack, Reduced, Result, listed
-from trijoin_sql.operators.schemes import SCHEMES
+from trijoin_sql.operators.results.outcomes import Outcome, Reduced, Result, listed
 from trijoin_sql.operators.schemes.base import Slot, Work
-from trijoin_sql.operators.schemes.routing import subgroup_slots
 from trijoin_sql.operators.spec import AnyOf, Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
 from trijoin_sql.operators.task.wire import bundle_from_bytes, bundle_to_bytes
+
+from ..bench.local_join import LocalJoin
+from ..bench.local_join import hand_on as handed_on
 
 Row = Mapping[str, Any]
 INT64 = -(1 << 63), (1 << 63) - 1
@@ -188,29 +189,11 @@ def run(
     -------
     The results as tuples of ids, and the slots of every stage. Where the spec aggregates, ``groups`` gets its groups.
     """
-    scheme = SCHEMES[spec.scheme]
-    route = scheme.routing.router(spec)
-    stages = [[make(spec, slot) for slot in range(spec.units)] for make in scheme.stages(spec)]
     found: Counter[tuple[Any, ...]] = Counter()
+    join = LocalJoin(spec, through=lambda items: leaving(spec, items), compact=compact)
     for batch in batches:
-        works = [Work() for _ in range(spec.units)]
-        for rank, pieces in batch.items():
-            for rows in pieces:
-                for slots, some in route(rank, rows):
-                    sent = rows if some is None else rows.take(pa.array(some))
-                    for slot in slots:
-                        works[slot].rows.setdefault(rank, []).append(sent)
-        for stage in stages:
-            following = [Work() for _ in works]
-            for number, (slot, work) in enumerate(zip(stage, works, strict=True)):
-                following[number].rows = {r: list(rows) for r, rows in work.rows.items() if r in slot.forwards}
-                hand_on(spec, number, slot.process(work), following, found, groups)
-                for store in slot.stores.values():
-                    store.fresh.clear()
-                    if compact:
-                        store.compact()
-            works = following
-    return found, stages
+        _take(spec, join.batch(batch), found, groups)
+    return found, join.stages
 
 
 def hand_on(
@@ -222,21 +205,27 @@ def hand_on(
     groups: list[pa.RecordBatch] | None = None,
 ) -> None:
     """Put what a slot gives where it belongs: results, groups, the work of the next stage's slots."""
-    if spec.aggregate is not None:
-        items = Reducer(spec.aggregate).run(items)
-    for item in unbundled(spec, items):
+    _take(spec, handed_on(spec, number, leaving(spec, items), following), found, groups)
+
+
+def _take(
+    spec: JoinSpec,
+    items: Iterator[Outcome],
+    found: Counter[tuple[Any, ...]],
+    groups: list[pa.RecordBatch] | None,
+) -> None:
+    for item in items:
         if isinstance(item, Reduced):
             assert groups is not None
             groups.append(item.rows)
-            continue
-        if isinstance(item, Result):
+        else:
+            assert isinstance(item, Result)
             found.update(ids_of(spec, item))
-            continue
-        for other in subgroup_slots(spec, number):
-            if isinstance(item, Pack):
-                following[other].packs.append(item)
-            else:
-                following[other].partials.append(item.rows)
+
+
+def leaving(spec: JoinSpec, items: Iterator[Outcome]) -> Iterator[Outcome]:
+    """Return what leaves a slot: groups where the spec aggregates, no bundles."""
+    return unbundled(spec, items if spec.aggregate is None else Reducer(spec.aggregate).run(items))
 
 
 def unbundled(spec: JoinSpec, items: Iterator[Outcome]) -> Iterator[Outcome]:

@@ -1,0 +1,276 @@
+"""A workload under a scheme in any number of units, without Spark: predicted, and counted.
+
+What is planned is what the rewriter plans, with the declared rates and the measured selectivities of the data, as a
+user declares them (``spark.trijoin.rate.*``, ``spark.trijoin.selectivity.*``). What runs is what its decision compiles
+to: the same router, the same slots. Only Spark's shuffle, its state store and its clock are missing.
+
+Streams first get a history, then the micro-batches that are counted: so the state hardly changes while it is, and a
+prediction, which is one for a second at some size of the state, can be compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from trijoin_sql.operators.compile.compiling import Compiling
+from trijoin_sql.operators.compile.node import prepare
+from trijoin_sql.operators.kernels.order_keys import values
+from trijoin_sql.operators.schemes import SCHEMES
+from trijoin_sql.operators.schemes.base import kept
+from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec
+from trijoin_sql.operators.store.index import Probe
+from trijoin_sql.operators.store.probe_plan import plan_probe
+from trijoin_sql.operators.store.store import Store
+from trijoin_sql.operators.task.dispatch import AlikeRows
+from trijoin_sql.rewriter.options import CostDefaults, Settings
+from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.plan.nodes import JoinNode
+from trijoin_sql.rewriter.plan.schemes import RECORDS
+from trijoin_sql.rewriter.sql.declarations import read_script
+
+from trijoin_sql.errors import InvalidSettingError
+
+from .local_columns import LocalFrame, local_columns
+from .local_join import LocalJoin
+from .workloads import DELAY, EVENT_TIME, WINDOW, Workload, columns, declarations, query, table
+
+#: What is predicted and counted, by the name of the counter.
+COUNTED = ("rows_in", "state_rows", "comparisons", "results")
+
+#: From so many units on only the routing is simulated: which rows are sent where, and stored.
+MOST_SLOTS = 64
+
+#: Micro-batches of the history, of a stream without and with a window, and the ones that are counted.
+HISTORY, IN_WINDOW, MEASURED = 8, 24, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The streams of a workload.
+
+    Parameters
+    ----------
+    workload
+        What they are for.
+    rows
+        Rows of each stream before those that are counted; with a window, half of them are in it.
+    more
+        Rows of each stream that are counted.
+    tables
+        By stream.
+    """
+
+    workload: Workload
+    rows: int
+    more: int
+    tables: dict[str, LocalFrame]
+
+    @classmethod
+    def of(cls, workload: Workload, rows: int, seed: int = 1) -> Data:
+        """Generate the data of a workload: the rows that ``trijoin-sql bench`` gives to every engine."""
+        batches = IN_WINDOW if workload.windowed else HISTORY
+        more = MEASURED * max(rows // batches // (1 if workload.windowed else 2), 1)
+        domain, tables = workload.domain(rows), {}
+        for number, stream in enumerate(workload.streams):
+            made = table(workload, number, np.random.default_rng([seed, number]), 0, rows + more, domain)
+            frame = LocalFrame(made).sql(f"SELECT {', '.join(columns(workload, rows))} FROM t")
+            tables[stream] = LocalFrame(frame.rows, (EVENT_TIME,) if workload.windowed else ())
+        return cls(workload, rows, more, tables)
+
+    def cuts(self) -> list[tuple[int, int]]:
+        """Return the first row and the last of each micro-batch, the last `MEASURED` of which are counted."""
+        history = np.linspace(0, self.rows, (IN_WINDOW if self.workload.windowed else HISTORY) + 1).astype(int)
+        measured = np.linspace(self.rows, self.rows + self.more, MEASURED + 1).astype(int)
+        ends = [*history.tolist(), *measured.tolist()[1:]]
+        return list(pairwise(ends))
+
+    @property
+    def seconds(self) -> float:
+        """How long the counted rows take to come, in seconds of event time; of a stream without one, a second."""
+        return self.more * 2 * WINDOW / self.rows if self.workload.windowed else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A workload under a scheme.
+
+    Parameters
+    ----------
+    node
+        The join node.
+    spec
+        What runs.
+    frames
+        By rank: the packed rows of each stream.
+    times
+        By rank: event times, empty without a window.
+    """
+
+    node: JoinNode
+    spec: JoinSpec
+    frames: list[pa.RecordBatch]
+    times: list[Any]
+
+    def predicted(self, data: Data) -> Counter[str]:
+        """Return what the plan says of the rows that are counted."""
+        (cost,) = (one.cost for one in self.node.decision.alternatives if one.chosen)
+        results = dict(self.node.decision.expected)["results a second"]
+        rows = data.seconds
+        return Counter(
+            {
+                "rows_in": cost.network * rows,
+                "state_rows": cost.memory,
+                "comparisons": cost.cpu * rows,
+                "results": results * rows,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class _Compiling(Compiling):
+    """A statement that is compiled over local data."""
+
+    tables: Mapping[str, LocalFrame] = dataclasses.field(default_factory=dict)
+
+    def run_sql(self, text: str) -> Any:
+        """Read an input."""
+        return self.tables[text.rpartition(" AS ")[0].rpartition(" FROM ")[2]].sql(text)
+
+
+def plan(data: Data, engine: str, units: int, costs: CostDefaults | None = None) -> Planned:
+    """Plan and compile a workload.
+
+    Parameters
+    ----------
+    data
+        The workload and its rows.
+    engine
+        ``SCHEME[/INTERMEDIATES][@ROUTING[:SUBGROUPS]]``.
+    units
+        Units of a stream's group, or cells.
+    costs
+        The assumptions of the cost model, with the selectivities of the data; those of a session without settings if
+        None.
+    """
+    catalog, _ = read_script(declarations(data.workload))
+    for name in data.workload.streams:
+        catalog = catalog.with_rate(name, data.more / data.seconds)
+    settings = Settings(units=units, costs=costs or CostDefaults())
+    found = rewrite(query(data.workload, engine), catalog, settings)
+    nodes = [group for group in found.groups if isinstance(group, JoinNode)]
+    if len(nodes) != 1 or RECORDS[nodes[0].decision.scheme or "matrix"].runs_as is None:
+        raise InvalidSettingError("--scheme", engine, "it becomes several joins, and one is simulated")
+    compiling = _Compiling(None, {}, units=units, tables=data.tables)  # type: ignore[arg-type]
+    with local_columns():
+        made = prepare(compiling, nodes[0])
+    frames, times = [], []
+    for rank, stream in enumerate(made.spec.streams):
+        rows = pa.RecordBatch.from_arrays(*_columns(made.frames[rank]))
+        if SCHEMES[made.spec.scheme].routing.spreads(made.spec, rank):
+            rows = AlikeRows().spread(rows, stream.route)
+        frames.append(rows)
+        times.append(values(rows.column(stream.time)) if stream.time else np.zeros(0, np.int64))
+    return Planned(nodes[0], made.spec, frames, times)
+
+
+def _columns(frame: Any) -> tuple[list[pa.Array], list[str]]:
+    rows: pa.Table = frame.rows
+    return [column.combine_chunks() for column in rows.columns], rows.column_names
+
+
+def measured_costs(data: Data) -> CostDefaults:
+    """Return the cost model's assumptions with the selectivities that the data has, by kind of predicate.
+
+    That is what a user measures, and declares as ``spark.trijoin.selectivity.KIND``.
+    """
+    planned = plan(data, data.workload.schemes[0], 1)
+    shares: dict[str, list[float]] = {}
+    for edge in planned.spec.edges:
+        for check in edge.checks:
+            if isinstance(check, Compare | Band) and not getattr(check, "wide", False):
+                kind = "band" if isinstance(check, Band) else {"=": "equi", "<>": "not_equal"}.get(check.op, "range")
+                shares.setdefault(kind, []).append(_share(planned, edge, check))
+    known = dict(CostDefaults().selectivity) | {kind: float(np.mean(found)) for kind, found in shares.items()}
+    # What is kept of a stream without a window is its history so far, which a user knows.
+    rate = data.more / data.seconds
+    keep_for = (data.rows + data.more / 2) / rate
+    return CostDefaults(selectivity=tuple(known.items()), partners=float("inf"), keep_for=keep_for)
+
+
+def _share(planned: Planned, edge: EdgeSpec, check: Compare | Band) -> float:
+    """Return the share of the pairs of two streams that fulfil a check."""
+    ways = plan_probe(EdgeSpec(edge.left, edge.right, (check,)))
+    left, right = (kept(planned.spec, rank, planned.frames[rank]) for rank in (edge.left, edge.right))
+    store = Store("", ways.sort_orders)
+    store.append(right)
+    pairs = sum(len(mine) for mine, _, _ in store.probe(Probe(ways, left)))
+    return float(max(pairs, 1) / (left.num_rows * right.num_rows))
+
+
+def count(planned: Planned, data: Data) -> list[Counter[str]]:
+    """Run a workload, and return by slot what the micro-batches that are counted have added, and the mean state.
+
+    Beyond `MOST_SLOTS` units rows are routed only: ``rows_in`` are those of the first stage, and ``state_rows`` the
+    rows of streams that the counted micro-batches leave.
+    """
+    cuts = data.cuts()
+    if planned.spec.slots > MOST_SLOTS:
+        return _routed(planned, cuts[-MEASURED][0], cuts[-1][1])
+    join = LocalJoin(planned.spec, counts=True)
+    before: list[Counter[str]] = []
+    newest = 0
+    for number, (first, last) in enumerate(cuts):
+        if number == len(cuts) - MEASURED:
+            before = join.counters()
+        for _ in join.batch({rank: [rows.slice(first, last - first)] for rank, rows in enumerate(planned.frames)}):
+            pass
+        if newest:  # by the watermark that the micro-batch before has left, as in Spark
+            join.expire(newest - int(DELAY.split()[0]) * 1_000_000)
+        if all(len(times) for times in planned.times):
+            newest = min(int(times[first:last].max()) for times in planned.times)
+    found = join.counters()
+    for one, earlier in zip(found, before, strict=True):
+        for name in one:
+            if name.startswith("state_"):
+                one[name] = (one[name] + earlier[name]) // 2
+            else:
+                one[name] -= earlier[name]
+    return found
+
+
+def _routed(planned: Planned, first: int, last: int) -> list[Counter[str]]:
+    spec = planned.spec
+    routing = SCHEMES[spec.scheme].routing
+    route = routing.router(spec)
+    found = [Counter[str]() for _ in range(spec.slots)]
+    for rank, frame in enumerate(planned.frames):
+        rows = frame.slice(first, last - first)
+        for slots, some in route(rank, rows):
+            for slot in slots:
+                found[slot]["rows_in"] += rows.num_rows if some is None else len(some)
+        if not RECORDS[spec.scheme].in_cells:
+            for slot, counted in enumerate(found):
+                counted["state_rows"] += len(routing.counted(spec, rank, rows, slot))
+    if RECORDS[spec.scheme].in_cells:
+        for counted in found:
+            counted["state_rows"] = counted["rows_in"]
+    return found
+
+
+def balance(slots: list[Counter[str]], name: str) -> float:
+    """Return the most of a slot to the mean."""
+    counted = [one[name] for one in slots]
+    mean = sum(counted) / len(counted)
+    return max(counted) / mean if mean else 1.0
+
+
+def totals(slots: list[Counter[str]]) -> Counter[str]:
+    """Return what all slots have counted."""
+    return sum(slots, Counter())

@@ -1,0 +1,52 @@
+"""The simulator counts what the operators do: its rows go where Spark's go, and all schemes find the same results."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from trijoin_sql.errors import InvalidSettingError
+
+from .local_columns import xxhash64
+from .simulate import Data, balance, count, measured_costs, plan, totals
+from .workloads import WORKLOADS
+
+
+def test_rows_are_hashed_as_spark_hashes_them() -> None:
+    """Figures of Spark 4.1: another hash would send rows to other units than a real run."""
+    assert xxhash64([pa.array([1, None])]).to_pylist() == [-7001672635703045582, 42]
+    assert xxhash64([pa.array([1], pa.int32())]).to_pylist() == [-6698625589789238999]
+    assert xxhash64([pa.array([-0.0])]) == xxhash64([pa.array([0.0])])
+
+
+@pytest.mark.parametrize(
+    "name", ["chain_band", "chain_float", "cyclic_band", "common_key", "zipf_chain", "pair_window"]
+)
+def test_all_schemes_find_the_same_results_in_any_number_of_units(name: str) -> None:
+    """A simulation whose rows missed one another would still count something."""
+    data = Data.of(WORKLOADS[name], 300)
+    schemes = [one for one in WORKLOADS[name].schemes if "/" not in one]
+    runs = [totals(count(plan(data, scheme, units), data)) for scheme in schemes for units in (1, 6)]
+    assert len({run["results"] for run in runs}) == 1
+    assert runs[0]["results"] > 10
+
+
+def test_selectivities_are_those_of_the_data() -> None:
+    """|r.i - s.i| < 2 over uniform integers: three of so many values match, less at the ends."""
+    data = Data.of(WORKLOADS["chain_band"], 2000)
+    assert dict(measured_costs(data).selectivity)["band"] == pytest.approx(3 / 2000, rel=0.05)
+
+
+def test_many_units_are_routed_as_few_are() -> None:
+    """Beyond the units whose slots run, routing alone counts: what it sends is what each row's copies are."""
+    data = Data.of(WORKLOADS["pair_band"], 2000)
+    slots = count(plan(data, "matrix", 100), data)
+    assert totals(slots)["rows_in"] == 2 * data.more * 10
+    assert balance(slots, "rows_in") < 1.5
+    slots = count(plan(data, "biclique", 100), data)
+    assert (totals(slots)["rows_in"], totals(slots)["state_rows"]) == (2 * data.more * 100, 2 * data.more)
+
+
+def test_a_plan_of_several_joins_is_refused() -> None:
+    with pytest.raises(InvalidSettingError, match="several joins"):
+        plan(Data.of(WORKLOADS["chain_band"], 100), "operator_tree((r, s), t)", 2)
