@@ -57,8 +57,10 @@ def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int) -> Grid:
     cells
         How many cells there may be.
     """
-    ranges = node.decision.options.routing == "range"
-    return _packed(node, inputs, lay_out_graph(node.graph, cells, _can_hash(inputs), node.tested, ranges=ranges))
+    options, can_hash = node.decision.options, _can_hash(inputs)
+    ranges, subgroups = options.routing == "range", options.subgroups
+    found = lay_out_graph(node.graph, cells, can_hash, node.tested, ranges=ranges, subgroups=subgroups)
+    return _packed(node, inputs, found)
 
 
 def lay_out_by_key(node: JoinNode, inputs: Mapping[str, Input], units: int) -> Grid | None:

@@ -226,6 +226,9 @@ def _place(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> _
     if record is None or record.runs_as is None:
         raise PlanError(f"no scheme named {decision.scheme}")
     name = record.runs_as
+    if units % (options.subgroups or 1):
+        hint = f"ROUTING('{options.routing}', {options.subgroups})"
+        raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {options.subgroups} subgroups")
     if RECORDS[name].in_cells:
         grid = lay_out(node, inputs, units)
         return _Placement(name, grid.cells, 1, grid)
@@ -236,9 +239,6 @@ def _place(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> _
         common = lay_out_by_key(node, inputs, units) if goes_by_key(name, options.routing) else None
     if common is None:
         return _Placement(name, units)
-    if units % subgroups:
-        hint = f"ROUTING('{options.routing}', {subgroups})"
-        raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {subgroups} subgroups")
     return _Placement(name, units, subgroups, common)
 
 

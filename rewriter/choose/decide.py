@@ -371,7 +371,7 @@ def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
     reached = model.units
     if _divides(node, hints.routing):
         reached = max(model.units // (hints.subgroups or model.units), 1)
-    fit = fit_of(node, model, reached, ranges=hints.routing == "range")
+    fit = fit_of(node, model, reached, hints)
     joining = {
         name: record
         for name, record in RECORDS.items()
@@ -388,9 +388,11 @@ def _divides(node: JoinNode, routing: str | None) -> bool:
     return routing != "random" and _has_common_key(node)
 
 
-def fit_of(node: JoinNode, model: Model, reached: int, *, ranges: bool = False) -> Fit:
+def fit_of(node: JoinNode, model: Model, reached: int, hints: Hints | None = None) -> Fit:
     """Return what the costs of schemes depend on besides the numbers; a row reaches so many units of another group."""
-    graph, grid = node.graph, lay_out(node.graph, model.units, can_hash(node), node.tested, ranges=ranges)
+    graph, ranges = node.graph, hints is not None and hints.routing == "range"
+    subgroups = hints.subgroups if hints is not None and ranges else None
+    grid = lay_out(graph, model.units, can_hash(node), node.tested, ranges=ranges, subgroups=subgroups)
     copies = tuple(
         math.prod(
             dimension.shares if alias not in dimension.relations
@@ -460,9 +462,9 @@ def _routed(hints: Hints, node: JoinNode, scheme: str, units: int | None, *, pai
     if hints.routing == "range" and not RECORDS[scheme].routed:
         if not _takes_ranges(scheme, node):
             raise InvalidHintError(hint, _no_ranges(scheme))
-        if hints.subgroups:
+        if hints.subgroups and not RECORDS[scheme].in_cells:
             raise InvalidHintError(hint, f"the scheme {scheme} has no subgroups, write ROUTING('range')")
-        return SchemeOptions(routing="range")
+        return SchemeOptions(routing="range", subgroups=hints.subgroups)
     if not RECORDS[scheme].routed:
         raise InvalidHintError(hint, f"the scheme {scheme} has a routing of its own")
     if hints.routing == "range":

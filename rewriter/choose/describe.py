@@ -119,7 +119,8 @@ def _decision(group: JoinNode | LeftAlone) -> Decision:
     if not isinstance(group, JoinNode) or not RECORDS[decision.scheme or "matrix"].in_cells:
         return dataclasses.replace(decision, shown=shown)
     units, ranges = decision.units or DEFAULT_UNITS, decision.options.routing == "range"
-    grid = lay_out(group.graph, units, can_hash(group), group.tested, ranges=ranges)
+    subgroups = decision.options.subgroups
+    grid = lay_out(group.graph, units, can_hash(group), group.tested, ranges=ranges, subgroups=subgroups)
     return dataclasses.replace(decision, shown=shown, grid=grid)
 
 

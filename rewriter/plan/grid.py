@@ -36,6 +36,7 @@ def lay_out(
     tested: Iterable[str] = (),
     *,
     ranges: bool = False,
+    subgroups: int | None = None,
 ) -> tuple[Dimension, ...]:
     """Return a hashed dimension for every class of equal expressions, and a spread one for every other relation.
 
@@ -51,6 +52,9 @@ def lay_out(
         The relations each of whose rows must be in one cell: no dimension that they lack is divided.
     ranges
         Whether bands are dimensions, too (`range_classes`).
+    subgroups
+        Cells along the dimensions of ranges, all together. Then rows are also spread, as ContRand does (003 section
+        3.2.2): those of a heavy range lie in several cells. None for as many as keep copies few.
 
     Returns
     -------
@@ -60,7 +64,7 @@ def lay_out(
     classes = [members for members in key_classes(graph) if can_hash(members)]
     axes = [dimension(members, 1) for members in classes]
     axes += [dimension(members, 1, home) for home, members in range_classes(graph, tested)] if ranges else []
-    placed = {alias for axis in axes for alias in axis.relations}
+    placed = set() if subgroups else {alias for axis in axes for alias in axis.relations}
     axes += [Dimension((alias,), None, 1) for alias in graph.relations if alias not in placed]
     places = {
         alias: frozenset(number for number, axis in enumerate(axes) if alias in axis.relations)
@@ -70,11 +74,18 @@ def lay_out(
     alone = [{axis.home} if axis.home else set(axis.relations) for axis in axes]
     divided = [number for number, relations in enumerate(alone) if set(tested) <= relations]
     shares = [1] * len(axes)
-    if divided:
-        at = {axis: number for number, axis in enumerate(divided)}
-        among = [frozenset(at[axis] for axis in some if axis in at) for some in (*places.values(), *pairs)]
-        found = _shares(cells, len(divided), among[: len(places)], among[len(places) :])
-        for axis, share in zip(divided, found, strict=True):
+    parts = [(cells, divided)]
+    if subgroups:
+        by_range = [number for number in divided if axes[number].home]
+        rest = [number for number in divided if not axes[number].home]
+        parts = [(subgroups, by_range), (cells // subgroups, rest)]
+    for count, some in parts:
+        if not some:
+            continue
+        at = {axis: number for number, axis in enumerate(some)}
+        among = [frozenset(at[axis] for axis in one if axis in at) for one in (*places.values(), *pairs)]
+        found = _shares(count, len(some), among[: len(places)], among[len(places) :])
+        for axis, share in zip(some, found, strict=True):
             shares[axis] = share
     return tuple(replace(axis, shares=share) for axis, share in zip(axes, shares, strict=True))
 

@@ -112,14 +112,16 @@ def test_explain_shows_only_keys_that_spark_compares_in_one_type() -> None:
         assert math.prod(dimension["shares"] for dimension in group["decision"]["grid"]) == 4
 
 
-def ranged(*conditions: str, tested: tuple[str, ...] = (), cells: int = 16) -> list[tuple[str, int, str | None]]:
+def ranged(
+    *conditions: str, tested: tuple[str, ...] = (), cells: int = 16, subgroups: int | None = None
+) -> list[tuple[str, int, str | None]]:
     """Return the dimensions of a join: by what, their shares, and the relation in the middle."""
     columns = "id BIGINT, x INT, y INT, d DOUBLE, k INT, ts TIMESTAMP"
     names = [name for name in "rstu" if any(f"{name}." in one for one in conditions)]
     declared = ";".join(f"CREATE STREAM {name} ({columns}) USING json OPTIONS (path '/none')" for name in names)
     catalog, (sql,) = read_script(f"{declared}; SELECT r.id FROM {', '.join(names)} WHERE {' AND '.join(conditions)}")
     (node,) = rewrite(sql, catalog).groups
-    found = lay_out(node.graph, cells, anything, tested, ranges=True)
+    found = lay_out(node.graph, cells, anything, tested, ranges=True, subgroups=subgroups)
     return [(" = ".join(one.key or one.relations), one.shares, one.home) for one in found]
 
 
@@ -152,3 +154,15 @@ def test_a_tested_relation_is_in_the_middle() -> None:
     """Each of its rows must be in one cell, with all of its partners."""
     assert ranged("ABS(r.x - s.x) < 2", tested=("r",)) == [("r.x = s.x", 16, "r")]
     assert ranged("ABS(r.x - s.x) < 2", tested=("r", "s")) == [("r", 1, None), ("s", 1, None)]
+
+
+def test_a_heavy_range_is_shared_by_the_cells_of_its_subgroup() -> None:
+    """Rows have a place along the ranges and one of their own."""
+    assert ranged("ABS(r.x - s.x) < 2", subgroups=4) == [("r.x = s.x", 4, "r"), ("r", 2, None), ("s", 2, None)]
+    assert [shares for _, shares, _ in ranged("ABS(r.x - s.x) < 2", "ABS(s.y - t.y) < 2", subgroups=4)] == [
+        2,
+        2,
+        1,
+        2,
+        2,
+    ]

@@ -41,6 +41,11 @@ QUERIES = [
         "r.id, s.id, t.id FROM r JOIN s ON r.i = s.i JOIN t ON s.n BETWEEN t.n - 1 AND t.n + 1 AND s.bo = t.bo",
     ),
     (
+        "matrix",
+        "ROUTING('range', 2), UNITS(8)",
+        "r.id, s.id, t.id FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.i - t.ti) <= 1",
+    ),
+    (
         "semi_symmetric",
         "SCHEME('semi_symmetric'), ROUTING('range', 2), UNITS(4)",
         "r.id, s.id, t.id FROM r JOIN s ON ABS(r.d - s.d) < 2 JOIN t ON s.d - t.d BETWEEN 0 AND 1",
@@ -99,8 +104,8 @@ def test_a_query_restarts_on_its_ranges(tables: Tables, tj: trijoin_sql.TriJoinS
 
 REFUSED = {
     "SELECT /*+ ROUTING('range') */ r.id FROM r JOIN s ON r.i < s.i": "in a band",
-    "SELECT /*+ ROUTING('range', 2), UNITS(4) */ r.id FROM r JOIN s ON ABS(r.i - s.i) < 2 "
-    "JOIN t ON ABS(s.d - t.d) < 2": "has no subgroups",
+    "SELECT /*+ ROUTING('range', 2), UNITS(4), SCHEME('operator_tree((r, s), t)') */ r.id "
+    "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.d - t.d) < 2": "has no subgroups",
     "SELECT /*+ ROUTING('range'), SCHEME('symmetric') */ r.id FROM r JOIN s ON ABS(r.i - s.i) < 2 "
     "JOIN t ON ABS(s.d - t.d) < 2": "matrix takes several",
     "SELECT /*+ ROUTING('range'), SCHEME('matrix') */ r.id FROM r JOIN s ON r.i < s.i": "no condition is a band",
