@@ -25,7 +25,7 @@ from ..batches.pieces import list_parts, longest_text
 from ..kernels.order_keys import Int64s, cells, order_key, plus
 from ..kernels.pairs import BLOCK, expand
 from ..kernels.sorting import range_ends, ranges, sort_column, sort_keys
-from ..spec import lefts
+from ..spec import Band, lefts
 from .probe_plan import Bound, ProbePlan, SortOrder, same_order
 
 #: Extremes of an index: least and greatest ``equal``, least and greatest ``low``, greatest ``reach``; None for unknown.
@@ -173,6 +173,13 @@ class SortedIndex:
         return (np.where(over, first, begin), np.where(over, last, end)) if over.any() else (begin, end)
 
 
+def _cannot_overflow(band: Band, minuends: tuple[int, int], low: int | None, high: int | None) -> bool:
+    """Return whether no difference of a band does, between numbers of which the extremes are known."""
+    if band.limits is None or low is None or high is None:
+        return band.limits is None
+    return minuends[0] - high >= band.limits[0] and minuends[1] - low <= band.limits[1]
+
+
 def _equal_keys(sort_order: SortOrder, batch: pa.RecordBatch) -> tuple[Int64s | None, npt.NDArray[np.int32]]:
     """Return the equality keys and the row of each; a list column has a key for every element."""
     rows = np.arange(batch.num_rows, dtype=np.int32)
@@ -233,10 +240,12 @@ class Probe:
         self.upper = None if upper is None else upper[self.order]
         self.lower = None if lower is None else lower[self.order]
         self.minuend = None if plan.limited is None else order_key(rows.column(plan.limited.left))[self.order]
-        #: Least and greatest minuend of the limited band; None where there is none, or where nothing is known of it.
-        self._minuends: tuple[int, int] | None = None
-        if self.minuend is not None and len(self.minuend) and not out_of_keys:
-            self._minuends = int(self.minuend.min()), int(self.minuend.max())
+        #: By limited band: its least and greatest minuend; None where nothing is known of one.
+        self._minuends: dict[Band, tuple[int, int]] | None = None if out_of_keys else {}
+        for band in (plan.limited, plan.limited_cells):
+            if band is not None and self._minuends is not None and rows.num_rows:
+                keys = order_key(rows.column(band.left))
+                self._minuends[band] = int(keys.min()), int(keys.max())
         self._spans: dict[str, tuple[int, int] | None] = {}
         self.upper_right = plan.upper is None or not plan.upper.strict
         self.lower_right = plan.lower is not None and plan.lower.strict
@@ -288,22 +297,25 @@ class Probe:
 
     def is_narrow(self, zone: Zone | None) -> bool:
         """Return whether no difference between a probing row and one with keys of that zone can overflow."""
-        band = self.plan.limited
-        if band is None or band.limits is None:
+        if self.plan.limited is None and self.plan.limited_cells is None:
             return True
         if zone is None or self._minuends is None:
             return False
-        (_, _, low, high, _), (least, greatest) = zone, self._minuends
-        return (
-            low is not None and high is not None and least - high >= band.limits[0] and greatest - low <= band.limits[1]
-        )
+        first, last, low, high, _ = zone
+        ends = {self.plan.limited: (low, high)}
+        if self.plan.limited_cells is not None and first is not None and last is not None:
+            width = int(self.plan.sort_order.width or 1)
+            ends[self.plan.limited_cells] = first * width, last * width + width - 1
+        return all(_cannot_overflow(band, some, *ends.get(band, (None, None))) for band, some in self._minuends.items())
 
     def may_match(self, zone: Zone | None) -> bool:
         """Return False if no probing row can find a partner (or overflow) among rows with keys of that zone."""
-        if not len(self.order):
+        if not self.rows.num_rows:
             return False
         if zone is None or not self.is_narrow(zone):
             return True
+        if not len(self.order):
+            return False
         first, last, low, high, reach = zone
         sort_order = self.plan.sort_order
         if self.equal is not None and first is not None and last is not None:
@@ -319,6 +331,11 @@ class Probe:
 
     def candidates(self, index: SortedIndex, *, narrow: bool) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
         """Yield blocks of ``(probe row, segment row)`` that the index cannot rule out."""
+        if self.plan.cells is not None and not narrow:
+            every = np.zeros(self.rows.num_rows, np.int64)
+            for probe, position in expand(every, every + len(index.rows)):
+                yield probe, index.rows[position]
+            return
         if not len(self.order) or not len(index.rows):
             return
         # A range is given whole, and here it may be all rows of the probe.

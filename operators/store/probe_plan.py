@@ -102,6 +102,9 @@ class ProbePlan:
         Bounds on ``sort_order.low`` and ``sort_order.high``.
     cells
         Where the index sorts by cells: the bounds on their column, from below and from above.
+    limited_cells
+        The band that they come from, if its difference can overflow. Where that, or a difference of the ``limited``
+        band, may happen between a batch and a segment, all of their pairs are candidates.
     checks
         What remains to be evaluated on candidates, seen from the probe (``left`` is the probe's column).
     narrow_checks
@@ -126,14 +129,15 @@ class ProbePlan:
     wide: bool = False
     others: tuple[ProbePlan, ...] = ()
     cells: tuple[Bound, Bound] | None = None
+    limited_cells: Band | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The probe's columns that a probe looks at."""
         bounds = [bound.column for bound in (self.upper, self.lower, *(self.cells or ())) if bound is not None]
-        limited = None if self.limited is None else self.limited.left
+        limited = [band.left for band in (self.limited, self.limited_cells) if band is not None]
         further = (column for other in self.others for column in other.columns)
-        found = [self.equal, *bounds, *lefts(self.checks), limited, *further]
+        found = [self.equal, *bounds, *lefts(self.checks), *limited, *further]
         return tuple(dict.fromkeys(column for column in found if column is not None))
 
     @property
@@ -236,6 +240,7 @@ def _plan_conjuncts(edge: EdgeSpec) -> ProbePlan:
     upper, lower = uppers[low] if low else None, lowers[high] if high else None
     flat = equal_stored is None and low is not None and low == high
     across = _across(edge.checks, low or "", uppers, lowers) if flat else None
+    column, width, limited_cells = across or (None, None, None)
     used = [edge.checks[bound[1]] for bound in (upper, lower) if bound is not None and low in (None, high)]
     if upper is not None and high is None:
         used = [edge.checks[upper[1]]]
@@ -247,9 +252,9 @@ def _plan_conjuncts(edge: EdgeSpec) -> ProbePlan:
         if watched and _is_decided(number, check, *exact):
             decided.add(number)
     # Where a difference may overflow, the widened range holds rows that the predicates before the band rule out.
-    checked = decided if limited is None else decided & equalities
+    checked = decided if limited is None and limited_cells is None else decided & equalities
     return ProbePlan(
-        SortOrder(equal_stored, low, high) if across is None else SortOrder(across[0], low, high, across[1]),
+        SortOrder(equal_stored if column is None else column, low, high, width),
         equal_probe,
         upper[0] if upper else None,
         lower[0] if lower else None,
@@ -257,31 +262,33 @@ def _plan_conjuncts(edge: EdgeSpec) -> ProbePlan:
         tuple(check for number, check in enumerate(edge.checks) if number not in decided),
         limited,
         equal_stored is None and bool(used) and all(_is_wide(check) for check in used),
-        cells=None if across is None else (lowers[across[0]][0], uppers[across[0]][0]),
+        cells=None if column is None else (lowers[column][0], uppers[column][0]),
+        limited_cells=limited_cells,
     )
 
 
 _Bounds = dict[str, tuple["Bound", int]]
 
 
-def _across(checks: Sequence[Check], low: str, uppers: _Bounds, lowers: _Bounds) -> tuple[str, float] | None:
+def _across(
+    checks: Sequence[Check], low: str, uppers: _Bounds, lowers: _Bounds
+) -> tuple[str, float, Band | None] | None:
     """Return a second column that a band with two ends bounds, and the width of its cells; None if there is none.
 
     A row whose band is as wide as a cell finds its partners in two cells, in each of them by the first band: about two
-    candidates a result. Where a difference may overflow, Spark computes it for pairs that a cell does not have.
+    candidates a result. Behind the width comes the band, if its difference can overflow.
     """
-    for one in (checks[at] for _, at in (uppers[low], lowers[low])):
-        if isinstance(one, Band) and one.limits is not None:
-            return None
     for column, (_, at) in uppers.items():
         band = checks[at]
         if column == low or column not in lowers or lowers[column][1] != at or not isinstance(band, Band):
             continue
-        if band.lower is None or band.upper is None or band.limits is not None or _is_wide(band):
+        if band.lower is None or band.upper is None or _is_wide(band):
             continue
         width = band.upper - band.lower + (1 if band.arithmetic == "int" else 0)
+        if band.limits is not None and 16 * width > band.limits[1] - band.limits[0]:
+            continue  # too few cells to tell what may overflow
         if 0 < width < inf and (band.arithmetic != "int" or width < HIGHEST):
-            return column, width
+            return column, width, None if band.limits is None else band
     return None
 
 

@@ -206,7 +206,7 @@ def test_a_band_of_event_times_that_all_stored_rows_lie_in_is_not_what_is_search
     assert equal.sort_order == SortOrder("a", "t", "t")
     assert not equal.wide
     limited = dataclasses.replace(within, limits=(-(1 << 31), (1 << 31) - 1))  # it raises on pairs far apart
-    assert plan_probe(EdgeSpec(0, 1, (limited, near))).sort_order == SortOrder(None, "t", "t")
+    assert plan_probe(EdgeSpec(0, 1, (limited, near))).sort_order == SortOrder("a", "t", "t", 3)
     narrow = dataclasses.replace(within, wide=False)
     assert plan_probe(EdgeSpec(0, 1, (narrow, near))).sort_order == SortOrder("a", "t", "t", 3)
 
@@ -322,6 +322,43 @@ def test_where_nothing_can_overflow_the_index_decides(kind: str, shift: int) -> 
                 assert probe_matches(edge, pa.int64(), stored, probing, compact) == wanted
         raised, found = raised + beyond, found + len(wanted) * (not beyond)
     assert raised > 3
+    assert found > 10
+
+
+@pytest.mark.parametrize("beside", [(-2, 2, True), (-30, 30, True), (-2, 2, False)], ids=str)
+def test_two_dimensions_whose_differences_can_overflow(beside: tuple[int, int, bool]) -> None:
+    """Where a pair overflows Spark raises, unless the band before it is false; elsewhere both bands are searched."""
+    *ends, limited = beside
+    checks = (
+        Band("a", "a", *ends, limits=(-1000, 1000) if limited else None),
+        Band("b", "b", -1, 3, limits=(-1000, 1000)),
+    )
+    plan = plan_probe(EdgeSpec(0, 1, checks))
+    assert plan.cells is not None
+    raised = found = 0
+    for seed in range(40):
+        random = Random(seed)
+        domain = range(random.choice([20, 900, 1300]))
+        sizes = enumerate((6, 1, 30))
+        stored = [rows_of(random, [*domain, *[5] * len(domain)], size, 100 * number) for number, size in sizes]
+        probing = rows_of(random, [*domain, *[5] * len(domain)], 4, 10_000)
+        wanted: Counter[tuple[int, int]] = Counter()
+        beyond = False
+        for one, other in ((one, other) for one in probing for rows in stored for other in rows):
+            for check in checks:
+                beyond |= check.limits is not None and not -1000 <= one[check.left] - other[check.right] <= 1000
+                if not holds(check, one, other):
+                    break
+            else:
+                wanted[(one["id"], other["id"])] += 1
+        for compact in (False, True):
+            if beyond:
+                with pytest.raises(JoinOverflowError):
+                    probe_matches(EdgeSpec(0, 1, checks), pa.int64(), stored, probing, compact)
+            else:
+                assert probe_matches(EdgeSpec(0, 1, checks), pa.int64(), stored, probing, compact) == wanted
+        raised, found = raised + beyond, found + len(wanted) * (not beyond)
+    assert raised > 1
     assert found > 10
 
 
