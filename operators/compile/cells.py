@@ -11,12 +11,12 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from ...errors import PlanError
 from ...rewriter.plan.comparison import widest
 from ...rewriter.plan.conjuncts import Band
+from ...rewriter.plan.decision import Dimension
 from ...rewriter.plan.grid import BREADTH, KeyClass, common_key, common_range, dimension, is_range
 from ...rewriter.plan.grid import lay_out as lay_out_graph
 from ...rewriter.plan.nodes import JoinNode
-from ...rewriter.plan.parts import Dimension
+from ..checks import Band as Check
 from ..kernels.order_keys import HIGHEST
-from ..spec import Band as Check
 from ..spec import Ranges
 from .edges import compile_band, hashable
 from .inputs import Input

@@ -15,35 +15,31 @@ from ...rewriter.plan.joins import Closest
 from ...rewriter.plan.nodes import JoinNode
 from ...rewriter.plan.parts import Edge
 from ...rewriter.plan.schemes import RECORDS
-from .. import spec
+from .. import checks, spec
 from .compiling import NotAsPlannedError
 from .inputs import Input
 
 _Equal = tuple[Column, Column, bool]
 
 
-def compile_edge(
-    node: JoinNode,
-    edge: Edge,
-    inputs: Mapping[str, Input],
-) -> spec.EdgeSpec:
+def compile_edge(node: JoinNode, edge: Edge, inputs: Mapping[str, Input]) -> checks.EdgeSpec:
     """Return an edge's checks."""
     left, right = inputs[edge.left], inputs[edge.right]
-    checks: list[spec.Check] = []
+    kept: list[checks.Check] = []
     implied = RECORDS[node.decision.scheme or "matrix"].ends_meet_at_hub
     checked = node.graph.not_implied(edge) if implied else edge.predicates
     equal: list[_Equal] = []
     for number, predicate in enumerate(edge.predicates):
         check = _check(predicate, left, right, equal, str(number))
-        checks += [check] if predicate in checked else []
-        if not isinstance(check, spec.AnyOf) and predicate.rejects_null:
+        kept += [check] if predicate in checked else []
+        if not isinstance(check, checks.AnyOf) and predicate.rejects_null:
             left.required.setdefault(check.left, predicate.keys[0].sql)
             right.required.setdefault(check.right, predicate.keys[1].sql)
     ranks = node.graph.relations.index(edge.left), node.graph.relations.index(edge.right)
-    return spec.EdgeSpec(*ranks, tuple(checks), *_hashed(equal, left, right, ""))
+    return checks.EdgeSpec(*ranks, tuple(kept), *_hashed(equal, left, right, ""))
 
 
-def compile_closest(closest: Closest, edges: Iterable[spec.EdgeSpec], left: Input, right: Input) -> spec.Closest:
+def compile_closest(closest: Closest, edges: Iterable[checks.EdgeSpec], left: Input, right: Input) -> spec.Closest:
     """Return which partners of a row are results.
 
     Raises
@@ -64,7 +60,7 @@ def compile_closest(closest: Closest, edges: Iterable[spec.EdgeSpec], left: Inpu
         dimensions.append(spec.Dimension(*columns, common, most))
     latest = None
     if closest.latest:
-        equal = (check for edge in edges for check in edge.checks if isinstance(check, spec.Compare))
+        equal = (check for edge in edges for check in edge.checks if isinstance(check, checks.Compare))
         latest = tuple(check.right for check in equal if check.op in ("=", "<=>"))
     return spec.Closest(
         tuple(dimensions),
@@ -78,7 +74,7 @@ def compile_closest(closest: Closest, edges: Iterable[spec.EdgeSpec], left: Inpu
     )
 
 
-def _check(predicate: KernelPredicate, left: Input, right: Input, equal: list[_Equal], name: str) -> spec.Check:
+def _check(predicate: KernelPredicate, left: Input, right: Input, equal: list[_Equal], name: str) -> checks.Check:
     """Return a predicate's check.
 
     Parameters
@@ -95,9 +91,9 @@ def _check(predicate: KernelPredicate, left: Input, right: Input, equal: list[_E
     branches = []
     for number, branch in enumerate(predicate.branches):
         own: list[_Equal] = []
-        checks = tuple(_check(one, left, right, own, name) for one in branch)
-        branches.append(spec.Branch(checks, *_hashed(own, left, right, f"{name}.{number} ")))
-    return spec.AnyOf(tuple(branches), exceptions=predicate.exceptions)
+        both = tuple(_check(one, left, right, own, name) for one in branch)
+        branches.append(checks.Branch(both, *_hashed(own, left, right, f"{name}.{number} ")))
+    return checks.AnyOf(tuple(branches), exceptions=predicate.exceptions)
 
 
 def _hashed(equal: list[_Equal], left: Input, right: Input, name: str) -> tuple[str | None, str | None]:
@@ -120,7 +116,7 @@ def _common(predicate: Comparison, left: Input, right: Input) -> Comparable:
     return common
 
 
-def _compare(predicate: Compare | NotEqual, left: Input, right: Input, equal: list[_Equal]) -> spec.Compare:
+def _compare(predicate: Compare | NotEqual, left: Input, right: Input, equal: list[_Equal]) -> checks.Compare:
     one, other = predicate.left.sql, predicate.right.sql
     common = _common(predicate, left, right)
     op = predicate.op
@@ -129,7 +125,7 @@ def _compare(predicate: Compare | NotEqual, left: Input, right: Input, equal: li
         columns = left.cast("key", one, common.type), right.cast("key", other, common.type)
         hashed = [hashable(column, common.type) for column in columns]
         equal.append((hashed[0], hashed[1], common.exact and op == "="))
-    return spec.Compare(op, *packed, common.exact)
+    return checks.Compare(op, *packed, common.exact)
 
 
 def hashable(column: Column, type_name: str) -> Column:
@@ -140,7 +136,7 @@ def hashable(column: Column, type_name: str) -> Column:
     return column
 
 
-def compile_band(predicate: Band, left: Input, right: Input) -> spec.Band:
+def compile_band(predicate: Band, left: Input, right: Input) -> checks.Band:
     """Return a band's check."""
     one, other, bounds = predicate.left.sql, predicate.right.sql, predicate.bounds
     common = _common(predicate, left, right).type
@@ -148,8 +144,8 @@ def compile_band(predicate: Band, left: Input, right: Input) -> spec.Band:
     strict = not bounds.lower_inclusive, not bounds.upper_inclusive
     if bounds.rounded:
         arithmetic: Literal["float32", "float64"] = "float32" if common == "float" else "float64"
-        return spec.Band(*packed, bounds.lower, bounds.upper, *strict, arithmetic, nan=bounds.nan, sql=predicate.sql)
-    return spec.Band(
+        return checks.Band(*packed, bounds.lower, bounds.upper, *strict, arithmetic, nan=bounds.nan, sql=predicate.sql)
+    return checks.Band(
         *packed,
         None if bounds.lower is None else int(bounds.lower) + strict[0],
         None if bounds.upper is None else int(bounds.upper) - strict[1],

@@ -18,8 +18,9 @@ from ...rewriter.plan.grid import goes_by_key, is_elastic
 from ...rewriter.plan.nodes import JoinNode, source_conditions, source_scan
 from ...rewriter.plan.schemes import RECORDS
 from ...rewriter.plan.trees import leaves
+from ..checks import EdgeSpec
 from ..schemes import SCHEMES
-from ..spec import EdgeSpec, JoinSpec, Options, StreamSpec
+from ..spec import JoinSpec, Options, StreamSpec
 from ..task.dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
 from ..task.outputs import COUNTERS, unpack
 from ..task.processor import JoinProcessor

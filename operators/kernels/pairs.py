@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import JoinOverflowError
-from ..spec import AnyOf, Band, Check, Compare
+from ..checks import AnyOf, Band, Check, Compare
 from .order_keys import HIGHEST, LOWEST, Int64s, is_exact, order_key, values
 
 Mask = npt.NDArray[np.bool_]

@@ -20,12 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from ..batches.pieces import concat
+from ..checks import Check
 from ..kernels.order_keys import Int64s, values
 from ..kernels.pairs import Take, fulfilling
 from ..kernels.sorting import sort_keys
 from ..results.bundle import Part
 from ..results.outcomes import Outcome, Pack
-from ..spec import Check, JoinSpec
+from ..spec import JoinSpec
 from ..store.index import Probe
 from ..store.probe_plan import ProbePlan
 from ..store.store import Store

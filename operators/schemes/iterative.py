@@ -18,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..checks import Check
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import expand, fulfilling
 from ..kernels.sorting import sort_keys
 from ..results.bundle import Bundle, Part
 from ..results.outcomes import Outcome, joined
-from ..spec import Check, JoinSpec
+from ..spec import JoinSpec
 from ..store.index import Probe
 from ..store.probe_plan import ProbePlan, plan_probe
 from ..store.segment import Lifetime, Segment

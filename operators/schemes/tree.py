@@ -15,9 +15,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from ..checks import Check, EdgeSpec, renamed
 from ..kernels.order_keys import HIGHEST, Int64s, order_key
 from ..results.outcomes import Outcome, Partial, Result
-from ..spec import Check, EdgeSpec, JoinSpec, StreamSpec, renamed
+from ..spec import JoinSpec, StreamSpec
 from .base import Work, gathered, kept, owned
 from .iterative import IterativeUnit
 

@@ -22,10 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..batches.pieces import list_parts, longest_text
+from ..checks import Band, lefts
 from ..kernels.order_keys import Int64s, cells, order_key, plus
 from ..kernels.pairs import BLOCK, expand
 from ..kernels.sorting import range_ends, ranges, sort_column, sort_keys
-from ..spec import Band, lefts
 from .probe_plan import Bound, ProbePlan, SortOrder, same_order
 
 #: Extremes of an index: least and greatest ``equal``, least and greatest ``low``, greatest ``reach``; None for unknown.

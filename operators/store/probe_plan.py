@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..checks import AnyOf, Band, Check, Compare, EdgeSpec, lefts
 from ..kernels.float_bounds import closed, last_within
 from ..kernels.order_keys import HIGHEST, LOWEST, Int64s, float_key, order_key, plus, values
-from ..spec import AnyOf, Band, Check, Compare, EdgeSpec, lefts
 
 
 @dataclass(frozen=True, slots=True)

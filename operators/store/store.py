@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..batches.pieces import concat, cuts, has_text, row_bytes, row_sizes, split
+from ..checks import Band, Check, lefts, rights
 from ..kernels.order_keys import Int64s, values
 from ..kernels.pairs import Take, expand, fulfilling
-from ..spec import Band, Check, lefts, rights
 from .index import Probe, SortedIndex
 from .probe_plan import SortOrder
 from .segment import AHEAD, ARCHIVE_PERIODS, Lifetime, Segment, lanes

@@ -15,9 +15,9 @@ from ..options import CostDefaults, Settings
 from ..plan.comparison import common_type, widest
 from ..plan.conjuncts import KINDS, Either, KernelPredicate
 from ..plan.cost_model import DEFAULT_UNITS, Model, growth, search
+from ..plan.decision import Cost
 from ..plan.grid import KeyClass
 from ..plan.nodes import JoinNode, Scan, source_scan
-from ..plan.parts import Cost
 from ..plan.schemes import EXHAUSTIVE
 from ..plan.trees import TreeOf, leaves
 

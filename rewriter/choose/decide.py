@@ -27,11 +27,11 @@ from ...errors import InvalidHintError
 from ..options import CostDefaults, Settings
 from ..plan.conjuncts import Band
 from ..plan.cost_model import Model, probe_order
+from ..plan.decision import Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
 from ..plan.grid import BREADTH, common_key, common_range, goes_by_key, is_elastic, lay_out, range_classes
 from ..plan.join_graph import is_connected
 from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
-from ..plan.parts import Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
 from ..plan.schemes import RECORDS, Fit
 from ..plan.stored import Stored, conditions_of
 from ..plan.trees import TreeOf, leaves, order_text

@@ -7,6 +7,7 @@ import dataclasses
 from ..event_time.bounds import input_scan
 from ..plan.conjuncts import Predicate
 from ..plan.cost_model import DEFAULT_UNITS
+from ..plan.decision import Decision
 from ..plan.display import duration_text
 from ..plan.document import (
     Conjunct,
@@ -22,7 +23,7 @@ from ..plan.document import (
 )
 from ..plan.grid import lay_out
 from ..plan.nodes import JoinNode, LeftAlone
-from ..plan.parts import Decision, JoinGraph
+from ..plan.parts import JoinGraph
 from ..plan.schemes import RECORDS
 from .cost import can_hash
 

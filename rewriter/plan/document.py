@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .decision import Decision
 from .joins import NodeKind
 from .json_codec import ALWAYS, HIDDEN, Json
-from .parts import Decision, Refusal, Shape
+from .parts import Refusal, Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from math import comb, inf, prod
 
 from .comparison import common_type
 from .conjuncts import Band, Compare, Predicate
-from .parts import Dimension, JoinGraph
+from .decision import Dimension
+from .parts import JoinGraph
 from .schemes import RECORDS
 
 #: All ways to share out the cells are tried up to this number, which takes a third of a second.

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from ...errors import PlanError
 from .conjuncts import Predicate, Term
+from .decision import Decision
 from .joins import Closest, JoinKind, NodeKind
-from .parts import Aggregation, Column, Decision, JoinGraph, OutputColumn, Retention, RowsFrom, TimeUses
+from .parts import Aggregation, Column, JoinGraph, OutputColumn, Retention, RowsFrom, TimeUses
 from .trees import TreeOf
 
 

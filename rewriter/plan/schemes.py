@@ -9,8 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from .cost_model import Model, matches, probing, search
+from .decision import Cost
 from .document import Group
-from .parts import Cost, Shape
+from .parts import Shape
 from .trees import read_tree
 
 #: A member in a pack is a row number, a small part of a row.

@@ -14,6 +14,7 @@ from typing import cast
 
 from ..plan.comparison import closest_type, unordered
 from ..plan.conjuncts import Predicate, Residual, Term
+from ..plan.decision import Decision
 from ..plan.join_graph import build_graph
 from ..plan.joins import Closest, NodeKind
 from ..plan.nodes import (
@@ -30,7 +31,7 @@ from ..plan.nodes import (
     scans,
     source_scan,
 )
-from ..plan.parts import Decision, JoinGraph, OutputColumn, unused
+from ..plan.parts import JoinGraph, OutputColumn, unused
 from ..predicates.terms import over_output
 from ..sql.spark_types import UNKNOWN
 from .create_multi_join_groups import can_be_member

@@ -20,6 +20,7 @@ import networkx as nx
 from ...errors import InvalidHintError
 from ..options import Settings, Tables
 from ..plan.conjuncts import KINDS, Either, NotEqual, Predicate, Residual
+from ..plan.decision import Decision
 from ..plan.join_graph import build_graph
 from ..plan.nodes import (
     Block,
@@ -35,7 +36,6 @@ from ..plan.nodes import (
     scans,
     transform,
 )
-from ..plan.parts import Decision
 from .rule import NotApplicable, beyond_spark, each_block, regions
 
 #: Why a group of one stream and tables is left alone.

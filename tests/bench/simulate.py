@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from trijoin_sql.operators.checks import Band, Compare, EdgeSpec
 from trijoin_sql.operators.compile.compiling import Compiling
 from trijoin_sql.operators.compile.node import prepare
 from trijoin_sql.operators.kernels.order_keys import values
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import kept
-from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec
+from trijoin_sql.operators.spec import JoinSpec
 from trijoin_sql.operators.store.index import Probe
 from trijoin_sql.operators.store.probe_plan import plan_probe
 from trijoin_sql.operators.store.store import Store

@@ -12,11 +12,12 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+from trijoin_sql.operators.checks import AnyOf, Band, Check, Compare, EdgeSpec
 from trijoin_sql.operators.results.bundle import Bundle
 from trijoin_sql.operators.results.local_views import Reducer
 from trijoin_sql.operators.results.outcomes import Outcome, Reduced, Result, listed
 from trijoin_sql.operators.schemes.base import Slot, Work
-from trijoin_sql.operators.spec import AnyOf, Band, Check, Compare, EdgeSpec, JoinSpec, StreamSpec
+from trijoin_sql.operators.spec import JoinSpec, StreamSpec
 from trijoin_sql.operators.task.wire import bundle_from_bytes, bundle_to_bytes
 
 from ..bench.local_join import LocalJoin

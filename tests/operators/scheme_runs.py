@@ -7,15 +7,8 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-from trijoin_sql.operators.spec import (
-    AnyOf,
-    Band,
-    Branch,
-    Check,
-    Compare,
-    EdgeSpec,
-    JoinSpec,
-)
+from trijoin_sql.operators.checks import AnyOf, Band, Branch, Check, Compare, EdgeSpec
+from trijoin_sql.operators.spec import JoinSpec
 
 from .reference import Row, batch_of, cut, nested_loop, run
 

@@ -12,22 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from trijoin_sql.operators.checks import Band, Check, Compare, EdgeSpec
 from trijoin_sql.operators.kernels.sums import as_sum, count_by, extreme_by, sum_by
 from trijoin_sql.operators.results.bundle import Bundle, Part
 from trijoin_sql.operators.results.local_views import Reducer
 from trijoin_sql.operators.results.outcomes import Outcome, Reduced
-from trijoin_sql.operators.spec import (
-    AggregateSpec,
-    Band,
-    Check,
-    Compare,
-    EdgeSpec,
-    JoinSpec,
-    KeySpec,
-    Options,
-    StateSpec,
-    StreamSpec,
-)
+from trijoin_sql.operators.spec import AggregateSpec, JoinSpec, KeySpec, Options, StateSpec, StreamSpec
 
 from trijoin_sql.errors import JoinOverflowError
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from trijoin_sql.operators.checks import Band, EdgeSpec
 from trijoin_sql.operators.results.bundle import Part
 from trijoin_sql.operators.results.outcomes import RESULT_BYTES, joined
 from trijoin_sql.operators.schemes.base import Work
-from trijoin_sql.operators.spec import Band, EdgeSpec, JoinSpec, Options
+from trijoin_sql.operators.spec import JoinSpec, Options
 from trijoin_sql.operators.state import slot_state as state_module
 from trijoin_sql.operators.state import warm, warm_file
 from trijoin_sql.operators.state.manifest import MANIFEST

@@ -13,17 +13,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators.spec import (
-    Band,
-    Check,
-    Closest,
-    Compare,
-    Dimension,
-    EdgeSpec,
-    JoinSpec,
-    Options,
-    StreamSpec,
-)
+from trijoin_sql.operators.checks import Band, Check, Compare, EdgeSpec
+from trijoin_sql.operators.spec import Closest, Dimension, JoinSpec, Options, StreamSpec
 
 from trijoin_sql.errors import JoinOverflowError
 

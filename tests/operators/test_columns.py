@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators.batches.ipc import from_bytes
+from trijoin_sql.operators.checks import EdgeSpec
 from trijoin_sql.operators.results import columns as columns_module
 from trijoin_sql.operators.results import local_views as aggregate_module
 from trijoin_sql.operators.results.bundle import Bundle, Part
 from trijoin_sql.operators.results.columns import Columns
 from trijoin_sql.operators.results.local_views import Reducer
 from trijoin_sql.operators.results.outcomes import Reduced
-from trijoin_sql.operators.spec import AggregateSpec, EdgeSpec, JoinSpec, KeySpec, StateSpec
+from trijoin_sql.operators.spec import AggregateSpec, JoinSpec, KeySpec, StateSpec
 from trijoin_sql.operators.store.store import Store
 from trijoin_sql.operators.task import outputs as results_module
 

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 from trijoin_sql.operators.batches.ipc import from_bytes, to_bytes, uniform
 from trijoin_sql.operators.batches.pieces import concat, split
+from trijoin_sql.operators.checks import EdgeSpec
 from trijoin_sql.operators.results.outcomes import Pack
 from trijoin_sql.operators.schemes.base import MEMBERS
-from trijoin_sql.operators.spec import EdgeSpec, JoinSpec, Options
+from trijoin_sql.operators.spec import JoinSpec, Options
 from trijoin_sql.operators.task import dispatch
 from trijoin_sql.operators.task.dispatch import PACKED_SCHEMA, Dispatcher, slot_keys, unmurmur3
 from trijoin_sql.operators.task.outputs import Output

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from trijoin_sql.operators.checks import Band, Check, Compare, EdgeSpec
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
-from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec, Options
+from trijoin_sql.operators.spec import JoinSpec, Options
 from trijoin_sql.operators.state import slot_state as state_module
 from trijoin_sql.operators.state import warm
 from trijoin_sql.operators.state.slot_state import SlotState

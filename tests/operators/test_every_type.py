@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from trijoin_sql.operators.checks import Band, Check, Compare, EdgeSpec
 from trijoin_sql.operators.kernels.order_keys import is_exact
-from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec, Options
+from trijoin_sql.operators.spec import JoinSpec, Options
 
 from .reference import DOMAINS, Row, batch_of, cut, nested_loop, run, streams
 

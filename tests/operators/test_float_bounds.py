@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trijoin_sql.operators.checks import Band, EdgeSpec
 from trijoin_sql.operators.kernels.float_bounds import closed, last_within
-from trijoin_sql.operators.spec import Band, EdgeSpec
 from trijoin_sql.operators.store.probe_plan import plan_probe
 
 LIMITS = [0.0, 1.0, 5.0, 0.1, -0.1, -5.0, 1e-300, 1e300, -1e300, 3.5e38, 1e-45, 5e-324]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec
+from trijoin_sql.operators.checks import Band, Check, Compare, EdgeSpec
 from trijoin_sql.operators.store.index import Probe
 from trijoin_sql.operators.store.probe_plan import SortOrder, plan_probe
 from trijoin_sql.operators.store.store import Store

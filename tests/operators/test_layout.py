@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from trijoin_sql.operators.checks import Band, Check, Compare, EdgeSpec
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Work
-from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec
+from trijoin_sql.operators.spec import JoinSpec
 from trijoin_sql.operators.state.layout import History, Layout, laid_out, obstacle
 from trijoin_sql.operators.store.store import Store
 from trijoin_sql.operators.task.dispatch import slot_keys

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from trijoin_sql.operators.checks import Band, Compare, EdgeSpec
 from trijoin_sql.operators.results.outcomes import Result
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.schemes.outer import OuterSlot
-from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec, Kind, Options, StreamSpec
+from trijoin_sql.operators.spec import JoinSpec, Kind, Options, StreamSpec
 from trijoin_sql.operators.state.slot_state import SlotState
 from trijoin_sql.operators.store.settled import PAGE_BITS, Settled
 

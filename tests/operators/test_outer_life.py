@@ -14,22 +14,12 @@ from random import Random
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from trijoin_sql.operators.checks import AnyOf, Band, Branch, Check, Compare, EdgeSpec
 from trijoin_sql.operators.results.outcomes import Result
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.schemes.outer import OuterSlot
-from trijoin_sql.operators.spec import (
-    AnyOf,
-    Band,
-    Branch,
-    Check,
-    Compare,
-    EdgeSpec,
-    JoinSpec,
-    Kind,
-    Options,
-    StreamSpec,
-)
+from trijoin_sql.operators.spec import JoinSpec, Kind, Options, StreamSpec
 from trijoin_sql.operators.state import slot_state
 from trijoin_sql.operators.state.manifest import MANIFEST
 from trijoin_sql.operators.state.slot_state import SlotState

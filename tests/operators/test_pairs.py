@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trijoin_sql.operators.checks import Band, Compare
 from trijoin_sql.operators.kernels.pairs import evaluate, expand
-from trijoin_sql.operators.spec import Band, Compare
 
 from trijoin_sql.errors import JoinOverflowError
 

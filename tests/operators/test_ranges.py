@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from trijoin_sql.operators.checks import Band, Check, Compare, EdgeSpec
 from trijoin_sql.operators.kernels.order_keys import HIGHEST, LOWEST
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.routing import TO_CELLS, TO_GROUPS, reached
-from trijoin_sql.operators.spec import Band, Check, Compare, EdgeSpec, JoinSpec, Options, Ranges
+from trijoin_sql.operators.spec import JoinSpec, Options, Ranges
 
 from .reference import batch_of, streams
 from .scheme_runs import COLUMNS, SCHEMA, assert_exact, rows_of

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators.batches.ipc import from_bytes, uniform
+from trijoin_sql.operators.checks import Band, Compare, EdgeSpec
 from trijoin_sql.operators.schemes.iterative import IterativeUnit
-from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec, Options, StreamSpec
+from trijoin_sql.operators.spec import JoinSpec, Options, StreamSpec
 from trijoin_sql.operators.state import warm
 from trijoin_sql.operators.state.layout import History
 from trijoin_sql.operators.state.manifest import MANIFEST

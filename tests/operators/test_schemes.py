@@ -9,22 +9,14 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
+from trijoin_sql.operators.checks import Band, Compare, EdgeSpec
 from trijoin_sql.operators.results.bundle import Part
 from trijoin_sql.operators.results.outcomes import Result
 from trijoin_sql.operators.schemes import SCHEMES, base
 from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.schemes.iterative import probe_steps
 from trijoin_sql.operators.schemes.routing import grid
-from trijoin_sql.operators.spec import (
-    AggregateSpec,
-    Band,
-    Compare,
-    EdgeSpec,
-    JoinSpec,
-    Options,
-    StateSpec,
-    StreamSpec,
-)
+from trijoin_sql.operators.spec import AggregateSpec, JoinSpec, Options, StateSpec, StreamSpec
 
 from .reference import batch_of, cut, nested_loop, run, streams
 from .scheme_runs import COLUMNS, EDGES, KINDS, SCHEMA, assert_exact, batches_of, chain, cycle, edge, rows_of

@@ -15,9 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators.batches.ipc import from_bytes
+from trijoin_sql.operators.checks import Band, Compare, EdgeSpec
 from trijoin_sql.operators.kernels import order_keys, sorting
 from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.operators.spec import Band, Compare, EdgeSpec, JoinSpec, Options
+from trijoin_sql.operators.spec import JoinSpec, Options
 from trijoin_sql.operators.state import slot_state as state_module
 from trijoin_sql.operators.state import warm, warm_file
 from trijoin_sql.operators.state.changed_query import difference

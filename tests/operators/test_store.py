@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trijoin_sql.operators.batches.pieces import concat, list_parts
+from trijoin_sql.operators.checks import AnyOf, Band, Branch, Check, Compare, EdgeSpec
 from trijoin_sql.operators.kernels import pairs as pairs_module
 from trijoin_sql.operators.results.bundle import Part
 from trijoin_sql.operators.results.outcomes import RESULT_BYTES, joined
 from trijoin_sql.operators.schemes.base import MEMBERS, pack
-from trijoin_sql.operators.spec import AnyOf, Band, Branch, Check, Compare, EdgeSpec
 from trijoin_sql.operators.store import store as store_module
 from trijoin_sql.operators.store.index import Probe
 from trijoin_sql.operators.store.probe_plan import ProbePlan, SortOrder, plan_probe

@@ -9,8 +9,8 @@ from trijoin_sql.rewriter.choose.cost import best_order, cost_of_tree, model_of,
 from trijoin_sql.rewriter.choose.decide import fit_of
 from trijoin_sql.rewriter.options import CostDefaults, Settings
 from trijoin_sql.rewriter.plan.cost_model import Model
+from trijoin_sql.rewriter.plan.decision import Cost
 from trijoin_sql.rewriter.plan.nodes import JoinNode
-from trijoin_sql.rewriter.plan.parts import Cost
 from trijoin_sql.rewriter.plan.schemes import RECORDS
 from trijoin_sql.rewriter.plan.trees import tree_text
 

@@ -10,8 +10,8 @@ from trijoin_sql.rewriter.choose.decide import _may_run
 from trijoin_sql.rewriter.options import CostDefaults, Settings
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.conjuncts import Bounds
+from trijoin_sql.rewriter.plan.decision import Decision
 from trijoin_sql.rewriter.plan.nodes import BiJoin, Hints, JoinNode, MultiJoin, Scan, TriJoin, walk
-from trijoin_sql.rewriter.plan.parts import Decision
 from trijoin_sql.rewriter.plan.stored import Stored
 from trijoin_sql.rewriter.sql.catalog import DdlCatalog, TableInfo
 from trijoin_sql.rewriter.sql.declarations import read_script

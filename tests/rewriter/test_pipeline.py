@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from trijoin_sql.rewriter.pipeline import STAGES, check_schema, rewrite
+from trijoin_sql.rewriter.plan.decision import SchemeOptions
 from trijoin_sql.rewriter.plan.display import folded
 from trijoin_sql.rewriter.plan.document import Document
 from trijoin_sql.rewriter.plan.json_codec import decode
 from trijoin_sql.rewriter.plan.nodes import Block, Query, Scan, source_conditions
-from trijoin_sql.rewriter.plan.parts import SchemeOptions
 from trijoin_sql.rewriter.sql.declarations import read_script
 from trijoin_sql.rewriter.sql.statement import View
 
@@ -179,8 +179,8 @@ def test_the_rewriter_imports_no_pyspark_and_its_nodes_import_nothing() -> None:
     files = sorted((ROOT / "rewriter").glob("**/*.py"))
     assert len(files) > 20
     assert [path.name for path in files if "pyspark" in imported(path)] == []
-    for name in ("joins", "parts", "nodes", "conjuncts", "document", "json_codec"):
-        beside = {".conjuncts", ".joins", ".parts", ".trees", ".json_codec"}
+    for name in ("joins", "parts", "decision", "nodes", "conjuncts", "document", "json_codec"):
+        beside = {".conjuncts", ".joins", ".parts", ".decision", ".trees", ".json_codec"}
         assert imported(ROOT / "rewriter" / "plan" / f"{name}.py") <= {*sys.stdlib_module_names, "...errors", *beside}
 
 

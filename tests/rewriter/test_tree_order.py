@@ -9,7 +9,7 @@ import pytest
 from trijoin_sql.rewriter.choose.cost import best_order, model_of, tree
 from trijoin_sql.rewriter.options import Settings
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan.parts import Decision, SchemeOptions
+from trijoin_sql.rewriter.plan.decision import Decision, SchemeOptions
 from trijoin_sql.rewriter.plan.stored import Stored
 from trijoin_sql.rewriter.sql.catalog import TableInfo
 from trijoin_sql.rewriter.sql.declarations import read_script

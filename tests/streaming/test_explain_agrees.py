@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from trijoin_sql.operators.checks import AnyOf, Band, Check
 from trijoin_sql.operators.compile.node import Compiled, compile_join
 from trijoin_sql.operators.schemes.iterative import probe_steps
-from trijoin_sql.operators.spec import AnyOf, Band, Check, JoinSpec
+from trijoin_sql.operators.spec import JoinSpec
 from trijoin_sql.rewriter.job_heads import query_start
 from trijoin_sql.rewriter.sql.catalog import DdlCatalog
 from trijoin_sql.rewriter.sql.declarations import read_script

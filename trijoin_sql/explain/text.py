@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ..rewriter.plan.decision import Alternative
 from ..rewriter.plan.document import Document, Group, Live, Stage
-from ..rewriter.plan.parts import PRODUCT, Alternative
+from ..rewriter.plan.parts import PRODUCT
 from .stage_diff import DiffLine, stage_changes
 from .wording import (
     aggregation_sentence,

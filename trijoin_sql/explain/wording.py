@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..rewriter.plan.conjuncts import KINDS
+from ..rewriter.plan.decision import Dimension
 from ..rewriter.plan.document import Document, EventTime, Group, Live, StreamState, UnitAggregation
 from ..rewriter.plan.joins import KINDS_OF_JOINS
 from ..rewriter.plan.json_codec import Json
-from ..rewriter.plan.parts import Dimension, Refusal
+from ..rewriter.plan.parts import Refusal
 from ..rewriter.plan.schemes import RECORDS
 
 #: What EXPLAIN says of a query in a job with LATE ROWS INTO.
