@@ -18,7 +18,9 @@ from ..options import DEFAULTS, Settings
 from ..plan.conjuncts import At, Band, Compare, Comparison, Either, NotEqual, Predicate, Residual
 from ..plan.nodes import Block, Join, Node
 from ..predicates.classify import flag
-from ..predicates.distances import Beyond, Known, known_of, near
+from ..predicates.distances import near
+from ..predicates.known import Known, known_of
+from ..predicates.poles import Beyond
 from ..predicates.terms import Scope, bare, tree_of
 from .derive_conditions import filters_of
 from .rule import NotApplicable, each_block, inner_joins
