@@ -23,7 +23,7 @@ from ..rewriter.sql.dialect import quote
 from ..running.metrics import join_keys
 from ..spark.messages import sentence
 from ..spark.refusals import StreamCheck
-from .check import check_output
+from .check_inserts import check_output
 from .formats import CHECKPOINT, PYTHON, SOURCES, TABLES, find_format
 from .jars import check_formats
 from .job_text import Script

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ..running.late_rows import COLUMNS, MicroBatch, frame_of_late, with_late_table
 from ..running.recovery import recover_file_sink, recover_foreach_batch
 from ..running.stopping import StopRequest
-from .check import load_function, load_source
 from .formats import CHECKPOINT, FILES, OTHER, PYTHON, SINKS, SOURCES, TABLES, find_format
 from .job_text import Script
 from .late_sinks import LateLog, fitted, into_files, into_late_files, into_memory
 from .statements import CreateSink, CreateStream
+from .user_code import load_function, load_source
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,8 @@ from rich.live import Live
 from rich.text import Text
 
 from ..errors import JobError, JoinOverflowError, PlanError, TriJoinError
-from ..jobs.check import check_late, check_places, check_statements
+from ..jobs.check import check_places, check_statements
+from ..jobs.check_inserts import check_late
 from ..jobs.job_text import Script
 from ..jobs.locate import locate
 from ..jobs.options import show_mistake
