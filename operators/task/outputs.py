@@ -207,30 +207,8 @@ def add_null_rows(reports: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return total
 
 
-def framed(outcomes: Iterator[pa.RecordBatch | PackedRow]) -> Iterator[pd.DataFrame]:
-    """Yield what leaves a slot as frames of Arrow-backed columns, for ``transformWithStateInPandas``."""
-    for outcome in _together(outcomes):
-        if isinstance(outcome, list):
-            slots, kinds, data = zip(*outcome, strict=True)
-            yield pd.DataFrame({"slot": slots, "kind": kinds, "data": data})
-        else:
-            # A third of what `to_pandas` takes for a few rows. (The class is public, and pandas-stubs do not know it.)
-            columns = map(pd.arrays.ArrowExtensionArray, outcome.columns)  # type: ignore[attr-defined]
-            yield pd.DataFrame(dict(zip(outcome.schema.names, columns, strict=True)), copy=False)
-
-
 def in_arrow(outcomes: Iterator[pa.RecordBatch | PackedRow]) -> Iterator[pa.RecordBatch]:
-    """Yield what leaves a slot as Arrow batches, for ``mapInArrow``."""
-    for outcome in _together(outcomes):
-        if isinstance(outcome, list):
-            slots, kinds, data = zip(*outcome, strict=True)
-            yield packed_rows(slots, kinds, data)
-        else:
-            yield outcome
-
-
-def _together(outcomes: Iterator[pa.RecordBatch | PackedRow]) -> Iterator[pa.RecordBatch | list[PackedRow]]:
-    """Gather packed rows to about `PACKED_BYTES`: each frame costs Spark a millisecond or two."""
+    """Yield what leaves a slot as Arrow batches, packed rows up to `PACKED_BYTES` in one: each costs a millisecond."""
     waiting: list[PackedRow] = []
     size = 0
     for outcome in outcomes:
@@ -240,10 +218,17 @@ def _together(outcomes: Iterator[pa.RecordBatch | PackedRow]) -> Iterator[pa.Rec
         waiting.append(outcome)
         size += len(outcome[2])
         if size >= PACKED_BYTES:
-            yield waiting
+            yield packed_rows(*zip(*waiting, strict=True))
             waiting, size = [], 0
     if waiting:
-        yield waiting
+        yield packed_rows(*zip(*waiting, strict=True))
+
+
+def framed(batch: pa.RecordBatch) -> pd.DataFrame:
+    """Return a batch as a frame of Arrow-backed columns, for ``transformWithStateInPandas``."""
+    # A third of what `to_pandas` takes for a few rows. (The class is public, and pandas-stubs do not know it.)
+    columns = map(pd.arrays.ArrowExtensionArray, batch.columns)  # type: ignore[attr-defined]
+    return pd.DataFrame(dict(zip(batch.schema.names, columns, strict=True)), copy=False)
 
 
 def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -110,7 +110,7 @@ class StageTask:
     ) -> Iterator[pd.DataFrame]:
         """Join one micro-batch of one slot; ``fired`` is the timer (milliseconds) that calls it without rows."""
         packed = chain.from_iterable(zip(frame["kind"], frame["data"], strict=True) for frame in rows)
-        return framed(self._batch(int(key[0]), packed, timer_values, fired))
+        return map(framed, in_arrow(self._batch(int(key[0]), packed, timer_values, fired)))
 
     def join_tables(self, key: int, packed: Iterable[tuple[int, bytes | pa.Buffer]]) -> Iterator[pa.RecordBatch]:
         """Join all rows of one slot: their ranks, or what else they are, with their bytes."""
