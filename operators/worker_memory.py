@@ -2,18 +2,18 @@
 
 Memory that was freed goes back to the machine. Arrow's pool and the C library both keep it for the next allocation.
 With several workers on a machine, each of which once had a large micro-batch in hand, that is most of what they hold.
-To give it back costs a tenth of a large micro-batch's time, as it has to be asked for anew; so a worker keeps some, the
-less the tighter the bound of the warm copy is.
+Giving it back costs a tenth of a large micro-batch's time, because it has to be asked for again. So a worker keeps some
+of it: the less the warm copy may take, the less.
 
-Within a micro-batch the C library is kept from giving back: of itself it unmaps a large array as soon as that is freed,
-and the next one of the same size costs a page fault for every 4 KiB (a third of the time of a probe with a million
-candidates, on a virtual machine).
+Within a micro-batch the C library is kept from giving memory back. By default it unmaps a large array as soon as that
+is freed, and the next one of the same size costs a page fault for every 4 KiB (a third of the time of a probe with a
+million candidates, on a virtual machine).
 
 And what a worker has imported is kept out of Python's garbage collection: PySpark collects after every task, before the
 worker takes its next one, and walks over all modules each time (44 ms of processor time with pandas and Arrow; a
 micro-batch of one stage has five tasks).
 
-The latter two, `hold` and `settle`, only where the driver allows it (`trijoin_sql.spark.liberties`).
+The latter two, `hold` and `settle`, are done only where the driver allows it (`trijoin_sql.spark.liberties`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-#: From so many bytes in a micro-batch on a look at the C library's memory is worth the milliseconds that it takes.
+#: From this many bytes in a micro-batch on, a look at the C library's memory is worth the milliseconds that it takes.
 WORTH = 4 << 20
 
-#: A worker holds on to this much of its own at most, and to this share of what the warm copies may take.
+#: A worker keeps at most this much of its own memory, and at most this share (one over it) of the warm copies' bound.
 MOST, SHARE = 256 << 20, 8
 
 #: Parameters of ``mallopt``, what they are by default, and the largest array that the C library may be told to keep.

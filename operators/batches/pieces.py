@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -52,10 +53,10 @@ def cuts(sizes: float | npt.NDArray[np.float64], limit: int, count: int, least: 
 def row_sizes(
     batch: pa.RecordBatch, names: Sequence[str], rows: npt.NDArray[np.integer[Any]] | None = None
 ) -> float | npt.NDArray[np.float64]:
-    """Return the bytes that some columns of each row have: texts and the like their own, others the column's mean.
+    """Return how many bytes some columns take in each row. Texts and the like count as they are, others by their mean.
 
-    The like of texts are binaries, lists, maps, and structs with any of them. It costs a good part of what taking the
-    rows costs; see `longest_text` for when it is worth it.
+    "Texts and the like" are strings, binaries, lists, maps, and structs with any of them. Looking at each costs a good
+    part of what taking the rows costs; `longest_text` tells whether it is worth it.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def row_bytes(batch: pa.RecordBatch, names: Sequence[str]) -> float:
 
 
 def longest_text(batch: pa.RecordBatch, names: Sequence[str]) -> int:
-    """Return how many bytes texts and the like of some columns have in one row at most, about: a look at all."""
+    """Return about how many bytes the texts and the like of some columns have in one row at most; looks at all rows."""
     return sum(int(_lengths(column).max()) for column in _texts(batch, names).values())
 
 
@@ -148,6 +149,20 @@ def _offsets(column: pa.Array) -> npt.NDArray[Any]:
         return np.zeros(1, np.int64)
     numbers = np.frombuffer(column.buffers()[1], np.int32 if _OFFSETS[column.type.id] == 4 else np.int64)
     return numbers[column.offset : column.offset + len(column) + 1]
+
+
+def combined(batches: Iterable[pa.RecordBatch], limit: int, rows: float = inf) -> Iterator[pa.RecordBatch]:
+    """Put small batches of one schema together, up to about ``limit`` bytes or a number of rows each."""
+    waiting: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        count, size = count + batch.num_rows, size + batch.nbytes
+        if count >= rows or size >= limit:
+            yield concat(waiting)
+            waiting, count, size = [], 0, 0
+    if waiting:
+        yield concat(waiting)
 
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

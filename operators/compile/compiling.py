@@ -15,9 +15,14 @@ from ..spec import RUN
 
 
 class NotAsPlannedError(PlanError):
-    """Types that nobody knew when a query was planned do not allow what was planned; without it, the query is right.
+    """Spark's types, which the planner did not know, rule out a part of the plan. Planned without it, the query runs.
 
-    That is the conjunct, which Spark has to evaluate instead of the kernel; None stands for the aggregation.
+    Parameters
+    ----------
+    reason
+        Why that part cannot run.
+    conjunct
+        The part, as the user wrote it: Spark has to evaluate it instead of the kernel. None stands for the aggregation.
     """
 
     def __init__(self, reason: str, conjunct: str | None = None) -> None:
@@ -38,7 +43,7 @@ class Compiling:
     arguments
         Values of the SQL parameters (``:name``).
     number
-        One that no other statement of the process has.
+        The statement's number, unique in the process.
     units
         Units in a group where a node does not say.
     warm_bytes

@@ -45,11 +45,11 @@ _PART = r"(?:`(?:``|[^`])+`|\w+)"
 #: The name of a relation that has one.
 _NAME = re.compile(rf"(?:STREAM\s+)?({_PART}(?:\.{_PART})*)", re.IGNORECASE)
 
-#: Name of the observed metric with the slots' reports, as a list of JSON objects, and of the one where they come
-#: otherwise (`reports`): how many packed rows the slots got.
+#: Observed metrics: the slots' reports, as a list of JSON objects; or, where an accumulator brings these (`reports`),
+#: how many packed rows the slots got.
 OBSERVED, PACKED = "slots", "packed"
 
-#: Spark's setting for how many micro-batches it remembers what they did, and what it is by default.
+#: Spark's setting for how many reports of micro-batches it keeps, and its default.
 _RECENT, _RECENT_BY_DEFAULT = "spark.sql.streaming.numRecentProgressUpdates", 100
 
 

@@ -1,6 +1,6 @@
 """Types: how a column travels through Spark, Arrow and pandas.
 
-`rewriter.comparison` says how two of them are compared.
+`rewriter.plan.comparison` says how two of them are compared.
 """
 
 from __future__ import annotations

@@ -64,9 +64,9 @@ def key_of(plan: Any) -> str:
 
 
 def _says_state(explained: str) -> bool:
-    """Read it off the plan's text, all that Spark Connect gives: streaming nodes have a ``~``.
+    """Return the same by the plan's text, which is all that Spark Connect gives: streaming nodes have a ``~`` there.
 
-    A stream that is joined with a table counts too, which costs it nothing but its own check for late rows.
+    A stream that is joined with a table counts too; then the units do not look for late rows in it.
     """
     analyzed = explained.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized Logical Plan ==")[0]
     return any(name in WITH_STATE or name == "Join" for name in re.findall(r"~(\w+)", analyzed))

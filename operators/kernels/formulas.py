@@ -1,7 +1,7 @@
 """Arithmetic of doubles over pairs of rows, as Spark computes it: what NEAREST BY calls a distance.
 
-NumPy's functions and Java's may differ in the last bit, which tells nothing but which of two rows is closest that are
-as good as equally close.
+NumPy's functions and Java's may differ in the last bit. That matters only between two rows that are as good as equally
+close.
 """
 
 from __future__ import annotations

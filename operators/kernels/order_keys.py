@@ -78,7 +78,7 @@ def order_key(array: pa.Array) -> Int64s:
     if pa.types.is_timestamp(type_) or pa.types.is_duration(type_):
         return values(array)
     if pa.types.is_decimal128(type_):
-        words = _decimal_words(array)
+        words = decimal_words(array)
         return np.ascontiguousarray(words[:, 0]) if type_.precision <= 18 else _wide_key(words)
     if _is_text(type_):
         return _prefix_key(array)
@@ -124,7 +124,7 @@ def float_key(numbers: npt.NDArray[Any]) -> Int64s:
 
 
 def cells(keys: Int64s, width: float, *, floats: bool) -> Int64s:
-    """Return the cell of each key, shape (n,): what is left of a key is in no cell to its right.
+    """Return the number of the cell of each key, shape (n,); it does not decrease as keys grow.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def mirrored(bits: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray(bits ^ ((bits >> (8 * bits.itemsize - 1)) & np.iinfo(bits.dtype).max))
 
 
-def _decimal_words(array: pa.Array) -> Int64s:
+def decimal_words(array: pa.Array) -> Int64s:
     """Return the two little-endian 64-bit words of each decimal, shape (n, 2)."""
     buffer = array.buffers()[1]
     if buffer is None:

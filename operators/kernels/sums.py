@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import JoinOverflowError
-from .order_keys import HIGHEST, LOWEST, Int64s, is_exact, order_key, values
+from .order_keys import HIGHEST, LOWEST, Int64s, decimal_words, is_exact, order_key, values
 
 _LOW = np.int64(0xFFFFFFFF)
 
@@ -86,7 +86,7 @@ def sum_by(
         return pa.array(total, mask=nothing)
     if pa.types.is_decimal128(column.type):
         assert precision is not None
-        words = _words(column)
+        words = decimal_words(column)
         small = _small_total(words[:, 0], weights) if column.type.precision <= 18 else None
         if small is not None:
             low = _added(groups, size, small)
@@ -117,13 +117,6 @@ def _small_total(numbers: Int64s, weights: Int64s | None) -> Int64s | None:
     if largest * times > HIGHEST:
         return None
     return numbers if weights is None else numbers * weights
-
-
-def _words(column: pa.Array) -> Int64s:
-    buffer = column.buffers()[1]
-    if buffer is None:
-        return np.zeros((len(column), 2), np.int64)
-    return np.frombuffer(buffer, np.int64).reshape(-1, 2)[column.offset : column.offset + len(column)]
 
 
 def _limbs_of_words(words: Int64s) -> list[Int64s]:
@@ -168,7 +161,7 @@ def whole_numbers(column: pa.Array) -> Int64s | None:
     if pa.types.is_integer(column.type):
         numbers = values(column).astype(np.int64)
     elif pa.types.is_decimal128(column.type) and column.type.precision <= 18:
-        numbers = _words(column)[:, 0]
+        numbers = decimal_words(column)[:, 0]
     else:
         return None
     if column.null_count:

@@ -20,13 +20,14 @@ from ..batches.pieces import cuts, has_text, longest_text, row_bytes, row_sizes
 from ..kernels.order_keys import Int64s, values
 from ..kernels.pairs import expand
 
-#: A piece of results by the mean may have so many times its bytes; then each row is looked at.
+#: A piece that is cut by the mean size of a row may have this many times the bytes that it should. Where it could have
+#: more, the size of each row is looked at.
 _MUCH = 8
 
-#: A batch with more rows than so many for each result is not searched for its longest text.
+#: A batch that has more rows than this for each result is not searched for its longest text.
 _FAR_MORE = 4
 
-#: Numbers that lie among this many times as many are told apart by a mark for each.
+#: Numbers whose range is less than this many times their count are told apart by an array of marks, others by hashing.
 _DENSE = 4
 
 #: Row numbers: positions are int64, those that an index gives int32.

@@ -25,10 +25,10 @@ from .bundle import Bundle, Part, compressed, encoded, pieces
 from .columns import Columns, Picked
 from .outcomes import Outcome, Reduced, Result
 
-#: Groups that may wait before they are merged, and so many left after that are given out as they are.
+#: How many groups may wait before they are merged. If as many as the second number are left then, they are given out.
 WAITING, MANY = 1 << 18, 1 << 17
 
-#: Bytes of groups that may wait, and of one batch of them; half as many left after a merge are given out.
+#: Bytes of groups that may wait, and of one batch of them. If half as many are left after a merge, they are given out.
 GROUP_BYTES = 32 << 20
 
 

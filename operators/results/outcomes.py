@@ -65,6 +65,8 @@ class Pack:
 
     Parameters
     ----------
+    rank, member_rank
+        The hub stream and the other one.
     hubs
         Rows of the hub stream with a `MEMBERS` column of positions in ``members``.
     members

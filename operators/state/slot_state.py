@@ -40,7 +40,7 @@ FAN_IN = 8
 #: More chunks than these merge whatever their times are.
 CROWDED = 128
 
-#: Versions that a manifest says it came from. Whoever still has a view of one of them need not read all chunks.
+#: How many earlier versions a manifest names. A worker with a view of one of them reads only the chunks after it.
 LINEAGE = 64
 
 #: Bytes of a chunk that goes into the manifest, and of all that do: the manifest is written every micro-batch.
@@ -74,7 +74,9 @@ _visiting: OrderedDict[Segment, int] = OrderedDict()
 
 
 class SlotState:
-    """A slot with its state, for one micro-batch: made from what is durable; `expire`, work on `slot`, `save`.
+    """A slot with its state, for one micro-batch.
+
+    It is made from what is durable. Then come the work on `slot`, `expire` and `save`.
 
     Parameters
     ----------
@@ -89,8 +91,8 @@ class SlotState:
     warm_bytes
         Bytes that the warm copies of a machine may take, None for any number.
     made_for
-        What the slot is made for. What may differ between two runs of one query (how long rows are kept follows the
-        session's time zone) is in no fingerprint, but in a slot that this worker has from the run before.
+        The spec that the slot is made of. It may differ between two runs of a query with one fingerprint (how long rows
+        are kept follows the session's time zone), so a slot that this worker has from an earlier run may not fit.
 
     Raises
     ------

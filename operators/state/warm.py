@@ -49,10 +49,10 @@ _SWEPT_SECONDS = 3600
 _SETTLED_NS = 1_000_000_000
 _TOUCH_SECONDS = 60
 
-#: An eviction goes on to this share below the limit: it looks at every file, which is not to be done each time.
+#: An eviction frees this share of the limit (one over the number) at once, as it has to look at every file.
 _FREED = 16
 
-#: When this worker process looked for copies of queries that are gone.
+#: When this worker process last looked for copies of queries that are gone.
 _swept = -math.inf
 
 #: Whether this worker process has said that it keeps no copies.

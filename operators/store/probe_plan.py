@@ -23,7 +23,7 @@ from ..kernels.order_keys import HIGHEST, LOWEST, Int64s, float_key, order_key, 
 
 @dataclass(frozen=True, slots=True)
 class SortOrder:
-    """Which stored columns an index sorts by; see `operators.index`.
+    """Which stored columns an index sorts by; see `operators.store.index`.
 
     With a `width`, ``equal`` stands for the column's cells of that width.
     """

@@ -36,7 +36,7 @@ TIER = 2
 #: Bytes of rows in one segment at most: what a merge, or bringing a segment back, takes of a worker's own memory.
 SEGMENT_BYTES = 32 << 20
 
-#: From so many rows on a batch tells by itself which times are far ahead: it has quartiles.
+#: A batch of at least this many rows tells by its own quartiles which times are far ahead.
 _TELLING = 8
 
 #: More segments than these merge whatever their times are: rows that stay too long cost less than so many pieces.

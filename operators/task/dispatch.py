@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..batches.ipc import PACKED_BYTES, to_bytes, uniform
-from ..batches.pieces import concat, split
+from ..batches.pieces import combined, split
 from ..kernels.order_keys import values
 from ..schemes import SCHEMES
 from ..spec import DISPATCH, FREEZE_IMPORTS, KEEP_FREED, JoinSpec, StreamSpec
@@ -187,17 +187,8 @@ def packed_rows(slots: Sequence[int], kinds: Sequence[int], data: Sequence[bytes
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Join small batches up to `PACKED_BYTES` and cut large ones, so that there are few packed rows, none too large."""
-    waiting: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        for piece in map(uniform, split(batch, PACKED_BYTES)):
-            waiting.append(piece)
-            size += piece.nbytes
-            if size >= PACKED_BYTES:
-                yield concat(waiting)
-                waiting, size = [], 0
-    if waiting:
-        yield concat(waiting)
+    pieces = (piece for batch in batches for piece in split(batch, PACKED_BYTES))
+    return combined(map(uniform, pieces), PACKED_BYTES)
 
 
 @cache

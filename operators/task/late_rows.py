@@ -1,4 +1,4 @@
-"""Rows that came too late: how late they were, and the rows themselves for who asks for them.
+"""Rows that came too late: how late they were, and the rows themselves for those who ask for them.
 
 A slot has the columns that the join needs, and those as values of expressions. So where late rows are asked for, Spark
 adds to each input a column with the whole row as JSON (`compile.inputs`). The driver says for each micro-batch which

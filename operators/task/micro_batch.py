@@ -32,14 +32,14 @@ def batch_id() -> int:
 
 
 def query_id() -> str:
-    """Return the id of the streaming query, which its restarts have, too; empty outside of one."""
+    """Return the id of the streaming query, which stays the same over restarts; empty outside of one."""
     return _property(_QUERY) or ""
 
 
 def late_until(spec: JoinSpec) -> int | None:
-    """Return the latest event time (microseconds) of a row that may be late in this micro-batch.
+    """Return the latest event time (microseconds) that a late row of this micro-batch may have, None if nobody asks.
 
-    Units drop by the watermark of the micro-batch before, which is this one or an earlier one. None: nobody asks.
+    This is the micro-batch's own watermark. Units drop rows by that of the micro-batch before, which is not later.
     """
     text = _property(LATE_UNTIL)
     if text is None:
@@ -50,8 +50,8 @@ def late_until(spec: JoinSpec) -> int | None:
 def for_this_batch(spec: JoinSpec) -> tuple[JoinSpec, History]:
     """Return a join with this micro-batch's layout, and the history that it comes from.
 
-    Where the driver says nothing (a batch query, Spark Connect) there is one layout, the join's own. If the checkpoint
-    had another one its manifests tell (`SlotState`).
+    Where the driver says nothing (a batch query, Spark Connect) there is one layout, the join's own. `SlotState`
+    refuses to go on where the manifests of the checkpoint have another one.
 
     Raises
     ------

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..batches.ipc import PACKED_BYTES, from_bytes, to_bytes
-from ..batches.pieces import concat, split
+from ..batches.pieces import combined, concat, split
 from ..results.bundle import Bundle
 from ..results.outcomes import Outcome, Pack, Partial, Reduced, Result, listed
 from ..schemes.routing import subgroup_slots
@@ -126,25 +126,14 @@ class Output:
 
     def _typed(self, results: Iterator[Outcome], passed: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield results with the output's columns."""
-        waiting: list[pa.RecordBatch] = []
-        count = size = 0
         found = (self._named(result) for result in results if isinstance(result, Result | Reduced))
-        for batch in chain(passed, found):
-            for piece in split(batch, FRAME_BYTES):
-                waiting.append(piece)
-                count, size = count + piece.num_rows, size + piece.nbytes
-                if count >= FRAME_ROWS or size >= FRAME_BYTES:
-                    yield self._gathered(waiting)
-                    waiting, count, size = [], 0, 0
-        if count:
-            yield self._gathered(waiting)
-
-    def _gathered(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-        rows = concat(batches)
-        if not self.counted:
-            return rows
-        columns = [*rows.columns, pa.nulls(rows.num_rows, pa.string())]
-        return pa.RecordBatch.from_arrays(columns, names=[*rows.schema.names, COUNTERS])
+        pieces = (piece for batch in chain(passed, found) for piece in split(batch, FRAME_BYTES))
+        for rows in combined(pieces, FRAME_BYTES, FRAME_ROWS):
+            if self.counted:
+                columns = [*rows.columns, pa.nulls(rows.num_rows, pa.string())]
+                yield pa.RecordBatch.from_arrays(columns, names=[*rows.schema.names, COUNTERS])
+            else:
+                yield rows
 
     def _packed(
         self,

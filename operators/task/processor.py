@@ -38,8 +38,8 @@ class JoinProcessor(StatefulProcessor):
     stage
         The stage.
     reports
-        Where its slots report to, None where they do not or a row of results tells it. PySpark makes it anew for every
-        task, so it is no part of the stage, which stays.
+        Where its slots report to; None if they do not, or by a row behind their results. PySpark makes a new one for
+        every task, so it is not part of the stage, which is cached.
     late
         Where they put late rows, None where nobody can ask for them.
     """

@@ -24,20 +24,20 @@ Said = TypeVar("Said")
 #: Reports by query and micro-batch, by slot: JSON objects. A task that is tried again says the same once more.
 Reports = dict[tuple[str, int], dict[int, str]]
 
-#: Late rows by query and micro-batch, by slot: packed (`late_rows.pack`).
+#: Late rows by query and micro-batch, by slot: packed (`late_rows.packed`).
 LateReports = dict[tuple[str, int], dict[int, bytes]]
 
 #: The accumulators of the joins that this process has compiled, by key; those of late rows by the same.
 _accumulators: dict[str, Accumulator[Reports]] = {}
 _late: dict[str, Accumulator[LateReports]] = {}
 
-#: Of how many micro-batches the driver keeps late rows at most. Who asks for them takes them in the same micro-batch,
-#: and they are dropped with it: there are several if several queries read a view with the join, or if one has failed.
+#: The driver keeps the late rows of this many micro-batches at most. Who asks for them takes them within their
+#: micro-batch, and then they are dropped. Several wait if several queries read a view with the join, or one has failed.
 _LATE_BATCHES = 100
 
 
 class LatestReports(AccumulatorParam[dict[tuple[str, int], dict[int, Said]]]):
-    """Puts reports together, those of the latest micro-batches.
+    """Merges reports, and keeps those of the latest micro-batches.
 
     Parameters
     ----------

@@ -55,8 +55,8 @@ class Stage:
     liberties
         What a worker may do about its memory, by name.
     streaming
-        Whether state outlives the call, and the slot counts what it does. It tells so in a row behind its results,
-        unless the task knows where else.
+        Whether state outlives the call. Then the slot also reports what it did: to the task's `reports`, or in a row
+        behind its results where there are none.
     packed
         Whether results come out packed, for a further stage or for types that pandas does not carry unchanged.
     """
