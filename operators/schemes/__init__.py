@@ -1,54 +1,15 @@
-"""Join schemes, one module each; this table says how each of them runs."""
+"""Join schemes: a module of this folder that has `SCHEMES` says in it how one or more of them run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
 
-from ..spec import JoinSpec
-from .base import Slot
-from .closest import ClosestSlot
-from .iterative import IterativeSlot
-from .outer import OuterSlot
-from .routing import TO_CELLS, TO_GROUPS, Routing
-from .semi_symmetric import FirstStageSlot, SecondStageSlot
-from .symmetric import SymmetricSlot
-from .tree import TreeSlot
+from .base import Scheme
 
-SlotMaker = Callable[[JoinSpec, int], Slot]
+_MODULES = (import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__))
 
-
-@dataclass(frozen=True, slots=True)
-class Scheme:
-    """How a scheme runs.
-
-    Parameters
-    ----------
-    routing
-        How rows find the slots of the first stage.
-    stages
-        For each stage what makes the slot with a number.
-    """
-
-    routing: Routing
-    stages: Callable[[JoinSpec], tuple[SlotMaker, ...]]
-
-
-def _tree_stages(spec: JoinSpec) -> tuple[SlotMaker, ...]:
-    return tuple(partial(TreeSlot, stage=stage) for stage in range(len(spec.streams) - 1))
-
-
-def _cell_stages(spec: JoinSpec) -> tuple[SlotMaker, ...]:
-    if spec.join == "inner":
-        return (partial(IterativeSlot, stores_all=True),)
-    return (OuterSlot if spec.closest is None else ClosestSlot,)
-
-
+#: By name, as `rewriter.plan.schemes` calls them in `runs_as`.
 SCHEMES: dict[str, Scheme] = {
-    "symmetric": Scheme(TO_GROUPS, lambda _: (SymmetricSlot,)),
-    "semi_symmetric": Scheme(TO_GROUPS, lambda _: (FirstStageSlot, SecondStageSlot)),
-    "biclique": Scheme(TO_GROUPS, lambda _: (partial(IterativeSlot, stores_all=False),)),
-    "matrix": Scheme(TO_CELLS, _cell_stages),
-    "tree": Scheme(TO_GROUPS, _tree_stages),
+    name: scheme for module in _MODULES for name, scheme in getattr(module, "SCHEMES", {}).items()
 }

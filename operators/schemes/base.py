@@ -12,9 +12,9 @@ holds when a stream's turn comes is exactly what is earlier than its rows.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,9 @@ from ..spec import JoinSpec
 from ..store.index import Probe
 from ..store.probe_plan import ProbePlan
 from ..store.store import Store
+
+if TYPE_CHECKING:
+    from .routing import Routing
 
 #: Bytes of arriving rows that are handled at a time.
 ARRIVING_BYTES = 32 << 20
@@ -74,6 +77,25 @@ class Slot(Protocol):
     def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch; results and packs come out as soon as they are known."""
         ...
+
+
+SlotMaker = Callable[[JoinSpec, int], Slot]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """How a scheme runs.
+
+    Parameters
+    ----------
+    routing
+        How rows find the slots of the first stage.
+    stages
+        For each stage what makes the slot with a number.
+    """
+
+    routing: Routing
+    stages: Callable[[JoinSpec], tuple[SlotMaker, ...]]
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

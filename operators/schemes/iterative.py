@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ from ..store.index import Probe
 from ..store.probe_plan import ProbePlan, plan_probe
 from ..store.segment import Lifetime, Segment
 from ..store.store import Store, taking
-from .base import Work, gathered, kept, owned
+from .base import Scheme, Work, gathered, kept, owned
+from .routing import TO_GROUPS
 
 #: Rows of a batch that were chosen this many times in the mean are searched for once each.
 _APART = 1.5
@@ -217,3 +219,7 @@ class IterativeSlot:
                 mine = kept(self.spec, rank, rows) if self.stores_all else owned(self.spec, rank, rows, self.slot)
                 self.unit.keep(rank, mine)
                 del rows, mine  # the next rows are not in memory beside these
+
+
+#: The cells of a grid run it too: see `matrix`.
+SCHEMES = {"biclique": Scheme(TO_GROUPS, lambda _: (partial(IterativeSlot, stores_all=False),))}

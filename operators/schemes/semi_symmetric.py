@@ -39,7 +39,8 @@ from ..store.index import Probe
 from ..store.probe_plan import ProbePlan, SortOrder, plan_probe
 from ..store.segment import Lifetime
 from ..store.store import Store
-from .base import MEMBERS, Work, gathered, kept, matches, owned, pack, passing
+from .base import MEMBERS, Scheme, Work, gathered, kept, matches, owned, pack, passing
+from .routing import TO_GROUPS
 from .symmetric import HubUnit
 
 #: Bytes of a pack that crosses to the T units, about: each is one value to Spark.
@@ -239,3 +240,6 @@ class SecondStageSlot:
                     parts = {self.first: Part(pack_.members, member), self.hub: Part(pack_.hubs, hub)}
                     columns = [stream.listed for stream in self.spec.streams]
                     yield from joined({**parts, self.last: Part(segment.rows, at)}, columns)
+
+
+SCHEMES = {"semi_symmetric": Scheme(TO_GROUPS, lambda _: (FirstStageSlot, SecondStageSlot))}

@@ -22,7 +22,8 @@ from ..store.index import Probe
 from ..store.probe_plan import plan_probe
 from ..store.segment import Lifetime
 from ..store.store import Store
-from .base import MEMBERS, Work, gathered, kept, matches, owned, pack, passing
+from .base import MEMBERS, Scheme, Work, gathered, kept, matches, owned, pack, passing
+from .routing import TO_GROUPS
 
 
 class HubUnit:
@@ -149,3 +150,6 @@ class SymmetricSlot:
                         yield from unit.probe_hubs(rank, rows)
                         unit.become_hub(rank, rows)
                 self.units[rank].keep(owned(self.spec, rank, rows, self.slot))
+
+
+SCHEMES = {"symmetric": Scheme(TO_GROUPS, lambda _: (SymmetricSlot,))}

@@ -19,8 +19,9 @@ from ..checks import Check, EdgeSpec, renamed
 from ..kernels.order_keys import HIGHEST, Int64s, order_key
 from ..results.outcomes import Outcome, Partial, Result
 from ..spec import JoinSpec, StreamSpec
-from .base import Work, gathered, kept, owned
+from .base import Scheme, SlotMaker, Work, gathered, kept, owned
 from .iterative import IterativeUnit
+from .routing import TO_GROUPS
 
 #: The route of an intermediate result.
 _ROUTE = "__route"
@@ -154,3 +155,10 @@ def row_hash(rows: pa.RecordBatch) -> Int64s:
             mixed = (mixed ^ keys.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
             mixed ^= mixed >> np.uint64(29)
     return (mixed & np.uint64(HIGHEST)).view(np.int64)
+
+
+def _stages(spec: JoinSpec) -> tuple[SlotMaker, ...]:
+    return tuple(partial(TreeSlot, stage=stage) for stage in range(len(spec.streams) - 1))
+
+
+SCHEMES = {"tree": Scheme(TO_GROUPS, _stages)}

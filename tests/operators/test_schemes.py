@@ -17,6 +17,7 @@ from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.schemes.iterative import probe_steps
 from trijoin_sql.operators.schemes.routing import grid
 from trijoin_sql.operators.spec import AggregateSpec, JoinSpec, Options, StateSpec, StreamSpec
+from trijoin_sql.rewriter.plan.schemes import RECORDS
 
 from .reference import batch_of, cut, nested_loop, run, streams
 from .scheme_runs import COLUMNS, EDGES, KINDS, SCHEMA, assert_exact, batches_of, chain, cycle, edge, rows_of
@@ -309,6 +310,11 @@ def test_a_window_is_searched_only_where_there_is_nothing_better() -> None:
     spec = JoinSpec("j", streams(3, COLUMNS), (EdgeSpec(0, 2, (window,)), *edges), "tree", 1, None)
     (tree,) = SCHEMES["tree"].stages(spec)[1](spec, 0).unit.orders[1]  # type: ignore[attr-defined]
     assert (tree.plan.sort_order.low, tree.plan.wide) == ("1.a", False)
+
+
+def test_every_record_of_a_scheme_has_its_module_and_every_module_a_record() -> None:
+    """A scheme is found by the name that its record gives; one without a record would never be chosen."""
+    assert {record.runs_as for record in RECORDS.values()} - {None} == set(SCHEMES)
 
 
 def test_all_schemes_were_tested_here() -> None:
