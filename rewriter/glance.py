@@ -107,7 +107,11 @@ def glance(sql: str) -> Glance:
 
 
 def tries_pairs(statement: Statement) -> bool:
-    """Tell whether a join of a statement has a condition, and may equate nothing by it. False is certain."""
+    """Tell whether a join of a statement has a condition, and may equate nothing by it. False is certain.
+
+    It goes by names in the text alone, so that a statement over tables which Spark runs well is not even planned. Of a
+    plan, `rules.rule.equates` tells it exactly.
+    """
     joins = statement.tree.find_all(exp.Join) if statement.tree else ()
     return any(not _equates(join) for join in joins if join.args.get("on") is not None)
 

@@ -287,7 +287,9 @@ def _packed(side: Input, stream: StreamSpec, *, tested: bool, looks: bool) -> tu
     columns = [*side.packed.values(), *side.guards()]
     kinds = type_names(side.frame.select(*[column.alias(f"c{number}") for number, column in enumerate(columns)]))
     # Guards are part of the route: so Spark has to compute them, and raises where the user's text would.
-    hashed = [column for column, kind in zip(columns, kinds, strict=True) if _is_hashable(kind)]
+    hashed = [
+        column for column, kind in zip(columns, kinds, strict=True) if "map<" not in kind and "variant" not in kind
+    ]
     route = F.xxhash64(*hashed) if hashed else F.lit(0).cast("bigint")
     required = [side.packed[name].isNotNull() for name in side.required]
     # Of a stream, the dispatcher drops them and counts them: Arrow knows how many NULLs a column has.
@@ -320,10 +322,6 @@ def _bounds(node: JoinNode) -> tuple[tuple[int, int, int], ...]:
         if bound.lower is not None:
             found.append((rank[bound.right], rank[bound.left], -bound.lower))
     return tuple(found)
-
-
-def _is_hashable(type_name: str) -> bool:
-    return "map<" not in type_name and "variant" not in type_name
 
 
 def _run(compiling: Compiling, spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str]) -> DataFrame:

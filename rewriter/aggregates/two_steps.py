@@ -126,7 +126,7 @@ class AggregationReader:
         for tree in group.expressions:
             if isinstance(tree, exp.Literal) and tree.is_int:
                 place = int(tree.name)
-                if not 1 <= place <= len(items) or any(item.find(exp.Star) for item in items[:place] if _stars(item)):
+                if not 1 <= place <= len(items) or any(map(_is_star, items[:place])):
                     raise NotInUnits(f"GROUP BY {place} is no item of SELECT that can be told")
                 item = items[place - 1]
                 found.append(item.this if isinstance(item, exp.Alias) else item)
@@ -252,7 +252,7 @@ class AggregationReader:
         return self.states[function, term].name
 
 
-def _stars(item: exp.Expr) -> bool:
+def _is_star(item: exp.Expr) -> bool:
     return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
 
 

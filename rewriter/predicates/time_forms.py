@@ -107,7 +107,7 @@ _OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<=", exp.LTE: "<=", exp
 def _compared(op: str, left: exp.Expr, right: exp.Expr, reader: _Reader, zone_shift: int) -> Iterator[Bound]:
     ends = {"=": ("<=", ">=")}.get(op, (op,))
     for one, other, ways in ((left, right, ends), (right, left, tuple(_TURNED[end] for end in ends))):
-        inner = _absolute(one)
+        inner = one.expressions[0] if called(one) == "abs" and len(one.expressions) == 1 else None
         form, bound = reader.form(inner if inner is not None else one), reader.form(other)
         if form is None or bound is None or (inner is not None and "<=" not in ways):
             continue
@@ -119,10 +119,6 @@ def _compared(op: str, left: exp.Expr, right: exp.Expr, reader: _Reader, zone_sh
 
 
 _TURNED = {"<=": ">=", ">=": "<="}
-
-
-def _absolute(tree: exp.Expr) -> exp.Expr | None:
-    return tree.expressions[0] if called(tree) == "abs" and len(tree.expressions) == 1 else None
 
 
 def _ends(form: _Form, bound: _Form, op: str, zone_shift: int) -> Iterator[Bound]:

@@ -15,11 +15,11 @@ from .rule import NotApplicable, beyond_spark, each_block
 
 def push_down_conditions(plan: Node) -> Node | NotApplicable:
     """Push conjuncts of WHERE and of inner joins down."""
-    return each_block(plan, _pushed, "every conjunct is at its lowest place already")
 
+    def change(block: Block) -> Block:
+        return dataclasses.replace(block, input=_settle(block.input))
 
-def _pushed(block: Block) -> Block:
-    return dataclasses.replace(block, input=_settle(block.input))
+    return each_block(plan, change, "every conjunct is at its lowest place already")
 
 
 def _settle(node: Node) -> Node:

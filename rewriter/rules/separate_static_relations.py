@@ -88,7 +88,7 @@ def _separated(region: Node, named: frozenset[str], tables: Tables) -> Node:
     if named and any(_name(node) in named for node in inputs):
         after = [node for node in streams if _name(node) not in named]
         streams = [node for node in streams if _name(node) in named]
-    if not any(_is_stream(node) for node in inputs):
+    if not any(scan.streaming for node in inputs for scan in scans(node)):
         statics, streams = [], [node for node in inputs if node not in after]
     alone = ONE_STREAM if statics and not after else "fewer than two of its relations may be joined"
     if tables != "all" and all(map(_is_static, inputs)):
@@ -193,7 +193,3 @@ def _name(node: Node) -> str:
 
 def _is_static(node: Node) -> bool:
     return all(scan.streaming is False for scan in scans(node))
-
-
-def _is_stream(node: Node) -> bool:
-    return any(scan.streaming for scan in scans(node))

@@ -105,16 +105,13 @@ def _told(misnamed: Misnamed) -> tuple[str, str]:
         return f"the column {column.name} is ambiguous: {' and '.join(aliases)} have it", f"write {choices}"
     names = [field.name for source in sources for field in source.fields or ()]
     if not column.table:
-        detail = f"`{column.name}` cannot be resolved: {', '.join(aliases)} {_have(aliases)} no column {column.name}"
+        have = "has" if len(aliases) == 1 else "have"
+        detail = f"`{column.name}` cannot be resolved: {', '.join(aliases)} {have} no column {column.name}"
         return detail, did_you_mean(column.name, list(dict.fromkeys(names)))
     detail = f"`{column.table}`.`{column.name}` cannot be resolved: "
     if len(sources) > 1 or column.table.lower() not in (sources[0].alias.lower(), *sources[0].parts[-1:]):
         return f"{detail}there is no relation {column.table} here", did_you_mean(column.table, aliases)
     return f"{detail}{sources[0].parts[-1]} has no column {column.name}", did_you_mean(column.name, names)
-
-
-def _have(aliases: list[str]) -> str:
-    return "has" if len(aliases) == 1 else "have"
 
 
 def _declared(script: Script, word: str, end: int) -> Iterator[str]:

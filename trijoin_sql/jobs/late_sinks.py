@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..operators.compile.logical_plans import frame_of
 from ..rewriter.sql.dialect import quote
+from ..running.versioned_file import VersionedFile
 from .formats import CHECKPOINT, SINKS, find_format
 from .statements import CreateSink
 
@@ -119,41 +120,14 @@ class LateLog:
     """
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        jvm: Any = spark._jvm
-        self._jvm = jvm
-        self._folder = _qualified(spark, f"{checkpoint}/late")
-        conf = spark._jsparkSession.sessionState().newHadoopConf()
-        package = jvm.org.apache.spark.sql.execution.streaming.checkpointing
-        self._manager = package.CheckpointFileManager.create(self._folder, conf)
-        self._manager.mkdirs(self._folder)
-        names = [status.getPath().getName() for status in self._manager.list(self._folder)]
-        versions = sorted(int(name) for name in names if name.isdigit())
-        self.version = versions[-1] if versions else -1
-        self.entry: dict[str, Any] = self._read() if versions else {}
-
-    def _path(self, version: int) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._folder, str(version))
-
-    def _read(self) -> dict[str, Any]:
-        stream = self._manager.open(self._path(self.version))
-        try:
-            found: dict[str, Any] = json.loads(bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)))
-        finally:
-            stream.close()
-        return found
+        self._file = VersionedFile(spark, str(_qualified(spark, f"{checkpoint}/late").toString()), "{}")
+        found = self._file.read()
+        self.entry: dict[str, Any] = {} if found is None else json.loads(found[1])
 
     def note(self, **entry: Any) -> None:
-        """Replace the entry; each is a file of its own, for not every file system puts one in place of another."""
-        stream = self._manager.createAtomic(self._path(self.version + 1), False)
-        try:
-            stream.write(json.dumps(entry).encode())
-        except BaseException:
-            stream.cancel()
-            raise
-        stream.close()
-        if self.version >= 0:
-            self._manager.delete(self._path(self.version))
-        self.version, self.entry = self.version + 1, entry
+        """Replace the entry."""
+        self._file.write(json.dumps(entry).encode())
+        self.entry = entry
 
     def knows(self, query: str, batch: int) -> bool:
         """Tell whether the entry is that of a query's micro-batch."""

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -20,11 +19,10 @@ from ..operators.state.layout import History, obstacle
 from ..operators.state.manifest import FORMAT
 from ..rewriter.plan.stored import Stored
 from ..spark.versions import minor
+from .versioned_file import VersionedFile
 
 #: The folder inside the checkpoint's.
 FOLDER = "trijoin"
-
-_FILE = re.compile(r"joins-(\d+)\.json")
 
 #: Which Spark wrote files that do not say it: the only one that we ran on then.
 _FIRST_SPARK = "4.3"
@@ -177,10 +175,7 @@ def group_of(fingerprint: str) -> Stored:
 
 
 class CheckpointFile:
-    """Our file in a checkpoint, through Spark's own file manager: on any file system, written whole or not at all.
-
-    Each version is a file of its own, and the highest number counts: where a file system cannot rename one file over
-    another, Spark's manager keeps the old one and says nothing.
+    """Our file in a checkpoint.
 
     Parameters
     ----------
@@ -195,22 +190,7 @@ class CheckpointFile:
         self._spark = "{}.{}".format(*minor(spark.version))
         #: Whether a query of this version of Spark went on last, or none did.
         self.of_this_spark = True
-        jvm: Any = spark._jvm
-        self._jvm = jvm
-        self._folder = jvm.org.apache.hadoop.fs.Path(f"{root}/{FOLDER}")
-        conf = spark._jsparkSession.sessionState().newHadoopConf()
-        package = jvm.org.apache.spark.sql.execution.streaming.checkpointing
-        self._manager = package.CheckpointFileManager.create(self._folder, conf)
-
-    def _versions(self) -> list[int]:
-        """Return the numbers of the files, in order."""
-        if not self._manager.exists(self._folder):
-            return []
-        names = [status.getPath().getName() for status in self._manager.list(self._folder)]
-        return sorted(int(found[1]) for name in names if (found := _FILE.fullmatch(name)))
-
-    def _path(self, version: int) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._folder, f"joins-{version}.json")
+        self._file = VersionedFile(spark, f"{root}/{FOLDER}", "joins-{}.json")
 
     def read(self) -> list[Join]:
         """Return the contents of the file, nothing if there is none.
@@ -223,21 +203,16 @@ class CheckpointFile:
         CheckpointDamagedError
             It is not in our format.
         """
-        versions = self._versions()
-        if not versions:
+        found = self._file.read()
+        if found is None:
             return []
-        stream = self._manager.open(self._path(versions[-1]))
-        try:
-            text = bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-        finally:
-            stream.close()
+        name, text = found
         try:
             body = json.loads(text)
             version = body["version"]
             joins = [Join.from_dict(one) for one in body["joins"]] if version == FORMAT else []
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            file = f"{FOLDER}/joins-{versions[-1]}.json"
-            raise CheckpointDamagedError(self.root, f"its file {file} cannot be read: {error}") from None
+            raise CheckpointDamagedError(self.root, f"its file {FOLDER}/{name} cannot be read: {error}") from None
         if version != FORMAT:
             told = f"its folder {FOLDER} has format {version}, and this version reads format {FORMAT}"
             raise CheckpointVersionError(self.root, told)
@@ -250,15 +225,5 @@ class CheckpointFile:
 
     def write(self, joins: Sequence[Join]) -> None:
         """Replace the contents of the file."""
-        self._manager.mkdirs(self._folder)
-        versions = self._versions()
-        stream = self._manager.createAtomic(self._path(versions[-1] + 1 if versions else 0), False)
-        try:
-            body = {"version": FORMAT, "spark": self._spark, "joins": [join.to_dict() for join in joins]}
-            stream.write(json.dumps(body, indent=1).encode())
-        except BaseException:
-            stream.cancel()
-            raise
-        stream.close()
-        for version in versions:
-            self._manager.delete(self._path(version))
+        body = {"version": FORMAT, "spark": self._spark, "joins": [join.to_dict() for join in joins]}
+        self._file.write(json.dumps(body, indent=1).encode())
