@@ -127,6 +127,8 @@ class Table:
         """Return ``np.searchsorted(keys, wanted)``."""
         at = np.clip(wanted, *self.ends)
         if self.floats:
+            # Below the key of 0.0 comes that of -0.0, which only integers have: no whole number, so the next one below.
+            at = np.where(at == -1, -2, at)
             at = (np.floor if right else np.ceil)(_floats(at)).astype(np.int64)
         at -= self.first
         return (self.below[1:] if right else self.below)[at].astype(np.int64)
@@ -144,6 +146,7 @@ def _made(keys: Int64s, most: float) -> Table | None:
     first, last = map(float, _floats(keys[[0, -1]]))
     near = abs(first) < _WHOLE and abs(last) < _WHOLE and last - first < most
     whole = near and first.is_integer() and last.is_integer() and (_floats(keys) == np.floor(_floats(keys))).all()
+    whole = whole and not (keys == -1).any()  # -0.0, so these are integers
     return Table(keys, floats=True) if whole else None
 
 

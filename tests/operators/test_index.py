@@ -362,6 +362,18 @@ def test_two_dimensions_whose_differences_can_overflow(beside: tuple[int, int, b
     assert found > 10
 
 
+def test_two_dimensions_with_infinities_among_the_values() -> None:
+    """NaN and infinities have cells of their own, far out, and those around zero stay apart."""
+    checks = (
+        Band("a", "a", 0.0, 0.5, arithmetic="float64"),
+        Band("b", "b", -3.0, 4.0, arithmetic="float64"),
+    )
+    assert plan_probe(EdgeSpec(0, 1, checks)).sort_order.width == 7
+    numbers = [number / 4 for number in range(-12, 12)]
+    for seed in range(60):
+        assert_same(EdgeSpec(0, 1, checks), "double", [*numbers, math.nan, math.inf, -math.inf], seed, (6, 1, 30))
+
+
 def test_a_band_that_is_not_watched_for_overflow_is_evaluated() -> None:
     """The index watches one band; a second on the same column, and those of a stabbing search, are looked at."""
     apart = Band("a", "a", 0, None, limits=(-7, 7)), Band("a", "a", None, 3, limits=(-9, 9))

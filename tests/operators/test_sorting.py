@@ -88,6 +88,21 @@ def test_ranges_of_whole_floats_are_those_of_two_binary_searches(numbers, probes
             assert end.tolist() == np.searchsorted(ordered, wanted, "right" if right else "left").tolist()
 
 
+@given(
+    st.lists(st.sampled_from([-2, -1, 0, 1 << 62, 0x3FF << 52]), min_size=1, max_size=20),
+    st.lists(st.integers(-4, 4), min_size=1, max_size=9),
+)
+def test_ranges_of_integers_whose_bits_are_whole_floats(keys, probes):
+    """Cells of infinities lie at 2**62, the bits of 2.0, and -1 has those of -0.0: cells -1 and 0 are two cells."""
+    forget()
+    ordered = np.sort(np.array(keys, np.int64))
+    wanted = np.array([*probes, 1 << 62] * 40, np.int64)
+    for right in (False, True):
+        begin, end = ranges(ordered, wanted, wanted, lower_right=False, upper_right=right)
+        assert begin.tolist() == np.searchsorted(ordered, wanted, "left").tolist()
+        assert end.tolist() == np.searchsorted(ordered, wanted, "right" if right else "left").tolist()
+
+
 def test_the_table_of_an_index_is_for_its_keys_alone():
     """It is remembered by the address of the keys, which others must not come to have while it is."""
     forget()
