@@ -122,7 +122,8 @@ def _ranges(node: JoinNode, inputs: Mapping[str, Input], axis: Dimension, number
         raise PlanError(f"{node.name}: the bands around {texts[home]} do not compare one column")
     floats = {band.arithmetic != "int" for band in found.values()} == {True}
     spans = [(band.upper or 0) - (band.lower or 0) for band in found.values()]
-    width = BREADTH * max(spans) if floats else min(BREADTH * int(max(spans) + 1), HIGHEST)
+    # Nothing is in a band whose ends are exchanged, and its ranges may have any width.
+    width = BREADTH * max(spans) if floats else min(BREADTH * max(int(max(spans)) + 1, 1), HIGHEST)
     bands = tuple(sorted(found.items()))
     return Ranges(number, axis.shares, names.index(home), columns.pop(), width, floats, bands)
 

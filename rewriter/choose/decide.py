@@ -461,7 +461,7 @@ def _routed(hints: Hints, node: JoinNode, scheme: str, units: int | None, *, pai
         raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {hints.subgroups} subgroups")
     if hints.routing == "range" and not RECORDS[scheme].routed:
         if not _takes_ranges(scheme, node):
-            raise InvalidHintError(hint, _no_ranges(scheme))
+            raise InvalidHintError(hint, _no_ranges(node, scheme))
         if hints.subgroups and not RECORDS[scheme].in_cells:
             raise InvalidHintError(hint, f"the scheme {scheme} has no subgroups, write ROUTING('range')")
         return SchemeOptions(routing="range", subgroups=hints.subgroups)
@@ -469,7 +469,7 @@ def _routed(hints: Hints, node: JoinNode, scheme: str, units: int | None, *, pai
         raise InvalidHintError(hint, f"the scheme {scheme} has a routing of its own")
     if hints.routing == "range":
         if not _takes_ranges(scheme, node):
-            raise InvalidHintError(hint, "no column is in a band with one of each other relation; matrix takes several")
+            raise InvalidHintError(hint, _no_ranges(node, scheme))
         return SchemeOptions(pairs, "range", hints.subgroups)
     if hints.routing == "random":
         return SchemeOptions(pairs, "random")
@@ -480,10 +480,14 @@ def _routed(hints: Hints, node: JoinNode, scheme: str, units: int | None, *, pai
     return SchemeOptions(pairs, "contrand", hints.subgroups)
 
 
-def _no_ranges(scheme: str) -> str:
-    if not RECORDS[scheme].in_cells or RECORDS[scheme].units:
+def _no_ranges(node: JoinNode, scheme: str) -> str:
+    if not RECORDS[scheme].routed and (not RECORDS[scheme].in_cells or RECORDS[scheme].units):
         return f"the scheme {scheme} has a routing of its own"
-    return "no condition is a band with two ends, other than one of event times, to cut its values into ranges"
+    if not range_classes(node.graph):
+        return "no condition is a band with two ends, other than one of event times, to cut its values into ranges"
+    if RECORDS[scheme].routed:
+        return "no column is in a band with one of each other relation; matrix takes several"
+    return f"rows of {' and '.join(node.tested)} are tested, and only those of one relation lie in one range each"
 
 
 def _rounded(cost: Cost) -> Cost:

@@ -79,7 +79,7 @@ def lay_out(
     if subgroups:
         by_range = [number for number in divided if axes[number].home]
         rest = [number for number in divided if not axes[number].home]
-        parts = [(subgroups, by_range), (cells // subgroups, rest)]
+        parts = [(subgroups, by_range), (max(cells // subgroups, 1), rest)]
     for count, some in parts:
         if not some:
             continue

@@ -166,3 +166,9 @@ def test_a_heavy_range_is_shared_by_the_cells_of_its_subgroup() -> None:
         2,
         2,
     ]
+
+
+def test_more_subgroups_than_cells_are_laid_out_before_they_are_refused() -> None:
+    """How many units there will be is not always known where costs are compared."""
+    assert ranged("ABS(r.x - s.x) < 2", cells=2, subgroups=3) == [("r.x = s.x", 3, "r"), ("r", 1, None), ("s", 1, None)]
+    assert ranged("ABS(r.x - s.x) < 2", tested=("r",), cells=2, subgroups=3)[0] == ("r.x = s.x", 3, "r")

@@ -90,6 +90,13 @@ def test_rows_without_a_partner(tables: Tables, tj: trijoin_sql.TriJoinSession, 
     assert [(one["home"], one["shares"]) for one in group["decision"]["grid"] if "home" in one] == [("r", 4)]
 
 
+def test_a_band_that_nothing_fulfils(tables: Tables, tj: trijoin_sql.TriJoinSession) -> None:
+    """Its ends are exchanged, so it has no width to cut values by; a LEFT JOIN keeps all rows."""
+    band = "r.n - s.n BETWEEN 40000000000000000 AND -40000000000000000"
+    sql = f"SELECT /*+ ROUTING('range'), UNITS(4) */ r.id, s.id FROM r LEFT JOIN s ON {band}"
+    assert assert_same_in_batch(tables, tj, sql)
+
+
 def test_a_query_restarts_on_its_ranges(tables: Tables, tj: trijoin_sql.TriJoinSession, tmp_path: Path) -> None:
     """A wider band has wider ranges: stored rows would lie in others, so its query is refused."""
     sql = "SELECT /*+ ROUTING('range'), UNITS(4) */ r.id, s.id FROM r JOIN s ON ABS(r.d - s.d) < 1.5"
@@ -103,7 +110,11 @@ def test_a_query_restarts_on_its_ranges(tables: Tables, tj: trijoin_sql.TriJoinS
 
 
 REFUSED = {
-    "SELECT /*+ ROUTING('range') */ r.id FROM r JOIN s ON r.i < s.i": "in a band",
+    "SELECT /*+ ROUTING('range') */ r.id FROM r JOIN s ON r.i < s.i": "no condition is a band",
+    "SELECT /*+ ROUTING('range') */ r.id FROM r JOIN s ON ABS(r.w - s.w) < 1": "no condition is a band",
+    "SELECT /*+ ROUTING('range') */ r.id, s.id FROM r FULL JOIN s ON ABS(r.i - s.i) < 2": "rows of r and s are tested",
+    "SELECT /*+ ROUTING('range', 4), UNITS(2) */ r.id FROM r JOIN s ON ABS(r.i - s.i) < 2": "divided evenly",
+    "SELECT /*+ ROUTING('range', 1000) */ r.id FROM r JOIN s ON ABS(r.i - s.i) < 2": "divided evenly",
     "SELECT /*+ ROUTING('range', 2), UNITS(4), SCHEME('operator_tree((r, s), t)') */ r.id "
     "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.d - t.d) < 2": "has no subgroups",
     "SELECT /*+ ROUTING('range'), SCHEME('symmetric') */ r.id FROM r JOIN s ON ABS(r.i - s.i) < 2 "
