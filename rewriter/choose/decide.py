@@ -340,16 +340,15 @@ def _unscaled(
     """Return that scaling is on and leaves this group alone, and what it would scale; None if it scales the group."""
     if not settings.elastic or chosen == "operator_tree" or not any(rate.streaming for rate in rates):
         return None
-    keyed = _has_common_key(node)
+    keyed, ranged = _has_common_key(node), hints.routing == "range"
     by_key = keyed and goes_by_key(chosen, hints.routing)
-    if hints.routing == "range":
+    if is_elastic(chosen, by_key=by_key or ranged):
         return None
-    if is_elastic(chosen, by_key=by_key):
-        return None
-    why = "its rows go by the key that all relations share" if by_key else RECORDS[chosen].fixed
+    routed = "its rows go by ranges of values" if ranged else "its rows go by the key that all relations share"
+    why = routed if by_key or ranged else RECORDS[chosen].fixed
     scheme = {2: "biclique", 3: "semi_symmetric" if node.graph.shape == "chain" else "symmetric"}
     other = scheme.get(len(node.sources), "tree")
-    hint = f"SCHEME('{other}')" + (", ROUTING('random')" if keyed and other != "tree" else "")
+    hint = f"SCHEME('{other}')" + (", ROUTING('random')" if (keyed or ranged) and other != "tree" else "")
     return (
         f"scaling is on, but the units of {chosen} do not follow the load: {why}; those of the hint {hint} do, on a "
         "new checkpoint, and each row then goes to every unit"
@@ -484,7 +483,8 @@ def _no_ranges(node: JoinNode, scheme: str) -> str:
     if not RECORDS[scheme].routed and (not RECORDS[scheme].in_cells or RECORDS[scheme].units):
         return f"the scheme {scheme} has a routing of its own"
     if not range_classes(node.graph):
-        return "no condition is a band with two ends, other than one of event times, to cut its values into ranges"
+        band = "a band with two ends, other than one of event times, to cut its values into ranges"
+        return f"no condition that the kernel evaluates is {band}"
     if RECORDS[scheme].routed:
         return "no column is in a band with one of each other relation; matrix takes several"
     return f"rows of {' and '.join(node.tested)} are tested, and only those of one relation lie in one range each"

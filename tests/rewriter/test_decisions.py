@@ -453,12 +453,18 @@ def test_a_join_that_scaling_leaves_alone_says_so() -> None:
     four = "SELECT {} r.id FROM r, s, t, t AS u WHERE r.a = s.a AND s.x = t.x AND t.id = u.a WITHIN 1 MINUTE"
     pair = "SELECT {} r.id FROM r JOIN s ON r.a = s.a WITHIN 1 MINUTE"
     cells = four.replace("{}", "/*+ SCHEME('matrix') */")
-    for sql, why in ((keyed, "their number lays out"), (pair, "the key that all relations share"), (cells, "lays out")):
+    ranges = "SELECT /*+ ROUTING('range') */ r.id FROM r JOIN s ON ABS(r.a - s.a) < 2 WITHIN 1 MINUTE"
+    for sql, why in (
+        (keyed, "their number lays out"),
+        (pair, "the key that all relations share"),
+        (cells, "lays out"),
+        (ranges, "by ranges of values"),
+    ):
         said = decided(sql.format(""), elastic).unscaled or ""
         assert why in said
         hint = re.search(r"the hint (SCHEME\(.*?\)(?:, ROUTING\(.*?\))?) do", said)
         assert hint is not None
-        scaled = decided(sql.replace("/*+ SCHEME('matrix') */", "{}").format(f"/*+ {hint[1]} */"), elastic)
+        scaled = decided(re.sub(r"/\*.*\*/", "{}", sql).format(f"/*+ {hint[1]} */"), elastic)
         assert scaled.unscaled is None
         assert decided(sql.format(""), dataclasses.replace(elastic, elastic=False)).unscaled is None
         assert said in rewrite(sql.format(""), rates(STREAMS), elastic).advice
