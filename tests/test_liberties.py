@@ -128,7 +128,7 @@ def test_workers_do_what_the_driver_allows(allowed: frozenset[str], monkeypatch:
     )
     routing = SimpleNamespace(router=lambda spec: None, spreads=lambda spec, rank: False)
     monkeypatch.setitem(dispatch.SCHEMES, "symmetric", SimpleNamespace(routing=routing))
-    assert not list(dispatch.Dispatcher(spec, 0, None, allowed)([]))
+    assert not list(dispatch.Dispatcher(spec, [dispatch.Reading(0)], None, allowed)([]))
     assert done == allowed
     done.clear()
     work = processor.JoinProcessor(stage.Stage(spec, 0, liberties=allowed, packed=True))

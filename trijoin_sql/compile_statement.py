@@ -99,7 +99,10 @@ def _compiled(
     assert plan is not None
     frames: dict[str, DataFrame] = dict(planned.catalog.frames)
     arguments, units = rewritten.named(planned.arguments), parallelism(get) or 1
-    compiling = Compiling(spark, frames, arguments, number, units, warm_bytes(get), of_workers(get), late_rows)
+    together = all(one.together for one in planned.settings.stored)  # of a checkpoint, whose sources are numbered
+    compiling = Compiling(
+        spark, frames, arguments, number, units, warm_bytes(get), of_workers(get), late_rows, together
+    )
     groups = {group.name: group for group in rewritten.groups if isinstance(group, JoinNode)}
     joins: list[Registered] = []
     for node in reversed(list(walk(plan))):
@@ -107,7 +110,7 @@ def _compiled(
             compiled = compile_join(compiling, node)
             frames[node.name], group = compiled.frame, groups.get(node.name)
             fixed = None if compiled.spec.elastic else node.decision.units or units
-            stored = () if group is None else (Stored.of(group, fixed),)
+            stored = () if group is None else (Stored.of(group, fixed, together=together),)
             said = [unbounded(node.retention), *(() if joins else rewritten.cautions)] if warns else []
             told = tuple(filter(None, said))
             joins.append(Registered(compiled.spec, stored, node.decision.units_by_cost, told, warns))

@@ -96,7 +96,8 @@ def _packed(node: JoinNode, inputs: Mapping[str, Input], dimensions: tuple[Dimen
         for alias, text in members:
             side = inputs[alias]
             hashed = F.xxhash64(hashable(side.cast("key", text, kind), kind))
-            coordinates[alias].append((number, side.pack(hashed, f"coordinate {number}")))
+            value = f"hash of {side.read['key', text]} as {kind}"
+            coordinates[alias].append((number, side.pack(hashed, f"coordinate {number}", value)))
     return Grid(
         tuple(axis.shares for axis in dimensions),
         {alias: tuple(axes) for alias, axes in coordinates.items()},

@@ -52,6 +52,8 @@ class Compiling:
         What workers may do about their memory, by name.
     late_rows
         Whether late rows can be asked for.
+    together
+        Whether a source is read once for all of its aliases: not for a checkpoint from before that was so.
     """
 
     spark: SparkSession
@@ -62,6 +64,7 @@ class Compiling:
     warm_bytes: int | None = None
     liberties: frozenset[str] = frozenset()
     late_rows: bool = False
+    together: bool = True
 
     def key(self, node: JoinNode) -> str:
         """Return the name of a node's join in this process: for its checkpoint, and for the counters of its slots."""

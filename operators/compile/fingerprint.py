@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...rewriter.plan.nodes import JoinNode, Scan, source_conditions, source_scan
 from ..spec import JoinSpec
-from ..state.changed_query import STORED
+from ..state.changed_query import STORED, TOGETHER
 
 if TYPE_CHECKING:
     from .inputs import Input
@@ -70,9 +70,18 @@ def fingerprint(
         conditions = " AND ".join(predicate.sql for predicate in edge.predicates)
         lines.append(f"condition between {edge.left} and {edge.right}: {conditions}")
     lines += [f"{STORED}{alias}: {columns}" for alias, columns in stored.items()]
+    lines += _together(inputs)
     used = set(re.findall(r":(\w+)", "\n".join(lines)))
     lines += [f"argument {name}: {value!r}" for name, value in sorted((arguments or {}).items()) if name in used]
     return "\n".join(line.replace("\n", "\\n") for line in lines)
+
+
+def _together(inputs: Mapping[str, Input]) -> Iterator[str]:
+    """Yield which inputs are read together: a checkpoint has an offset for each reading of a source, by its place."""
+    for frame in {id(side.frame): side.frame for side in inputs.values() if side.frame.isStreaming}.values():
+        first, *others = (alias for alias, side in inputs.items() if side.frame is frame)
+        if others:
+            yield f"{TOGETHER}{first}: {', '.join(others)}"
 
 
 def _of_source(scan: Scan, conditions: Iterable[str], inputs: Mapping[str, Input]) -> Iterator[str]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import UnsupportedQueryError
 from ...rewriter.plan.conjuncts import KernelPredicate
-from ...rewriter.plan.nodes import JoinNode, Scan, source_conditions, source_scan
+from ...rewriter.plan.nodes import JoinNode, Node, Scan, source_conditions, source_scan
 from .compiling import Compiling
+from .logical_plans import plan_of
 from .travel_types import quoted, to_wire, travels, type_names
 from .watermarks import DELAY, held_back
 
@@ -30,6 +33,13 @@ _AS_JSON = (
 
 #: A relation's bare column.
 _BARE = re.compile(r"(?:`((?:[^`]|``)+)`|(\w+))\.(?:`((?:[^`]|``)+)`|(\w+))")
+
+
+#: In the filters of an alias, what Spark computes in a WHERE clause only.
+_SUBQUERY = re.compile(r"\bselect\b", re.IGNORECASE)
+
+#: A node of Spark's plan, as text, that takes other rows for each alias although its expressions are deterministic.
+_SAMPLE = re.compile(r"[-~ ]Sample \d|^Sample \d", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -55,8 +65,12 @@ class Input:
         The joins of earlier statements in it whose watermark is held back, by key.
     whole
         The frame's column with the whole row as JSON, None unless late rows may be asked for.
+    keep
+        The frame's column that says which rows are this input's, where it is read together with others; None for all.
     packed
         The packed columns by name.
+    values
+        What is in packed columns, in a text that is alike for all inputs that are read together.
     required
         Packed columns that a predicate rejects if NULL, with the user's text of each: such rows never join.
     """
@@ -69,7 +83,9 @@ class Input:
     event_time: str | None = None
     above: tuple[str, ...] = ()
     whole: str | None = None
+    keep: str | None = None
     packed: dict[str, Column] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
     required: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
 
@@ -77,19 +93,24 @@ class Input:
         """Return the type of a column or key that was read."""
         return self.types[self.read[what, text]]
 
-    def pack(self, column: Column, identity: str) -> str:
-        """Return the packed name of a column; the same ``identity`` is packed once."""
+    def pack(self, column: Column, identity: str, value: str | None = None) -> str:
+        """Return the packed name of a column; the same ``identity`` is packed once.
+
+        ``value`` says what is in it, alike for all inputs that are read together; None if that is not known.
+        """
         if identity not in self._names:
             name = f"c{len(self._names)}"
             self._names[identity] = name
             self.packed[name] = column
+            self.values[name] = value or f"{identity} of {self.alias}"
         return self._names[identity]
 
     def pack_read(self, what: str, text: str, type_name: str | None = None) -> str:
         """Pack a column or key that was read, cast to a type."""
         name = self.read[what, text]
         wanted = type_name or self.types[name]
-        return self.pack(to_wire(self.cast(what, text, wanted), wanted), f"{name} as {wanted}")
+        value = f"{name} as {wanted}"
+        return self.pack(to_wire(self.cast(what, text, wanted), wanted), value, value)
 
     def cast(self, what: str, text: str, type_name: str) -> Column:
         """Return a column or key that was read, cast to a type."""
@@ -107,52 +128,163 @@ class Input:
         return [F.col(name) for (what, _), name in self.read.items() if what == "guard"]
 
 
-def read_input(compiling: Compiling, node: JoinNode, source: Any) -> Input:
+def read_inputs(compiling: Compiling, node: JoinNode) -> dict[str, Input]:
+    """Let Spark read the inputs, by alias in plan order: one source once, however many aliases it has."""
+    together: dict[Any, list[Node]] = {}
+    for source in node.sources:
+        together.setdefault(_reads(source) if compiling.together else id(source), []).append(source)
+    found: dict[str, Input] = {}
+    for sources in together.values():
+        read = _read_together(compiling, node, sources) if len(sources) > 1 else None
+        for source in sources:
+            alias = source_scan(source).alias
+            found[alias] = read[alias] if read else _read_input(compiling, node, source)
+    return {alias: found[alias] for alias in (source_scan(source).alias for source in node.sources)}
+
+
+def _reads(source: Node) -> Any:
+    """Return what is equal for two inputs that are one source, and of which Spark can compute both from one row.
+
+    Two aliases of a SELECT may stand for different rows: what is not deterministic in it is found in Spark's plan.
+    """
+    scan = source_scan(source)
+    if _SUBQUERY.search(" ".join(source_conditions(source))):
+        return id(source)
+    return scan.relation, scan.ctes, scan.event_time, scan.delay, scan.streaming, scan.stateful
+
+
+def _read_input(compiling: Compiling, node: JoinNode, source: Node) -> Input:
     """Let Spark read one input: filters, the columns that are wanted, every key expression, every guard."""
     scan = source_scan(source)
-    outputs = [(column.column, column.name) for column in node.output if column.relation == scan.alias]
+    texts = _texts(node, scan)
+    # Named in the text: a projection for the names alone would be one more for Spark to optimise every micro-batch.
+    names = {text: f"v{number}" for number, text in enumerate(dict.fromkeys(texts.values() or ["1"]))}
+    columns = [f"{text} AS {name}" for text, name in names.items()]
+    conditions = " AND ".join(f"({condition})" for condition in source_conditions(source))
+    where = f" WHERE {conditions}" if conditions else ""
+    whole = [_whole(scan)] if _asks_for_late_rows(compiling, scan) else []
+    frame = f"SELECT {', '.join([*columns, *whole])} FROM {scan.relation} AS {quoted(scan.alias)}{where}"
+    read = {item: names[text] for item, text in texts.items()}
+    return _inputs(compiling, node, frame, [(scan, read)])[scan.alias]
+
+
+def _read_together(compiling: Compiling, node: JoinNode, sources: list[Node]) -> dict[str, Input] | None:
+    """Let Spark read a source once for several aliases; None where it has to be read for each.
+
+    In the text each alias is a struct of the source's row, which Spark's optimiser takes apart again. What the filters
+    of an alias keep is a column, and nothing that might fail is computed of rows that they drop.
+    """
+    if not hasattr(compiling.spark, "_jsparkSession"):
+        return None  # Spark Connect does not show whether the plan is deterministic
+    scans = [source_scan(source) for source in sources]
+    first, *_ = scans
+    kept = {
+        scan.alias: " AND ".join(f"({condition})" for condition in source_conditions(source))
+        for scan, source in zip(scans, sources, strict=True)
+    }
+    names: dict[str, str] = {}
+    read: list[tuple[Scan, dict[tuple[str, str], str]]] = []
+    for scan in scans:
+        condition = kept[scan.alias]
+        own: dict[tuple[str, str], str] = {}
+        for item, text in _texts(node, scan).items():
+            if bare := _BARE.fullmatch(text):
+                text = f"{quoted(first.alias)}.{quoted((bare[3] or bare[4]).replace('``', '`'))}"
+            elif condition:
+                text = f"IF({condition}, {text}, NULL)"
+            own[item] = names.setdefault(text, f"v{len(names)}")
+        read.append((scan, own))
+    columns = [f"{text} AS {name}" for text, name in (names or {"1": "v0"}).items()]
+    keeps = {alias: f"k{number}" for number, (alias, condition) in enumerate(kept.items()) if condition}
+    columns += [f"{kept[alias]} AS {name}" for alias, name in keeps.items()]
+    whole = [_whole(first)] if _asks_for_late_rows(compiling, first) else []
+    structs = ", ".join(f"STRUCT(*) AS {quoted(scan.alias)}" for scan in scans)
+    where = f" WHERE {' OR '.join(f'({condition})' for condition in kept.values())}" if all(kept.values()) else ""
+    frame = f"SELECT {', '.join([*columns, *whole])} FROM (SELECT {structs} FROM {first.relation} AS __rows){where}"
+    try:
+        found = _inputs(compiling, node, frame, read, keeps)
+    except AnalysisException:  # such as for a hidden column of the source, which no struct has
+        return None
+    plan = plan_of(found[first.alias].frame)
+    return found if plan.deterministic() and not _SAMPLE.search(str(plan.toString())) else None
+
+
+def _with(scan: Scan) -> str:
+    return f"WITH {', '.join(f'{quoted(name)} AS ({body})' for name, body in scan.ctes)} " if scan.ctes else ""
+
+
+def _texts(node: JoinNode, scan: Scan) -> dict[tuple[str, str], str]:
+    """Return what is wanted of an input, as Spark SQL.
+
+    What is wanted for two reasons (as a key, and in the output) has one text: it is read, sent and stored once.
+    """
     predicates = [predicate for edge in node.graph.edges for predicate in edge.predicates]
     alias = quoted(scan.alias)
-    items: dict[tuple[str, str], str] = {}
-    for column, _ in outputs:
-        items["column", column] = f"{alias}.{quoted(column)}"
+    texts: dict[tuple[str, str], str] = {}
+    for column, _ in _outputs(node, scan):
+        texts["column", column] = f"{alias}.{quoted(column)}"
     for predicate in predicates:
         what = {"key": predicate.keys, "guard": predicate.guards}
-        items |= {
+        texts |= {
             (name, one.sql): one.sql for name, some in what.items() for one in some if scan.alias in one.relations
         }
-    items |= {
+    texts |= {
         ("matching", one.sql): f"IF({one.sql}, true, NULL)" for one in node.matching if scan.alias in one.relations
     }
     if node.closest is not None:
-        items |= {("key", one.sql): one.sql for one in node.closest.compared if scan.alias in one.relations}
+        texts |= {("key", one.sql): one.sql for one in node.closest.compared if scan.alias in one.relations}
     if node.aggregation is not None:
         terms = node.aggregation.terms
-        items |= {("argument", one.sql): one.sql for one in terms if scan.alias in one.relations}
+        texts |= {("argument", one.sql): one.sql for one in terms if scan.alias in one.relations}
     if scan.event_time is not None:
-        items["time", scan.event_time] = f"{alias}.{quoted(scan.event_time)}"
-    # What is wanted for two reasons (as a key, and in the output) is read, sent and stored once. Named in the text: a
-    # projection for the names alone would be one more for Spark to optimise every micro-batch.
-    texts = {item: _as_column(text, scan.alias) for item, text in items.items()}
+        texts["time", scan.event_time] = f"{alias}.{quoted(scan.event_time)}"
+    texts = {item: _as_column(text, scan.alias) for item, text in texts.items()}
     matching = [one.sql for one in node.matching if scan.alias in one.relations]
     # Rows with NULL in a joined column are gone by then of a table, and of a stream are counted further on.
-    texts = _computed_of_joinable(texts, predicates if scan.streaming else [], matching, scan.alias)
-    names = {text: f"v{number}" for number, text in enumerate(dict.fromkeys(texts.values() or ["1"]))}
-    columns = [f"{text} AS {name}" for text, name in names.items()]
-    whole = _WHOLE if compiling.late_rows and scan.streaming and scan.event_time and not scan.stateful else None
-    if whole is not None:
-        columns.append(f"TO_JSON(STRUCT({alias}.*), {_AS_JSON}) AS {whole}")
-    text = f"SELECT {', '.join(columns)} FROM {scan.relation} AS {alias}"
-    conditions = source_conditions(source)
-    if conditions:
-        text += f" WHERE {' AND '.join(f'({condition})' for condition in conditions)}"
-    if scan.ctes:
-        text = f"WITH {', '.join(f'{quoted(name)} AS ({body})' for name, body in scan.ctes)} {text}"
-    frame, above = _held_back(compiling.run_sql(text), node.held_back, scan, str(compiling.number))
-    _check_payload(scan, outputs, frame)
-    read = {item: names[text] for item, text in texts.items()}
-    types = dict(zip(names.values(), type_names(frame), strict=whole is None))
-    return Input(scan.alias, frame, read, types, outputs, _event_time(scan, frame, read, types), above, whole)
+    return _computed_of_joinable(texts, predicates if scan.streaming else [], matching, scan.alias)
+
+
+def _outputs(node: JoinNode, scan: Scan) -> list[tuple[str, str]]:
+    return [(column.column, column.name) for column in node.output if column.relation == scan.alias]
+
+
+def _asks_for_late_rows(compiling: Compiling, scan: Scan) -> bool:
+    return bool(compiling.late_rows and scan.streaming and scan.event_time and not scan.stateful)
+
+
+def _whole(scan: Scan) -> str:
+    return f"TO_JSON(STRUCT({quoted(scan.alias)}.*), {_AS_JSON}) AS {_WHOLE}"
+
+
+def _inputs(
+    compiling: Compiling,
+    node: JoinNode,
+    text: str,
+    read: list[tuple[Scan, dict[tuple[str, str], str]]],
+    keeps: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Input]:
+    """Let Spark run the text that reads a source; return the inputs that it is for, by alias.
+
+    Parameters
+    ----------
+    read
+        Its inputs, each with the column of each of its texts.
+    keeps
+        By alias, the column that says which rows its filters keep.
+    """
+    first, _ = read[0]
+    frame, above = _held_back(compiling.run_sql(_with(first) + text), node.held_back, first, str(compiling.number))
+    types = dict(zip(frame.columns, type_names(frame), strict=True))
+    whole = _WHOLE if _asks_for_late_rows(compiling, first) else None
+    found = {}
+    for scan, names in read:
+        outputs = _outputs(node, scan)
+        _check_payload(scan, outputs, names, frame)
+        event_time = _event_time(scan, frame, names, types)
+        found[scan.alias] = Input(
+            scan.alias, frame, names, types, outputs, event_time, above, whole, keeps.get(scan.alias)
+        )
+    return found
 
 
 def _computed_of_joinable(
@@ -188,13 +320,16 @@ def _as_column(text: str, alias: str) -> str:
     return f"{quoted(alias)}.{quoted((found[3] or found[4]).replace('``', '`'))}"
 
 
-def _check_payload(scan: Scan, outputs: list[tuple[str, str]], frame: DataFrame) -> None:
+def _check_payload(
+    scan: Scan, outputs: list[tuple[str, str]], read: Mapping[tuple[str, str], str], frame: DataFrame
+) -> None:
     """Refuse output columns that cannot reach Python and come back as they were."""
-    for (column, _), field_ in zip(outputs, frame.schema.fields, strict=False):
-        if not travels(field_.dataType):
-            name = f"{scan.alias}.{column}"
+    fields = {field.name: field for field in frame.schema.fields}
+    for column, _ in outputs:
+        kind = fields[read["column", column]].dataType
+        if not travels(kind):
             raise UnsupportedQueryError(
-                f"column {name} has the type {field_.dataType.simpleString()}, which cannot pass through the join",
+                f"column {scan.alias}.{column} has the type {kind.simpleString()}, which cannot pass through the join",
                 f"Join on a subquery that selects CAST({column} AS STRING), or parts of it, in its place.",
             )
 

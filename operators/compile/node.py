@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 
 import pyarrow as pa
 from pyspark.accumulators import Accumulator
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import InvalidHintError, PlanError
@@ -21,7 +21,7 @@ from ...rewriter.plan.trees import leaves
 from ..checks import EdgeSpec
 from ..schemes import SCHEMES
 from ..spec import JoinSpec, Options, StreamSpec
-from ..task.dispatch import COUNTED, PACKED_SCHEMA, Dispatcher
+from ..task.dispatch import COUNTED, PACKED_SCHEMA, Dispatcher, Reading
 from ..task.outputs import COUNTERS, unpack
 from ..task.processor import JoinProcessor
 from ..task.reports import LateReports, Reports, accumulator, late_accumulator
@@ -32,7 +32,7 @@ from .cells import Grid, lay_out, lay_out_by_key, lay_out_by_range
 from .compiling import Compiling
 from .edges import compile_closest, compile_edge
 from .fingerprint import fingerprint
-from .inputs import Input, read_input
+from .inputs import Input, read_inputs
 from .travel_types import arrow_type, from_wire, is_plain, quoted, type_names, wire_type
 from .watermarks import DELAY
 
@@ -77,8 +77,8 @@ class Prepared:
     ----------
     spec
         The join.
-    frames
-        By rank: the packed rows of its inputs.
+    packed
+        By rank: what is packed of its inputs.
     types
         DDL names of the output columns.
     in_units
@@ -86,15 +86,20 @@ class Prepared:
     """
 
     spec: JoinSpec
-    frames: list[DataFrame]
+    packed: tuple[Packed, ...]
     types: dict[str, str]
     in_units: bool
+
+    @property
+    def frames(self) -> list[DataFrame]:
+        """By rank: the packed rows of its inputs, each read alone."""
+        return [one.alone for one in self.packed]
 
 
 def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     """Compile a join node; what it raises is that of `prepare`."""
     made = prepare(compiling, node)
-    frame = _run(compiling, made.spec, made.frames, made.types)
+    frame = _run(compiling, made.spec, made.packed, made.types)
     return Compiled(_finish(node, frame, in_units=made.in_units), made.spec)
 
 
@@ -112,7 +117,7 @@ def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
     PlanError
         The plan and Spark's schemas do not fit together: a bug of ours.
     """
-    inputs = {source_scan(source).alias: read_input(compiling, node, source) for source in node.sources}
+    inputs = read_inputs(compiling, node)
     edges = [compile_edge(node, edge, inputs) for edge in node.graph.edges]
     closest = None if node.closest is None else compile_closest(node.closest, edges, *inputs.values())
     for side in inputs.values():
@@ -128,26 +133,26 @@ def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
     spec = replace(_spec(node, streams, tuple(edges), placement, types, compiling.key(node)), closest=closest)
     if aggregation is not None and in_units:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
-    frames, stored, mixed = _packed_streams(spec, inputs)
+    packed = _packed_streams(spec, inputs)
     streams = tuple(
         replace(
             stream,
-            alike=stream.alias not in mixed,
+            alike=packed[rank].alike,
             required=_required(inputs[stream.alias], tested=rank in spec.tested),
-            types=_arrow_types(frames[rank], stream) if spec.speaks else (),
+            types=_arrow_types(packed[rank].alone, stream) if spec.speaks else (),
         )
         for rank, stream in enumerate(spec.streams)
     )
     above = dict.fromkeys(key for side in inputs.values() for key in side.above)
     spec = replace(spec, streams=streams, above=tuple(above))
-    text = fingerprint(spec, node, inputs, types, stored, compiling.arguments)
+    text = fingerprint(spec, node, inputs, types, {one.alias: one.stored for one in packed}, compiling.arguments)
     if spec.held_back and getattr(compiling.spark, "_sc", None) is None:  # nobody can tell the tasks where it changed
         text += f"\nwatermark held back by: {spec.held_back} microseconds"
     spec = replace(spec, fingerprint=text)
     if spec.aggregate is not None:
         spec = replace(spec, output=spec.aggregate.names)
         types.update(states)
-    return Prepared(spec, frames, types, in_units)
+    return Prepared(spec, tuple(packed), types, in_units)
 
 
 def _spec(
@@ -190,22 +195,16 @@ def _spec(
     )
 
 
-def _packed_streams(
-    spec: JoinSpec, inputs: Mapping[str, Input]
-) -> tuple[list[DataFrame], dict[str, str], frozenset[str]]:
-    """Return each stream's packed frame, by alias what is stored of it, and those whose routes leave out a column."""
-    frames, stored, mixed = [], {}, set()
+def _packed_streams(spec: JoinSpec, inputs: Mapping[str, Input]) -> list[Packed]:
+    """Return what is packed of each stream."""
+    found = []
     for rank, stream in enumerate(spec.streams):
+        side = inputs[stream.alias]
         if stream.time is not None and spec.keep_for(rank) is not None:  # a row without a time would never expire
-            side = inputs[stream.alias]
             side.required.setdefault(stream.time, f"{side.alias}.{side.event_time}")
         looks = SCHEMES[spec.scheme].routing.looks(spec, rank)
-        tested = rank in spec.tested
-        frame, stored[stream.alias], whole = _packed(inputs[stream.alias], stream, tested=tested, looks=looks)
-        frames.append(frame)
-        if not whole:
-            mixed.add(stream.alias)
-    return frames, stored, frozenset(mixed)
+        found.append(_packed(side, stream, tested=rank in spec.tested, looks=looks))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,12 +276,47 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Plac
     )
 
 
-def _packed(side: Input, stream: StreamSpec, *, tested: bool, looks: bool) -> tuple[DataFrame, str, bool]:
-    """Return the frame of an input's packed columns and its route, of a table without rows that cannot join; what is
-    stored; and whether the route is a hash of all of it.
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What is packed of a stream.
 
-    One filter and one projection: Spark optimises the plan anew for every micro-batch, node by node. Hashing and
-    handing over a route takes an eighth of what a row of few numbers takes, so there is none that nobody looks at.
+    Parameters
+    ----------
+    alias
+        Its alias.
+    source
+        What Spark reads, for it and for the inputs that are read together with it.
+    columns
+        By packed name: the column, and what is in it (`Input.values`).
+    keep
+        Which of the rows are its own and can join, None for all.
+    stored
+        What is stored of it, as DDL.
+    alike
+        Whether its route is a hash of all that is packed.
+    """
+
+    alias: str
+    source: DataFrame
+    columns: dict[str, tuple[Column, str]]
+    keep: Column | None
+    stored: str
+    alike: bool
+
+    @property
+    def alone(self) -> DataFrame:
+        """The frame of the packed columns, if nothing else is read of the source.
+
+        One filter and one projection: Spark optimises the plan anew for every micro-batch, node by node.
+        """
+        frame = self.source if self.keep is None else self.source.where(self.keep)
+        return frame.select(*[column.alias(name) for name, (column, _) in self.columns.items()])
+
+
+def _packed(side: Input, stream: StreamSpec, *, tested: bool, looks: bool) -> Packed:
+    """Return what is packed of an input: its columns, and a route where one is looked at.
+
+    Hashing and handing over a route takes an eighth of what a row of few numbers takes.
     """
     columns = [*side.packed.values(), *side.guards()]
     kinds = type_names(side.frame.select(*[column.alias(f"c{number}") for number, column in enumerate(columns)]))
@@ -291,15 +325,53 @@ def _packed(side: Input, stream: StreamSpec, *, tested: bool, looks: bool) -> tu
         column for column, kind in zip(columns, kinds, strict=True) if "map<" not in kind and "variant" not in kind
     ]
     route = F.xxhash64(*hashed) if hashed else F.lit(0).cast("bigint")
-    required = [side.packed[name].isNotNull() for name in side.required]
-    # Of a stream, the dispatcher drops them and counts them: Arrow knows how many NULLs a column has.
-    drops = required and not side.frame.isStreaming and not tested
-    frame = side.frame.where(reduce(and_, required)) if drops else side.frame
+    # Of a stream, the dispatcher drops rows that cannot join and counts them: Arrow knows how many NULLs a column has.
+    drops = not side.frame.isStreaming and not tested
+    keeps = [F.col(side.keep)] if side.keep is not None else []
+    keeps += [side.packed[name].isNotNull() for name in side.required] if drops else []
     stored = ", ".join(f"{name} {kind}" for name, kind in zip(side.packed, kinds, strict=False))
-    whole = [F.col(side.whole).alias(stream.whole)] if side.whole is not None and stream.whole is not None else []
-    routes = [route.alias(_ROUTE)] if looks or not stream.columns or side.guards() else []
-    packed = frame.select(*[side.packed[name].alias(name) for name in stream.columns], *routes, *whole)
-    return packed, stored, len(hashed) == len(columns)
+    packed = {name: (side.packed[name], side.values[name]) for name in stream.columns}
+    if looks or not stream.columns or side.guards():
+        # Streams that are read together and have the same columns have the same routes, but for guards.
+        packed[_ROUTE] = route, f"route by {side.alias if side.guards() else [*side.values.values()]}"
+    if side.whole is not None and stream.whole is not None:
+        packed[stream.whole] = F.col(side.whole), _WHOLE
+    keep = reduce(and_, keeps) if keeps else None
+    return Packed(side.alias, side.frame, packed, keep, stored, len(hashed) == len(columns))
+
+
+def _dispatched(compiling: Compiling, spec: JoinSpec, packed: Sequence[Packed]) -> list[DataFrame]:
+    """Return the packed rows of each source that Spark reads."""
+    frames = []
+    for source in {id(one.source): one.source for one in packed}.values():
+        ranks = [rank for rank, one in enumerate(packed) if one.source is source]
+        if len(ranks) == 1:
+            frame, readings = packed[ranks[0]].alone, [Reading(ranks[0])]
+        else:
+            frame, readings = _together(source, {rank: packed[rank] for rank in ranks})
+        dispatcher = Dispatcher(spec, readings, compiling.warm_bytes, compiling.liberties)
+        frames.append(frame.mapInArrow(dispatcher, PACKED_SCHEMA))
+    return frames
+
+
+def _together(source: DataFrame, packed: Mapping[int, Packed]) -> tuple[DataFrame, list[Reading]]:
+    """Return a frame with what is packed of several streams, each column once, and what each stream takes of it."""
+    columns: dict[str, Column] = {}
+    names: dict[str, str] = {}
+    readings = []
+    for rank, one in packed.items():
+        taken = []
+        for name, (column, value) in one.columns.items():
+            if value not in names:
+                names[value] = f"p{len(columns)}"
+                columns[names[value]] = column
+            taken.append((name, names[value]))
+        keep = None if one.keep is None else f"keep{rank}"
+        readings.append(Reading(rank, tuple(taken), keep))
+    keeps = {f"keep{rank}": one.keep for rank, one in packed.items() if one.keep is not None}
+    frame = source.where(reduce(or_, keeps.values())) if len(keeps) == len(packed) else source
+    columns |= keeps
+    return frame.select(*[column.alias(name) for name, column in columns.items()]), readings
 
 
 def _required(side: Input, *, tested: bool) -> tuple[tuple[str, str], ...]:
@@ -324,13 +396,10 @@ def _bounds(node: JoinNode) -> tuple[tuple[int, int, int], ...]:
     return tuple(found)
 
 
-def _run(compiling: Compiling, spec: JoinSpec, frames: list[DataFrame], types: Mapping[str, str]) -> DataFrame:
+def _run(compiling: Compiling, spec: JoinSpec, packed: Sequence[Packed], types: Mapping[str, str]) -> DataFrame:
     """Dispatch all inputs and run the stages; return the output columns with their types."""
-    dispatched = [
-        frame.mapInArrow(Dispatcher(spec, rank, compiling.warm_bytes, compiling.liberties), PACKED_SCHEMA)
-        for rank, frame in enumerate(frames)
-    ]
-    joined = _join_streams if any(frame.isStreaming for frame in frames) else _join_tables
+    dispatched = _dispatched(compiling, spec, packed)
+    joined = _join_streams if any(one.source.isStreaming for one in packed) else _join_tables
     frame = joined(
         compiling, spec, reduce(DataFrame.unionAll, dispatched), [wire_type(types[name]) for name in spec.output]
     )

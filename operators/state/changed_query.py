@@ -5,6 +5,9 @@ from __future__ import annotations
 #: What the line of a stream's stored columns begins with.
 STORED = "stored columns of "
 
+#: What the line begins with that says which inputs Spark reads once.
+TOGETHER = "read together with "
+
 _KEYS = "keys of "
 
 #: What the lines begin with that have conditions of the user.

@@ -1,4 +1,4 @@
-"""The dispatcher (the papers' DispatchBolt): Arrow batches of one stream in, packed rows for slots out.
+"""The dispatcher (the papers' DispatchBolt): Arrow batches of a source in, packed rows of its streams for slots out.
 
 What crosses the shuffle is a handful of binary rows for each partition and slot, never one row a tuple.
 """
@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, reduce
 from typing import Any
 
@@ -35,13 +36,46 @@ NULL_ROWS = "null_rows"
 PACK, RESULT, COUNTED, PARTIAL, BUNDLE = -1, -2, -3, -4, -5
 
 
-class Dispatcher:
-    """Packs the rows of one stream for the slots they go to; a function for ``mapInArrow``.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one stream takes of the rows that Spark reads of a source, for it alone or for several streams.
 
     Parameters
     ----------
-    spec, rank
-        The join, and the stream's rank in it.
+    rank
+        The stream's rank.
+    columns
+        Its packed columns as ``(name, column of the batches)``; None if the batches have these and no others.
+    keep
+        The boolean column that says which rows are its own; None for all.
+    """
+
+    rank: int
+    columns: tuple[tuple[str, str], ...] | None = None
+    keep: str | None = None
+
+    def taken(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the stream's rows, with its own columns under their names."""
+        if self.columns is None:
+            return rows
+        own = pa.RecordBatch.from_arrays(
+            [rows.column(column) for _, column in self.columns], names=[name for name, _ in self.columns]
+        )
+        if self.keep is None:
+            return own
+        kept = rows.column(self.keep)
+        return own if kept.true_count == len(kept) else own.filter(kept)
+
+
+class Dispatcher:
+    """Packs the rows of a source for the slots they go to; a function for ``mapInArrow``.
+
+    Parameters
+    ----------
+    spec
+        The join.
+    readings
+        The streams that the rows are of: several where a source is read once for all of its aliases.
     warm_bytes
         Bytes that the warm copies of a machine may take, None for any number; it says what memory a worker may keep.
     liberties
@@ -51,49 +85,76 @@ class Dispatcher:
     def __init__(
         self,
         spec: JoinSpec,
-        rank: int,
+        readings: Sequence[Reading],
         warm_bytes: int | None = None,
         liberties: frozenset[str] = frozenset(),
     ) -> None:
-        self.spec, self.rank, self.warm_bytes, self.liberties = spec, rank, warm_bytes, liberties
-        self.__name__ = DISPATCH + re.sub(r"\W", "_", spec.streams[rank].alias)  # Spark's plan shows it
+        self.spec, self.readings, self.warm_bytes, self.liberties = spec, tuple(readings), warm_bytes, liberties
+        names = (re.sub(r"\W", "_", spec.streams[reading.rank].alias) for reading in readings)
+        self.__name__ = DISPATCH + "_".join(names)  # Spark's plan shows it
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack the batches of one partition."""
         if KEEP_FREED in self.liberties:
             hold(self.warm_bytes)
         spec, _ = for_this_batch(self.spec)
-        routing = SCHEMES[spec.scheme].routing
-        route = routing.router(spec)
-        keys = slot_keys(spec.slots)
-        alike = AlikeRows() if routing.spreads(spec, self.rank) else None
-        handled, until = 0, late_until(spec)
-        nulls = NullRows(spec.streams[self.rank])
-        tested = self.rank in spec.tested  # rows that cannot join are results
-        for rows in _gathered(batches) if tested else map(nulls.dropped, _gathered(batches)):
-            if not rows.num_rows:
-                continue
+        packings = [(reading, Packing(spec, reading.rank)) for reading in self.readings]
+        handled = 0
+        for rows in _gathered(batches):
             handled += rows.nbytes
-            if alike is not None:
-                rows = alike.spread(rows, spec.streams[self.rank].route)
-            for part in self._parts(rows, until):
-                for slots, some in route(self.rank, part):
-                    data = to_bytes(part if some is None else part.take(pa.array(some)))
-                    together = max(PACKED_BYTES // len(data), 1)
-                    for first in range(0, len(slots), together):
-                        wanted = [keys[slot] for slot in slots[first : first + together]]
-                        yield packed_rows(wanted, [self.rank] * len(wanted), [data] * len(wanted))
-        if nulls.count:  # one slot tells of them, in its report
-            yield packed_rows([keys[0]], [COUNTED], [json.dumps(nulls.report()).encode()])
+            for reading, packing in packings:
+                yield from packing.packed(reading.taken(rows))
+        for _, packing in packings:
+            yield from packing.told()
         release(handled, self.warm_bytes)
         if FREEZE_IMPORTS in self.liberties:
             settle()
 
-    def _parts(self, rows: pa.RecordBatch, until: int | None) -> list[pa.RecordBatch]:
+
+class Packing:
+    """Packs the rows that one partition has of one stream.
+
+    Parameters
+    ----------
+    spec, rank
+        The join in this micro-batch, and the stream's rank in it.
+    """
+
+    def __init__(self, spec: JoinSpec, rank: int) -> None:
+        routing = SCHEMES[spec.scheme].routing
+        self.rank, self.stream = rank, spec.streams[rank]
+        self._route = routing.router(spec)
+        self._keys = slot_keys(spec.slots)
+        self._alike = AlikeRows() if routing.spreads(spec, rank) else None
+        self._until = late_until(spec)
+        self._nulls = NullRows(self.stream)
+        self._tested = rank in spec.tested  # rows that cannot join are results
+
+    def packed(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield packed rows of some of the rows."""
+        if not self._tested:
+            rows = self._nulls.dropped(rows)
+        if not rows.num_rows:
+            return
+        if self._alike is not None:
+            rows = self._alike.spread(rows, self.stream.route)
+        for part in self._parts(rows):
+            for slots, some in self._route(self.rank, part):
+                data = to_bytes(part if some is None else part.take(pa.array(some)))
+                together = max(PACKED_BYTES // len(data), 1)
+                for first in range(0, len(slots), together):
+                    wanted = [self._keys[slot] for slot in slots[first : first + together]]
+                    yield packed_rows(wanted, [self.rank] * len(wanted), [data] * len(wanted))
+
+    def told(self) -> Iterator[pa.RecordBatch]:
+        """Yield what a slot has to tell of the rows that were dropped, in its report."""
+        if self._nulls.count:
+            yield packed_rows([self._keys[0]], [COUNTED], [json.dumps(self._nulls.report()).encode()])
+
+    def _parts(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Return rows without their JSON, and apart from them those that may be late."""
-        stream = self.spec.streams[self.rank]
-        whole, time = stream.whole, stream.time
-        return [rows] if whole is None or time is None else candidates(rows, whole, time, until)
+        whole, time = self.stream.whole, self.stream.time
+        return [rows] if whole is None or time is None else candidates(rows, whole, time, self._until)
 
 
 class NullRows:

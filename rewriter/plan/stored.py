@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from .nodes import JoinNode
@@ -27,6 +27,8 @@ class Stored:
         The operator tree over the relations, or the order of a ``tree``.
     conditions
         The conditions of its edges, sorted, which tell two groups of the same relations apart.
+    together
+        Whether Spark reads a source once for all of its aliases; older versions read it for each alias.
     """
 
     relations: tuple[str, ...]
@@ -34,14 +36,15 @@ class Stored:
     units: int | None = None
     tree: TreeOf[str] = ()
     conditions: tuple[str, ...] = ()
+    together: bool = False
 
     @classmethod
-    def of(cls, group: JoinNode, units: int | None) -> Stored:
-        """Return how a group's rows are stored in a number of units."""
+    def of(cls, group: JoinNode, units: int | None, *, together: bool = True) -> Stored:
+        """Return how a group's rows are stored in a number of units, and whether its sources are read once."""
         names, options = group.graph.relations, group.decision.options
         scheme = group.decision.scheme or ""
         order = options.tree or (tuple(range(len(names))) if scheme == "tree" else ())
-        return cls(names, scheme, units, _named(order, names), conditions_of(group.graph))
+        return cls(names, scheme, units, _named(order, names), conditions_of(group.graph), together)
 
     @property
     def hint(self) -> str:
@@ -52,8 +55,9 @@ class Stored:
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> Stored:
-        """Return it from plain data, in which lists stand for tuples."""
-        return cls(**{field.name: _tuples(body[field.name]) for field in fields(cls)})
+        """Return it from plain data, in which lists stand for tuples; older ones lack what has a default."""
+        known = [one for one in fields(cls) if one.name in body or one.default is MISSING]
+        return cls(**{one.name: _tuples(body[one.name]) for one in known})
 
 
 def conditions_of(graph: JoinGraph) -> tuple[str, ...]:

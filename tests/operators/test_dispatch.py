@@ -17,7 +17,7 @@ from trijoin_sql.operators.results.outcomes import Pack
 from trijoin_sql.operators.schemes.base import MEMBERS
 from trijoin_sql.operators.spec import JoinSpec, Options
 from trijoin_sql.operators.task import dispatch
-from trijoin_sql.operators.task.dispatch import PACKED_SCHEMA, Dispatcher, slot_keys, unmurmur3
+from trijoin_sql.operators.task.dispatch import PACKED_SCHEMA, Dispatcher, Reading, slot_keys, unmurmur3
 from trijoin_sql.operators.task.outputs import Output
 from trijoin_sql.operators.task.wire import pack_from_bytes, pack_to_bytes
 
@@ -104,7 +104,7 @@ def test_split_loses_nothing(limit: int) -> None:
 
 
 def dispatched(spec: JoinSpec, rank: int, batches: list[pa.RecordBatch]) -> dict[int, list[pa.RecordBatch]]:
-    dispatcher = pickle.loads(pickle.dumps(Dispatcher(spec, rank)))
+    dispatcher = pickle.loads(pickle.dumps(Dispatcher(spec, [Reading(rank)])))
     found: dict[int, list[pa.RecordBatch]] = {}
     for packed in dispatcher(iter(batches)):
         assert packed.schema.names == [part.split()[0] for part in PACKED_SCHEMA.split(", ")]
@@ -206,7 +206,7 @@ def test_rows_with_null_where_a_value_is_needed_are_dropped_and_counted() -> Non
     spec = replace(spec, streams=(first, *spec.streams[1:]))
     rows = {"id": [1, 2, 3, 4], "x": [1, None, 3, None], "ts": [1, 2, None, None], "route": [1, 2, 3, 4]}
     batch = pa.RecordBatch.from_pydict({name: pa.array(values, pa.int64()) for name, values in rows.items()})
-    sent = list(Dispatcher(spec, 0)(iter([batch, batch.slice(0, 1)])))
+    sent = list(Dispatcher(spec, [Reading(0)])(iter([batch, batch.slice(0, 1)])))
     packed = [one for piece in sent for one in zip(piece["kind"].to_pylist(), piece["data"].to_pylist(), strict=True)]
     assert {row["id"] for kind, data in packed if kind == 0 for row in from_bytes(data).to_pylist()} == {1}
     (report,) = (json.loads(data) for kind, data in packed if kind == dispatch.COUNTED)
@@ -222,4 +222,36 @@ def test_rows_with_null_where_a_value_is_needed_are_dropped_and_counted() -> Non
     vanished = Vanished()
     (said,) = vanished.add([second])
     assert said.startswith(f"4 rows of {alias} without event time, dropped: r.ts is NULL")
-    assert not any(one["kind"].to_pylist() == [dispatch.COUNTED] for one in Dispatcher(spec, 0)(iter([batch[:1]])))
+    assert not any(
+        one["kind"].to_pylist() == [dispatch.COUNTED] for one in Dispatcher(spec, [Reading(0)])(iter([batch[:1]]))
+    )
+
+
+def test_one_reading_serves_several_streams() -> None:
+    """A self join reads its source once: each alias gets its own columns of its own rows, as if it read alone."""
+    spec = JoinSpec("j", streams(3, ("x",)), (EdgeSpec(0, 1), EdgeSpec(1, 2)), "symmetric", 2)
+    whole = pa.RecordBatch.from_pydict(
+        {
+            "p0": pa.array(range(100), pa.int64()),
+            "p1": pa.array([n % 7 for n in range(100)], pa.int64()),
+            "p2": pa.array([n * 5 for n in range(100)], pa.int64()),
+            "keep1": pa.array([n % 3 == 0 if n % 5 else None for n in range(100)]),
+        }
+    )
+    own = (("id", "p0"), ("x", "p1"), ("route", "p2"))
+    swapped = (("id", "p1"), ("x", "p0"), ("route", "p2"))
+    readings = [Reading(0, own), Reading(1, own, "keep1"), Reading(2, swapped)]
+    together = list(Dispatcher(spec, readings)(iter([whole[:40], whole[40:]])))
+    apart = [one for reading in readings for one in Dispatcher(spec, [reading])(iter([whole[:40], whole[40:]]))]
+    found, expected = (
+        Counter((str(row), kind) for piece in some for row, kind in rows_of(piece)) for some in (together, apart)
+    )
+    assert found == expected
+    kept = {row["id"] for piece in together for row, kind in rows_of(piece) if kind == 1}
+    assert kept == {n for n in range(100) if n % 5 and n % 3 == 0}
+
+
+def rows_of(packed: pa.RecordBatch) -> list[tuple[dict[str, int], int]]:
+    """Return the rows in packed rows, each with its stream's rank."""
+    pairs = zip(packed["kind"].to_pylist(), packed["data"].to_pylist(), strict=True)
+    return [(row, kind) for kind, data in pairs for row in from_bytes(data).to_pylist()]

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from ..errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 from ..operators.spec import JoinSpec
-from ..operators.state.changed_query import difference, lines_of, only_chosen_differs
+from ..operators.state.changed_query import TOGETHER, difference, lines_of, only_chosen_differs
 from ..operators.state.layout import History, obstacle
 from ..operators.state.manifest import FORMAT
 from ..rewriter.plan.stored import Stored
@@ -133,6 +133,8 @@ def follow(
 def _difference(join: Join, spec: JoinSpec) -> str:
     """Return what differs between a checkpoint's join and a query's, and how to keep what cost may have changed."""
     text = difference(join.fingerprint, spec.fingerprint)
+    if TOGETHER in spec.fingerprint and TOGETHER not in join.fingerprint:
+        text += ". An older version read a source for each of its aliases: plan the query in tj.resuming(checkpoint)"
     if not join.stored or not only_chosen_differs(join.fingerprint, spec.fingerprint):
         return text
     return (
