@@ -203,7 +203,7 @@ class Options:
     ranges
         The dimensions of a grid, or the one of subgroups, along which rows go by ranges of values.
     order
-        For ``tree``: the ranks in the order in which they are joined; empty for their own.
+        For ``tree`` and ``non_materializing``: the ranks in the order of their stages; empty for their own.
     probes
         For ``matrix``: for each rank, the others in the order in which its rows probe them; empty for their own.
     """

@@ -9,7 +9,7 @@ from math import isfinite
 import numpy as np
 import pyarrow as pa
 
-from .bundle import Bundle, Part, pieces
+from .bundle import Bundle, Part, numbered, pieces
 
 #: Bytes of results that are put together at a time. A block of index ranges may hold a million of them.
 RESULT_BYTES = 4 << 20
@@ -93,6 +93,51 @@ class Partial:
 
 
 @dataclass(slots=True)
+class PartialBlock:
+    """Joined rows of some of the streams on their way to the units that store a further one.
+
+    Parameters
+    ----------
+    start
+        The stream whose rows arrived: they, and what they have found, are joined with what was there before.
+    parts
+        By rank: rows of a batch, shape (k,).
+    stays
+        Whether the next stage has nothing to join it with, and this slot there sends it on.
+    """
+
+    start: int
+    parts: dict[int, Part]
+    stays: bool = False
+
+    def __len__(self) -> int:
+        return len(self.parts[self.start])
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes."""
+        return sum(part.source.nbytes + 4 * len(part) for part in self.parts.values())  # type: ignore[union-attr]
+
+    def some(self, few: slice) -> PartialBlock:
+        """Return some of them, with no other rows than theirs."""
+        parts = {}
+        for rank, part in self.parts.items():
+            assert isinstance(part.source, pa.RecordBatch)
+            assert part.ids is not None
+            different, places = numbered(part.ids[few].astype(np.int64, copy=False))
+            parts[rank] = Part(part.source.take(pa.array(different)), places)
+        return PartialBlock(self.start, parts, self.stays)
+
+
+@dataclass(slots=True)
+class Forwarded:
+    """Rows of a stream, with their route, that a slot needs once more in the next stage."""
+
+    rank: int
+    rows: pa.RecordBatch
+
+
+@dataclass(slots=True)
 class Reduced:
     """Groups and states of results, under the names of the output."""
 
@@ -102,4 +147,4 @@ class Reduced:
         return int(self.rows.num_rows)
 
 
-Outcome = Result | Bundle | Reduced | Pack | Partial
+Outcome = Result | Bundle | Reduced | Pack | Partial | PartialBlock | Forwarded

@@ -25,7 +25,7 @@ from ..kernels.order_keys import Int64s, values
 from ..kernels.pairs import Take, fulfilling
 from ..kernels.sorting import sort_keys
 from ..results.bundle import Part
-from ..results.outcomes import Outcome, Pack
+from ..results.outcomes import Outcome, Pack, PartialBlock
 from ..spec import JoinSpec
 from ..store.index import Probe
 from ..store.probe_plan import ProbePlan
@@ -52,13 +52,14 @@ class Work:
     ----------
     rows
         By rank: the rows of that stream that reached this slot, with the route column.
-    packs, partials
+    packs, partials, blocks
         What units of an earlier stage sent.
     """
 
     rows: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
     packs: list[Pack] = field(default_factory=list)
     partials: list[pa.RecordBatch] = field(default_factory=list)
+    blocks: list[PartialBlock] = field(default_factory=list)
 
 
 class Slot(Protocol):
@@ -119,8 +120,14 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def owned(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
     """Return the rows that unit ``slot`` of the stream's group stores (001 section 3.2: each tuple in one unit)."""
-    found = kept(spec, rank, rows)
-    return found if spec.group_units == 1 and slot < spec.units else found.take(pa.array(mine(spec, rank, rows, slot)))
+    return kept(spec, rank, routed(spec, rank, rows, slot))
+
+
+def routed(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
+    """Return the rows that a unit stores, with their route."""
+    if spec.group_units == 1 and slot < spec.units:
+        return rows
+    return rows.take(pa.array(mine(spec, rank, rows, slot)))
 
 
 def mine(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> Int64s:

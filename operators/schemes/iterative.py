@@ -83,14 +83,18 @@ class IterativeUnit:
         The join.
     whole
         Whether results have all columns of their rows, not just those of the output.
+    only
+        The stream whose rows are stored here, None if all are.
     """
 
-    def __init__(self, spec: JoinSpec, *, whole: bool = False) -> None:
+    def __init__(self, spec: JoinSpec, *, whole: bool = False, only: int | None = None) -> None:
         self.spec = spec
         self.listed = [stream.columns if whole else stream.listed for stream in spec.streams]
         self.orders = {rank: probe_steps(spec, rank) for rank in range(len(spec.streams))}
         self.stored: dict[int, Store] = {}
         for rank, stream in enumerate(spec.streams):
+            if only not in (None, rank):
+                continue
             plans = [step.plan for order in self.orders.values() for step in order if step.target == rank]
             life = Lifetime(stream.time, spec.keep_for(rank))
             self.stored[rank] = Store(stream.alias, [order for plan in plans for order in plan.sort_orders], life)
@@ -98,28 +102,31 @@ class IterativeUnit:
 
     def arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Outcome]:
         """Join arriving rows with everything stored."""
-        yield from self._probe(self.orders[rank], {rank: (rows, None)})
+        yield from self.probe(self.orders[rank], {rank: (rows, None)})
 
     def keep(self, rank: int, rows: pa.RecordBatch) -> Int64s:
         """Store rows of one stream, and return their ids."""
         self.counters["stored"] += rows.num_rows
         return self.stored[rank].append(rows)
 
-    def _probe(self, steps: tuple[Step, ...], chosen: dict[int, Chosen]) -> Iterator[Outcome]:
+    def probe(self, steps: tuple[Step, ...], chosen: dict[int, Chosen]) -> Iterator[Outcome]:
         """Go on from partial results (some rows of each joined stream), depth first, a block at a time."""
         if not steps:
             yield from joined({rank: Part(*some) for rank, some in chosen.items()}, self.listed)
             return
         step, rest = steps[0], steps[1:]
-        # A row that probes must not vanish with its columns: an edge without predicates looks at none.
-        columns = step.plan.columns or self.spec.streams[step.source].columns[:1]
         if self.spec.aggregate is not None and not rest and step.is_decided:
-            probe = Probe(step.plan, _take(chosen[step.source], columns))
+            probe = Probe(step.plan, _take(chosen[step.source], self._columns(step)))
             for mine, segment, order, begin, end in self.stored[step.target].ranges(probe):
                 parts = {other: Part(*_chosen(some, mine)) for other, some in chosen.items()}
                 yield Bundle(parts, step.target, segment.rows, order, begin, end)
             return
-        for mine, segment, theirs in self._matches(step, chosen[step.source], columns):
+        for further in self.further(step, chosen):
+            yield from self.probe(rest, further)
+
+    def further(self, step: Step, chosen: dict[int, Chosen]) -> Iterator[dict[int, Chosen]]:
+        """Join partial results with the rows of one more stream."""
+        for mine, segment, theirs in self._matches(step, chosen[step.source]):
             for source, check in step.others:
                 if not len(mine):
                     break
@@ -130,17 +137,22 @@ class IterativeUnit:
             if len(mine):
                 further = {other: _chosen(some, mine) for other, some in chosen.items()}
                 further[step.target] = segment.rows, theirs
-                yield from self._probe(rest, further)
+                yield further
 
-    def _matches(
-        self, step: Step, source: Chosen, columns: Sequence[str]
-    ) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
+    def _columns(self, step: Step) -> Sequence[str]:
+        """Return the columns with which a step searches.
+
+        A row that probes must not vanish with its columns: an edge without predicates looks at none.
+        """
+        return step.plan.columns or self.spec.streams[step.source].columns[:1]
+
+    def _matches(self, step: Step, source: Chosen) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
         """Yield which partial results match which rows of the target, as `Store.probe` does.
 
         Where several partial results have the same row of the source it is searched for once, and the rows that it
         finds are listed for each of them.
         """
-        store = self.stored[step.target]
+        store, columns = self.stored[step.target], self._columns(step)
         groups = _groups(source)
         if groups is None:
             yield from store.probe(Probe(step.plan, _take(source, columns)))

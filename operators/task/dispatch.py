@@ -32,8 +32,9 @@ PACKED_SCHEMA = "slot int, kind int, data binary"
 #: In a slot's report: rows with NULL where a condition needs a value, by input.
 NULL_ROWS = "null_rows"
 
-#: ``kind`` of packs, of results on their way out, of a slot's counters, of intermediate results, and of bundles.
-PACK, RESULT, COUNTED, PARTIAL, BUNDLE = -1, -2, -3, -4, -5
+#: ``kind`` of packs, of results on their way out, of a slot's counters, of intermediate results, of bundles, and of
+#: blocks of partial results.
+PACK, RESULT, COUNTED, PARTIAL, BUNDLE, BLOCK = -1, -2, -3, -4, -5, -6
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from ..batches.ipc import PACKED_BYTES, from_bytes, to_bytes
 from ..batches.pieces import combined, concat, split
 from ..results.bundle import Bundle
-from ..results.outcomes import Outcome, Pack, Partial, Reduced, Result, listed
+from ..results.outcomes import Forwarded, Outcome, Pack, Partial, PartialBlock, Reduced, Result, listed
 from ..schemes.routing import subgroup_slots
 from ..spec import JoinSpec
-from .dispatch import BUNDLE, COUNTED, NULL_ROWS, PACK, PARTIAL, RESULT, packed_rows, slot_keys
-from .wire import bundle_to_bytes, pack_to_bytes
+from .dispatch import BLOCK, BUNDLE, COUNTED, NULL_ROWS, PACK, PARTIAL, RESULT, packed_rows, slot_keys
+from .wire import block_to_bytes, bundle_to_bytes, pack_to_bytes
 
 #: What a slot counts in each micro-batch; keys of the JSON objects in the ``COUNTERS`` column.
 COUNTER_NAMES = (
@@ -154,11 +154,14 @@ class Output:
             if isinstance(result, Bundle):
                 yield self.key, BUNDLE, bundle_to_bytes(result)
                 continue
-            if isinstance(result, Pack | Partial):
-                kind = PACK if isinstance(result, Pack) else PARTIAL
-                data = pack_to_bytes(result) if isinstance(result, Pack) else to_bytes(result.rows)
-                for slot in subgroup_slots(self.spec, keys.index(self.key)):
-                    yield keys[slot], kind, data
+            if isinstance(result, Forwarded):
+                yield self.key, result.rank, to_bytes(result.rows)
+                continue
+            if isinstance(result, Pack | Partial | PartialBlock):
+                kind, data = _to_units(result)
+                stays = isinstance(result, PartialBlock) and result.stays
+                for to in [self.key] if stays else self._units(keys):
+                    yield to, kind, data
                 continue
             assert isinstance(result, Result | Reduced)
             for piece in split(self._named(result), PACKED_BYTES):  # groups come as many as there are
@@ -169,6 +172,10 @@ class Output:
                     waiting, size = [], 0
         if waiting:
             yield self.key, RESULT, to_bytes(concat(waiting))
+
+    def _units(self, keys: Sequence[int]) -> list[int]:
+        """Return the keys of the slots whose units of the next stage may have partners of what is found here."""
+        return [keys[slot] for slot in subgroup_slots(self.spec, keys.index(self.key))]
 
     def _sent(self, results: Iterator[Outcome]) -> Iterator[Outcome]:
         """Copy what bundles need, or list them where that is less."""
@@ -182,6 +189,13 @@ class Output:
                     yield piece
                 else:
                     yield from listed(piece, columns)
+
+
+def _to_units(sent: Pack | Partial | PartialBlock) -> tuple[int, bytes]:
+    """Return what goes to all units of the next stage: of which kind it is, and its bytes."""
+    if isinstance(sent, Pack):
+        return PACK, pack_to_bytes(sent)
+    return (PARTIAL, to_bytes(sent.rows)) if isinstance(sent, Partial) else (BLOCK, block_to_bytes(sent))
 
 
 def add_null_rows(reports: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

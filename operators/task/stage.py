@@ -31,13 +31,13 @@ from ..schemes.outer import OuterSlot
 from ..spec import KEEP_FREED, JoinSpec
 from ..state.slot_state import SlotState
 from ..worker_memory import hold, release
-from .dispatch import BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
+from .dispatch import BLOCK, BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
 from .late_rows import Late, how_late
 from .late_rows import packed as packed_late
 from .micro_batch import batch_id, for_this_batch, query_id
 from .outputs import COUNTER_NAMES, LATE_ROWS, Output, PackedRow, framed, in_arrow
 from .reports import LateReports, Reports
-from .wire import bundle_from_bytes, pack_from_bytes
+from .wire import block_from_bytes, bundle_from_bytes, pack_from_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +266,8 @@ class StageTask:
             received += len(data)
             if kind == PACK:
                 work.packs.append(pack_from_bytes(data))
+            elif kind == BLOCK:
+                work.blocks.append(block_from_bytes(data))
             elif kind == PARTIAL:
                 work.partials.append(from_bytes(data))
             elif kind == RESULT:

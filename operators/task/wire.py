@@ -1,4 +1,4 @@
-"""What crosses from one stage's units to another's, as bytes: packs and blocks of results."""
+"""What crosses from one stage's units to another's, as bytes: packs, blocks of results and of partial results."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pyarrow as pa
 from ..batches.ipc import from_bytes, to_bytes
 from ..batches.pieces import list_parts
 from ..results.bundle import Bundle, Part
-from ..results.outcomes import Pack
+from ..results.outcomes import Pack, PartialBlock
 
 _HEAD = struct.Struct("<qq")  # lengths are multiples of eight, and so is this: columns stay aligned
 
-#: Stands for a rank with the lists of a bundle, which are of no stream.
+#: Stands for a rank with the lists of a bundle, or the numbers of a block's rows, which are of no stream.
 _LISTS = -1
 
 
@@ -46,6 +46,20 @@ def bundle_from_bytes(data: bytes) -> Bundle:
     offsets, positions = list_parts(lists.column(0))
     rows = {number: Part(batch) for number, batch in parts}
     return Bundle.of_packs(rows, rank, members, positions, offsets, of.column(0).to_numpy())
+
+
+def block_to_bytes(block: PartialBlock) -> bytes:
+    """Return a block of partial results as bytes."""
+    parts = sorted(block.parts.items(), key=lambda one: one[0] != block.start)  # that stream comes first
+    numbers = [pa.array(part.ids, pa.int32()) for _, part in parts]
+    named = pa.RecordBatch.from_arrays(numbers, names=[str(rank) for rank, _ in parts])
+    return _to_bytes([*((rank, part.source) for rank, part in parts), (_LISTS, named)])
+
+
+def block_from_bytes(data: bytes) -> PartialBlock:
+    """Return the block in bytes."""
+    *parts, (_, named) = _from_bytes(data)
+    return PartialBlock(parts[0][0], {rank: Part(rows, named.column(str(rank)).to_numpy()) for rank, rows in parts})
 
 
 def _to_bytes(batches: Sequence[tuple[int, Any]]) -> bytes:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from trijoin_sql.operators.batches.ipc import to_bytes
 from trijoin_sql.operators.results.bundle import Bundle
-from trijoin_sql.operators.results.outcomes import Outcome, Pack, Partial, Result
+from trijoin_sql.operators.results.outcomes import Forwarded, Outcome, Pack, Partial, PartialBlock, Result
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
 from trijoin_sql.operators.schemes.routing import subgroup_slots
 from trijoin_sql.operators.spec import JoinSpec
-from trijoin_sql.operators.task.wire import pack_to_bytes
+from trijoin_sql.operators.task.wire import block_to_bytes, pack_to_bytes
 
 #: Changes what leaves a slot: lists results, or reduces them.
 Through = Callable[[Iterator[Outcome]], Iterator[Outcome]]
@@ -32,12 +32,18 @@ def unchanged(items: Iterator[Outcome]) -> Iterator[Outcome]:
 def hand_on(spec: JoinSpec, slot: int, items: Iterator[Outcome], following: Sequence[Work]) -> Iterator[Outcome]:
     """Give what a slot finds to the slots of the next stage that get it, and yield the rest: results."""
     for item in items:
-        if not isinstance(item, Pack | Partial):
+        if isinstance(item, Forwarded):
+            following[slot].rows.setdefault(item.rank, []).append(item.rows)
+            continue
+        if not isinstance(item, Pack | Partial | PartialBlock):
             yield item
             continue
-        for other in subgroup_slots(spec, slot):
+        stays = isinstance(item, PartialBlock) and item.stays
+        for other in [slot] if stays else subgroup_slots(spec, slot):
             if isinstance(item, Pack):
                 following[other].packs.append(item)
+            elif isinstance(item, PartialBlock):
+                following[other].blocks.append(item)
             else:
                 following[other].partials.append(item.rows)
 
@@ -108,16 +114,22 @@ class LocalJoin:
         """Count what has reached the slots of a stage; what goes to several is encoded once."""
         sizes: dict[int, int] = {}
 
-        def size(item: pa.RecordBatch | Pack) -> int:
+        def encoded(item: pa.RecordBatch | Pack | PartialBlock) -> bytes:
+            if isinstance(item, PartialBlock):
+                return block_to_bytes(item)
+            return pack_to_bytes(item) if isinstance(item, Pack) else to_bytes(item)
+
+        def size(item: pa.RecordBatch | Pack | PartialBlock) -> int:
             if id(item) not in sizes:
-                sizes[id(item)] = len(pack_to_bytes(item) if isinstance(item, Pack) else to_bytes(item))
+                sizes[id(item)] = len(encoded(item))
             return sizes[id(item)]
 
         for work, received in zip(works, self.received, strict=True):
             batches = [*(batch for batches in work.rows.values() for batch in batches), *work.partials]
             received["rows_in"] += sum(batch.num_rows for batch in batches)
             received["rows_in"] += sum(pack.hubs.num_rows + pack.members.num_rows for pack in work.packs)
-            received["bytes_in"] += sum(map(size, [*batches, *work.packs]))
+            received["rows_in"] += sum(map(len, work.blocks))
+            received["bytes_in"] += sum(map(size, [*batches, *work.packs, *work.blocks]))
 
     def counters(self) -> list[Counter[str]]:
         """Return what slots have counted so far, and what they hold now, by slot."""

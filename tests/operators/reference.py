@@ -6,6 +6,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from operator import eq, ge, gt, le, lt, ne
 from random import Random
@@ -15,10 +16,15 @@ import pyarrow as pa
 from trijoin_sql.operators.checks import AnyOf, Band, Check, Compare, EdgeSpec
 from trijoin_sql.operators.results.bundle import Bundle
 from trijoin_sql.operators.results.local_views import Reducer
-from trijoin_sql.operators.results.outcomes import Outcome, Reduced, Result, listed
+from trijoin_sql.operators.results.outcomes import Outcome, PartialBlock, Reduced, Result, listed
 from trijoin_sql.operators.schemes.base import Slot, Work
 from trijoin_sql.operators.spec import JoinSpec, StreamSpec
-from trijoin_sql.operators.task.wire import bundle_from_bytes, bundle_to_bytes
+from trijoin_sql.operators.task.wire import (
+    block_from_bytes,
+    block_to_bytes,
+    bundle_from_bytes,
+    bundle_to_bytes,
+)
 
 from ..bench.local_join import LocalJoin
 from ..bench.local_join import hand_on as handed_on
@@ -233,6 +239,9 @@ def unbundled(spec: JoinSpec, items: Iterator[Outcome]) -> Iterator[Outcome]:
     """List the results that a first stage leaves packed, after a way through the shuffle."""
     columns = [stream.listed for stream in spec.streams]
     for item in items:
+        if isinstance(item, PartialBlock):
+            yield replace(block_from_bytes(block_to_bytes(item)), stays=item.stays)
+            continue
         if not isinstance(item, Bundle):
             yield item
             continue

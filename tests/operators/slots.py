@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from trijoin_sql.operators.results.outcomes import Outcome, Pack, Result
+from trijoin_sql.operators.results.outcomes import Forwarded, Outcome, Pack, PartialBlock, Result
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
 from trijoin_sql.operators.spec import JoinSpec
@@ -103,6 +103,10 @@ class Task:
                     found.update(ids_of(self.spec, item))
                 elif isinstance(item, Pack):
                     following.packs.append(item)
+                elif isinstance(item, PartialBlock):
+                    following.blocks.append(item)
+                elif isinstance(item, Forwarded):
+                    following.rows.setdefault(item.rank, []).append(item.rows)
                 else:
                     following.partials.append(item.rows)
             state.save(number)

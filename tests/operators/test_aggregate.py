@@ -148,7 +148,7 @@ EDGES: dict[str, tuple[Check, ...]] = {
 KEYS = [(), ((0, "k"),), ((1, "k"), (1, "a")), ((2, "k"), (0, "l"), (1, "f")), ((0, "id"), (1, "id"), (2, "id"))]
 
 
-@pytest.mark.parametrize("scheme", ["semi_symmetric", "symmetric", "matrix", "tree"])
+@pytest.mark.parametrize("scheme", ["semi_symmetric", "symmetric", "matrix", "tree", "non_materializing"])
 @pytest.mark.parametrize("keys", KEYS, ids=str)
 def test_every_scheme_gives_the_groups_of_a_nested_loop(scheme: str, keys: Sequence[tuple[int, str]]) -> None:
     """Every key and state over every stream, several cuts into micro-batches: packs, ranges, lists and listed rows."""

@@ -166,7 +166,7 @@ def test_long_texts_of_segments_that_are_not_in_memory_are_known(lost: str, loca
     assert store.longest == 100_000, "once it was read it is known"
 
 
-@pytest.mark.parametrize("scheme", ["symmetric", "matrix", "semi_symmetric"])
+@pytest.mark.parametrize("scheme", ["symmetric", "matrix", "semi_symmetric", "non_materializing"])
 def test_state_many_times_the_limit(scheme: str, local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files stay within the limit, rows in memory within theirs, and every result is found.
 

@@ -110,7 +110,7 @@ def spec_of(scheme: str, checks: tuple[Check, ...], exact: bool) -> JoinSpec:
     return JoinSpec("j", streams(count, COLUMNS, dimensions), edges, scheme, 2, 1, options)
 
 
-@pytest.mark.parametrize("scheme", ["symmetric", "semi_symmetric", "tree", "matrix", "biclique"])
+@pytest.mark.parametrize("scheme", ["symmetric", "semi_symmetric", "tree", "matrix", "biclique", "non_materializing"])
 @pytest.mark.parametrize(("name", "kind"), CELLS)
 def test_every_type_under_every_kind_of_edge_and_scheme(scheme: str, name: str, kind: str) -> None:
     random = Random(f"{scheme} {name} {kind}")

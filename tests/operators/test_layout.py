@@ -103,7 +103,7 @@ def rows_over_time(random: Random, count: int, batches: int, spec: JoinSpec) -> 
 
 
 @pytest.mark.parametrize("bounded", [True, False], ids=["window", "full history"])
-@pytest.mark.parametrize("scheme", ["symmetric", "semi_symmetric", "biclique", "tree"])
+@pytest.mark.parametrize("scheme", ["symmetric", "semi_symmetric", "biclique", "tree", "non_materializing"])
 def test_units_change_every_few_batches(scheme: str, bounded: bool) -> None:
     """Up, down and up again; retired slots are left out once they are empty, which they must become in a window."""
     random = Random(1)
@@ -131,7 +131,7 @@ def test_units_change_every_few_batches(scheme: str, bounded: bool) -> None:
     assert retired > 0 or not bounded
 
 
-@pytest.mark.parametrize("scheme", ["symmetric", "semi_symmetric", "biclique", "tree"])
+@pytest.mark.parametrize("scheme", ["symmetric", "semi_symmetric", "biclique", "tree", "non_materializing"])
 def test_retired_slots_must_be_reached(scheme: str) -> None:
     """The near miss: rows that reach the new units alone miss what the old ones hold."""
     random = Random(5)

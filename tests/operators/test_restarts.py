@@ -77,7 +77,7 @@ def zoned(zone: str) -> pa.DataType:
 
 
 @pytest.mark.parametrize("noticed", [True, False], ids=["uniform", "as older versions stored it"])
-@pytest.mark.parametrize("scheme", ["matrix", "symmetric", "semi_symmetric", "tree"])
+@pytest.mark.parametrize("scheme", ["matrix", "symmetric", "semi_symmetric", "tree", "non_materializing"])
 @pytest.mark.parametrize(
     ("before", "after", "value"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain as chain_of
 from itertools import permutations
 from random import Random
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 from trijoin_sql.operators.checks import Band, Compare, EdgeSpec
 from trijoin_sql.operators.results.bundle import Part
-from trijoin_sql.operators.results.outcomes import Result
+from trijoin_sql.operators.results.outcomes import Forwarded, PartialBlock, Result
 from trijoin_sql.operators.schemes import SCHEMES, base
 from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.schemes.iterative import probe_steps
@@ -78,6 +79,7 @@ def test_every_edge_kind_under_every_scheme(kind: str) -> None:
     for scheme, edges, hub in (
         ("semi_symmetric", chain(1, (kind, kind)), 1),
         ("symmetric", cycle((kind, "band", kind)), None),
+        ("non_materializing", cycle((kind, "band", kind)), None),
         ("matrix", cycle((kind, kind, "one-sided")), None),
     ):
         units = 2
@@ -111,6 +113,59 @@ def test_tree(units: int) -> None:
     assert results > 100
 
 
+@pytest.mark.parametrize("units", [1, 2, 3, 5])
+def test_non_materializing(units: int) -> None:
+    """Chains and cycles of three streams, a star, a cycle and a clique of four, in every order of the three stages."""
+    random, results = Random(units), 0
+    for order in permutations(range(3)):
+        edges = cycle(random.sample(KINDS, 3)) if random.random() < 0.4 else chain(order[0], random.sample(KINDS, 2))
+        spec = JoinSpec("j", streams(3, COLUMNS), edges, "non_materializing", units, options=Options(order=order))
+        results += assert_exact(spec, random, 12)
+    square = ((0, 1), (1, 2), (2, 3), (0, 3))
+    for pairs in (((0, 1), (1, 2), (1, 3)), square, (*square, (0, 2), (1, 3))):
+        kinds = ["equality", "equality and band", "plane", "hashed strings"]
+        edges = tuple(edge(*sorted(pair), random.choice(kinds)) for pair in pairs)
+        options = Options(order=(1, *random.sample([0, 2, 3], 3)))
+        spec = JoinSpec("j", streams(4, COLUMNS), edges, "non_materializing", units, options=options)
+        results += assert_exact(spec, random, 12)
+    assert results > 100
+
+
+def test_stores_of_their_own_keep_each_row_once_and_nothing_else() -> None:
+    """That is 002's point: memory is the sum of the inputs, whatever the number of units."""
+    inputs = [rows_of(Random(rank), 30, 1000 * rank) for rank in range(3)]
+    options = Options(order=(1, 0, 2))
+    spec = JoinSpec("j", streams(3, COLUMNS), chain(1, ("band", "band")), "non_materializing", 4, options=options)
+    found, stages = run(spec, batches_of([cut(Random(3), rows, 3) for rows in inputs]))
+    assert found == nested_loop(spec, inputs)
+    for stage, rank in zip(stages, options.order, strict=True):
+        assert {name for slot in stage for name in slot.stores} == {f"s{rank}"}
+        parts = [part.rows["id"].to_pylist() for slot in stage for part in slot.stores[f"s{rank}"].segments]
+        assert sorted(chain_of.from_iterable(parts)) == [row["id"] for row in inputs[rank]]
+        assert len(parts) > 2
+
+
+def test_only_what_a_later_stage_needs_goes_on() -> None:
+    """Rows that a slot stores later go on once, not to all units again; keys that nothing reads any more do not."""
+    edges = chain(1, ("equality", "band"))
+    spec = JoinSpec("j", streams(3, COLUMNS), edges, "non_materializing", 2, options=Options(order=(1, 0, 2)))
+    first, second, _ = (stage(spec, 0) for stage in SCHEMES["non_materializing"].stages(spec))
+    rows = [batch_of(rows_of(Random(rank), 40, 0), SCHEMA) for rank in range(3)]
+    (whole,) = first.process(Work({1: [rows[1]]}))
+    assert isinstance(whole, Forwarded)
+    assert whole.rows.num_rows == 40  # they probe all of the second stage
+    *found, own = first.process(Work({0: [rows[0]]}))
+    assert isinstance(own, Forwarded)
+    assert own.rows.column("id").equals(base.routed(spec, 0, rows[0], 0).column("id"))
+    assert 0 < own.rows.num_rows < 40
+    (block,) = found
+    assert isinstance(block, PartialBlock)
+    assert block.start == 0
+    assert [part.source.schema.names for part in block.parts.values()] == [["id"], ["id", "a"]]  # type: ignore[union-attr]
+    list(second.process(Work({0: [own.rows]})))
+    assert second.counters["stored"] == own.rows.num_rows
+
+
 @pytest.mark.parametrize(("units", "subgroups"), [(2, 2), (4, 2), (6, 3), (6, 2), (7, 7)])
 def test_subgroups_of_a_common_key(units: int, subgroups: int) -> None:
     """ContRand: the key decides the subgroup, the scheme's own rule holds inside it."""
@@ -122,6 +177,7 @@ def test_subgroups_of_a_common_key(units: int, subgroups: int) -> None:
         ("symmetric", (EdgeSpec(0, 1, equal), EdgeSpec(1, 2, more), EdgeSpec(0, 2, equal)), None),
         ("semi_symmetric", (EdgeSpec(0, 1, more), EdgeSpec(1, 2, equal)), 1),
         ("semi_symmetric", (EdgeSpec(0, 1, more), EdgeSpec(0, 2, equal)), 0),
+        ("non_materializing", (EdgeSpec(0, 1, more), EdgeSpec(0, 2, equal)), None),
     ):
         spec = JoinSpec("j", grouped, edges, scheme, units, hub, subgroups=subgroups)
         assert assert_exact(spec, random) > 0
@@ -129,7 +185,7 @@ def test_subgroups_of_a_common_key(units: int, subgroups: int) -> None:
     assert assert_exact(pair, random) > 0
 
 
-@pytest.mark.parametrize("scheme", ["tree", "symmetric", "semi_symmetric", "matrix"])
+@pytest.mark.parametrize("scheme", ["tree", "symmetric", "semi_symmetric", "matrix", "non_materializing"])
 @pytest.mark.parametrize("with_columns", [(2,), (0,), (0, 2), ()], ids=str)
 def test_rows_without_columns_count(scheme: str, with_columns: tuple[int, ...]) -> None:
     """``SELECT t.id FROM r, s, t`` reads nothing of r and s: their rows have no columns, and join all the same."""
@@ -204,7 +260,7 @@ def test_an_empty_stream_has_no_results_and_stores_the_others() -> None:
     random = Random(2)
     late = rows_of(random, 10, 2000)
     early = [rows_of(random, 10, 1000 * rank) for rank in range(2)]
-    for scheme in ("symmetric", "semi_symmetric"):
+    for scheme in ("symmetric", "semi_symmetric", "non_materializing"):
         spec = JoinSpec("j", streams(3, COLUMNS), chain(1, ("band", "band")), scheme, 2, 1)
         silent, _ = run(spec, batches_of([[early[0]], [early[1]], []]))
         assert not silent
@@ -222,6 +278,7 @@ def test_every_order_of_arrival_of_three_rows() -> None:
         for scheme, options in (
             ("symmetric", Options()),
             ("semi_symmetric", Options()),
+            ("non_materializing", Options()),
             ("matrix", Options(grid=(1, 1, 2))),
         ):
             for hub in range(3):
@@ -319,7 +376,7 @@ def test_every_record_of_a_scheme_has_its_module_and_every_module_a_record() -> 
 
 def test_all_schemes_were_tested_here() -> None:
     """A new scheme needs a test of its own in this file."""
-    assert set(SCHEMES) == {"symmetric", "semi_symmetric", "biclique", "matrix", "tree"}
+    assert set(SCHEMES) == {"symmetric", "semi_symmetric", "biclique", "matrix", "tree", "non_materializing"}
 
 
 def test_the_ends_of_a_chain_do_not_overflow_behind_a_check_that_fails() -> None:

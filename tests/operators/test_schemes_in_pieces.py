@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators.results.bundle import Part
-from trijoin_sql.operators.results.outcomes import RESULT_BYTES, Pack, joined
-from trijoin_sql.operators.schemes import SCHEMES, base, semi_symmetric
+from trijoin_sql.operators.results.outcomes import RESULT_BYTES, Pack, PartialBlock, joined
+from trijoin_sql.operators.schemes import SCHEMES, base, non_materializing, semi_symmetric
 from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.spec import (
     AggregateSpec,
@@ -59,8 +59,31 @@ def test_packs_that_cross_are_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -
     assert sum(len(members) for found in packs for members in found.hubs.column(base.MEMBERS).to_pylist()) == 3600
 
 
+@pytest.mark.parametrize(("most", "together"), [(1, 1), (150, 1), (1000, 7), (4000, 1000)])
+def test_partial_results_that_cross_are_of_bounded_size(
+    most: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few at a time are put together, many are cut: each block is one value to Spark."""
+    monkeypatch.setattr(non_materializing, "PACKED_BYTES", most)
+    monkeypatch.setattr(non_materializing, "TOGETHER", together)
+    random, results = Random(most), 0
+    for kinds in (("equality", "nothing"), ("not equal", "band"), ("strings", "two-sided")):
+        spec = JoinSpec("j", streams(3, COLUMNS), chain(0, kinds), "non_materializing", 2)
+        results += assert_exact(spec, random)
+        slot = SCHEMES["non_materializing"].stages(spec)[0](spec, 0)
+        found = [
+            one
+            for rank in range(3)
+            for one in slot.process(Work({rank: [batch_of(rows_of(Random(rank), 60, 0), SCHEMA)]}))
+            if isinstance(one, PartialBlock)
+        ]
+        assert all(block.nbytes <= 2 * most or len(block) == 1 for block in found)
+        assert len(found) > 3 or most > 1000
+    assert results > 100
+
+
 @pytest.mark.parametrize("aggregated", [False, True])
-@pytest.mark.parametrize("scheme", ["semi_symmetric", "symmetric", "matrix", "tree", "biclique"])
+@pytest.mark.parametrize("scheme", ["semi_symmetric", "symmetric", "matrix", "tree", "biclique", "non_materializing"])
 def test_a_rank_in_pieces(scheme: str, aggregated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of gigabytes is one micro-batch, and more than Arrow puts together: pieces of a rank never meet."""
     monkeypatch.setattr(base, "ARRIVING_BYTES", 700)

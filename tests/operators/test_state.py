@@ -44,6 +44,7 @@ SPECS = {
         ("semi_symmetric", Options()),
         ("matrix", Options(grid=(1, 1, 1))),
         ("tree", Options()),
+        ("non_materializing", Options(order=(1, 0, 2))),
     )
 }
 
