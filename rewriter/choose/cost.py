@@ -7,14 +7,14 @@ the catalog and the graph; `CostDefaults` fills in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, permutations
 
 from ..options import CostDefaults, Settings
 from ..plan.comparison import common_type, widest
 from ..plan.conjuncts import KINDS, Either, KernelPredicate
-from ..plan.cost_model import DEFAULT_UNITS, Model, growth, search
+from ..plan.cost_model import DEFAULT_UNITS, Model, growth, probe_order, search
 from ..plan.decision import Cost
 from ..plan.grid import KeyClass
 from ..plan.nodes import JoinNode, Scan, source_scan
@@ -121,6 +121,47 @@ def best_order(model: Model) -> tuple[int, ...]:
     return best if rows(best) < NOTICED * rows(written) else written
 
 
+def stores(model: Model, order: tuple[int, ...], reached: int) -> Cost:
+    """Return the cost of an operator that stores inputs alone, each in a stage of its own (002's equation 1).
+
+    Rows probe the other stages in order. What they have found goes to all units of the next stage, or to those of its
+    key; to the stage that stores its own stream in one copy, and from there to all. Rows that are stored in a later
+    stage go there in one copy too, and results of the stage before the last one go through it.
+    """
+    first, last = order[0], len(order) - 1
+    network = reached * (sum(model.rates) + model.rates[first])
+    network += sum(model.rates[one] * stage for stage, one in enumerate(order))
+    cpu = 0.0
+    for start in order:
+        done, rate = frozenset((start,)), model.rates[start]
+        for stage, other in enumerate(order):
+            if other == start:
+                network += rate * reached if 0 < stage < last else 0.0
+                continue
+            cpu += rate * reached * search(model.kept[other] / model.units)
+            rate *= growth(model, done, frozenset((other,)))
+            done |= {other}
+            if stage < last:
+                ends = len(done) == model.count
+                network += rate if ends or order[stage + 1] == start else rate * reached
+        cpu += rate
+    return Cost(network, sum(model.kept), cpu, model.count)
+
+
+def store_order(model: Model, firsts: Collection[int]) -> tuple[int, ...]:
+    """Return the order of stages that sends least, among those that begin with one of some relations.
+
+    Every row of another stream probes the first stage before all others. Units do not matter: a query's checkpoint
+    holds what each stage stores.
+    """
+    orders: Iterable[tuple[int, ...]]
+    if model.count <= 5:
+        orders = (order for order in permutations(range(model.count)) if order[0] in firsts)
+    else:
+        orders = ((first, *(one for one, _ in probe_order(model, first))) for first in firsts)
+    return min(orders, key=lambda order: (stores(model, order, DEFAULT_UNITS).network, order))
+
+
 def operator_tree(model: Model, defaults: CostDefaults) -> tuple[Cost, TreeOf[int]] | None:
     """Return the best tree of materialising inner nodes under a non-materialising root, by 002's equation 1.
 
@@ -144,7 +185,7 @@ def operator_tree(model: Model, defaults: CostDefaults) -> tuple[Cost, TreeOf[in
 def cost_of_tree(model: Model, tree: TreeOf[int]) -> Cost:
     """Return the cost of an operator tree: each node by 002's equation 1, and what inner nodes send and store."""
     network, cpu = _equation_one(model, [frozenset(leaves((part,))) for part in tree])
-    memory, stages = 0.0, 1
+    memory, stages = 0.0, _stages(model, tree)
     for part in tree:
         if isinstance(part, int):
             memory += model.kept[part]
@@ -154,6 +195,17 @@ def cost_of_tree(model: Model, tree: TreeOf[int]) -> Cost:
         memory += below.memory + model.size(members)
         cpu, stages = cpu + below.cpu, stages + below.stages
     return Cost(network, memory, cpu, stages)
+
+
+def _stages(model: Model, tree: TreeOf[int]) -> int:
+    """Return the stages of a node: one for each input that it stores, where all of them are joined with one."""
+    parts = [leaves((part,)) for part in tree]
+    firsts = (one for one in parts if all(other is one or _linked(model, one, other) for other in parts))
+    return len(parts) if len(parts) > 2 and any(firsts) else 1
+
+
+def _linked(model: Model, some: Iterable[int], others: Sequence[int]) -> bool:
+    return any(model.linked(one, other) for one in some for other in others)
 
 
 def _grouped(model: Model, tree: TreeOf[int]) -> Iterator[TreeOf[int]]:
@@ -190,7 +242,7 @@ def _equation_one(model: Model, parts: list[frozenset[int]]) -> tuple[float, flo
 def _connected(model: Model, parts: list[frozenset[int]]) -> bool:
     done, rest = set(parts[0]), parts[1:]
     while rest:
-        near = [part for part in rest if any(model.linked(one, other) for one in part for other in done)]
+        near = [part for part in rest if _linked(model, part, [*done])]
         if not near:
             return False
         done |= frozenset().union(*near)

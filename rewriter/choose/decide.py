@@ -29,7 +29,7 @@ from ..plan.conjuncts import Band
 from ..plan.cost_model import Model, probe_order
 from ..plan.decision import Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
 from ..plan.grid import BREADTH, common_key, common_range, goes_by_key, is_elastic, lay_out, range_classes
-from ..plan.join_graph import is_connected
+from ..plan.join_graph import is_connected, joined_with_all
 from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
 from ..plan.schemes import RECORDS, Fit
@@ -44,6 +44,8 @@ from .cost import (
     model_of,
     operator_tree,
     rows_of,
+    store_order,
+    stores,
     total,
     tree,
 )
@@ -126,16 +128,20 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
     )
 
 
-def _probes(node: JoinNode, settings: Settings) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return for each relation the others in the order in which its rows probe them, whatever ran before."""
-    narrow = [  # nearly all rows that are kept lie within a wide band
+def _searched(node: JoinNode) -> JoinNode:
+    """Return a node without wide bands: nearly all rows that are kept lie within one."""
+    narrow = [
         dataclasses.replace(
             edge, predicates=tuple(p for p in edge.predicates if not isinstance(p, Band) or not p.bounds.wide)
         )
         for edge in node.graph.edges
     ]
-    searched = dataclasses.replace(node, graph=dataclasses.replace(node.graph, edges=tuple(narrow)))
-    model, names = model_of(searched, settings, None, observed=False), node.graph.relations
+    return dataclasses.replace(node, graph=dataclasses.replace(node.graph, edges=tuple(narrow)))
+
+
+def _probes(node: JoinNode, settings: Settings) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return for each relation the others in the order in which its rows probe them, whatever ran before."""
+    model, names = model_of(_searched(node), settings, None, observed=False), node.graph.relations
     return tuple((name, tuple(names[one] for one, _ in probe_order(model, at))) for at, name in enumerate(names))
 
 
@@ -220,6 +226,7 @@ def _costed(
     """Return each scheme with the number of units in which it costs least."""
     best: dict[str, _Costed] = {}
     order = leaves(written["tree"]) if "tree" in written else best_order(model_of(node, settings, None, observed=False))
+    stages = _stages(node, hints, settings, written)
     mixed = written.get("operator_tree")
     for units in counts:
         model = model_of(node, settings, units)
@@ -228,6 +235,8 @@ def _costed(
         }
         if node.join == "inner":
             found["tree"] = tree(model, order), order
+        if stages is not None:
+            found["non_materializing"] = stores(model, stages, _reached(node, hints, model)), stages
         if units == counts[-1] and mixed is not None:
             found["operator_tree"] = cost_of_tree(model, mixed), mixed
         elif units == counts[-1] and model.count > 3 and (cheapest := operator_tree(model, settings.costs)):
@@ -245,6 +254,30 @@ def _costed(
             if scheme not in best or number < best[scheme].number:
                 best[scheme] = _Costed(cost, RECORDS[scheme].units or units, number, shape)
     return best
+
+
+def _stages(
+    node: JoinNode, hints: Hints, settings: Settings, written: Mapping[str, TreeOf[int]]
+) -> tuple[int, ...] | None:
+    """Return the order in which streams are stored if nothing else is (002 section 4.1), None if nobody asks for that.
+
+    Every row probes the first of them before all others, so it is one that conditions join with each other one.
+    """
+    scheme = "non_materializing"
+    if node.join != "inner" or len(node.sources) < 3 or (hints.scheme != scheme and scheme not in written):
+        return None
+    firsts = joined_with_all(node.graph)
+    if not firsts:
+        return None
+    if scheme not in written:
+        return store_order(model_of(_searched(node), settings, None, observed=False), firsts)
+    order = leaves(written[scheme])
+    if order[0] not in firsts:
+        names = [node.graph.relations[one] for one in order]
+        first = " or ".join(node.graph.relations[one] for one in firsts)
+        reason = f"all other relations probe the first one, so conditions have to join it with each: begin with {first}"
+        raise InvalidHintError(f"SCHEME('{scheme}({order_text(names)})')", reason)
+    return order
 
 
 def _cheapest(
@@ -282,7 +315,7 @@ def _cheapest(
 
 def _may_run(scheme: str, node: JoinNode, hints: Hints, settings: Settings) -> bool:
     """Return whether cost may choose a scheme."""
-    if RECORDS[scheme].units == 1:
+    if RECORDS[scheme].units == 1 or RECORDS[scheme].by_hint:
         return False  # one unit, however many rows come
     if hints.routing == "range" and not _takes_ranges(scheme, node):
         return False
@@ -367,10 +400,7 @@ def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:
 
 
 def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
-    reached = model.units
-    if _divides(node, hints.routing):
-        reached = max(model.units // (hints.subgroups or model.units), 1)
-    fit = fit_of(node, model, reached, hints)
+    fit = fit_of(node, model, _reached(node, hints, model), hints)
     joining = {
         name: record
         for name, record in RECORDS.items()
@@ -378,6 +408,12 @@ def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
     }
     found = {name: record.cost(model, fit) for name, record in joining.items()}
     return {name: cost for name, cost in found.items() if cost is not None}
+
+
+def _reached(node: JoinNode, hints: Hints, model: Model) -> int:
+    """Return how many units of another stream's group a row goes to."""
+    divides = _divides(node, hints.routing)
+    return max(model.units // (hints.subgroups or model.units), 1) if divides else model.units
 
 
 def _divides(node: JoinNode, routing: str | None) -> bool:
@@ -437,6 +473,15 @@ def _has_common_key(node: JoinNode) -> bool:
     return common_key(node.graph, can_hash(node)) is not None
 
 
+def in_stores(node: JoinNode) -> bool:
+    """Tell whether a node of an operator tree stores its inputs and nothing else, each in a stage of its own.
+
+    With a key that all inputs share a `matrix` does so in one stage, and two inputs are a `biclique`, which does.
+    """
+    streams = any(source_scan(source).streaming is not False for source in node.sources)
+    return streams and len(node.sources) > 2 and bool(joined_with_all(node.graph)) and not _has_common_key(node)
+
+
 def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> SchemeOptions:
     """Return what else the chosen scheme is told."""
     if hints.intermediates and not RECORDS[chosen].packs:
@@ -447,7 +492,7 @@ def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> Schem
     if chosen == "biclique":
         return SchemeOptions(routing="hash" if _has_common_key(node) else "random")
     ordered = chosen == "tree" and found.tree != tuple(range(len(found.tree or ())))
-    if found.tree and (chosen == "operator_tree" or ordered):
+    if found.tree and (chosen in ("operator_tree", "non_materializing") or ordered):
         return SchemeOptions(tree=found.tree)
     return SchemeOptions(pairs)
 

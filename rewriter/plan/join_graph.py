@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import networkx as nx
 
-from .conjuncts import KernelPredicate, Predicate, Residual
+from .conjuncts import KINDS, KernelPredicate, Predicate, Residual
 from .parts import Edge, JoinGraph, Shape
 
 
@@ -57,6 +57,21 @@ def shape_of(relations: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tupl
     if graph.number_of_edges() == count and max(degrees.values()) == 2:
         return "cyclic", None
     return "general", None
+
+
+def joined_with_all(graph: JoinGraph) -> tuple[int, ...]:
+    """Return the numbers of the relations that predicates join with each of the others.
+
+    What follows from conditions of the user counts if it is an equality. A distance in event time that follows lets
+    nearly all pairs of kept rows through.
+    """
+    pairs = [
+        {edge.left, edge.right}
+        for edge in graph.edges
+        if graph.is_own(edge) or any(KINDS[predicate.kind].equal for predicate in edge.predicates)
+    ]
+    names = graph.relations
+    return tuple(at for at, one in enumerate(names) if all({one, other} in pairs for other in names if other != one))
 
 
 def is_connected(graph: JoinGraph) -> bool:

@@ -113,6 +113,20 @@ def _tree_units(group: Group) -> Units:
     return tuple(found)
 
 
+def _store_units(group: Group) -> Units:
+    """Each stream is stored in a stage; what rows have found in the stages before probes there."""
+    order = tuple(map(str, read_tree(str(group.decision.option("order")))))
+    found: list[UnitGroup] = []
+    for stage, own in enumerate(order, 1):
+        probing = []
+        for start in order:
+            before = [one for one in order[: stage - 1] if one != start]
+            if start != own:
+                probing.append(Arrival(_joined(start, *before), (own,)))
+        found.append(UnitGroup(stage, f"units of {own}", (_own(own), *probing)))
+    return tuple(found)
+
+
 def _cells(group: Group) -> Units:
     """A row probes the streams of its cell one after the other."""
     probes = dict(group.decision.probes)
@@ -260,6 +274,8 @@ class SchemeRecord:
         Whether rows probe stream after stream, in an order that the decision names.
     unit, fixed
         What people call one of its units; why their number does not follow the load.
+    by_hint
+        Whether it runs where a hint asks for it, or in the nodes of an operator tree: cost does not choose it.
     """
 
     words: str
@@ -278,6 +294,7 @@ class SchemeRecord:
     probes: bool = False
     unit: str = "unit"
     fixed: str = ""
+    by_hint: bool = False
 
 
 #: By name, in the order in which messages list them.
@@ -326,6 +343,17 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             _tree_units,
             runs_as="tree",
             elastic=True,
+        ),
+        "non_materializing": SchemeRecord(
+            "Each stream has a stage of its own, whose units store its rows and nothing else. A new row goes from "
+            "stage to stage with what it has found so far.",
+            _store_units,
+            joins="it joins three relations or more, one of which conditions join with each other one, "
+            "as it may be in the nodes of an operator_tree",
+            runs_as="non_materializing",
+            routed=True,
+            elastic=True,
+            by_hint=True,
         ),
         "matrix": SchemeRecord(
             "Units form a grid. A row is hashed along the dimensions it has and copied along those it lacks, so every "

@@ -15,7 +15,7 @@ from itertools import chain, count
 from math import inf
 from typing import Any, TypeAlias
 
-from ..choose.decide import decide
+from ..choose.decide import decide, in_stores
 from ..event_time.event_times import RESULT_TIME, event_times
 from ..options import CostDefaults, Settings
 from ..plan.conjuncts import KernelPredicate
@@ -123,12 +123,23 @@ def _inner(
 
 
 def _decided(node: JoinNode) -> JoinNode:
-    """Return a node of the tree with its own decision, by its shape and with the units of the group."""
+    """Return a node of the tree with its own decision: the units are those of the group, its scheme 002's own.
+
+    Where that does not fit, the shape decides.
+    """
     ranged = node.decision.options.routing == "range" and bool(range_classes(node.graph))
     hints = Hints(units=node.decision.units, routing="range" if ranged else None)
+    if not ranged and in_stores(node):
+        hints = dataclasses.replace(hints, scheme="non_materializing")
     decision = decide(node, hints, _BY_SHAPE)
-    by_cost = node.decision.units_by_cost
-    decision = dataclasses.replace(decision, units_reason="those of the group", advice=None, units_by_cost=by_cost)
+    reason = "three inputs or more of an operator tree's node, of which nothing but their rows is stored"
+    decision = dataclasses.replace(
+        decision,
+        reason=reason if hints.scheme else decision.reason,
+        units_reason="those of the group",
+        advice=None,
+        units_by_cost=node.decision.units_by_cost,
+    )
     return _node(join_node_class(len(node.sources)), node, decision=decision)
 
 

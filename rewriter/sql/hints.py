@@ -85,10 +85,15 @@ def hints_of(**values: str | int | tuple[str | int, ...] | None) -> str:
     return f"/*+ {', '.join(hints)} */ " if hints else ""
 
 
+#: The schemes whose stages a hint may put in order.
+_IN_ORDER = ("tree", "non_materializing")
+
+
 def _scheme_and_tree(text: str, hint: str) -> tuple[str, TreeOf[str]]:
     """Read ``operator_tree((r, s), t)``, ``tree(r, s, t)``, or the name of a scheme."""
     name, _, rest = text.partition("(")
-    scheme, form = name.strip(), {"operator_tree": "operator_tree((r, s), t)", "tree": "tree(r, s, t)"}
+    scheme = name.strip()
+    form = {"operator_tree": "operator_tree((r, s), t)", **{one: f"{one}(r, s, t)" for one in _IN_ORDER}}
     if scheme not in form or not rest.rstrip().endswith(")"):
         if text not in SCHEMES:
             raise InvalidHintError(hint, f"the schemes are {', '.join(SCHEMES)}")
@@ -98,7 +103,7 @@ def _scheme_and_tree(text: str, hint: str) -> tuple[str, TreeOf[str]]:
     except ValueError as error:
         raise InvalidHintError(hint, f"{error}; write {form[scheme]}") from None
     flat = all(isinstance(part, str) for part in tree)
-    if scheme == "tree" and not flat:
+    if scheme in _IN_ORDER and not flat:
         raise InvalidHintError(hint, f"it joins one relation after the other; write {form[scheme]}, or operator_tree")
     if scheme == "operator_tree" and flat:
         raise InvalidHintError(hint, "it has no inner node; SCHEME('matrix') joins all relations in one")

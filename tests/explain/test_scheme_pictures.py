@@ -55,6 +55,18 @@ def test_tree() -> None:
     }
 
 
+def test_non_materializing() -> None:
+    """The stages of figure 4 in 002, hub first: rows that r and t have found in s meet the third stream next."""
+    assert rows(f"/*+ SCHEME('non_materializing') */ {CHAIN}") == {
+        "units of s": ["s as s", "t > s", "r > s"],
+        "units of t": ["t as t", "s > t", "r⋈s > t"],
+        "units of r": ["r as r", "s⋈t > r", "t⋈s > r"],
+    }
+    sql = f"/*+ SCHEME('non_materializing(s, r, t)') */ {CHAIN}"
+    assert list(rows(sql)) == ["units of s", "units of r", "units of t"]
+    ElementTree.fromstring(scheme_svg(group(sql)))
+
+
 @pytest.mark.parametrize(("scheme", "name"), [("matrix", "every cell"), ("iterative", "one unit")])
 def test_the_order_of_probing_is_the_one_that_runs(scheme: str, name: str) -> None:
     """The equality before the comparison, whatever their order in FROM."""

@@ -84,7 +84,7 @@ def _lines(result: Rewrite) -> Iterator[str]:
             cost = one.cost
             mark = "*" if one.chosen else " "
             yield (
-                f"{mark} {one.scheme:<15}network {cost.network:>10.4g}  memory {cost.memory:>10.4g}  "
+                f"{mark} {one.scheme:<14} network {cost.network:>10.4g}  memory {cost.memory:>10.4g}  "
                 f"cpu {cost.cpu:>10.4g}  stages {cost.stages}"
             )
     for sentence in result.advice:

@@ -290,6 +290,57 @@ def test_a_tree_that_does_not_fit_is_refused(text: str, reason: str) -> None:
         rewritten(BUSHY.replace("(q1, q2), ((q3, q4), `q5`), q6", text))
 
 
+@pytest.mark.parametrize(
+    ("joins", "order"),
+    [
+        ("r JOIN s ON r.a < s.a JOIN t ON ABS(s.x - t.x) < 5 WITHIN 5 MINUTES", "s, t, r"),
+        ("r JOIN s ON r.id = s.id JOIN t ON s.id = t.id AND s.x < t.x", "r, s, t"),
+        ("r JOIN s ON r.a < s.a JOIN t ON r.id = t.id JOIN u ON r.id = u.key", "r, t, u, s"),
+    ],
+)
+def test_streams_are_stored_in_stages_of_which_all_rows_probe_the_first(joins: str, order: str) -> None:
+    """Else it would make a cross product. An equality that follows joins two relations, a distance in time does not."""
+    join = node(f"SELECT /*+ SCHEME('non_materializing') */ r.id FROM {joins}")
+    assert join.decision.options.shown(join.graph.relations) == {"order": order}
+    assert "non_materializing" not in {one.scheme for one in node(f"SELECT r.id FROM {joins}").decision.alternatives}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "joins", "reason"),
+    [
+        ("", "r JOIN s ON r.a = s.a JOIN t ON s.x < t.x JOIN u ON t.id = u.key", "one of which .* operator_tree"),
+        ("(r, s, t)", "r JOIN s ON r.a = s.a JOIN t ON s.x < t.x WITHIN 5 MINUTES", "begin with s"),
+        ("(r, s)", "r JOIN s ON r.a = s.a JOIN t ON s.x < t.x", "each once"),
+        ("((r, s), t)", "r JOIN s ON r.a = s.a JOIN t ON s.x < t.x", "one relation after the other"),
+        ("", "r JOIN s ON r.a = s.a", "three relations or more"),
+    ],
+)
+def test_an_order_of_stages_that_does_not_fit_is_refused(scheme: str, joins: str, reason: str) -> None:
+    with pytest.raises(InvalidHintError, match=reason):
+        rewritten(f"SELECT /*+ SCHEME('non_materializing{scheme}') */ r.id FROM {joins}")
+
+
+def test_a_checkpoint_keeps_the_order_of_stages() -> None:
+    """Rates that are declared since would choose another, and its rows lie in other stages."""
+    sql = "SELECT {} r.id FROM r JOIN s ON r.id = s.id JOIN t ON s.id = t.id"
+    written = node(sql.format("/*+ SCHEME('non_materializing(t, r, s)'), UNITS(3) */"))
+    stored = Stored.of(written, 3)
+    assert stored.hint == "SCHEME('non_materializing(t, r, s)'), UNITS(3)"
+    again = node(sql.format(""), Settings(stored=(stored,)))
+    assert (again.decision.scheme, again.decision.options.tree) == ("non_materializing", (2, 0, 1))
+
+
+def test_the_nodes_of_an_operator_tree_store_their_inputs_alone() -> None:
+    """The root of 002's trees is non-materializing, as costs say; a key that all share does that in one stage."""
+    star = "r JOIN s ON r.a < s.a JOIN t ON ABS(r.x - t.x) < 1 JOIN u ON t.id = u.key"
+    found = []
+    for tree in ("(t, u), r, s", "(r, s, t), u"):
+        result = rewritten(f"SELECT /*+ SCHEME('operator_tree({tree})') */ r.id FROM {star}")
+        assert result.plan is not None
+        found += [one.decision.scheme for one in walk(result.plan) if isinstance(one, JoinNode)]
+    assert found == ["non_materializing", "biclique", "biclique", "non_materializing"]
+
+
 def test_a_stored_result_has_the_time_of_its_latest_member() -> None:
     """With the time of an early member it would be late, and dropped, when its last member comes."""
     sql = FOUR.replace("AS u ", "").replace("u.key", "u.id").replace("u.val", "u.a").replace("t, u", "t, t AS u")

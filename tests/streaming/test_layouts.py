@@ -40,6 +40,8 @@ QUERIES = {
     f"JOIN t ON {ST} AND {RT}",
     "semi_symmetric": f"SELECT /*+ SCHEME('semi_symmetric'), UNITS(N) */ r.id, s.id, t.id FROM r JOIN s ON {RS} "
     f"JOIN t ON {ST}",
+    "non_materializing": f"SELECT /*+ SCHEME('non_materializing'), UNITS(N) */ r.id, s.id, t.id FROM r JOIN s ON {RS} "
+    f"JOIN t ON {ST} AND {RT}",
     "biclique": f"SELECT /*+ SCHEME('biclique'), UNITS(N) */ r.id, s.id FROM r JOIN s ON {RS}",
 }
 
@@ -90,7 +92,12 @@ def kept(checkpoint: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("scheme", "units", "last"),
-    [("symmetric", (2, 5, 1), 5), ("semi_symmetric", (3, 1, 4), 1), ("biclique", (1, 3), 1)],
+    [
+        ("symmetric", (2, 5, 1), 5),
+        ("semi_symmetric", (3, 1, 4), 1),
+        ("biclique", (1, 3), 1),
+        ("non_materializing", (3, 1), 1),
+    ],
 )
 def test_trap_20_units_up_and_down(
     tables: Tables, tmp_path: Path, scheme: str, units: tuple[int, ...], last: int

@@ -38,6 +38,22 @@ def test_streams_through_three_stages(spark: SparkSession, tables: Tables, tmp_p
     assert run_stream(tj.sql(sql), tmp_path / "checkpoint") == expected
 
 
+def test_a_root_that_stores_nothing_but_its_inputs(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+    """002's mixed plan: what an inner node stores is one of three streams that rows of the others probe in turn."""
+    sql = (
+        "SELECT /*+ SCHEME('operator_tree((r, s), t, u)'), UNITS(2) */ r.id, s.id, t.id, u.id FROM r "
+        "JOIN s ON r.n = s.n JOIN t ON s.b <=> t.b AND ABS(r.si - t.si) < 3 AND r.si > -9 AND t.si > -9 "
+        "JOIN u ON u.dt = r.dt AND u.i < s.i"
+    )
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    tables.use(streaming=False)
+    expected = bag(spark.sql(sql).collect())
+    assert expected
+    tables.use(streaming=True)
+    assert "non_materializing, 2 units; chain with hub r_s of r_s, t, u" in str(tj.explain(sql))
+    assert run_stream(tj.sql(sql), tmp_path / "checkpoint") == expected
+
+
 def test_an_inner_node_of_which_nothing_is_read_but_how_many_rows_it_has(spark: SparkSession, tables: Tables) -> None:
     """Rows without columns are none: those of the inner node were lost."""
     sql = "SELECT /*+ SCHEME('operator_tree((r, s), t)') */ t.id FROM r JOIN s ON r.ti = s.ti CROSS JOIN t"

@@ -48,6 +48,7 @@ def start(tables: Tables, sql: str, checkpoint: Path) -> object:
         ("SCHEME('semi_symmetric'), UNITS(3)", False),
         ("SCHEME('semi_symmetric'), UNITS(2)", True),
         ("SCHEME('matrix'), UNITS(4)", True),
+        ("SCHEME('non_materializing'), UNITS(2)", True),
     ],
 )
 def test_stopped_half_way(tables: Tables, tmp_path: Path, hint: str, forget: bool) -> None:

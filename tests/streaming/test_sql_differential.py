@@ -178,15 +178,17 @@ STREAMED = [
     "SELECT r.id, s.id, t.id FROM r JOIN s ON r.ti = s.ti AND r.i < s.i JOIN t ON s.ti = t.ti AND r.d <= t.d",
     "SELECT r.id, s.id, t.id FROM r JOIN s ON r.i = s.i OR r.s = s.s JOIN t ON s.dt = t.dt AND s.bo OR s.d - t.d > 1",
     "SELECT r.s, COUNT(*), SUM(t.i) FROM r, s, t WHERE (r.i = s.i OR r.d < s.d) AND s.i IN (t.i, t.ti) GROUP BY r.s",
+    "SELECT t.s, COUNT(*), SUM(r.i) FROM r JOIN s ON r.i BETWEEN s.i - 1 AND s.i JOIN t ON s.s = t.s GROUP BY t.s",
 ]
 HINTS = {
     0: ["UNITS(5)", "SCHEME('matrix'), UNITS(4)", "UNITS(1), SCHEME('semi_symmetric')"],
-    1: ["UNITS(2), SCHEME('symmetric')", "SCHEME('matrix'), UNITS(5)"],
+    1: ["UNITS(2), SCHEME('symmetric')", "SCHEME('matrix'), UNITS(5)", "SCHEME('non_materializing'), UNITS(3)"],
     2: ["SCHEME('symmetric'), UNITS(1)"],
     3: ["UNITS(5), SCHEME('semi_symmetric')"],
-    4: ["SCHEME('symmetric'), ROUTING('contrand', 2), UNITS(4)"],
+    4: ["SCHEME('symmetric'), ROUTING('contrand', 2), UNITS(4)", "SCHEME('non_materializing'), UNITS(4)"],
     5: ["SCHEME('matrix'), UNITS(4)", "UNITS(3), SCHEME('semi_symmetric')", "SCHEME('tree'), UNITS(2)"],
     6: ["SCHEME('matrix'), UNITS(2)", "SCHEME('semi_symmetric'), UNITS(1)", "SCHEME('symmetric'), UNITS(2)"],
+    7: ["SCHEME('non_materializing'), UNITS(2)"],
 }
 
 

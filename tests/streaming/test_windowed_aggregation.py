@@ -54,8 +54,9 @@ def row(random: Random, second: float) -> dict[str, Any]:
         ("SCHEME('semi_symmetric'), UNITS(2)", CHAIN),
         ("SCHEME('tree'), UNITS(2)", CHAIN),
         ("SCHEME('tree(t, s, r)'), UNITS(2)", CHAIN),
+        ("SCHEME('non_materializing'), UNITS(2)", CHAIN),
     ],
-    ids=["cyclic", "chain in two stages", "chain of stored results", "the last two first"],
+    ids=["cyclic", "chain in two stages", "chain of stored results", "the last two first", "three stages"],
 )
 def test_windows_of_results(spark: SparkSession, tmp_path: Path, hint: str, join: str) -> None:
     """Rows late but above the watermark make results above it: none kills the query, none is lost."""
