@@ -2,7 +2,8 @@
 
 The node puts out a row of keys and states for each group and micro-batch instead of its results; the SELECT's text
 then merges states. It applies where the aggregation stands directly on the node: nothing filters or joins the results
-first, and every key and argument is over one input of the node, so that it is computed before the join.
+first, and every key and argument is over one input of the node, so that it is computed before the join. A residual that
+reads GROUP BY keys alone is the same for all results of a group: it filters groups behind the units, as HAVING would.
 
 Example: ``SELECT r.k, SUM(t.x) FROM r JOIN s ... JOIN t ... GROUP BY r.k`` makes the node put out ``r.k`` and the sum
 of ``t.x`` of this micro-batch's results, and Spark adds up these sums.
@@ -11,12 +12,23 @@ of ``t.x`` of this micro-batch's results, and Spark adds up these sums.
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Mapping
+
+from sqlglot import exp
 
 from ..options import DEFAULTS, Settings
+from ..plan.conjuncts import Residual
 from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Block, JoinNode, LeftAlone, Node, Scan, scans, source_scan, transform
 from ..plan.parts import Aggregation
+from ..predicates.terms import over_output, tree_of
+from ..sql.functions import PARTS_OF_DATES, PURE, SCALARS, called
 from .rule import NotApplicable
+
+#: Types of which equal values are the same, and functions that give the same for them.
+_EXACT = re.compile(r"(tinyint|smallint|int|bigint|boolean|date|timestamp|timestamp_ntz|string|binary|decimal.*)")
+_SAME = PURE | PARTS_OF_DATES | SCALARS
 
 
 def pre_aggregate(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
@@ -56,8 +68,10 @@ def _why_not(block: Block, settings: Settings) -> str | None:
         return "the results are filtered or joined once more before they are aggregated"
     if node.join != "inner":
         return f"units do not aggregate the results of {KINDS_OF_JOINS[node.join]}"
-    if node.graph.residuals:
-        return f"Spark has to filter by {node.graph.residuals[0].sql} first"
+    names = _keys_by_output(node, aggregation)
+    for residual in node.graph.residuals:
+        if not _filters_groups(residual, names):
+            return f"Spark has to filter by {residual.sql} first"
     if node.decision.scheme == "operator_tree":
         return "an operator tree stores the results of its inner node"
     if not settings.ansi and any(state.function == "sum" and state.type != "double" for state in aggregation.states):
@@ -71,6 +85,24 @@ def _why_not(block: Block, settings: Settings) -> str | None:
         if any(f"{alias}.{time}".lower() == key.term.sql.replace("`", "").lower() for alias, time in times if time):
             return f"{key.term.sql} is event time, whose groups Spark closes"
     return None
+
+
+def _keys_by_output(node: JoinNode, aggregation: Aggregation) -> dict[str, str]:
+    """Return by output column of a node the GROUP BY key that it is, as far as equal values are the same value.
+
+    Two zeros of a floating-point type are one key, and texts of other collations may be.
+    """
+    keys = {key.term.columns: key.name for key in aggregation.keys if isinstance(tree_of(key.term), exp.Column)}
+    exact = (one for one in node.output if _EXACT.fullmatch(one.type))
+    return {one.name: keys[at] for one in exact if (at := ((one.relation, one.column),)) in keys}
+
+
+def _filters_groups(residual: Residual, names: Mapping[str, str]) -> bool:
+    """Tell whether a residual is the same for all results of a group: it reads keys alone, and calls nothing else."""
+    return {name for _, name in residual.condition.columns} <= names.keys() and all(
+        not isinstance(part, exp.Query) and (not called(part) or called(part) in _SAME)
+        for part in tree_of(residual.condition).walk()
+    )
 
 
 def may_count_packs(node: JoinNode, block: Block, settings: Settings) -> bool:
@@ -90,7 +122,11 @@ def _aggregated(block: Block) -> Block:
     assert aggregation is not None
     listed = _listed(node, aggregation) if node.decision.scheme == "semi_symmetric" else None
     counted = dataclasses.replace(aggregation, from_packs=listed is not None, listed=listed or ())
-    return dataclasses.replace(block, input=dataclasses.replace(node, aggregation=counted, output=()), required=())
+    names = {("", name): key for name, key in _keys_by_output(node, aggregation).items()}
+    residuals = tuple(over_output(residual, names) for residual in node.graph.residuals)
+    graph = dataclasses.replace(node.graph, residuals=residuals)
+    changed = dataclasses.replace(node, graph=graph, aggregation=counted, output=())
+    return dataclasses.replace(block, input=changed, required=())
 
 
 def _listed(node: JoinNode, aggregation: Aggregation) -> tuple[str, ...] | None:

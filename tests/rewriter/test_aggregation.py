@@ -105,6 +105,10 @@ def test_types_of_sums(argument: str, kind: str) -> None:
         (f"SELECT MAX(coalesce(r.k, 1)) {CHAIN}", "could raise an error"),
         (f"SELECT SUM(r.k) {CHAIN}", "for the type string"),
         (f"SELECT AVG(r.w) {CHAIN}", "for the type decimal(38,10)"),
+        (f"SELECT r.k, COUNT(*) {CHAIN} WHERE r.k LIKE t.k GROUP BY r.k", "filter by"),
+        (f"SELECT r.x, t.y, COUNT(*) {CHAIN} WHERE r.x + rand() > t.y GROUP BY r.x, t.y", "filter by"),
+        (f"SELECT r.d, t.d, COUNT(*) {CHAIN} WHERE r.d * t.d IS NULL GROUP BY r.d, t.d", "filter by"),
+        (f"SELECT upper(r.k), t.k, COUNT(*) {CHAIN} WHERE r.k LIKE t.k GROUP BY upper(r.k), t.k", "filter by"),
         (f"SELECT COUNT(*) {CHAIN} LEFT JOIN names ON names.id = r.id", "joined once more"),
         (f"SELECT /*+ NO_UNIT_AGGREGATE */ COUNT(*) {CHAIN}", "the hint"),
     ],
@@ -114,6 +118,18 @@ def test_what_is_left_to_spark(sql: str, reason: str) -> None:
     assert found.aggregation is None
     assert found.not_aggregated is not None
     assert reason in found.not_aggregated
+
+
+def test_a_residual_over_keys_filters_groups() -> None:
+    """003's Q7 filters pairs of nations, by which it groups: no result has to leave the units for that."""
+    found = node(
+        f"SELECT t.k, SUM(t.d) {CHAIN} WHERE r.k LIKE t.k AND length(t.k) > r.x % t.y GROUP BY r.k, t.k, r.x, t.y"
+    )
+    assert found.aggregation is not None
+    assert [one.condition.sql for one in found.graph.residuals] == [
+        "__key_1 LIKE __key_2",
+        "length(__key_2) > __key_3 % __key_4",
+    ]
 
 
 def test_settings() -> None:

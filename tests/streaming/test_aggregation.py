@@ -96,6 +96,7 @@ QUERIES = [
     f"SELECT COUNT(*), SUM(t.i), MIN(r.s), AVG(s.n) {BY_KEY}",
     f"SELECT t.f, COUNT(*), {listing('SUM AVG COUNT', 'r', SUMMED)} {BY_KEY} GROUP BY t.f",
     f"SELECT r.bo, COUNT(*), SUM(s.i), AVG(t.d) {BY_KEY} AND r.i < t.i GROUP BY r.bo",
+    f"SELECT SUM(t.i) {CHAIN} AND concat(r.s, t.s) <> 'aa' AND r.s LIKE t.s GROUP BY r.s, t.s",
     "SELECT COUNT(*), COUNT(t.i), SUM(s.i), MIN(t.s) FROM r JOIN nothing s ON r.i < s.i JOIN t ON s.i = t.i",
 ]
 
@@ -171,6 +172,7 @@ STREAMED = [
     ("SCHEME('symmetric'), UNITS(3)", "update", f"SELECT t.bo, COUNT(*), SUM(s.n), MIN(r.dt) {CYCLE} GROUP BY t.bo"),
     ("SCHEME('matrix'), UNITS(4)", "update", f"SELECT s.s, COUNT(t.i), SUM(t.m) {CHAIN} GROUP BY s.s"),
     ("UNITS(5)", "update", f"SELECT r.s, COUNT(*), SUM(s.n) {PAIR} GROUP BY r.s"),
+    ("SCHEME('symmetric')", "complete", f"SELECT r.s, t.s, COUNT(*) {CYCLE} AND r.s LIKE t.s GROUP BY r.s, t.s"),
 ]
 
 
