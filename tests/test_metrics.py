@@ -152,7 +152,8 @@ def test_late_rows_are_taken_by_micro_batch_and_an_attempt_leaves_nothing(monkey
 
 def test_estimates_stand_beside_what_came() -> None:
     expected = {"input rows a second": 3000.0, "results a second": 9.0, "rows kept": 100.0}
-    document = {"groups": [{"name": "__trijoin_1", "decision": {"expected": expected}}, {"name": "another"}]}
+    planned = {"name": "__trijoin_1", "decision": {"expected": expected}, "graph": {"relations": ["r", "s"]}}
+    document = {"groups": [planned, {"name": "another"}]}
     group, other = live_groups(document, read_metrics(query(classic)), {"__trijoin_1": [{"wanted": 3}]})
     assert group["live"]["estimates"] == expected
     assert group["live"]["actual"] == {
@@ -164,6 +165,34 @@ def test_estimates_stand_beside_what_came() -> None:
     assert "live" not in other
     assert group["live"]["layout"] == {"units": 1, "slots": 2}, "one stores new rows, one more holds old ones"
     assert group["live"]["scaling"] == [{"wanted": 3}]
+
+
+def test_the_nodes_of_an_operator_tree_are_shown_by_themselves() -> None:
+    """The root's counters were taken for the tree's, and what an inner node found for results of the query."""
+
+    def said(number: int, results: int, kept: int, **inputs: int | None) -> dict[str, Any]:
+        return {**json.loads(slot(number, results, kept)), "inputs": inputs}
+
+    tree = Metrics(
+        (
+            BatchCounters("__trijoin_1", 0, ()),
+            BatchCounters("__trijoin_1_inner", 0, (said(0, 4, 7, r=1, s=1), said(1, 2, 7, r=1))),
+            BatchCounters("__trijoin_1", 1, (said(0, 5, 9, r_s=0, t=2),)),
+            BatchCounters("__trijoin_1_inner", 1, (said(1, 1, 8, r=None, s=1),)),
+        )
+    )
+    assert tree.total()["results"] == 5
+    assert (tree.total()["comparisons"], tree.total()["state_rows"]) == (120, 9 + 8)
+    planned = {"name": "__trijoin_1", "decision": {}, "graph": {"relations": ["r", "s", "t"]}}
+    (group,) = live_groups({"groups": [planned]}, tree, {})
+    live = group["live"]
+    assert (live["counters"]["results"], live["actual"]["rows kept"]) == (5, 17)
+    assert [(one["node"], one["counters"]["results"], one["counters"]["state_rows"]) for one in live["nodes"]] == [
+        ("__trijoin_1", 5, 9),
+        ("__trijoin_1_inner", 7, 8),
+    ]
+    assert [unit["rows"] for unit in live["units"]] == [9]
+    assert {one["alias"] for one in live["inputs"]} == {"r", "s", "t"}, "what an inner node stores is no input"
 
 
 def test_a_query_without_progress_has_no_counters() -> None:

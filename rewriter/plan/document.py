@@ -196,6 +196,15 @@ Named = tuple[tuple[str, Json], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLoad:
+    """What a node of an operator tree has done, and what each of its units holds."""
+
+    node: str
+    counters: Named = ()
+    units: tuple[UnitLoad, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Live:
     """What a running query has done; see `running.metrics`.
 
@@ -204,7 +213,10 @@ class Live:
     batch
         The last micro-batch that is in it.
     counters, units
-        The sums of all units' counters, and what each unit holds.
+        The sums of all units' counters, and what each unit holds. Of an operator tree the sums over its nodes, with
+        the root's results alone, and what the root's units hold.
+    nodes
+        The nodes of an operator tree, if it is one, each by itself.
     estimates, actual
         What was expected and what came, by the same names.
     layout
@@ -220,6 +232,7 @@ class Live:
     batch: int | None = None
     counters: Named = ()
     units: tuple[UnitLoad, ...] = ()
+    nodes: tuple[NodeLoad, ...] = ()
     estimates: Named = ()
     actual: Named = ()
     layout: Named = ()

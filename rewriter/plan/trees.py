@@ -8,8 +8,16 @@ from typing import Any, TypeAlias, TypeVar
 
 Leaf = TypeVar("Leaf", int, str)
 
+#: Stands in the name of an inner node behind that of its tree's root; a number may follow.
+INNER = "_inner"
+
 #: The parts of a tree's root, each a relation or again a tree.
 TreeOf: TypeAlias = "tuple[Leaf | TreeOf[Leaf], ...]"
+
+
+def root_of(node: str) -> str:
+    """Return the name of the root of the operator tree that a node is in: its own, unless it is an inner one."""
+    return node.partition(INNER)[0]
 
 
 def leaves(tree: TreeOf[Leaf]) -> tuple[Leaf, ...]:

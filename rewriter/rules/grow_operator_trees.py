@@ -23,7 +23,7 @@ from ..plan.grid import range_classes
 from ..plan.join_graph import build_graph
 from ..plan.nodes import Hints, JoinNode, Node, Scan, join_node_class, source_scan, transform
 from ..plan.parts import Column, OutputColumn, Retention, TimeBound, unused
-from ..plan.trees import TreeOf, leaves
+from ..plan.trees import INNER, TreeOf, leaves
 from ..predicates.terms import MovedColumns
 from .rule import NotApplicable
 
@@ -43,7 +43,7 @@ def grow_operator_trees(plan: Node) -> Node | NotApplicable:
             def named(tree: TreeOf[int]) -> Tree:
                 return tuple(named(part) if isinstance(part, tuple) else names[part] for part in tree)
 
-            inner = (f"{node.name}_inner{number}" for number in chain(("",), count(2)))
+            inner = (f"{node.name}{INNER}{number}" for number in chain(("",), count(2)))
             return _split(node, named(node.decision.options.tree), inner)
         return node
 

@@ -111,6 +111,21 @@ def test_live_counters() -> None:
         assert part in text
 
 
+def test_each_node_of_an_operator_tree_has_counters_of_its_own() -> None:
+    document: dict[str, Any] = copy.deepcopy(MULTI)
+    (group,) = (group for group in document["groups"] if group.get("live"))
+    units = [{"unit": "slot 0", "rows": 12_500, "bytes": 4096}]
+    group["live"]["nodes"] = [
+        {"node": "__trijoin_1", "counters": {"results": 44, "padded": 0}, "units": units},
+        {"node": "__trijoin_1_inner", "counters": {"results": 31_000}, "units": units},
+    ]
+    text = str(Explanation(document))
+    for part in ("node __trijoin_1\n", "node __trijoin_1_inner", "results  31k", "slot 0  12.5k rows"):
+        assert part in text, text
+    assert "padded" not in text
+    assert "__trijoin_1_inner" in Explanation(document).to_html()
+
+
 def test_a_skewed_key_is_answered_with_the_routing_that_spreads_it() -> None:
     document: dict[str, Any] = copy.deepcopy(MULTI)
     (group,) = (group for group in document["groups"] if group.get("live"))

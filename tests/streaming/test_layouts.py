@@ -96,7 +96,7 @@ def kept(checkpoint: Path) -> dict[str, Any]:
         ("symmetric", (2, 5, 1), 5),
         ("semi_symmetric", (3, 1, 4), 1),
         ("biclique", (1, 3), 1),
-        ("non_materializing", (3, 1), 1),
+        ("non_materializing", (3, 1), 5),
     ],
 )
 def test_trap_20_units_up_and_down(

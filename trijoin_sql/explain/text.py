@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..rewriter.plan.decision import Alternative
-from ..rewriter.plan.document import Document, Group, Live, Stage
+from ..rewriter.plan.document import Document, Group, Live, NodeLoad, Stage
 from ..rewriter.plan.parts import PRODUCT
 from .stage_diff import DiffLine, stage_changes
 from .wording import (
@@ -184,7 +184,9 @@ def _live(live: Live, group: Group) -> _Branch:
         rows = [("", "estimate", "actual", "ratio"), *compared]
         branch.below.append(_Branch("estimate against actual", _aligned(rows, right={1, 2, 3})))
     branch.lines += [_Hanging(sentence, 2) for sentence in scaling_sentences(live)]
-    if live.units:
+    if live.nodes:
+        branch.below += [_node(node) for node in live.nodes]
+    elif live.units:
         most_to_mean = skew(live)
         most = max(unit.rows for unit in live.units) or 1
         fullest = "empty" if most_to_mean is None else f"the fullest holds {most_to_mean:.2f} times the mean"
@@ -197,6 +199,14 @@ def _live(live: Live, group: Group) -> _Branch:
             below.lines.append(_Hanging(advice, 2))
         branch.below.append(below)
     return branch
+
+
+def _node(node: NodeLoad) -> _Branch:
+    """Return what a node of an operator tree has done: what is not zero, and what its units hold."""
+    counters = [(name.replace("_", " "), measure(name, value)) for name, value in node.counters if value]
+    loads = [(unit.unit, f"{compact(unit.rows)} rows", byte_size(unit.bytes)) for unit in node.units]
+    units = _Branch("units", _aligned(loads, right={1, 2}))
+    return _Branch(f"node {node.node}", _aligned(counters, right={1}), [units])
 
 
 def _last_plan(stages: Sequence[Stage]) -> _Branch:

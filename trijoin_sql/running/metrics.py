@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..operators.compile.node import OBSERVED
 from ..operators.spec import PREFIX, RUN, is_key
 from ..operators.task.outputs import COUNTER_NAMES
 from ..operators.task.reports import reported
+from ..rewriter.plan.trees import root_of
 from .late import LateRows
 from .vanished import IDLE, Vanished
 
@@ -159,13 +160,16 @@ class Metrics:
     def total(self) -> dict[str, int]:
         """Return the counters summed over nodes, slots and micro-batches; of gauges (``state_*``) the last.
 
-        ``results`` are rows that joins found: what stands above a join may make fewer or more rows of them. ``late``
-        counts each row of a stream once (see `late`).
+        ``results`` are rows that joins found: what stands above a join may make fewer or more rows of them. What inner
+        nodes of an operator tree find is no result, but what its root stores. ``late`` counts each row of a stream
+        once (see `late`).
         """
         summed = dict.fromkeys(COUNTER_NAMES, 0)
         last = {batch.node: batch for batch in self.batches if batch.slots}
         for name in COUNTER_NAMES:
-            counted = last.values() if name.startswith("state_") else self.batches
+            counted: Iterable[BatchCounters] = last.values() if name.startswith("state_") else self.batches
+            if name == "results":
+                counted = [batch for batch in self.batches if root_of(batch.node) == batch.node]
             summed[name] = sum(batch.total()[name] for batch in counted)
         return {**summed, "late": self.late().total}
 
@@ -265,23 +269,22 @@ def live_groups(
     """Return a document's groups with the counters of their nodes so far.
 
     That is ``live``: counters, the load of the units, how many store new rows and how many slots rows reach, what was
-    expected (``estimates``) and what came (``actual``), by node what scaling decided, and the settings it follows.
+    expected (``estimates``) and what came (``actual``), by node what scaling decided, and the settings it follows. Of
+    an operator tree counters are those of all its nodes, and ``nodes`` has each of them.
     """
     groups = []
     for group in document["groups"]:
-        mine = Metrics(tuple(batch for batch in metrics.batches if batch.node == group.get("name")))
-        if any(batch.slots for batch in mine.batches):
-            last = next(batch for batch in reversed(mine.batches) if batch.slots)
-            units = [
-                {"unit": f"slot {slot['slot']}", "rows": slot["state_rows"], "bytes": slot["state_bytes"]}
-                for slot in last.slots
-            ]
-            inputs = mine.inputs(str(group["name"]))
+        mine = Metrics(tuple(batch for batch in metrics.batches if root_of(batch.node) == group.get("name")))
+        names = sorted({batch.node for batch in mine.batches if batch.slots})
+        if names:
+            last = _last_with_slots(mine, names[0])  # the root comes first
+            relations = group["graph"]["relations"]  # and not what inner nodes store
+            inputs = [one for name in names for one in mine.inputs(name) if one.alias in relations]
             slots = {"units": last.slots[0]["units"], "slots": 1 + max(slot["slot"] for slot in last.slots)}
             live: dict[str, Any] = {
                 "batch": mine.batches[-1].batch,
                 "counters": mine.total(),
-                "units": units,
+                "units": _loads(last),
                 "layout": slots,
                 "estimates": group["decision"].get("expected", {}),
                 "actual": _actual(mine.total(), metrics),
@@ -289,11 +292,31 @@ def live_groups(
                 "idle": [str(one) for one in inputs if one.idle],
                 "vanished": mine.vanished().said,
             }
+            if len(names) > 1:
+                live["nodes"] = [_node(mine, name) for name in names]
             if said := decisions.get(str(group.get("name"))):  # scaling decides nothing on units that cannot change
                 live |= {"policy": dict(policy or {}), "scaling": said}
             group = {**group, "live": live}
         groups.append(group)
     return groups
+
+
+def _node(metrics: Metrics, name: str) -> dict[str, Any]:
+    """Return the counters of one node of an operator tree, whose results are what it found, and what its slots hold."""
+    alone = Metrics(tuple(replace(batch, node=root_of(name)) for batch in metrics.batches if batch.node == name))
+    return {"node": name, "counters": alone.total(), "units": _loads(_last_with_slots(metrics, name))}
+
+
+def _last_with_slots(metrics: Metrics, node: str) -> BatchCounters:
+    return next(batch for batch in reversed(metrics.batches) if batch.slots and batch.node == node)
+
+
+def _loads(batch: BatchCounters) -> list[dict[str, Any]]:
+    """Return what each slot of a node holds."""
+    return [
+        {"unit": f"slot {slot['slot']}", "rows": slot["state_rows"], "bytes": slot["state_bytes"]}
+        for slot in batch.slots
+    ]
 
 
 def _actual(counters: dict[str, int], metrics: Metrics) -> dict[str, float]:
