@@ -16,8 +16,10 @@ HELP = """Measure schemes, side by side in one run: throughput, latency, interme
 \b
 workloads  chain_band, chain_float, cyclic_band, chain_dense, cyclic_dense, chain_window,
            cyclic_window, chain_equal, common_key, zipf_chain, zipf_key, pair_band,
-           pair_window, left_window
+           pair_window, left_window, pair_equal, pair_theta, pair_zipf, equal_window,
+           q5_revenue, q7_pair, q7_volume, band_count, tpch_q2, tpch_q3, tpch_q5, star_four
            (none: chain_band and cyclic_band)
+paper      the experiments of the papers, each by its name: 001-fig10; without a name they are listed
 overhead   what enable adds to spark.sql for queries that are not ours
 cliffs     skewed keys, one key, wide bands, <>, ten relations, tiny micro-batches, wide rows, long
            keys: what a tuple and a result cost, each beside a plain twin
@@ -54,7 +56,9 @@ Exit codes: 0 done, 1 an engine failed, or two found different numbers of result
 
 \b
 trijoin-sql bench                                    # our schemes, minutes
+trijoin-sql bench paper 001-fig10                    # one of the papers' experiments, two minutes
 trijoin-sql bench zipf_key --scheme biclique@hash --scheme biclique@contrand:2 --units 4
+trijoin-sql bench tpch_q5 --scheme matrix --scheme 'operator_tree((c, o), l, s)' --units 8 --cores 2
 trijoin-sql bench chain_band --against duckdb --rows 20000
 trijoin-sql bench chain_band --tables --scheme matrix --against spark --against duckdb
 trijoin-sql bench chain_band --against 5c57313 --idle --cold
@@ -63,12 +67,15 @@ trijoin-sql bench chain_band --against 5c57313 --idle --cold
 
 def _workloads() -> list[str]:
     from .measure import OWN
+    from .paper import NAME
+    from .paper_experiments import EXPERIMENTS
     from .workloads import WORKLOADS
 
-    return [*WORKLOADS, *OWN]
+    return [*WORKLOADS, *OWN, NAME, *EXPERIMENTS]
 
 
 def bench(
+    context: typer.Context,
     workload: Annotated[
         list[str] | None,
         typer.Argument(
@@ -83,7 +90,8 @@ def bench(
     scheme: Annotated[
         list[str] | None,
         typer.Option(
-            help="SCHEME, SCHEME/pair or SCHEME@ROUTING:SUBGROUPS; as often as needed.", show_default="all that fit"
+            help="SCHEME, SCHEME/pair, SCHEME@ROUTING:SUBGROUPS or SCHEME*UNITS; as often as needed.",
+            show_default="all that fit",
         ),
     ] = None,
     against: Annotated[
@@ -123,15 +131,41 @@ def bench(
         bool, typer.Option("--tables", help="Join tables, in one query, instead of streams; --limit is Spark's, too.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Of the data.")] = 1,
-    units: Annotated[int, typer.Option(min=1, help="Units of a stream's group, cores and partitions.")] = 2,
+    units: Annotated[int, typer.Option(min=1, help="Units of a stream's group.")] = 2,
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="Cores and partitions.", show_default="as many as units")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(min=1, help="Seconds of a workload's window; the rows take 120.", show_default="60")
+    ] = None,
+    trigger: Annotated[
+        float, typer.Option(min=0, help="Seconds from a micro-batch to the next, for --latency; 0 for no pause.")
+    ] = 0,
     output: Annotated[Literal["text", "json"], typer.Option("--format", help="On stdout.")] = "text",
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write JSON here.")] = None,
     plot_file: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw a plot here.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Run benchmarks; see `HELP`."""
+    from . import paper
     from .measure import Options, measure
 
+    signal.signal(signal.SIGTERM, _terminated)
+    if workload and workload[0] == paper.NAME:
+        given = {name for name in context.params if str(context.get_parameter_source(name)).endswith(".COMMANDLINE")}
+        asked = paper.Asked(
+            tuple(workload[1:]),
+            rows=rows if "rows" in given else None,
+            batches=batches if "batches" in given else None,
+            runs=runs if "runs" in given else None,
+            settle=settle if "settle" in given else 0,
+            seconds=latency if "latency" in given else None,
+            cores=cores or 2,
+            seed=seed,
+        )
+        if not paper.run(asked, output=output, json_file=json_file, plot_file=plot_file, quiet=quiet):
+            raise typer.Exit(1)
+        return
     options = Options(
         workload or ["chain_band", "cyclic_band"],
         rows,
@@ -149,8 +183,10 @@ def bench(
         idle,
         cold,
         tables,
+        cores,
+        window,
+        trigger,
     )
-    signal.signal(signal.SIGTERM, _terminated)
     if not measure(options, output=output, json_file=json_file, plot_file=plot_file, quiet=quiet):
         raise typer.Exit(1)
 

@@ -88,6 +88,7 @@ def request(
         "streams": streams,
         "sql": query(workload, None if plain else engine.partition(AT)[0]),
         "plain": plain,
+        "mode": workload.mode,
         "trigger": {"availableNow": True},
         "checkpoint": str(checkpoint),
         "batches": None,
@@ -119,7 +120,7 @@ def run_stream(
     except StoppedError as error:
         if error.limit is None:
             return Outcome(engine, problem=str(error)[:160])
-        return Outcome(engine, error.limit, rows * len(workload.streams), exceeded=True)
+        return Outcome(engine, error.limit, sum(workload.sizes(rows)), exceeded=True)
     finally:
         shutil.rmtree(checkpoint, ignore_errors=True)
     reports = answer["reports"]
@@ -135,6 +136,8 @@ def run_stream(
         memory=peak.most if answer["counters"] else None,
         exceeded=bool(tables) and answer["results"] is None,
         cpu=after - before if before and after else None,
+        read=sum(report["rows"] for report in reports),
+        slots=tuple(answer["slots"]),
     )
 
 
@@ -145,7 +148,7 @@ def run_cold(session: Session, workload: Workload, folder: Path, engine: str, ro
         outcome = run_stream(session, workload, folder, engine, rows)
         if outcome.problem or outcome.exceeded:
             return outcome
-        tuples = rows * len(workload.streams)
+        tuples = sum(workload.sizes(rows))
         return replace(outcome, seconds=time.monotonic() - began, tuples=tuples, cpu=session.cpu())
     finally:
         session.close()

@@ -81,9 +81,11 @@ def _source(workload: Workload, rows: int, number: int, domain: int) -> dict[str
         **{key: f"CAST(PMOD({text}, {domain}) AS INT)" for key, text in keys.items()},
         "str": "CONCAT('payload-', value)",
     }
+    read = columns(workload, rows)[1:]
+    changed = {text.rpartition(" AS ")[2] for text in read}
     return {
         "format": "rate-micro-batch",
         "options": {"rowsPerBatch": ROWS, "numPartitions": 1, "startTimestamp": _START},
         "schema": None,
-        "columns": [f"{text} AS {field}" for field, text in fields.items()] + columns(workload, rows)[1:],
+        "columns": [f"{text} AS {field}" for field, text in fields.items() if field not in changed] + read,
     }

@@ -62,6 +62,8 @@ class Arrivals:
         Rows of each stream in a file.
     sample
         One in this many tuples of the first stream has its results timed.
+    trigger
+        Seconds from the start of a micro-batch to that of the next (001's signal period); 0 for no pause.
     """
 
     stored: int
@@ -69,13 +71,23 @@ class Arrivals:
     every: float
     rows: int
     sample: int = 1
+    trigger: float = 0.0
 
     @classmethod
     def at(
-        cls, rate: float, streams: int, seconds: float, stored: int, every: float = 0.1, sample: int = 1
+        cls,
+        rate: float,
+        streams: int,
+        seconds: float,
+        stored: int,
+        every: float = 0.1,
+        sample: int = 1,
+        trigger: float = 0.0,
     ) -> Arrivals:
         """Return arrivals at a rate (tuples a second over all streams)."""
-        return cls(stored, max(round(seconds / every), 1), every, max(round(rate * every / streams), 1), sample)
+        return cls(
+            stored, max(round(seconds / every), 1), every, max(round(rate * every / streams), 1), sample, trigger
+        )
 
     @property
     def drawn_for(self) -> int:
@@ -178,7 +190,8 @@ def run_live(spark: SparkSession, workload: Workload, engine: str, arrivals: Arr
         plain = engine == "spark"
         frame, _ = frame_of(spark, query(workload, None if plain else engine), plain)
         writer = _observed(frame, workload, arrivals).writeStream.format("noop")
-        running = writer.option("checkpointLocation", str(home / "checkpoint")).start()
+        writer = writer.option("checkpointLocation", str(home / "checkpoint"))
+        running = writer.trigger(processingTime=f"{arrivals.trigger} seconds").start()
         try:
             arrived, kept_up = _drop(running, workload, home, arrivals)
         finally:

@@ -27,11 +27,11 @@ from .engines import AT, Here, Session, run_cold, run_stream
 from .idle import EVERY, TRIGGERS, WARM_UP, run_idle
 from .live import BEHIND, Arrivals, Latency, Live, middle, run_live
 from .outcome import OTHERS, Outcome, median
-from .outside import PACKAGES, Version, commit_of, environment, run_outside
+from .outside import PACKAGES, Version, commit_of, environment, run_outside, steps
 from .report import as_document, as_runs, as_table, cpu_table, idle_table, latency_table, plot, write_json
 from .runners import trijoin_runner
 from .warming import SETTLED, Warming
-from .workloads import WORKLOADS, check, write_files
+from .workloads import WORKLOADS, Workload, check, write_files
 
 #: Names that measure in a way of their own.
 OWN = (overhead.NAME, cliffs.NAME)
@@ -57,6 +57,14 @@ class Options:
     idle: bool
     cold: bool
     tables: bool = False
+    cores: int | None = None
+    window: int | None = None
+    trigger: float = 0
+
+    def workload(self, name: str) -> Workload:
+        """Return a workload, with the window that is asked for."""
+        own = WORKLOADS[name]
+        return replace(own, window=self.window) if self.window and own.windowed else own
 
     @property
     def commits(self) -> list[str]:
@@ -127,7 +135,7 @@ def measure(options: Options, *, output: str, json_file: Path | None, plot_file:
     """
     names = options.names
     _check(names, options)
-    _check_files(json_file, plot_file)
+    check_files(json_file, plot_file)
     well = True
     err = Console(stderr=True, quiet=quiet)
     for engine in dict.fromkeys(options.against):
@@ -169,24 +177,36 @@ def _check(names: list[str], options: Options) -> None:
         if name not in WORKLOADS and name not in OWN:
             raise InvalidSettingError("WORKLOAD", name, f"there are {', '.join((*WORKLOADS, *OWN))}")
     for one in options.schemes:
-        if re.split("[/@]", one)[0] not in SCHEMES:
+        if re.split("[(/@*+]", one)[0] not in SCHEMES:
             raise InvalidSettingError("--scheme", one, f"there are {', '.join(SCHEMES)}")
         for name in names:
             if name in WORKLOADS:
                 check(WORKLOADS[name], name, one, options.units)
     if options.tables and (options.latency or options.idle or options.cold or not set(names) <= set(WORKLOADS)):
         raise InvalidSettingError("--tables", True, "of a query over tables only the throughput is measured")
+    for name in (name for name in names if name in WORKLOADS):
+        own = WORKLOADS[name]
+        if options.latency and not own.timed:
+            raise InvalidSettingError(
+                "--latency", options.latency, f"{name}: its results do not say when they were due"
+            )
+        if own.mode != "append" and set(options.against) & set(OTHERS):
+            told = f"{name}: it aggregates, and of ours the results before that are counted"
+            raise InvalidSettingError("--against", ", ".join(options.against), told)
     for one in options.against:
         if one not in OTHERS:
             commit_of(one)
             if options.latency:
                 raise InvalidSettingError("--latency", options.latency, f"it is not measured against the commit {one}")
+        for name in names if one in PACKAGES else ():
+            if name in WORKLOADS:
+                steps(WORKLOADS[name])
         for name in names if one in OTHERS else ():
             if name in WORKLOADS and WORKLOADS[name].windowed:
                 raise InvalidSettingError("--against", one, f"{name}: its window (WITHIN) is a clause of ours alone")
 
 
-def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
+def check_files(json_file: Path | None, plot_file: Path | None) -> None:
     """Refuse files that could not be written at the end, perhaps after an hour."""
     for option, file in (("--json", json_file), ("--plot", plot_file)):
         if file is not None and (file.is_dir() or not os.access(file.parent, os.W_OK)):
@@ -205,7 +225,9 @@ def _document(name: str, options: Options, found: Measured) -> dict[str, Any]:
 def _print(out: Console, name: str, options: Options, found: Measured) -> None:
     streams = len(WORKLOADS[name].streams)
     parts = "tables" if options.tables else f"{options.batches} micro-batches"
-    title = f"{name}: {streams} x {options.rows:,} rows, {parts}, {options.runs} runs"
+    sizes = set(WORKLOADS[name].sizes(options.rows))
+    rows = f"{streams} x {options.rows:,}" if len(sizes) == 1 else f"{streams} streams, up to {options.rows:,}"
+    title = f"{name}: {rows} rows, {parts}, {options.runs} runs"
     _print_runs(out, title, found.runs)
     for latency in found.latencies:
         title = f"{name}: arrival of the last tuple to emission, {latency.rate:,.0f} tuples/s arriving"
@@ -229,7 +251,7 @@ def _print_runs(out: Console, title: str, runs: Mapping[str, list[Outcome]]) -> 
 
 def _measure(name: str, options: Options, err: Console) -> Measured:
     """Run every engine ``runs`` times, in turns, over the same files; then the live runs."""
-    workload = WORKLOADS[name]
+    workload = options.workload(name)
     schemes = dict.fromkeys(options.schemes or workload.schemes)
     streaming = [
         f"{scheme}{AT}{commit}" if commit else scheme for scheme in schemes for commit in ("", *options.commits)
@@ -244,7 +266,7 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
 
     from trijoin_sql.spark.quiet import quiet_jvm, quiet_python
 
-    settings = _settings(name, options.units)
+    settings = settings_of(name, options.units, options.cores)
     sessions: dict[str, Session] = {}
     try:
         with quiet_python(), quiet_jvm(), _progress(err) as progress:
@@ -272,7 +294,7 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
             rates = [median(runs).rate for engine, runs in found.runs.items() if engine in streaming]
             offered = options.rates or (min((rate for rate in rates if rate), default=1000) / 2,)
             results = max((run.results or 0 for runs in found.runs.values() for run in runs), default=0)
-            sample = max(round(results / (options.rows * len(workload.streams))), 1)
+            sample = max(round(results / sum(workload.sizes(options.rows))), 1)
 
             def arriving(arrivals: Arrivals, engine: str, warming: bool) -> Live:
                 here = sessions[""]
@@ -290,7 +312,8 @@ def _measure(name: str, options: Options, err: Console) -> Measured:
                 return outcome.problem
 
             for rate in offered if options.latency else ():
-                steady = Arrivals.at(rate, len(workload.streams), options.latency, options.rows, sample=sample)
+                streams, trigger = len(workload.streams), options.trigger
+                steady = Arrivals.at(rate, streams, options.latency, options.rows, sample=sample, trigger=trigger)
                 kind = f"latency at {steady.rate(len(workload.streams)):,.0f} tuples/s"
                 live = _middles(rounds, kind, streaming, partial(arriving, steady), lambda run: run.mean)
                 found.latencies.append(Latency(steady.rate(len(workload.streams)), sample, live))
@@ -387,7 +410,7 @@ def _overhead(options: Options, out: Console, *, show: bool) -> dict[str, Any]:
     from trijoin_sql.spark.quiet import quiet_jvm, quiet_python
 
     with quiet_python(), quiet_jvm():
-        spark = trijoin_runner.session(_settings(overhead.NAME, options.units))
+        spark = trijoin_runner.session(settings_of(overhead.NAME, options.units, options.cores))
         found = overhead.measure_overhead(spark)
         spark.stop()
     if show:
@@ -411,7 +434,7 @@ def _cliffs(options: Options, out: Console, err: Console, *, show: bool) -> tupl
 
     with quiet_python(), quiet_jvm(), _progress(err) as progress, tempfile.TemporaryDirectory() as home:
         try:
-            session = here = Here(trijoin_runner.session(_settings(cliffs.NAME, options.units)))
+            session = here = Here(trijoin_runner.session(settings_of(cliffs.NAME, options.units, options.cores)))
             for name, (workload, batches) in workloads.items():
                 write_files(workload, Path(home, name), options.rows, batches, options.seed)
 
@@ -447,17 +470,18 @@ def _progress(err: Console) -> Progress:
     return Progress(*columns, console=err, disable=not err.is_terminal)
 
 
-def _settings(name: str, units: int) -> dict[str, str]:
-    """Return the settings of the benchmark's sessions."""
+def settings_of(name: str, units: int, cores: int | None = None) -> dict[str, str]:
+    """Return the settings of the benchmark's sessions; there are as many cores and partitions as units, if not said."""
     from trijoin_sql.settings import UNITS
 
+    cores = cores or units
     return {
         "spark.app.name": f"trijoin-sql bench {name}",
-        "spark.master": f"local[{units},4]",
+        "spark.master": f"local[{cores},4]",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "4g",
-        "spark.sql.shuffle.partitions": str(units),
+        "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.streaming.numRecentProgressUpdates": "10000",
         UNITS: str(units),
     }

@@ -42,6 +42,10 @@ class Outcome:
         all schemes); for others, all of them. None if unknown, as for Spark's own cascade.
     exceeded
         The run was stopped at its time limit: ``seconds`` is the limit, and the rate an upper bound.
+    read
+        Input rows of the whole run.
+    slots
+        Of ours, the rows that each slot of each join keeps at the end.
     cpu
         The processor time of the whole run, its first micro-batch included; None if unknown, as for other engines.
     """
@@ -56,6 +60,8 @@ class Outcome:
     memory: int | None = None
     exceeded: bool = False
     cpu: Cpu | None = None
+    read: int = 0
+    slots: tuple[int, ...] = ()
 
     @property
     def rate(self) -> float:

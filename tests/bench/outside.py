@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan.conjuncts import Band, KernelPredicate
+from trijoin_sql.rewriter.plan.conjuncts import Band, Either, KernelPredicate
 from trijoin_sql.rewriter.plan.nodes import JoinNode
 from trijoin_sql.rewriter.sql.declarations import read_script
 
@@ -133,7 +133,7 @@ def run_outside(engine: str, workload: Workload, folder: Path, rows: int, units:
     limit
         Seconds after which the measured run is stopped.
     """
-    tuples = rows * len(workload.streams)
+    tuples = sum(workload.sizes(rows))
     scratch = Path(tempfile.mkdtemp(prefix=f"trijoin-{engine}-"))
     request = {
         "folder": str(folder),
@@ -335,6 +335,11 @@ def steps(workload: Workload) -> list[tuple[str, list[dict[str, Any]]]]:
 
     A condition is ``{"op": "=", "left": "r_i", "right": "s_i"}``, or a ``band`` with closed whole bounds ``lower`` and
     ``upper`` of ``left - right``.
+
+    Raises
+    ------
+    InvalidSettingError
+        The query has another condition.
     """
     catalog, _ = read_script(declarations(workload))
     (node,) = rewrite(query(workload), catalog).groups
@@ -363,6 +368,10 @@ def _indexed(condition: dict[str, Any]) -> str:
 
 
 def _condition(predicate: KernelPredicate) -> dict[str, Any]:
+    if isinstance(predicate, Either):
+        raise InvalidSettingError(
+            "--against", predicate.sql, "of conditions they take only equalities and bands from us"
+        )
     left, right = (side.sql.replace(".", "_") for side in predicate.keys)
     if predicate.kind == "equi":
         return {"op": "=", "left": left, "right": right}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ def test_every_workload_converts_under_each_of_its_schemes(name: str) -> None:
     workload = WORKLOADS[name]
     catalog, _ = read_script(declarations(workload))
     for scheme in workload.schemes:
-        name, _, intermediates = scheme.partition("/")
+        name, _, intermediates = scheme.partition("@")[0].partition("/")
         assert name in SCHEMES
         (group,) = rewrite(query(workload, scheme), catalog).groups
         assert group.decision.scheme == name
@@ -108,6 +109,12 @@ def test_unknown_names_are_refused_with_what_there_is() -> None:
         (["common_key", "--scheme", "biclique@contrand:x"], "common_key: "),
         (["pair_band", "--scheme", "biclique@anyhow"], "pair_band: "),
         (["common_key", "--scheme", "symmetric@contrand:3"], "2 units cannot be divided evenly into 3 subgroups"),
+        (["pair_zipf", "--scheme", "biclique@contrand:3*8"], "8 units cannot be divided evenly into 3 subgroups"),
+        (["pair_zipf", "--scheme", "biclique*8@random"], "write SCHEME, and behind it /pair"),
+        (["tpch_q5", "--scheme", "operator_tree((c, o), l)"], "tpch_q5: "),
+        (["tpch_q5", "--latency", "3"], "its results do not say when they were due"),
+        (["q5_revenue", "--against", "duckdb"], "it aggregates"),
+        (["q7_pair", "--against", "pathway"], "only equalities and bands"),
         (["chain_band", "--json", "nowhere/out.json"], "the folder nowhere cannot be written"),
         (["chain_band", "--plot", "."], "it is a folder"),
         (["chain_window", "--against", "flink"], "chain_window: its window (WITHIN) is a clause of ours alone"),
@@ -139,6 +146,31 @@ def test_routing_and_intermediates_are_part_of_what_is_compared() -> None:
     (group,) = rewrite(query(workload, "symmetric/pair@contrand:2"), catalog).groups
     assert group.decision.scheme == "symmetric"
     assert (group.decision.options.pairs, group.decision.options.routing) == (True, "contrand")
+
+
+def test_units_orders_and_windows_are_part_of_what_is_compared() -> None:
+    """Each of them could not be said, so that no bench compared trees, or units apart from cores."""
+    catalog, _ = read_script(declarations(WORKLOADS["tpch_q5"]))
+    (tree,) = rewrite(query(WORKLOADS["tpch_q5"], "operator_tree((c, o), l, s)*5"), catalog).groups
+    assert (tree.decision.scheme, tree.decision.units) == ("operator_tree", 5)
+    windowed = replace(WORKLOADS["pair_window"], window=7)
+    (pair,) = rewrite(query(windowed, "biclique*3"), read_script(declarations(windowed))[0]).groups
+    assert [kept.keep_for for kept in pair.retention] == [7_000_000, 7_000_000]
+    assert "/*+ SCHEME('biclique'), NO_UNIT_AGGREGATE */" in query(
+        WORKLOADS["q5_revenue"], "biclique+NO_UNIT_AGGREGATE"
+    )
+
+
+def test_streams_have_their_shares_of_rows_and_their_keys_meet() -> None:
+    """TPC-H's foreign keys: each line has its order, each order its customer."""
+    workload = WORKLOADS["tpch_q3"]
+    sizes = workload.sizes(4_000)
+    assert sizes == (100, 1000, 4000)
+    customers, orders, lines = (
+        table(workload, n, np.random.default_rng(n), 0, rows, 4_000) for n, rows in enumerate(sizes)
+    )
+    assert np.isin(orders["im"].to_numpy(), customers["i"].to_numpy()).all()
+    assert np.isin(lines["i"].to_numpy(), orders["i"].to_numpy()).all()
 
 
 def test_engines_that_disagree_or_fail_are_named() -> None:

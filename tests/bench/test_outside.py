@@ -161,7 +161,7 @@ def test_an_environment_that_cannot_be_made_is_one_sentence(tmp_path: Path, monk
 def test_every_workload_has_steps_for_engines_without_sql() -> None:
     """One step a stream, whole closed bounds, conditions that name the streams' columns."""
     for name, workload in WORKLOADS.items():
-        if workload.windowed:  # refused beside other engines
+        if workload.windowed or " OR " in workload.sql:  # refused beside other engines
             continue
         found = steps(workload)
         assert [stream for stream, _ in found] == list(workload.streams[1:]), name

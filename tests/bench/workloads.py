@@ -7,6 +7,7 @@ and a string. Rows come from a seeded generator, so that every engine and every 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,43 @@ def events(rng: Rng, stream: int, numbers: Any, domain: int) -> tuple[Any, Any]:
     return ((x, z), (x, y), (z, y))[stream]
 
 
+def foreign(rng: Rng, stream: int, numbers: Any, domain: int) -> tuple[Any, Any]:
+    """Return a key of the first stream, and uniform references to it in the second: one partner each."""
+    rows = len(numbers)
+    return numbers % domain if stream == 0 else rng.integers(0, domain, rows), rng.integers(0, domain, rows)
+
+
+def foreign_zipf(rng: Rng, stream: int, numbers: Any, domain: int) -> tuple[Any, Any]:
+    """Return a key of the first stream, and skewed references to it (`zipf`): one partner each, some of them heavy."""
+    return foreign(rng, stream, numbers, domain) if stream == 0 else zipf(rng, stream, numbers, domain)
+
+
+def orders(rng: Rng, stream: int, numbers: Any, domain: int) -> tuple[Any, Any]:
+    """Return keys of TPC-H's customer, orders, lineitem and supplier; lineitem has as many rows as ``domain``.
+
+    ``i`` and ``im`` are a customer's key and nation, an order's key and customer, a line's order and supplier, a
+    supplier's key and nation.
+    """
+    own, other = ((1, 25), (1, domain // 40), (domain // 4, domain // 600), (1, 25))[stream]
+    i = rng.integers(0, max(own, 1), len(numbers)) if stream == 2 else numbers
+    return i, rng.integers(0, max(other, 1), len(numbers))
+
+
+#: The rows of TPC-H's region, nation, supplier, partsupp and part in 002's experiments, by those of partsupp.
+PARTS = (5 / 80_000, 25 / 80_000, 1 / 8, 1.0, 1 / 4)
+
+
+def parts(rng: Rng, stream: int, numbers: Any, domain: int) -> tuple[Any, Any]:
+    """Return keys of TPC-H's region, nation, supplier, partsupp and part; partsupp has as many rows as ``domain``.
+
+    ``i`` and ``im`` are a region's key, a nation's key and region, a supplier's key and nation, a partsupp's supplier
+    and part, a part's key.
+    """
+    regions, nations, suppliers, _, every_part = (max(round(share * domain), 1) for share in PARTS)
+    i = rng.integers(0, suppliers, len(numbers)) if stream == 3 else numbers
+    return i, rng.integers(0, (1, regions, nations, every_part, 1)[stream], len(numbers))
+
+
 def _mixed(numbers: Any) -> Any:
     """Return 64 well mixed bits for each number (the finaliser of SplitMix64)."""
     with np.errstate(over="ignore"):
@@ -85,11 +123,16 @@ class Workload:
         The range of keys for a number of rows a stream: it sets how many partners a tuple finds.
     schemes
         Schemes that are compared by default; ``/pair`` stores their intermediates as pairs instead of packs.
-    windowed
-        Whether tuples have an event time, `EVENT_TIME`, and the query a window of `WINDOW` seconds: half of the rows
-        that a stream has, or has stored before. The kept rows and the partners of a tuple then stay constant.
+    window
+        Seconds of the query's window, ``{window}`` in its SQL; 0 for none. Tuples then have an event time,
+        `EVENT_TIME`, and half of the rows that a stream has, or has stored before, come in `WINDOW` seconds. The kept
+        rows and the partners of a tuple then stay constant.
     reads
         What the query reads of a stream, as SQL over the six fields.
+    shares
+        The rows of each stream, as shares of the rows that are asked for; empty for as many of each.
+    mode
+        The output mode: ``complete`` for a query with GROUP BY.
     """
 
     about: str
@@ -98,8 +141,24 @@ class Workload:
     keys: Keys = uniform
     domain: Callable[[int], int] = lambda rows: rows
     schemes: tuple[str, ...] = ()
-    windowed: bool = False
+    window: int = 0
     reads: tuple[str, ...] = ("*",)
+    shares: tuple[float, ...] = ()
+    mode: str = "append"
+
+    @property
+    def windowed(self) -> bool:
+        """Whether tuples have an event time, and the query a window."""
+        return self.window > 0
+
+    @property
+    def timed(self) -> bool:
+        """Whether latency can be measured: streams have equally many rows, and results show their tuples."""
+        return not self.shares and self.mode == "append"
+
+    def sizes(self, rows: int) -> tuple[int, ...]:
+        """Return how many rows each stream has where this many are asked for."""
+        return tuple(max(round(share * rows), 1) for share in self.shares or (1.0,) * len(self.streams))
 
 
 #: The column with a tuple's event time, how late its stream may be, and the seconds of a window.
@@ -141,7 +200,12 @@ def declarations(workload: Workload) -> str:
 
 _OUT = "SELECT {hint} r.l AS r_l, s.l AS s_l, t.l AS t_l "
 
-_PAIR = f"SELECT {{{{hint}}}} r.l AS r_l, s.l AS s_l FROM r {{kind}} s ON ABS(r.i - s.i) < 2 WITHIN {WINDOW} SECONDS"
+_PAIR = "SELECT {hint} r.l AS r_l, s.l AS s_l FROM r JOIN s ON "
+
+_WITHIN = " WITHIN {window} SECONDS"
+
+#: Three nations, and seven years, as in TPC-H's Q7.
+_NATIONS = ("* EXCEPT (s)", "ELT(l % 3 + 1, 'FRANCE', 'GERMANY', 'PERU') AS s")
 
 WORKLOADS: Mapping[str, Workload] = MappingProxyType(
     {
@@ -184,20 +248,21 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
         "chain_window": Workload(
             "001 figures 12 and 20, chain_dense in a sliding window: seven partners a stream, all the time",
             ("r", "s", "t"),
-            _OUT + f"FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2 WITHIN {WINDOW} SECONDS",
+            _OUT + "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2" + _WITHIN,
             domain=lambda rows: max(rows * 3 // 14, 1),
             schemes=("semi_symmetric", "matrix", "tree"),
-            windowed=True,
+            window=WINDOW,
         ),
         "cyclic_window": Workload(
             "001 figures 10 and 20, cyclic_dense in a sliding window: seven partners a stream, all the time",
             ("r", "s", "t"),
-            _OUT + "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2 AND ABS(r.im - t.i) < 2 "
-            f"WITHIN {WINDOW} SECONDS",
+            _OUT
+            + "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2 AND ABS(r.im - t.i) < 2"
+            + _WITHIN,
             keys=events,
             domain=lambda rows: max(rows // 4, 1),
             schemes=("symmetric", "matrix", "tree"),
-            windowed=True,
+            window=WINDOW,
         ),
         "chain_equal": Workload(
             "equality chain: r.i = s.i AND s.im = t.im; one partner a stream",
@@ -214,7 +279,7 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
         "zipf_key": Workload(
             "003 section 3.2.2: two streams, a skewed key (Zipf) and a narrow band: r.i = s.i AND |r.im - s.im| < 20",
             ("r", "s"),
-            "SELECT {hint} r.l AS r_l, s.l AS s_l FROM r JOIN s ON r.i = s.i AND ABS(r.im - s.im) < 20",
+            _PAIR + "r.i = s.i AND ABS(r.im - s.im) < 20",
             keys=zipf,
             domain=lambda rows: max(rows // 10, 10),
             schemes=("biclique", "matrix"),
@@ -230,38 +295,160 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
         "pair_band": Workload(
             "003 section 6.1, Band: two streams, |r.i - s.i| < 2",
             ("r", "s"),
-            "SELECT {hint} r.l AS r_l, s.l AS s_l FROM r JOIN s ON ABS(r.i - s.i) < 2",
+            _PAIR + "ABS(r.i - s.i) < 2",
             schemes=("biclique", "matrix"),
         ),
         "pair_window": Workload(
             "pair_band in a sliding window, in which some tuples find no partner",
             ("r", "s"),
-            _PAIR.format(kind="JOIN"),
+            _PAIR + "ABS(r.i - s.i) < 2" + _WITHIN,
             schemes=("biclique", "matrix"),
-            windowed=True,
+            window=WINDOW,
         ),
         "left_window": Workload(
             "pair_window as a LEFT JOIN, which also gives the tuples of r without a partner",
             ("r", "s"),
-            _PAIR.format(kind="LEFT JOIN"),
+            _PAIR.replace("JOIN", "LEFT JOIN") + "ABS(r.i - s.i) < 2" + _WITHIN,
             schemes=("matrix",),
-            windowed=True,
+            window=WINDOW,
+        ),
+        "pair_equal": Workload(
+            "003 section 6.1, the join of Q5: a key of r, and uniform references to it in s; one partner",
+            ("r", "s"),
+            _PAIR + "r.i = s.i",
+            keys=foreign,
+            schemes=("biclique", "biclique@random", "biclique@contrand:2"),
+        ),
+        "pair_theta": Workload(
+            "pair_equal written as a comparison that no key routes: ABS(r.i - s.i) < 1; the same results",
+            ("r", "s"),
+            _PAIR + "ABS(r.i - s.i) < 1",
+            keys=foreign,
+            schemes=("biclique", "matrix"),
+        ),
+        "pair_zipf": Workload(
+            "003 section 3.2.2: pair_equal with references by Zipf (1.2), a fifth of them to one row",
+            ("r", "s"),
+            _PAIR + "r.i = s.i",
+            keys=foreign_zipf,
+            schemes=("biclique", "biclique@random", "biclique@contrand:2"),
+        ),
+        "equal_window": Workload(
+            "pair_equal in a sliding window, three of whose rows a tuple meets",
+            ("r", "s"),
+            _PAIR + "r.i = s.i" + _WITHIN,
+            domain=lambda rows: max(rows // 6, 1),
+            schemes=("biclique", "biclique@random", "biclique@contrand:2"),
+            window=WINDOW,
+        ),
+        "q5_revenue": Workload(
+            "003 appendix B, Q5: pair_equal, SUM by the nation of r",
+            ("r", "s"),
+            "SELECT {hint} r.s AS nation, SUM(s.d) AS revenue FROM r JOIN s ON r.i = s.i GROUP BY r.s",
+            keys=foreign,
+            schemes=("biclique", "biclique@random"),
+            reads=("* EXCEPT (s)", "CONCAT('nation-', l % 25) AS s"),
+            mode="complete",
+        ),
+        "q7_pair": Workload(
+            "003 section 6.1, the join of Q7: pair_equal of two nations, by an OR over both streams",
+            ("r", "s"),
+            _PAIR + "r.i = s.i AND ((r.s = 'FRANCE' AND s.s = 'GERMANY') OR (r.s = 'GERMANY' AND s.s = 'FRANCE'))",
+            keys=foreign,
+            schemes=("biclique", "biclique@random"),
+            reads=_NATIONS,
+        ),
+        "q7_volume": Workload(
+            "003 appendix B, Q7: q7_pair, SUM by both nations and a year",
+            ("r", "s"),
+            "SELECT {hint} r.s AS supplier, s.s AS customer, s.l % 7 AS year, SUM(s.d) AS volume FROM r JOIN s "
+            "ON r.i = s.i AND ((r.s = 'FRANCE' AND s.s = 'GERMANY') OR (r.s = 'GERMANY' AND s.s = 'FRANCE')) "
+            "GROUP BY r.s, s.s, s.l % 7",
+            keys=foreign,
+            schemes=("biclique", "biclique@random"),
+            reads=_NATIONS,
+            mode="complete",
+        ),
+        "band_count": Workload(
+            "003 appendix B, Band: pair_band, COUNT, MIN and MAX by the nation of r",
+            ("r", "s"),
+            "SELECT {hint} r.s AS nation, COUNT(*) AS pairs, MIN(s.d) AS least, MAX(s.d) AS most "
+            "FROM r JOIN s ON ABS(r.i - s.i) < 2 GROUP BY r.s",
+            schemes=("biclique",),
+            reads=("* EXCEPT (s)", "CONCAT('nation-', l % 25) AS s"),
+            mode="complete",
+        ),
+        "tpch_q2": Workload(
+            "002 section 5, Q2: region, nation, supplier, partsupp, part in a line, by comparisons that no key routes",
+            ("r", "n", "s", "ps", "p"),
+            "SELECT {hint} r.l AS r_l, n.l AS n_l, s.l AS s_l, ps.l AS ps_l, p.l AS p_l FROM r "
+            "JOIN n ON ABS(r.i - n.im) < 1 JOIN s ON ABS(n.i - s.im) < 1 JOIN ps ON ABS(s.i - ps.i) < 1 "
+            "JOIN p ON ABS(ps.im - p.i) < 1",
+            keys=parts,
+            schemes=("matrix", "tree"),
+            shares=PARTS,
+        ),
+        "tpch_q3": Workload(
+            "002 section 5, Q3: customer, orders, lineitem in a line, by comparisons that no key routes",
+            ("c", "o", "l"),
+            "SELECT {hint} c.l AS c_l, o.l AS o_l, l.l AS l_l FROM c "
+            "JOIN o ON ABS(c.i - o.im) < 1 JOIN l ON ABS(o.i - l.i) < 1",
+            keys=orders,
+            schemes=("semi_symmetric", "matrix", "tree"),
+            shares=(1 / 40, 1 / 4, 1.0),
+        ),
+        "tpch_q5": Workload(
+            "002 section 5, Q5: customer, orders, lineitem, supplier in a ring, by comparisons that no key routes",
+            ("c", "o", "l", "s"),
+            "SELECT {hint} c.l AS c_l, o.l AS o_l, l.l AS l_l, s.l AS s_l FROM c "
+            "JOIN o ON ABS(c.i - o.im) < 1 JOIN l ON ABS(o.i - l.i) < 1 "
+            "JOIN s ON ABS(l.im - s.i) < 1 AND ABS(c.im - s.im) < 1",
+            keys=orders,
+            schemes=("matrix", "tree"),
+            shares=(1 / 40, 1 / 4, 1.0, 1 / 600),
+        ),
+        "star_four": Workload(
+            "004 section 4.1: store_returns, customer, web_returns and catalog_returns by one key, 13 results a key",
+            ("sr", "cu", "wr", "cr"),
+            "SELECT {hint} sr.l AS sr_l, cu.l AS cu_l, wr.l AS wr_l, cr.l AS cr_l FROM sr "
+            "JOIN cu ON cu.i = sr.i JOIN wr ON cu.i = wr.i JOIN cr ON cu.i = cr.i",
+            domain=lambda rows: max(rows // 5, 1),
+            schemes=("matrix", "tree"),
+            shares=(1.0, 0.17, 0.25, 0.5),
         ),
     }
 )
 
 
+#: ``SCHEME[(ORDER)][/INTERMEDIATES][@ROUTING[:SUBGROUPS]][*UNITS][+HINT]``, as hints write each of them.
+ENGINE = re.compile(
+    r"(?P<scheme>\w+)(?P<tree>\(.*\))?(/(?P<intermediates>\w*))?(@(?P<routing>\w*)(:(?P<subgroups>\w*))?)?"
+    r"(\*(?P<units>\w+))?(\+(?P<more>\w+))?"
+)
+
+
 def query(workload: Workload, engine: str | None = None) -> str:
-    """Return a workload's SQL, with hints for ``SCHEME[/INTERMEDIATES][@ROUTING[:SUBGROUPS]]``."""
-    if not engine:
-        return workload.sql.format(hint="")
-    scheme, _, routing = engine.partition("@")
-    name, _, intermediates = scheme.partition("/")
-    routing, _, subgroups = routing.partition(":")
-    hints = [f"SCHEME('{name}')"]
-    hints += [f"INTERMEDIATES('{intermediates}')"] if intermediates else []
-    hints += [f"ROUTING('{routing}'{f', {subgroups}' if subgroups else ''})"] if routing else []
-    return workload.sql.format(hint=f"/*+ {', '.join(hints)} */")
+    """Return a workload's SQL, with the hints of an engine, as `ENGINE` reads it.
+
+    Raises
+    ------
+    InvalidSettingError
+        The engine is written in another form.
+    """
+    said = ENGINE.fullmatch(engine or "any")
+    if said is None:
+        form = "write SCHEME, and behind it /pair, @ROUTING:SUBGROUPS or *UNITS, in this order"
+        raise InvalidSettingError("--scheme", engine, form)
+    hints = []
+    if engine:
+        subgroups = f", {said['subgroups']}" if said["subgroups"] else ""
+        hints.append(f"SCHEME('{said['scheme']}{said['tree'] or ''}')")
+        hints += [f"INTERMEDIATES('{said['intermediates']}')"] if said["intermediates"] else []
+        hints += [f"ROUTING('{said['routing']}'{subgroups})"] if said["routing"] else []
+        hints += [f"UNITS({said['units']})"] if said["units"] else []
+        hints += [said["more"]] if said["more"] else []
+    hint = f"/*+ {', '.join(hints)} */" if hints else ""
+    return workload.sql.format(hint=hint, window=workload.window)
 
 
 def check(workload: Workload, name: str, engine: str, units: int) -> None:
@@ -276,7 +463,9 @@ def check(workload: Workload, name: str, engine: str, units: int) -> None:
         rewrite(query(workload, engine), read_script(declarations(workload))[0])
     except InvalidHintError as error:
         raise InvalidSettingError("--scheme", engine, f"{name}: {error.getMessageParameters()['reason']}") from None
-    subgroups = engine.partition(":")[2]
+    said = ENGINE.fullmatch(engine)
+    assert said is not None, "query has read it"
+    units, subgroups = int(said["units"] or units), said["subgroups"]
     if subgroups and units % int(subgroups):
         told = f"{units} units cannot be divided evenly into {subgroups} subgroups"
         raise InvalidSettingError("--scheme", engine, f"{name}: {told}")
@@ -304,14 +493,14 @@ def write_files(workload: Workload, folder: Path, rows: int, batches: int, seed:
     Parameters
     ----------
     rows
-        Rows of each stream.
+        Rows of each stream, or of the largest one.
     """
     domain = workload.domain(rows)
-    for number, stream in enumerate(workload.streams):
+    for number, (stream, own) in enumerate(zip(workload.streams, workload.sizes(rows), strict=True)):
         rng = np.random.default_rng([seed, number])
         (folder / stream).mkdir(parents=True)
         for batch in range(batches):
-            first = rows * batch // batches
+            first = own * batch // batches
             path = folder / stream / f"{batch:05d}.parquet"
-            pq.write_table(table(workload, number, rng, first, rows * (batch + 1) // batches - first, domain), path)
+            pq.write_table(table(workload, number, rng, first, own * (batch + 1) // batches - first, domain), path)
             os.utime(path, (1_000_000_000 + batch, 1_000_000_000 + batch))

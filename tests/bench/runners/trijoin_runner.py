@@ -53,14 +53,16 @@ def run(spark: Any, request: Mapping[str, Any]) -> dict[str, Any]:
     ----------
     request
         ``streams``: the name of each with its ``format``, ``options``, ``schema``, the ``columns`` that are selected
-        and a ``watermark`` (the latter may be None). ``sql``, and ``plain`` if it is Spark's own to run. ``trigger``
-        as PySpark takes it, ``checkpoint`` (a new folder), ``batches`` (None: until its streams end) and the
+        and a ``watermark`` (the latter may be None). ``sql``, and ``plain`` if it is Spark's own to run. The output
+        ``mode`` and the ``trigger`` as PySpark takes them, ``checkpoint`` (a new folder), ``batches`` (None: until its
+        streams end) and the
         ``seconds`` that these may take. With ``tables`` the streams are tables, and the query may take that many
         seconds.
 
     Returns
     -------
-    The number of ``results``, the ``counters`` of ours, the ``batches`` that have run, and of those with rows the
+    The number of ``results``, the ``counters`` of ours, the rows that each of its ``slots`` keeps, the ``batches`` that
+    have run, and of those with rows the
     ``reports``: how many rows, and the milliseconds of each part by Spark's names.
     """
     if request.get("tables"):
@@ -71,7 +73,7 @@ def run(spark: Any, request: Mapping[str, Any]) -> dict[str, Any]:
         (frame.withWatermark(*stream["watermark"]) if stream["watermark"] else frame).createOrReplaceTempView(name)
     frame, metrics = frame_of(spark, request["sql"], request["plain"])
     writer = frame.writeStream.format("noop").option("checkpointLocation", request["checkpoint"])
-    running = writer.trigger(**request["trigger"]).start()
+    running = writer.outputMode(request["mode"]).trigger(**request["trigger"]).start()
     try:
         if request["batches"] is None:
             running.awaitTermination()
@@ -81,11 +83,18 @@ def run(spark: Any, request: Mapping[str, Any]) -> dict[str, Any]:
         with suppress(Exception):  # else it makes its folders anew, where SIGTERM has ended the waiting
             running.stop()
     reports = [report for report in running.recentProgress if report.numInputRows]
-    counters = metrics(running).total() if metrics else {}
+    found = metrics(running) if metrics else None
+    counters = found.total() if found else {}
+    kept = {
+        (batch.node, slot["slot"]): slot["state_rows"]
+        for batch in (found.batches if found else ())
+        for slot in batch.slots
+    }
     counted = counters.get("results") if metrics else sum(one.observedMetrics[_COUNTED]["results"] for one in reports)
     return {
         "results": counted,
         "counters": dict(counters),
+        "slots": list(kept.values()),
         "batches": len(running.recentProgress),
         "reports": [{"rows": report.numInputRows, "took": dict(report.durationMs)} for report in reports],
     }
@@ -114,7 +123,7 @@ def _run_tables(spark: Any, request: Mapping[str, Any]) -> dict[str, Any]:
     finally:
         over.cancel()
     took = {"triggerExecution": 1000 * (time.perf_counter() - began)}
-    return {"results": results, "counters": {}, "batches": 1, "reports": [{"rows": rows, "took": took}]}
+    return {"results": results, "counters": {}, "slots": [], "batches": 1, "reports": [{"rows": rows, "took": took}]}
 
 
 def frame_of(spark: Any, sql: str, plain: bool) -> tuple[Any, Callable[[Any], Any] | None]:

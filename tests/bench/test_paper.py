@@ -1,0 +1,104 @@
+"""The papers' experiments: every record can run, findings are compared as they say, and one runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.sql.declarations import read_script
+from typer.testing import CliRunner
+
+from trijoin_sql.cli import app
+
+from . import paper
+from .bounded import Asked, run_bounded
+from .paper import FIGURES, Point, engine_of, measure, ratio
+from .paper_experiments import EXPERIMENTS, Contender, Experiment, Finding
+from .workloads import WORKLOADS, declarations, query, write_files
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_contender_runs_under_its_scheme(name: str) -> None:
+    """A scheme that does not fit, or a finding about who does not run, would only show after minutes."""
+    paper.check(name)
+    experiment = EXPERIMENTS[name]
+    assert set(experiment.figures) <= set(FIGURES)
+    assert bool(experiment.values) == (experiment.swept not in ("", "batch"))
+    assert experiment.here.endswith(".")
+    assert experiment.why.endswith(".")
+    for contender in experiment.contenders.values():
+        if experiment.kind in ("stream", "live", "scaling"):
+            workload, engine = WORKLOADS[contender.workload], engine_of(contender, experiment.units)
+            (group,) = rewrite(query(workload, engine), read_script(declarations(workload))[0]).groups
+            assert group.decision.scheme == contender.scheme.split("(")[0].split("@")[0].split("/")[0].split("+")[0]
+            assert group.decision.units == max(round(contender.units * experiment.units), 1)
+            assert workload.timed or experiment.kind != "live"
+
+
+def test_a_finding_compares_means_or_single_values() -> None:
+    experiment = Experiment("t", "stream", {}, ("latency",), (), "", "", "units", (1, 2))
+    figures = {("a", 1): 10.0, ("a", 2): 30.0, ("b", 1): 20.0, ("b", 2): 20.0}
+    points = [Point(label, value, {"latency": figure}) for (label, value), figure in figures.items()]
+    assert ratio(Finding("", "a", "b"), experiment, points) == 1.0
+    assert ratio(Finding("", "a", "b", at=2), experiment, points) == 1.5
+    assert ratio(Finding("", "a", "a", at=2, base=1), experiment, points) == 3.0
+    assert ratio(Finding("", "a", "b", figure="p99"), experiment, points) is None
+    failed = [*points[:3], Point("b", 2, {}, "out of memory")]
+    assert ratio(Finding("", "a", "b"), experiment, failed) is None
+
+
+def test_a_timed_run_comes_after_one_that_does_not_count_and_the_median_counts() -> None:
+    contenders = {name: Contender("pair_band", "biclique") for name in "ab"}
+    figures = iter([99.0, 99.0, 5.0, 1.0, 2.0, 4.0, 3.0, 3.0])
+    ran: list[str] = []
+
+    def run(label: str, value: float | None) -> list[Point]:
+        ran.append(label)
+        return [Point(label, value, {"latency": next(figures)})]
+
+    experiment = Experiment("t", "live", contenders, ("latency",), (), "", "", runs=3)
+    found = measure(experiment, run, lambda _: None)
+    assert ran == ["a", "b", "a", "b", "b", "a", "a", "b"]
+    assert {point.label: point.figures["latency"] for point in found} == {"a": 4.0, "b": 2.0}
+
+
+def test_experiments_are_listed_and_unknown_ones_refused() -> None:
+    listed = CliRunner().invoke(app, ["bench", "paper", "--format", "json"])
+    assert list(json.loads(listed.stdout)) == list(EXPERIMENTS)
+    refused = CliRunner().invoke(app, ["bench", "paper", "001-fig99"])
+    assert refused.exit_code == 2
+    assert "001-fig10" in refused.output
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="it is Linux that tells")
+def test_a_slot_on_disk_goes_on_where_one_in_memory_has_to_stop(tmp_path: Path) -> None:
+    """With the same results; and a tree of joins, which stores more, has them too."""
+    write_files(WORKLOADS["star_four"], tmp_path / "data", 40_000, 8, seed=1)
+    folder = str(tmp_path / "data")
+    whole = run_bounded(Asked(folder, "matrix", "memory"))
+    limit = whole.most // 2
+    stopped, disk = (run_bounded(Asked(folder, "matrix", kept, limit=limit)) for kept in ("memory", "disk"))
+    assert not stopped.complete
+    assert stopped.last.rows < whole.last.rows
+    assert disk.last.results == whole.last.results > 0
+    assert disk.state_bytes > 0
+    tree = run_bounded(Asked(folder, "tree", "disk", order=(1, 2, 3, 0), warm=1 << 20))
+    assert tree.last.results == whole.last.results
+    assert tree.stored > whole.stored
+
+
+@pytest.mark.slow
+def test_an_experiment_runs(tmp_path: Path) -> None:
+    """In its smallest form, in a session of its own; what is stored and sent is as exact as in a large one."""
+    words = ["bench", "paper", "002-fig7", "003-fig11", "--rows", "800", "--json", str(tmp_path / "found.json"), "-q"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    plans, bandwidth = json.loads((tmp_path / "found.json").read_text())
+    here = {one["compared"]: one["here"] for one in plans["findings"]}
+    assert here["Q2 L to Q2 N"] == pytest.approx(1.818, rel=0.02)
+    assert here["Q3 L to Q3 N"] == pytest.approx(1.196, rel=0.02)
+    received = {one["contender"]: one["figures"]["sent"] for one in bandwidth["points"]}
+    assert received["Q5 JB8-CR4"] < received["Q5 JB8-CR2"] < received["Q5 JB8"]
+    assert "the paper found" in done.output
