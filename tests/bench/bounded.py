@@ -28,11 +28,12 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 from trijoin_sql.operators import worker_memory
+from trijoin_sql.operators.checks import Compare, EdgeSpec
 from trijoin_sql.operators.results.bundle import Bundle
 from trijoin_sql.operators.results.outcomes import Partial, Result
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
-from trijoin_sql.operators.spec import Compare, EdgeSpec, JoinSpec, Options, StreamSpec
+from trijoin_sql.operators.spec import JoinSpec, Options, StreamSpec
 from trijoin_sql.operators.state import slot_state
 from trijoin_sql.operators.state.layout import History
 from trijoin_sql.operators.state.slot_state import SlotState
