@@ -128,7 +128,8 @@ _BOTH = {
 def _pair(cyclic: float, chain: float, what: str, at: float | None = None, when: str = "") -> tuple[Finding, Finding]:
     """Return what the paper found for both of its joins, as ratios of TriJoin to the tree."""
     one, other = (
-        f"{what} of the {join} join {ratio - 1:+.0%}{when}" for join, ratio in (("cyclic", cyclic), ("chain", chain))
+        f"{what} of the {join} join {100 * (ratio - 1):+.0f} %{when}"
+        for join, ratio in (("cyclic", cyclic), ("chain", chain))
     )
     return (
         Finding(one, "TriJoin, cyclic", "tree, cyclic", cyclic, at=at),
@@ -478,6 +479,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 "Q5 JB8-CR4": Contender("pair_equal", "biclique@contrand:4", 0.25),
                 "Band JM16": Contender("pair_band", "matrix"),
                 "Band JB8": Contender("pair_band", "biclique", 0.25),
+                "Band JB8, range": Contender("pair_band", "biclique@range", 0.25),
             },
             ("sent",),
             (
@@ -486,7 +488,8 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 Finding("Q5: JB8-CR4 takes less (2 to 4)", "Q5 JB8-CR4", "Q5 JM16", 0.5),
                 Finding("Band: JB8 takes more than JM16 (5 to 4)", "Band JB8", "Band JM16", 1.25),
             ),
-            f"{_JB} Bandwidth is what slots receive, packed as Arrow, in all.",
+            f"{_JB} Bandwidth is what slots receive, packed as Arrow, in all. ROUTING('range') is not in the paper: "
+            "it sends rows of a band to the unit of their range of values.",
             "The i-th units of both streams are one slot, so a row crosses once to where it is stored and where "
             "it probes: "
             "the + 1 of equation 5 falls away.",

@@ -37,6 +37,14 @@ def test_every_contender_runs_under_its_scheme(name: str) -> None:
             assert workload.timed or experiment.kind != "live"
 
 
+def test_the_page_on_the_papers_has_every_experiment_with_the_papers_figures() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text("utf-8")
+    for name, experiment in EXPERIMENTS.items():
+        assert f"`{name}`" in page
+        for finding in experiment.findings:
+            assert f"| {finding.said} |" in page, name
+
+
 def test_a_finding_compares_means_or_single_values() -> None:
     experiment = Experiment("t", "stream", {}, ("latency",), (), "", "", "units", (1, 2))
     figures = {("a", 1): 10.0, ("a", 2): 30.0, ("b", 1): 20.0, ("b", 2): 20.0}
