@@ -475,6 +475,22 @@ def ratio(finding: Finding, experiment: Experiment, points: Sequence[Point]) -> 
     return one / other if one is not None and other else None
 
 
+def wrong(experiment: Experiment, points: Sequence[Point]) -> Iterator[str]:
+    """Yield, in a sentence each, who failed, and who found other numbers of results over the same rows."""
+    counts: dict[tuple[str, float | None], dict[str, float]] = {}
+    for point in points:
+        if point.problem:
+            yield f"{point.label} failed: {point.problem}"
+        elif "results" in point.figures and point.figures.get("complete", 1) == 1:
+            contender = experiment.contenders[point.label]
+            if not contender.scheme.startswith("operator_tree"):  # its counters add up what all of its nodes find
+                counts.setdefault((contender.workload, point.value), {})[point.label] = point.figures["results"]
+    for (workload, _), found in counts.items():
+        if len(set(found.values())) > 1:
+            told = ", ".join(f"{label} {count:,.0f}" for label, count in found.items())
+            yield f"{workload}: they found different numbers of results: {told}"
+
+
 def _number(figure: str, value: float | None) -> str:
     return "" if value is None else f"{value:,.{FIGURES[figure][1]}f}"
 
@@ -626,7 +642,7 @@ def run(asked: Asked, *, output: str, json_file: Path | None, plot_file: Path | 
                     out.print(part)
                 out.print(f"Here: {experiment.here}")
                 out.print(f"Why: {experiment.why}\n")
-            if problems := [f"{point.label} failed: {point.problem}" for point in points if point.problem]:
+            if problems := list(wrong(experiment, points)):
                 Console(stderr=True).print("\n".join(problems), style="red")
             well = well and not problems
             if json_file is not None:

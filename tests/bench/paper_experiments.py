@@ -550,7 +550,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 "Band, in units": Contender("band_count", "biclique", 0.5),
                 "Band, behind": Contender("band_count", "biclique+NO_UNIT_AGGREGATE", 0.5),
             },
-            ("shuffled", "cpu"),
+            ("shuffled",),
             (
                 Finding("Q5: much less", "Q5, in units", "Q5, behind"),
                 Finding("Q7: much less", "Q7, in units", "Q7, behind"),

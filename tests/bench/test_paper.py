@@ -57,6 +57,23 @@ def test_a_finding_compares_means_or_single_values() -> None:
     assert ratio(Finding("", "a", "b"), experiment, failed) is None
 
 
+def test_contenders_that_disagree_or_fail_are_named() -> None:
+    """One that stopped for want of memory has found less, and may."""
+    contenders = {name: Contender("star_four", f"matrix/{name}") for name in ("disk", "memory", "tree")}
+    experiment = Experiment("t", "bounded", contenders, ("complete",), (), "", "")
+    points = [
+        Point("disk", 2, {"results": 7.0, "complete": 1.0}),
+        Point("memory", 2, {"results": 3.0, "complete": 0.5}),
+        Point("tree", 2, {"results": 7.0, "complete": 1.0}),
+    ]
+    assert list(paper.wrong(experiment, points)) == []
+    points[2] = Point("tree", 2, {"results": 8.0, "complete": 1.0})
+    assert list(paper.wrong(experiment, [*points, Point("memory", 3, {}, "no")])) == [
+        "memory failed: no",
+        "star_four: they found different numbers of results: disk 7, tree 8",
+    ]
+
+
 def test_a_timed_run_comes_after_one_that_does_not_count_and_the_median_counts() -> None:
     contenders = {name: Contender("pair_band", "biclique") for name in "ab"}
     figures = iter([99.0, 99.0, 5.0, 1.0, 2.0, 4.0, 3.0, 3.0])
