@@ -101,7 +101,7 @@ class Experiment:
     batches: int = 5
     units: int = 2
     rate: float = 9_000
-    seconds: float = 5
+    seconds: float = 4
     runs: int = 1
 
 
@@ -175,7 +175,9 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             (Finding("latency -63 %", "TriJoin", "tree", 0.37),),
             _STORM,
             _BATCHES,
-            runs=3,
+            rows=6_000,
+            rate=6_000,
+            runs=2,
         ),
         "001-fig11": Experiment(
             "Throughput of the cyclic join",
@@ -197,7 +199,9 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             (Finding("latency -45 %", "TriJoin", "tree", 0.55),),
             _STORM,
             f"{_BATCHES} Here both have two stages.",
-            runs=3,
+            rows=6_000,
+            rate=6_000,
+            runs=2,
         ),
         "001-fig13": Experiment(
             "Throughput of the chain join",
@@ -224,7 +228,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             (4, 16),
             rows=8_000,
             rate=6_000,
-            seconds=5,
+            seconds=4,
         ),
         "001-fig15": Experiment(
             "Throughput by the number of units",
@@ -254,7 +258,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             (0.5, 2),
             rows=8_000,
             rate=6_000,
-            seconds=6,
+            seconds=4,
         ),
         "001-fig17": Experiment(
             "Throughput by the signal period",
@@ -302,7 +306,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             (30, 90),
             rows=8_000,
             rate=6_000,
-            seconds=5,
+            seconds=4,
         ),
         "002-fig7": Experiment(
             "Tuples stored by plans of TPC-H's Q2, Q3 and Q5 (figure 6 shows them)",
