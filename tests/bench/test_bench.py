@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,11 +19,13 @@ from typer.testing import CliRunner
 
 from trijoin_sql.cli import app
 
+from . import paper
+from .bench_command import HELP
 from .live import Latency, Live
 from .measure import Measured, turns
 from .outcome import Outcome, median
 from .report import as_document
-from .workloads import WORKLOADS, declarations, query, table, write_files
+from .workloads import WORKLOADS, check, declarations, query, table, write_files
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -126,6 +129,20 @@ def test_what_cannot_be_done_is_refused_before_anything_is_measured(words: list[
     result = CliRunner().invoke(app, ["bench", *words])
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())
+
+
+def test_the_examples_of_the_help_can_run() -> None:
+    """One of them was refused: no workload of two streams took the routing that it showed."""
+    lines = [line.partition("#")[0] for line in HELP.splitlines() if line.startswith("trijoin-sql bench ")]
+    assert len(lines) > 4
+    for words in (shlex.split(line)[2:] for line in lines):
+        options = [*zip(words, words[1:], strict=False)]
+        units = next((int(value) for name, value in options if name == "--units"), 2)
+        if words and words[0] != paper.NAME:
+            for scheme in (value for name, value in options if name == "--scheme"):
+                check(WORKLOADS[words[0]], words[0], scheme, units)
+        for name in words[1:] if words and words[0] == paper.NAME else ():
+            paper.check(name)
 
 
 def test_an_installed_package_says_where_the_benchmarks_are(tmp_path: Path) -> None:
