@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -136,7 +137,7 @@ def test_the_examples_of_the_help_can_run() -> None:
     lines = [line.partition("#")[0] for line in HELP.splitlines() if line.startswith("trijoin-sql bench ")]
     assert len(lines) > 4
     for words in (shlex.split(line)[2:] for line in lines):
-        options = [*zip(words, words[1:], strict=False)]
+        options = [*pairwise(words)]
         units = next((int(value) for name, value in options if name == "--units"), 2)
         if words and words[0] != paper.NAME:
             for scheme in (value for name, value in options if name == "--scheme"):
