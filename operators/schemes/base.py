@@ -61,6 +61,13 @@ class Work:
     partials: list[pa.RecordBatch] = field(default_factory=list)
     blocks: list[PartialBlock] = field(default_factory=list)
 
+    @property
+    def count(self) -> int:
+        """How many rows have been sent here: of streams, partial results, blocks, hubs and members of packs."""
+        batches = [*(batch for batches in self.rows.values() for batch in batches), *self.partials]
+        batches += [some for pack in self.packs for some in (pack.hubs, pack.members)]
+        return sum(batch.num_rows for batch in batches) + sum(map(len, self.blocks))
+
 
 class Slot(Protocol):
     """The units of one slot in one stage of a scheme."""

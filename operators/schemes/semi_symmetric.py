@@ -103,6 +103,7 @@ class ListUnit:
             yield from self._bundles(side, rows, at, ids, probe)
         else:
             for mine, segment, theirs in self.lists[other].probe(probe):
+                self.counters["comparisons"] += len(mine) if checks else 0
                 keep = passing(checks, Part(rows, at[mine]), Part(segment.rows, theirs))
                 if keep is not None:
                     mine, theirs = mine[keep], theirs[keep]
@@ -233,6 +234,7 @@ class SecondStageSlot:
                 continue
             for pair, position in expand(offsets[mine], offsets[mine + 1]):
                 hub, member, at = mine[pair], members[position], theirs[pair].astype(np.int64)
+                self._counters["comparisons"] += len(hub) if checks else 0
                 keep = passing(checks, Part(pack_.members, member), Part(segment.rows, at))
                 if keep is not None:
                     hub, member, at = hub[keep], member[keep], at[keep]

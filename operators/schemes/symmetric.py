@@ -93,7 +93,7 @@ class HubUnit:
                     ids, pair = ids[present], pair[present]
                 if not len(ids):
                     continue
-                self.counters["comparisons"] += len(ids)
+                self.counters["comparisons"] += len(ids) if checks else 0
                 few = passing(checks, Part(rows, mine[pair]), Part(self.stored, ids))
                 if few is not None:  # of many: what else a result needs is looked up for those alone
                     ids, pair = ids[few], pair[few]

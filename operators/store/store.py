@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from math import log2
 from typing import Any
 
 import numpy as np
@@ -289,12 +290,16 @@ class Store:
                     yield mine, segment, theirs
 
     def _near(self, probe: Probe) -> Iterator[tuple[Segment, bool]]:
-        """Yield the segments that may hold partners, and whether no difference can overflow there."""
-        for segment in self.segments:
-            zone = segment.zones.get(probe.plan.sort_order.key)
-            if probe.may_match(zone):
-                self.compared += len(probe.order) * segment.count.bit_length()  # a binary search for each
-                yield segment, probe.is_narrow(zone)
+        """Yield the segments that may hold partners, and whether no difference can overflow there.
+
+        A search counts as the comparisons of a binary search among all their rows: in how many segments these lie
+        follows from the micro-batches so far.
+        """
+        key = probe.plan.sort_order.key
+        near = [segment for segment in self.segments if probe.may_match(segment.zones.get(key))]
+        self.compared += round(len(probe.order) * log2(sum(segment.count for segment in near) + 1))
+        for segment in near:
+            yield segment, probe.is_narrow(segment.zones.get(key))
 
     def _pairs(self, probe: Probe, segment: Segment, *, narrow: bool) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
         _, indexes = segment.loaded()

@@ -30,6 +30,7 @@ COUNTER_NAMES = (
     "comparisons",
     "results",
     "padded",
+    "rows_in",
     "bytes_in",
     "nulls",
     "late",

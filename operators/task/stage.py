@@ -135,7 +135,7 @@ class StageTask:
         sparks = self._watermark(timer_values)
         watermark = sparks * 1000 + self.spec.held_back_at(sparks) if sparks else 0
         expiry = sparks * 1000 if self.spec.has_stateful_input else watermark
-        inputs = self._inputs(work)
+        inputs, rows = self._inputs(work), work.count
         before, compared = Counter(slot.counters), _compared(slot)
         late: dict[str, dict[str, Any]] = {}
         tally: Counter[str] = Counter()
@@ -169,7 +169,7 @@ class StageTask:
             after = slot.counters
             tally.update({name: after[name] - before[name] for name in COUNTER_NAMES})
             tally["comparisons"] += _compared(slot) - compared
-            tally["bytes_in"] = received
+            tally["rows_in"], tally["bytes_in"] = rows, received
             if state is not None:
                 tally.update(state.size())
             report = output.report(slot_number, [*earlier, {**tally, "inputs": inputs, LATE_ROWS: late}], watermark)

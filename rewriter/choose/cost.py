@@ -1,7 +1,7 @@
 """What trees of joins cost, and the numbers of a group; what other schemes cost stands in their records.
 
-Costs are per second of stream time: rows sent over the network, rows kept, comparisons. They follow 002's equation 1,
-extended by the memory that each scheme keeps and by the number of stages. Rates, selectivities and retention come from
+Costs are per second of stream time: rows sent over the network, rows kept, comparisons, and the number of stages. They
+are those of what slots do, which the counters of a run show too. Rates, selectivities and retention come from
 the catalog and the graph; `CostDefaults` fills in.
 """
 
@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, permutations
+from math import prod
 
 from ..options import CostDefaults, Settings
 from ..plan.comparison import common_type, widest
 from ..plan.conjuncts import KINDS, Either, KernelPredicate
-from ..plan.cost_model import DEFAULT_UNITS, Model, growth, probe_order, search
+from ..plan.cost_model import DEFAULT_UNITS, OVERDUE, Model, growth, probe_order, search
 from ..plan.decision import Cost
 from ..plan.grid import KeyClass
 from ..plan.nodes import JoinNode, Scan, source_scan
-from ..plan.schemes import EXHAUSTIVE
+from ..plan.parts import Shape
+from ..plan.schemes import EXHAUSTIVE, RECORDS, Fit, stored_results
+from ..plan.schemes import cost_of_tree as cost_of_order
 from ..plan.trees import TreeOf, leaves
 
 #: Another order is better only if it costs less than this share.
@@ -39,7 +42,7 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
         kept.append(rate if scan.streaming is False else rate * (length / 1e6 if length else defaults.keep_for))
     names = node.graph.relations
     shares = [[1.0] * len(names) for _ in names]
-    equal, implied = set(), {}
+    equal, implied, checked = set(), {}, set()
     for edge in node.graph.edges:
         one, other = sorted((names.index(edge.left), names.index(edge.right)))
         most = defaults.partners / max(kept[one], kept[other], 1.0)
@@ -49,6 +52,8 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
             equal.add((one, other))
         elif any(KINDS[predicate.kind].equal for predicate in edge.predicates):
             implied[one, other] = min(selectivity.get("equi", 1.0), most)
+        if node.graph.not_implied(edge):
+            checked.add((one, other))
     return Model(
         names,
         tuple(rates),
@@ -57,6 +62,8 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
         units or DEFAULT_UNITS,
         frozenset(equal),
         implied,
+        all(scan.streaming is not False and keep.get(scan.alias) for scan in below),
+        frozenset(checked),
     )
 
 
@@ -89,21 +96,6 @@ def can_hash(node: JoinNode) -> Callable[[KeyClass], bool]:
     return has_common_type
 
 
-def tree(model: Model, order: tuple[int, ...]) -> Cost:
-    """Return the cost of a chain of bicliques that store their results and join the relations in an order."""
-    network = memory = cpu = 0.0
-    done = frozenset(order[:1])
-    for one in order[1:]:
-        left, right = model.rate(done) if len(done) > 1 else model.rates[min(done)], model.rates[one]
-        stored = model.size(done)
-        network += (left + right) * (1 + model.units)
-        memory += stored + model.kept[one]
-        joined = model.rate(done | {one})
-        cpu += left * model.units * search(model.kept[one]) + right * model.units * search(stored) + joined
-        done |= {one}
-    return Cost(network, memory, cpu, model.count - 1)
-
-
 def best_order(model: Model) -> tuple[int, ...]:
     """Return the order of the chain of bicliques that sends and keeps least.
 
@@ -113,7 +105,7 @@ def best_order(model: Model) -> tuple[int, ...]:
     model = replace(model, units=DEFAULT_UNITS)
 
     def rows(order: tuple[int, ...]) -> float:
-        cost = tree(model, order)
+        cost = cost_of_order(model, order)
         return cost.network + cost.memory
 
     written = tuple(range(model.count))
@@ -163,7 +155,7 @@ def store_order(model: Model, firsts: Collection[int]) -> tuple[int, ...]:
 
 
 def operator_tree(model: Model, defaults: CostDefaults) -> tuple[Cost, TreeOf[int]] | None:
-    """Return the best tree of materialising inner nodes under a non-materialising root, by 002's equation 1.
+    """Return the best tree of inner nodes that store their results.
 
     One inner node joins a connected subset of two or more relations first and stores the result. Further ones are added
     one at a time while that makes the tree cheaper: beside it, above it or inside it.
@@ -183,25 +175,54 @@ def operator_tree(model: Model, defaults: CostDefaults) -> tuple[Cost, TreeOf[in
 
 
 def cost_of_tree(model: Model, tree: TreeOf[int]) -> Cost:
-    """Return the cost of an operator tree: each node by 002's equation 1, and what inner nodes send and store."""
-    network, cpu = _equation_one(model, [frozenset(leaves((part,))) for part in tree])
-    memory, stages = 0.0, _stages(model, tree)
-    for part in tree:
-        if isinstance(part, int):
-            memory += model.kept[part]
-            continue
-        below, members = cost_of_tree(model, part), frozenset(leaves(part))
-        network += below.network + model.rate(members)
-        memory += below.memory + model.size(members)
-        cpu, stages = cpu + below.cpu, stages + below.stages
-    return Cost(network, memory, cpu, stages)
+    """Return the cost of an operator tree: of each node by the scheme that runs it, over what it joins."""
+    parts = [frozenset(leaves((part,))) for part in tree]
+    own = _cost_of_node(_of_parts(model, parts))
+    below = [cost_of_tree(model, part) for part in tree if not isinstance(part, int)]
+    return Cost(
+        own.network + sum(one.network for one in below),
+        own.memory + sum(one.memory for one in below),
+        own.cpu + sum(one.cpu for one in below),
+        own.stages + sum(one.stages for one in below),
+    )
 
 
-def _stages(model: Model, tree: TreeOf[int]) -> int:
-    """Return the stages of a node: one for each input that it stores, where all of them are joined with one."""
-    parts = [leaves((part,)) for part in tree]
-    firsts = (one for one in parts if all(other is one or _linked(model, one, other) for other in parts))
-    return len(parts) if len(parts) > 2 and any(firsts) else 1
+def _of_parts(model: Model, parts: list[frozenset[int]]) -> Model:
+    """Return the numbers of a node that joins the results of others."""
+    stored = 1 + OVERDUE * model.bounded
+    shares = tuple(
+        tuple(prod(model.shares[a][b] for a in one for b in other) if one != other else 1.0 for other in parts)
+        for one in parts
+    )
+    near = [(a, b) for a, b in combinations(range(len(parts)), 2)]
+    implied = {
+        (a, b): share
+        for a, b in near
+        if (share := min(model.implied.get((min(i, j), max(i, j)), 1.0) for i in parts[a] for j in parts[b])) < 1
+    }
+    return Model(
+        tuple("+".join(model.relations[one] for one in sorted(part)) for part in parts),
+        tuple(model.rate(part) if len(part) > 1 else model.rates[min(part)] for part in parts),
+        tuple(stored_results(model, part) / stored for part in parts),
+        shares,
+        model.units,
+        implied=implied,
+        bounded=model.bounded,
+    )
+
+
+def _cost_of_node(model: Model) -> Cost:
+    """Return the cost of a node of an operator tree, whose scheme is that of its shape."""
+    count, units = model.count, model.units
+    firsts = [one for one in range(count) if all(one == other or model.linked(one, other) for other in range(count))]
+    if count > 2 and firsts:
+        return stores(model, store_order(model, firsts), units)
+    scheme = {2: "biclique", 3: "symmetric"}.get(count, "matrix")
+    shape: Shape = "pair" if count == 2 else "general"
+    fit = Fit(shape, None, units, lambda members: units ** (1 - len(members) / count))
+    found = RECORDS[scheme].cost(model, fit)
+    assert found is not None
+    return found
 
 
 def _linked(model: Model, some: Iterable[int], others: Sequence[int]) -> bool:
@@ -220,23 +241,6 @@ def _grouped(model: Model, tree: TreeOf[int]) -> Iterator[TreeOf[int]]:
         if not isinstance(part, int):
             for inside in _grouped(model, part):
                 yield (*tree[:at], inside, *tree[at + 1 :])
-
-
-def _equation_one(model: Model, parts: list[frozenset[int]]) -> tuple[float, float]:
-    """002's equation 1: over all inputs, each partial result along the probe order times the units it is sent to."""
-    sent = compared = 0.0
-    for start in parts:
-        done, rate = start, model.rate(start) if len(start) > 1 else model.rates[min(start)]
-        others = [part for part in parts if part is not start]
-        while others:
-            nearest = min(others, key=lambda part: (growth(model, done, part), sorted(part)))
-            sent += rate * model.units
-            compared += rate * model.units * search(model.size(nearest) / model.units)
-            rate *= growth(model, done, nearest)
-            done |= nearest
-            others.remove(nearest)
-        compared += rate
-    return sent, compared
 
 
 def _connected(model: Model, parts: list[frozenset[int]]) -> bool:

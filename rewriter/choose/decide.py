@@ -27,12 +27,13 @@ from ...errors import InvalidHintError
 from ..options import CostDefaults, Settings
 from ..plan.conjuncts import Band
 from ..plan.cost_model import Model, probe_order
-from ..plan.decision import Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
+from ..plan.decision import Alternative, Cost, Decision, Dimension, InputRate, NodeName, SchemeOptions
 from ..plan.grid import BREADTH, common_key, common_range, goes_by_key, is_elastic, lay_out, range_classes
 from ..plan.join_graph import is_connected, joined_with_all
 from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
 from ..plan.schemes import RECORDS, Fit
+from ..plan.schemes import cost_of_tree as cost_of_order
 from ..plan.stored import Stored, conditions_of
 from ..plan.trees import TreeOf, leaves, order_text
 from ..sql.catalog import RATE_OPTION, RATE_SETTING
@@ -47,7 +48,6 @@ from .cost import (
     store_order,
     stores,
     total,
-    tree,
 )
 
 
@@ -234,7 +234,7 @@ def _costed(
             scheme: (cost, None) for scheme, cost in _candidates(node, hints, model).items()
         }
         if node.join == "inner":
-            found["tree"] = tree(model, order), order
+            found["tree"] = cost_of_order(model, order), order
         if stages is not None:
             found["non_materializing"] = stores(model, stages, _reached(node, hints, model)), stages
         if units == counts[-1] and mixed is not None:
@@ -244,7 +244,7 @@ def _costed(
         results = model.rate(frozenset(range(model.count)))
         for scheme, (cost, shape) in found.items():
             number = total(
-                dataclasses.replace(cost, cpu=max(cost.cpu - results, 0.0)),
+                cost,
                 settings.costs,
                 units=RECORDS[scheme].units or model.units,
                 parallel=settings.parallelism,
@@ -428,16 +428,17 @@ def fit_of(node: JoinNode, model: Model, reached: int, hints: Hints | None = Non
     graph, ranges = node.graph, hints is not None and hints.routing == "range"
     subgroups = hints.subgroups if hints is not None and ranges else None
     grid = lay_out(graph, model.units, can_hash(node), node.tested, ranges=ranges, subgroups=subgroups)
-    copies = tuple(
-        math.prod(
-            dimension.shares if alias not in dimension.relations
-            else 1 + 1 / BREADTH if dimension.home not in (None, alias) and dimension.shares > 1
-            else 1
-            for dimension in grid
-        )
-        for alias in graph.relations
-    )  # fmt: skip
-    return Fit(graph.shape, None if graph.hub is None else graph.relations.index(graph.hub), reached, copies)
+
+    def along(dimension: Dimension, names: set[str]) -> float:
+        if not names & set(dimension.relations):
+            return dimension.shares
+        return 1 if dimension.home is None or dimension.home in names or dimension.shares == 1 else 1 + 1 / BREADTH
+
+    def meeting(members: frozenset[int]) -> float:
+        return math.prod(along(dimension, {graph.relations[one] for one in members}) for dimension in grid)
+
+    hub = None if graph.hub is None else graph.relations.index(graph.hub)
+    return Fit(graph.shape, hub, reached, meeting, hints is not None and hints.intermediates == "pair")
 
 
 def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, str]:

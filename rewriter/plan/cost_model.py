@@ -1,19 +1,30 @@
 """The numbers of a join group that costs are made of: rates, kept rows, shares of pairs that match.
 
-Costs follow 002's equation 1: the rows that an operator sends are, over all inputs, the partial results along its probe
-order, each times the units that it goes to.
+Costs follow 002's equation 1, but count what the slots do: a row crosses the shuffle once for each slot, not once for
+each group of units; a store is searched, and the candidates that its index finds are compared.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
 
 #: Units of a stream's group, and cells of a matrix, where nothing sets them.
 DEFAULT_UNITS = 2
+
+#: Rows that have expired go an archive period at a time, of which a window has eight: half a period too late.
+OVERDUE = 1 / 16
+
+#: Results of an inner join, some of whose rows are nearly as old as the window, lie in pieces as wide as it is, and are
+#: there for longer by this share of it.
+WIDE = 0.45
+
+#: A row that several partial results have is searched for once, where a segment makes this many of it. A window has
+#: about ten segments; of a history most rows lie in the largest one.
+TOGETHER, IN_WINDOW, IN_HISTORY = 1.5, 10.0, 2.0
 
 
 @dataclass(frozen=True, eq=False)  # sizes are cached by model: hashing its numbers costs more
@@ -31,6 +42,10 @@ class Model:
     equal, implied
         Pairs with an equality that the user wrote; shares of pairs that match by an equality derived from others.
         The latter count where the others do not: with ``r.k = s.k`` and ``s.k = t.k``, in the join of ``r`` and ``t``.
+    bounded
+        Whether all rows expire. Else the kept rows are a history that grows.
+    checked
+        Pairs between which units evaluate predicates, derived ones too.
     """
 
     relations: tuple[str, ...]
@@ -40,6 +55,8 @@ class Model:
     units: int
     equal: frozenset[tuple[int, int]] = frozenset()
     implied: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    bounded: bool = False
+    checked: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def count(self) -> int:
@@ -49,6 +66,18 @@ class Model:
     def linked(self, one: int, other: int) -> bool:
         """Tell whether predicates join two relations."""
         return self.shares[one][other] < 1.0 or (min(one, other), max(one, other)) in self.implied
+
+    def checks(self, one: int, other: int) -> bool:
+        """Tell whether units evaluate predicates on rows of two relations."""
+        return self.linked(one, other) or (min(one, other), max(one, other)) in self.checked
+
+    def share(self, one: int, other: int) -> float:
+        """Return the share of pairs of two relations that match."""
+        return self.shares[one][other] * self.implied.get((min(one, other), max(one, other)), 1.0)
+
+    def stored(self, one: int) -> float:
+        """Return how many rows of a relation are stored."""
+        return self.kept[one] * (1 + OVERDUE * self.bounded)
 
     def size(self, members: frozenset[int]) -> float:
         """Return how many rows the join of all kept rows of some relations has."""
@@ -90,20 +119,50 @@ def probe_order(model: Model, start: int) -> Iterator[tuple[int, float]]:
         rest.remove(nearest)
 
 
-def probing(model: Model) -> float:
-    """Return the comparisons a second of rows that probe stream after stream."""
+#: In how many cells of a grid rows of some relations meet; one, where there is one cell.
+Meeting = Callable[[frozenset[int]], float]
+
+
+def probing(model: Model, meeting: Meeting = lambda _: 1.0, cells: int = 1) -> float:
+    """Return the comparisons a second of rows that probe stream after stream, in all cells of a grid.
+
+    Of the edges with what has been joined the most selective one finds the candidates, on which the others are
+    evaluated.
+    """
     total = 0.0
     for start, rate in enumerate(model.rates):
-        for nearest, factor in probe_order(model, start):
-            total += rate * search(model.kept[nearest])
-            rate *= factor
-        total += rate
+        done = frozenset((start,))
+        arriving = partial = rate * meeting(done)
+        joined = [start]
+        for target, factor in probe_order(model, start):
+            source = min(joined, key=lambda one: model.share(one, target))
+            more = done | {target}
+            spread = meeting(more) / meeting(done)
+            searched = partial
+            if source == start and partial >= TOGETHER * (IN_WINDOW if model.bounded else IN_HISTORY) * arriving:
+                searched = arriving * -math.expm1(-partial / max(arriving, 1e-9))
+            found = model.stored(target) * model.share(source, target) * spread
+            inside = model.stored(target) * meeting(frozenset((target,))) / cells
+            total += searched * (search(inside) + found)
+            expanded = partial * found
+            for one in joined:
+                if one != source and model.checks(one, target):
+                    total += expanded
+                    expanded *= model.share(one, target)
+            partial *= factor * spread
+            joined.append(target)
+            done = more
     return total
 
 
 def search(rows: float) -> float:
     """Return the comparisons of a search among rows."""
     return math.log2(max(rows, 1.0) + 1.0)
+
+
+def candidates(model: Model, one: int, other: int) -> float:
+    """Return how many stored rows of another relation the index finds for a row of one."""
+    return model.stored(other) * model.share(one, other)
 
 
 def matches(model: Model, one: int, other: int) -> float:

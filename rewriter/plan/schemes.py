@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import permutations
+from math import expm1
 from types import MappingProxyType
 from typing import Any
 
-from .cost_model import Model, matches, probing, search
+from .cost_model import WIDE, Meeting, Model, candidates, matches, probing, search
 from .decision import Cost
 from .document import Group
 from .parts import Shape
 from .trees import read_tree
-
-#: A member in a pack is a row number, a small part of a row.
-PACKED = 0.1
 
 #: All orders are tried up to this many relations, greedy ones beyond.
 EXHAUSTIVE = 7
@@ -162,81 +160,156 @@ class Fit:
         The shape of the join graph, and the number of its hub.
     reached
         How many units of another stream's group a row goes to.
-    copies
-        For each relation: in how many cells of a grid a row is, on average.
+    meeting
+        In how many cells of a grid rows of some relations meet that match, on average; in how many a row of one is.
+    pairs
+        Whether intermediates are stored once a match, not with a pack.
     """
 
     shape: Shape
     hub: int | None
     reached: int
-    copies: tuple[float, ...]
+    meeting: Meeting
+    pairs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Hubs:
+    """Rows of one relation that become hubs of stored rows of another one, in the units of the latter.
+
+    Parameters
+    ----------
+    sent
+        Of an arriving row: the units in which it finds partners.
+    stored
+        The hubs that are kept in all units.
+    members
+        The pairs of a hub and an earlier row that they stand for.
+    """
+
+    sent: float
+    stored: float
+    members: float
+
+    @classmethod
+    def of(cls, model: Model, hub: int, other: int, fit: Fit) -> _Hubs:
+        """Return them. How many units a row finds partners in follows from how many it finds in each (Poisson).
+
+        Of a history that grows, an earlier row has found fewer.
+        """
+        found = matches(model, hub, other)
+        each = max(found / fit.reached, 1e-12)
+        sent = found if fit.pairs else fit.reached * -expm1(-each)
+        before = found / 2 if fit.pairs else fit.reached * (1 + expm1(-each) / each)
+        stored = model.stored(hub) * (sent if model.bounded else before)
+        return cls(sent, stored, model.kept[hub] * found / 2)
+
+
+def _found_in_hubs(model: Model, arriving: int, hub: int, other: int, fit: Fit) -> float:
+    """Return the comparisons of a row that probes hubs of one relation with members of another."""
+    hubs, share = _Hubs.of(model, hub, other, fit), model.share(arriving, hub)
+    members = hubs.members * share if model.checks(arriving, other) else 0.0
+    return fit.reached * search(hubs.stored / model.units) + hubs.stored * share + members
+
+
+def _found(model: Model, arriving: int, other: int, fit: Fit) -> float:
+    """Return the comparisons of a row that probes stored rows of another relation."""
+    return fit.reached * search(model.stored(other) / model.units) + candidates(model, arriving, other)
+
+
+def _kept(model: Model) -> float:
+    return sum(map(model.stored, range(model.count)))
 
 
 def _cost_of_symmetric(model: Model, fit: Fit) -> Cost:
-    """Return the cost of TriJoin's cyclic scheme: a row is stored once and goes to both other groups (001 section 4).
+    """Return the cost of TriJoin's cyclic scheme: a row is stored once; unit i of every group is in slot i.
 
-    It reaches all units of each group, or those that its key selects.
+    It reaches all slots, or those that its key selects, once each.
     """
-    reached = fit.reached
-    network = sum(model.rates) * (1 + 2 * reached)
-    hubs = sum(_hubs(model, y, x, reached) for x, y in permutations(range(3), 2))
-    probes = sum(
-        model.rates[z] * (2 * reached * search(model.kept[x] / model.units) + matches(model, z, x))
-        for z, x in permutations(range(3), 2)
+    ways = list(permutations(range(3)))  # stored, hub, arriving
+    hubs = sum(_Hubs.of(model, y, x, fit).stored for x, y, _ in ways)
+    compared = sum(
+        model.rates[z] * (_found_in_hubs(model, z, y, x, fit) + _found(model, z, x, fit)) for x, y, z in ways
     )
-    return Cost(network, sum(model.kept) + hubs, probes + model.rate(frozenset(range(3))), 1)
+    return Cost(sum(model.rates) * fit.reached, _kept(model) + hubs, compared, 1)
 
 
 def _cost_of_semi_symmetric(model: Model, fit: Fit) -> Cost | None:
-    """Return the cost of TriJoin's chain scheme: two stages, packs go from the R units to the T units."""
-    hub, reached = fit.hub, fit.reached
+    """Return the cost of TriJoin's chain scheme.
+
+    Two stages, and all rows cross to both; packs go from the R units to the T units.
+    """
+    hub = fit.hub
     if fit.shape != "chain" or hub is None:
         return None
     first, last = (one for one in range(3) if one != hub)
-    packs = model.rates[hub] * min(reached, matches(model, hub, first)) * reached
-    network = sum(model.rates) * (1 + reached) + model.rates[hub] * reached + packs
-    hubs = _hubs(model, hub, first, reached) + _hubs(model, hub, last, reached)
-    probes = sum(
-        model.rates[one] * (reached * search(model.kept[hub] / model.units) + matches(model, one, hub))
-        + model.rates[hub] * (reached * search(model.kept[one] / model.units) + matches(model, hub, one))
-        for one in (first, last)
-    )
-    return Cost(network, sum(model.kept) + hubs, probes + model.rate(frozenset(range(3))), 2)
-
-
-def _hubs(model: Model, hub: int, other: int, reached: int) -> float:
-    """Return the rows of packs of two relations: a hub in each unit that it reaches with matches, and members."""
-    pairs = model.size(frozenset((hub, other)))
-    return min(model.kept[hub] * reached, pairs) + PACKED * pairs / 2
+    sent = _Hubs.of(model, hub, first, fit).sent
+    found = matches(model, hub, first), matches(model, hub, last)
+    checked = model.checks(first, last)
+    packs = model.rates[hub] * sent * fit.reached  # each is joined with the stored rows of the other end
+    network = 2 * sum(model.rates) * fit.reached + packs + model.rates[hub] * found[0] * fit.reached
+    hubs = lists = compared = 0.0
+    for end, other in ((first, last), (last, first)):
+        hubs += _Hubs.of(model, hub, end, fit).stored
+        listed = _Hubs.of(model, end, hub, fit).stored
+        lists += listed
+        compared += model.rates[hub] * _found(model, hub, end, fit)
+        compared += model.rates[other] * _found_in_hubs(model, other, hub, end, fit)
+        compared += model.rates[end] * _found(model, end, hub, fit)
+        entered = model.rates[other] * matches(model, other, hub)  # reads the list of each
+        compared += entered * (search(listed / model.units) + matches(model, hub, end) / 2 * (1 + checked))
+    compared += packs * search(model.stored(last) / model.units) + model.rates[hub] * sent * found[1]
+    compared += model.rates[hub] * found[0] * found[1] * checked
+    return Cost(network, _kept(model) + hubs + lists, compared, 2)
 
 
 def _cost_of_biclique(model: Model, fit: Fit) -> Cost:
-    """Return the cost of BiStream's biclique: a row goes to all units of the other side, or to those of its key."""
-    reached = fit.reached
-    probes = sum(
-        model.rates[one] * (reached * search(model.kept[other] / model.units) + matches(model, one, other))
-        for one, other in ((0, 1), (1, 0))
-    )
-    return Cost(sum(model.rates) * (1 + reached), sum(model.kept), probes, 1)
+    """Return the cost of BiStream's biclique: a row goes to all slots, or to those of its key."""
+    compared = sum(model.rates[one] * _found(model, one, other, fit) for one, other in ((0, 1), (1, 0)))
+    return Cost(sum(model.rates) * fit.reached, _kept(model), compared, 1)
 
 
 def _cost_of_iterative(model: Model, _fit: Fit) -> Cost:
     """Return the cost of probing stream after stream inside one unit (004 section 3.1)."""
-    return Cost(sum(model.rates), sum(model.kept), probing(model), 1)
+    return Cost(sum(model.rates), _kept(model), probing(model), 1)
 
 
 def _cost_of_matrix(model: Model, fit: Fit) -> Cost:
     """Return the cost of the join matrix in the grid that the operators lay out."""
-    copies = fit.copies
-    network, memory = (
-        sum(rows * copy for rows, copy in zip(some, copies, strict=True)) for some in (model.rates, model.kept)
-    )
-    inside = tuple(kept * copy / model.units for kept, copy in zip(model.kept, copies, strict=True))
-    searches = (
-        search(inside[other]) * model.rates[one] * (copies[one] - 1)
-        for one, other in permutations(range(model.count), 2)
-    )
-    return Cost(network, memory, probing(model) + sum(searches), 1)
+    copies = [fit.meeting(frozenset((one,))) for one in range(model.count)]
+    network = sum(rate * copy for rate, copy in zip(model.rates, copies, strict=True))
+    memory = sum(model.stored(one) * copy for one, copy in enumerate(copies))
+    return Cost(network, memory, probing(model, fit.meeting, model.units), 1)
+
+
+def cost_of_tree(model: Model, order: tuple[int, ...]) -> Cost:
+    """Return the cost of a chain of bicliques that store their results and join the relations in an order.
+
+    Each stage passes on the rows of the streams that later ones add.
+    """
+    network = sum(model.rates) * model.units
+    memory = cpu = 0.0
+    done = frozenset(order[:1])
+    for at, one in enumerate(order[1:], 1):
+        left, right = model.rate(done) if len(done) > 1 else model.rates[min(done)], model.rates[one]
+        if len(done) > 1:
+            network += (left + sum(model.rates[later] for later in order[at:])) * model.units
+        stored, share = stored_results(model, done), min(model.share(one, other) for other in done)
+        memory += stored + model.stored(one)
+        cpu += left * (model.units * search(model.stored(one) / model.units) + model.stored(one) * share)
+        cpu += right * (model.units * search(stored / model.units) + stored * share)
+        done |= {one}
+    return Cost(network, memory, cpu, model.count - 1)
+
+
+def stored_results(model: Model, members: frozenset[int]) -> float:
+    """Return how many results of an inner join are stored: of windows, those that have come in the last one.
+
+    Not all of them still have all of their rows in the window, but their pieces do not go before the last of them does.
+    """
+    if len(members) == 1:
+        return model.stored(min(members))
+    return model.size(members) * (len(members) * (1 + WIDE) if model.bounded else 1)
 
 
 @dataclass(frozen=True, slots=True)

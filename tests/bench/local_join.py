@@ -126,9 +126,7 @@ class LocalJoin:
 
         for work, received in zip(works, self.received, strict=True):
             batches = [*(batch for batches in work.rows.values() for batch in batches), *work.partials]
-            received["rows_in"] += sum(batch.num_rows for batch in batches)
-            received["rows_in"] += sum(pack.hubs.num_rows + pack.members.num_rows for pack in work.packs)
-            received["rows_in"] += sum(map(len, work.blocks))
+            received["rows_in"] += work.count
             received["bytes_in"] += sum(map(size, [*batches, *work.packs, *work.blocks]))
 
     def counters(self) -> list[Counter[str]]:

@@ -48,8 +48,9 @@ COUNTED = ("rows_in", "state_rows", "comparisons", "results")
 #: From so many units on only the routing is simulated: which rows are sent where, and stored.
 MOST_SLOTS = 64
 
-#: Micro-batches of the history, of a stream without and with a window, and the ones that are counted.
-HISTORY, IN_WINDOW, MEASURED = 8, 24, 4
+#: Micro-batches of the history, of a stream without and with a window; the ones that are counted, and which part of the
+#: history each of them brings. (Of larger ones many rows go into a pack once that would go into several.)
+HISTORY, IN_WINDOW, MEASURED, PART = 8, 32, 8, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,7 @@ class Data:
     @classmethod
     def of(cls, workload: Workload, rows: int, seed: int = 1) -> Data:
         """Generate the data of a workload: the rows that ``trijoin-sql bench`` gives to every engine."""
-        batches = IN_WINDOW if workload.windowed else HISTORY
-        more = MEASURED * max(rows // batches // (1 if workload.windowed else 2), 1)
+        more = MEASURED * max(rows // PART, 1)
         domain, tables = workload.domain(rows), {}
         for number, stream in enumerate(workload.streams):
             made = table(workload, number, np.random.default_rng([seed, number]), 0, rows + more, domain)

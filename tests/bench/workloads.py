@@ -230,6 +230,13 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             domain=lambda rows: max(rows // 2, 1),
             schemes=("symmetric", "matrix", "tree"),
         ),
+        "cyclic_loose": Workload(
+            "cyclic_band with independent keys, in bands so wide that about twenty cycles a tuple close by chance",
+            ("r", "s", "t"),
+            _OUT + "FROM r JOIN s ON ABS(r.i - s.i) < 2 JOIN t ON ABS(s.im - t.im) < 2 AND ABS(r.im - t.i) < 2",
+            domain=lambda rows: max(round(rows ** (2 / 3)), 1),
+            schemes=("symmetric", "matrix", "tree"),
+        ),
         "chain_dense": Workload(
             "001 figure 19, chain: as chain_band, but a tuple finds seven partners a stream on average over the run",
             ("r", "s", "t"),
