@@ -21,6 +21,7 @@ workloads  chain_band, chain_float, cyclic_band, chain_dense, cyclic_dense, chai
            (none: chain_band and cyclic_band)
 paper      the experiments of the papers, each by its name: 001-fig10; without a name they are listed
 overhead   what enable adds to spark.sql for queries that are not ours
+scale      our schemes in 1, 2, 4 ... units, predicted and counted (see below)
 cliffs     skewed keys, one key, wide bands, <>, ten relations, tiny micro-batches, wide rows, long
            keys: what a tuple and a result cost, each beside a plain twin
 
@@ -52,6 +53,10 @@ has several). A tuple finds as many partners, on average, as where throughput is
 a tuple costs grows with the state; chain_window and cyclic_window have a sliding window of half the rows, and stay as \
 they are for as long as rows come.
 
+scale WORKLOAD... counts rows sent, rows kept, comparisons and results by tuple in each scheme and number of units up \
+to --most, without Spark, beside what EXPLAIN's cost model predicts; and what the busiest unit has to the mean. Beyond \
+64 units rows are only routed. With --master (local[2], local-cluster[2,1,1024]) the same rows run on that Spark too.
+
 Exit codes: 0 done, 1 an engine failed, or two found different numbers of results, 2 wrong usage.
 
 \b
@@ -62,6 +67,7 @@ trijoin-sql bench tpch_q5 --scheme matrix --scheme 'operator_tree((c, o), l, s)'
 trijoin-sql bench chain_band --against duckdb --rows 20000
 trijoin-sql bench chain_band --tables --scheme matrix --against spark --against duckdb
 trijoin-sql bench chain_band --against 5c57313 --idle --cold
+trijoin-sql bench scale chain_band pair_band --most 1024 --plot scale.svg
 """
 
 
@@ -71,7 +77,7 @@ def _workloads() -> list[str]:
     from .paper_experiments import EXPERIMENTS
     from .workloads import WORKLOADS
 
-    return [*WORKLOADS, *OWN, NAME, *EXPERIMENTS]
+    return [*WORKLOADS, *OWN, NAME, *EXPERIMENTS, "scale"]
 
 
 def bench(
@@ -85,7 +91,9 @@ def bench(
             autocompletion=_workloads,
         ),
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Rows of each stream.")] = 100_000,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows of each stream.", show_default="100,000; 2,000 for scale")
+    ] = None,
     batches: Annotated[int, typer.Option(min=2, help="Micro-batches.")] = 6,
     scheme: Annotated[
         list[str] | None,
@@ -141,6 +149,10 @@ def bench(
     trigger: Annotated[
         float, typer.Option(min=0, help="Seconds from a micro-batch to the next, for --latency; 0 for no pause.")
     ] = 0,
+    most: Annotated[int, typer.Option(min=1, help="The most units, for scale.")] = 64,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="For scale: also run on this Spark.", show_default=False)
+    ] = None,
     output: Annotated[Literal["text", "json"], typer.Option("--format", help="On stdout.")] = "text",
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write JSON here.")] = None,
     plot_file: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw a plot here.")] = None,
@@ -166,9 +178,25 @@ def bench(
         if not paper.run(asked, output=output, json_file=json_file, plot_file=plot_file, quiet=quiet):
             raise typer.Exit(1)
         return
+    if workload and workload[0] == "scale":
+        from .scale import measure_scale
+
+        measure_scale(
+            workload[1:],
+            scheme or (),
+            rows,
+            most,
+            seed,
+            master=master,
+            output=output,
+            json_file=json_file,
+            plot_file=plot_file,
+            quiet=quiet,
+        )
+        return
     options = Options(
         workload or ["chain_band", "cyclic_band"],
-        rows,
+        rows or 100_000,
         batches,
         tuple(scheme or ()),
         tuple(against or ()),

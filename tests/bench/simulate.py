@@ -93,6 +93,11 @@ class Data:
         return list(pairwise(ends))
 
     @property
+    def kept(self) -> float:
+        """How many rows of each stream can still be joined, in the midst of those that are counted."""
+        return self.rows / 2 if self.workload.windowed else self.rows + self.more / 2
+
+    @property
     def seconds(self) -> float:
         """How long the counted rows take to come, in seconds of event time; of a stream without one, a second."""
         return self.more * 2 * WINDOW / self.rows if self.workload.windowed else 1.0
@@ -201,7 +206,7 @@ def measured_costs(data: Data) -> CostDefaults:
     known = dict(CostDefaults().selectivity) | {kind: float(np.mean(found)) for kind, found in shares.items()}
     # What is kept of a stream without a window is its history so far, which a user knows.
     rate = data.more / data.seconds
-    keep_for = (data.rows + data.more / 2) / rate
+    keep_for = data.kept / rate
     return CostDefaults(selectivity=tuple(known.items()), partners=float("inf"), keep_for=keep_for)
 
 
@@ -218,12 +223,14 @@ def _share(planned: Planned, edge: EdgeSpec, check: Compare | Band) -> float:
 def count(planned: Planned, data: Data) -> list[Counter[str]]:
     """Run a workload, and return by slot what the micro-batches that are counted have added, and the mean state.
 
+    What the whole run has added is there under ``whole_`` and the name.
+
     Beyond `MOST_SLOTS` units rows are routed only: ``rows_in`` are those of the first stage, and ``state_rows`` the
-    rows of streams that the counted micro-batches leave.
+    rows of streams that are kept, where all rows go as the counted ones.
     """
     cuts = data.cuts()
     if planned.spec.slots > MOST_SLOTS:
-        return _routed(planned, cuts[-MEASURED][0], cuts[-1][1])
+        return _routed(planned, data)
     join = LocalJoin(planned.spec, counts=True)
     before: list[Counter[str]] = []
     newest = 0
@@ -238,30 +245,33 @@ def count(planned: Planned, data: Data) -> list[Counter[str]]:
             newest = min(int(times[first:last].max()) for times in planned.times)
     found = join.counters()
     for one, earlier in zip(found, before, strict=True):
-        for name in one:
+        for name in list(one):
             if name.startswith("state_"):
                 one[name] = (one[name] + earlier[name]) // 2
             else:
+                one[f"whole_{name}"] = one[name]
                 one[name] -= earlier[name]
     return found
 
 
-def _routed(planned: Planned, first: int, last: int) -> list[Counter[str]]:
+def _routed(planned: Planned, data: Data) -> list[Counter[str]]:
+    """Route all rows, and return by slot how many of so many as are counted, and of those that are kept, it gets."""
     spec = planned.spec
     routing = SCHEMES[spec.scheme].routing
     route = routing.router(spec)
     found = [Counter[str]() for _ in range(spec.slots)]
     for rank, frame in enumerate(planned.frames):
-        rows = frame.slice(first, last - first)
-        for slots, some in route(rank, rows):
+        for slots, some in route(rank, frame):
+            rows = frame if some is None else frame.take(pa.array(some))
             for slot in slots:
-                found[slot]["rows_in"] += rows.num_rows if some is None else len(some)
-        if not RECORDS[spec.scheme].in_cells:
-            for slot, counted in enumerate(found):
-                counted["state_rows"] += len(routing.counted(spec, rank, rows, slot))
-    if RECORDS[spec.scheme].in_cells:
-        for counted in found:
-            counted["state_rows"] = counted["rows_in"]
+                found[slot]["whole_rows_in"] += rows.num_rows
+                stored = (
+                    rows.num_rows if RECORDS[spec.scheme].in_cells else len(routing.counted(spec, rank, rows, slot))
+                )
+                found[slot]["whole_stored"] += stored
+    for counted in found:
+        counted["rows_in"] = round(counted["whole_rows_in"] * data.more / (data.rows + data.more))
+        counted["state_rows"] = round(counted["whole_stored"] * data.kept / (data.rows + data.more))
     return found
 
 

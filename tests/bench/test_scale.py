@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 from trijoin_sql.rewriter.options import CostDefaults
+from typer.testing import CliRunner
+
+from trijoin_sql.cli import app
 
 from .simulate import COUNTED, Data, count, measured_costs, plan, totals
 from .workloads import WORKLOADS
@@ -46,6 +51,24 @@ def test_predictions_are_within_a_fifth(name: str, engine: str, units: int) -> N
     predicted, counted = planned.predicted(data), totals(count(planned, data))
     for what in COUNTED:
         assert predicted[what] == pytest.approx(counted[what], rel=0.2), what
+
+
+def test_the_command_prints_writes_and_draws(tmp_path: Path) -> None:
+    """Beyond 64 units routing alone counts, so comparisons are predicted only."""
+    files = ["--json", str(tmp_path / "scale.json"), "--plot", str(tmp_path / "scale.svg")]
+    found = CliRunner().invoke(app, ["bench", "scale", "pair_band", "--rows", "200", "--most", "128", *files, "-q"])
+    assert found.exit_code == 0, found.output
+    assert "keeps the fewest rows: biclique" in found.output
+    (document,) = json.loads((tmp_path / "scale.json").read_text())
+    last = document["points"][-1]
+    assert (last["units"], "comparisons" in last["counted"], "comparisons" in last["predicted"]) == (128, False, True)
+    assert {one["engine"] for one in document["points"]} == {"biclique", "matrix", "biclique@range"}
+    assert 1000 < (tmp_path / "scale.svg").stat().st_size < 60_000
+
+
+@pytest.mark.parametrize("arguments", [["nothing"], ["pair_band", "--scheme", "symmetric"]])
+def test_what_cannot_be_simulated_is_refused(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, ["bench", "scale", *arguments, "-q"]).exit_code == 2
 
 
 def test_what_is_aggregated_in_units_is_compared_too() -> None:
