@@ -35,9 +35,8 @@ class CostDefaults:
         Microseconds a second that a trigger takes however few its rows are: for each stage, and for each unit.
     taken, sent, compared, listed, stored
         Microseconds of one core for a row that is read, computed and stored, a row sent, a comparison, a result; and
-        what a second of keeping a row counts for. With all of these the scheme benchmarks (two cores, two units, 3 x
-        100,000 rows: matrix 100,000 tuples a second, semi_symmetric 65,000 and tree 79,000 over a chain; 115,000,
-        symmetric 109,000 and tree 66,000 over a cycle) come out within a quarter of what is measured.
+        what a second of keeping a row counts for. ``trijoin-sql bench calibrate`` measures all of them, and the
+        settings ``spark.trijoin.cost.NAME`` have precedence.
     alike, guessed
         Costs that differ by no more than this factor count as equal: where all rows are known, and where not.
     advised

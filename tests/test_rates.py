@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from trijoin_sql.operators.state.layout import History
@@ -11,6 +12,7 @@ from trijoin_sql.rewriter.plan.stored import Stored
 
 from trijoin_sql import InvalidSettingError
 from trijoin_sql.running.checkpoint import Join, groups_of
+from trijoin_sql.settings import NAMES
 from trijoin_sql.spark.rates import ObservedRates, PlanSource, cost_defaults, declared_rate
 
 SOURCES = [PlanSource(("r",), 2), PlanSource(("spark_catalog.default.s",))]
@@ -52,6 +54,16 @@ def test_selectivities_are_settings() -> None:
     assert declared.partners == float("inf")
     with pytest.raises(InvalidSettingError, match="share of pairs"):
         cost_defaults({"spark.trijoin.selectivity.equi": "2"}.get)
+
+
+def test_weights_are_settings() -> None:
+    """What `bench calibrate` prints; one says nothing of the others, nor of selectivities."""
+    found = cost_defaults({"spark.trijoin.cost.sent": "0.25", "spark.trijoin.cost.stage": "9e4"}.get)
+    assert found == replace(CostDefaults(), sent=0.25, stage=90_000.0)
+    for wrong in ("0", "-1", "much"):
+        with pytest.raises(InvalidSettingError, match="microseconds"):
+            cost_defaults({"spark.trijoin.cost.unit": wrong}.get)
+    assert "spark.trijoin.cost.listed" in NAMES
 
 
 def test_a_checkpoint_without_records_tells_each_join_by_itself() -> None:

@@ -15,7 +15,7 @@ from .errors import InvalidSettingError
 from .rewriter.options import DEFAULTS, MOST_UNITS, Settings, Tables
 from .spark.flags import Setting, flag
 from .spark.liberties import SWITCHES
-from .spark.rates import SELECTIVITY, cost_defaults
+from .spark.rates import COST, SELECTIVITY, WEIGHTS, cost_defaults
 from .spark.zones import largest_shift
 
 UNITS = "spark.trijoin.units"
@@ -86,7 +86,7 @@ class OwnSetting:
     meaning: str
 
 
-#: All of them, except rates and selectivities (`rates`) and liberties (`liberties`).
+#: All of them, except rates, selectivities and weights (`rates`) and liberties (`liberties`).
 OWN = (
     OwnSetting(UNITS, _whole(1, MOST_UNITS), None, "units of a stream's group where no hint sets them"),
     OwnSetting(AGGREGATE, _flag, "true", "whether units reduce results to groups where the query aggregates them"),
@@ -106,7 +106,12 @@ OWN = (
 _BY_NAME = {setting.name: setting for setting in OWN}
 
 #: All our settings except the rates of streams, whose names end with that of the stream.
-NAMES = (*_BY_NAME, *(SELECTIVITY + kind for kind, _ in DEFAULTS.costs.selectivity), *SWITCHES)
+NAMES = (
+    *_BY_NAME,
+    *(SELECTIVITY + kind for kind, _ in DEFAULTS.costs.selectivity),
+    *(COST + name for name in WEIGHTS),
+    *SWITCHES,
+)
 
 
 def value(get: Setting, name: str) -> Any:

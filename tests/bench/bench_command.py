@@ -22,6 +22,7 @@ workloads  chain_band, chain_float, cyclic_band, chain_dense, cyclic_dense, chai
 paper      the experiments of the papers, each by its name: 001-fig10; without a name they are listed
 overhead   what enable adds to spark.sql for queries that are not ours
 scale      our schemes in 1, 2, 4 ... units, predicted and counted (see below)
+calibrate  the weights of the cost model on this machine, as settings
 cliffs     skewed keys, one key, wide bands, <>, ten relations, tiny micro-batches, wide rows, long
            keys: what a tuple and a result cost, each beside a plain twin
 
@@ -77,7 +78,7 @@ def _workloads() -> list[str]:
     from .paper_experiments import EXPERIMENTS
     from .workloads import WORKLOADS
 
-    return [*WORKLOADS, *OWN, NAME, *EXPERIMENTS, "scale"]
+    return [*WORKLOADS, *OWN, NAME, *EXPERIMENTS, "scale", "calibrate"]
 
 
 def bench(
@@ -151,7 +152,10 @@ def bench(
     ] = 0,
     most: Annotated[int, typer.Option(min=1, help="The most units, for scale.")] = 64,
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="For scale: also run on this Spark.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="URL", help="For scale: also run on this Spark; for calibrate: on it.", show_default=False
+        ),
     ] = None,
     output: Annotated[Literal["text", "json"], typer.Option("--format", help="On stdout.")] = "text",
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write JSON here.")] = None,
@@ -177,6 +181,11 @@ def bench(
         )
         if not paper.run(asked, output=output, json_file=json_file, plot_file=plot_file, quiet=quiet):
             raise typer.Exit(1)
+        return
+    if workload == ["calibrate"]:
+        from .scale import measure_weights
+
+        measure_weights(master or "local[2]", output=output, quiet=quiet)
         return
     if workload and workload[0] == "scale":
         from .scale import measure_scale

@@ -28,6 +28,7 @@ from trijoin_sql.rewriter.options import CostDefaults
 
 from trijoin_sql.errors import InvalidSettingError
 
+from . import calibrate
 from .processes import Cpu, cpu_of
 from .report import write_json
 from .runners import trijoin_runner
@@ -148,6 +149,19 @@ def measure_scale(
         typer.echo(json.dumps(documents))
     if plot_file is not None:
         plot_scale(plot_file, documents)
+
+
+def measure_weights(master: str, *, output: str, quiet: bool) -> None:
+    """Measure the weights of the cost model, and print a table and settings, or JSON."""
+    out, err = Console(), Console(stderr=True, quiet=quiet)
+    with _session(master) as spark, err.status("calibrate: some minutes"):
+        found = calibrate.calibrated(spark)
+    if output == "json":
+        typer.echo(json.dumps(found))
+        return
+    out.print(calibrate.weights_table(found))
+    for statement in calibrate.settings(found):
+        out.print(statement)
 
 
 @contextmanager

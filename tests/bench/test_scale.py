@@ -7,12 +7,14 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from trijoin_sql.rewriter.options import CostDefaults
 from typer.testing import CliRunner
 
 from trijoin_sql.cli import app
 
+from .calibrate import Ran, settings, weights
 from .simulate import COUNTED, Data, count, measured_costs, plan, totals
 from .workloads import WORKLOADS
 
@@ -69,6 +71,26 @@ def test_the_command_prints_writes_and_draws(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [["nothing"], ["pair_band", "--scheme", "symmetric"]])
 def test_what_cannot_be_simulated_is_refused(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, ["bench", "scale", *arguments, "-q"]).exit_code == 2
+
+
+def test_weights_are_fitted_to_what_runs_count() -> None:
+    """Made-up runs of known weights: none is mistaken for another, and what each query takes is in none."""
+    true, rng = {"taken": 12.0, "sent": 0.4, "compared": 0.02, "listed": 0.0}, np.random.default_rng(1)
+    runs = []
+    for _ in range(8):
+        rows, sent, compared, results = (int(rng.integers(1_000, 1_000_000)) for _ in range(4))
+        cpu = 1.5 + 1e-6 * (12.0 * rows + 0.4 * sent + 0.02 * compared)
+        runs.append(Ran(cpu, (), {"rows_in": sent, "comparisons": compared, "results": results}, rows))
+    found = weights(runs)
+    assert found == pytest.approx(true, rel=1e-3, abs=1e-6)
+    assert settings({**found, "stored": 0.0, "stage": 1e5, "unit": 5e3}) == [
+        "SET spark.trijoin.cost.taken = 12;",
+        "SET spark.trijoin.cost.sent = 0.4;",
+        "SET spark.trijoin.cost.compared = 0.02;",
+        *([f"SET spark.trijoin.cost.listed = {found['listed']:.3g};"] if found["listed"] > 0 else []),
+        "SET spark.trijoin.cost.stage = 1e+05;",
+        "SET spark.trijoin.cost.unit = 5e+03;",
+    ]
 
 
 def test_what_is_aggregated_in_units_is_compared_too() -> None:

@@ -204,7 +204,7 @@ def test_every_setting_of_ours_is_known_to_jobs() -> None:
     prefixes = {name.rpartition(".")[0] for name in NAMES} | {"spark.trijoin.rate"}
     assert {name for name in written - prefixes if not name.startswith("spark.trijoin.rate.")} <= {
         *NAMES,
-        *("spark.trijoin.selectivity.KIND", "spark.trijoin.unit"),
+        *("spark.trijoin.selectivity.KIND", "spark.trijoin.cost.NAME", "spark.trijoin.unit"),
     }
 
 

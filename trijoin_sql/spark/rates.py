@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
 from math import inf
@@ -18,6 +18,10 @@ from ..rewriter.sql.catalog import RATE_SETTING, declared, positive
 
 #: The prefix of the settings for the share of pairs of rows that match, by kind of predicate.
 SELECTIVITY = "spark.trijoin.selectivity."
+
+#: The prefix of the settings for the weights of the cost model, and the weights (`rewriter.options.CostDefaults`).
+COST = "spark.trijoin.cost."
+WEIGHTS = ("taken", "sent", "compared", "listed", "stored", "stage", "unit")
 
 #: Returns a session's setting, None if it is not set.
 Setting = Callable[[str], "str | None"]
@@ -53,7 +57,9 @@ def declared_rate(get: Setting, name: tuple[str, ...]) -> float | None:
 
 
 def cost_defaults(get: Setting) -> CostDefaults:
-    """Return the assumptions of the cost model, with the selectivities of ``spark.trijoin.selectivity.KIND``.
+    """Return the assumptions of the cost model, with the settings of a session.
+
+    These are the selectivities ``spark.trijoin.selectivity.KIND`` and the weights ``spark.trijoin.cost.NAME``.
 
     Parameters
     ----------
@@ -63,9 +69,10 @@ def cost_defaults(get: Setting) -> CostDefaults:
     Raises
     ------
     InvalidSettingError
-        A value is not a share.
+        A value is not a share, or not a number above 0.
     """
-    known = dict(CostDefaults().selectivity)
+    defaults = CostDefaults()
+    known = dict(defaults.selectivity)
     for kind in known:
         text = get(SELECTIVITY + kind)
         if text is not None:
@@ -74,10 +81,18 @@ def cost_defaults(get: Setting) -> CostDefaults:
                 reason = "it takes the share of pairs that match, above 0 and up to 1"
                 raise InvalidSettingError(SELECTIVITY + kind, text, reason)
             known[kind] = share
+    weights: dict[str, Any] = {}
+    for name in WEIGHTS:
+        text = get(COST + name)
+        if text is not None:
+            weight = positive(text)
+            if weight is None:
+                raise InvalidSettingError(COST + name, text, "it takes a number of microseconds above 0")
+            weights[name] = weight
     declared = tuple(known.items())
-    if declared == CostDefaults().selectivity:
-        return CostDefaults()
-    return CostDefaults(selectivity=declared, partners=inf)  # a declared value holds for any length of history
+    if declared != defaults.selectivity:  # a declared value holds for any length of history
+        defaults = replace(defaults, selectivity=declared, partners=inf)
+    return replace(defaults, **weights) if weights else defaults
 
 
 @dataclass(frozen=True, slots=True)
