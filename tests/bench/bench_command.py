@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from trijoin_sql.errors import InvalidSettingError
+
 from .outcome import OTHERS
 
 HELP = """Measure schemes, side by side in one run: throughput, latency, intermediates, bytes shuffled.
@@ -157,7 +159,9 @@ def bench(
             metavar="URL", help="For scale: also run on this Spark; for calibrate: on it.", show_default=False
         ),
     ] = None,
-    output: Annotated[Literal["text", "json"], typer.Option("--format", help="On stdout.")] = "text",
+    output: Annotated[
+        Literal["text", "json", "markdown"], typer.Option("--format", help="On stdout; markdown of scale alone.")
+    ] = "text",
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write JSON here.")] = None,
     plot_file: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw a plot here.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
@@ -203,6 +207,8 @@ def bench(
             quiet=quiet,
         )
         return
+    if output == "markdown":
+        raise InvalidSettingError("--format", output, "it is a form of scale alone")
     options = Options(
         workload or ["chain_band", "cyclic_band"],
         rows or 100_000,

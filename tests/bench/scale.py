@@ -68,7 +68,7 @@ class Point:
     work
         Microseconds of one core a tuple, by the weights of the cost model.
     rate
-        Tuples a second if every unit has a core of its own: the busiest one decides.
+        Tuples a second if every unit has a core of its own: the busiest one decides; None where it is not known.
     cpu
         Seconds of all processes a tuple, on Spark.
     """
@@ -80,7 +80,7 @@ class Point:
     measured: dict[str, float] = field(default_factory=dict)
     balance: dict[str, float] = field(default_factory=dict)
     work: float = 0.0
-    rate: float = 0.0
+    rate: float | None = None
     cpu: float | None = None
 
     def ratios(self) -> dict[str, float]:
@@ -138,6 +138,9 @@ def measure_scale(
                     status.update(f"{name}: {one.engine} in {one.units} units")
                     found.append(one)
             documents.append(scale_document(name, rows or ROWS, found))
+            if output == "markdown":
+                for line in (f"### {name}", "", *(f"- {told}" for told in winners(found)), "", *as_markdown(found), ""):
+                    typer.echo(line)
             if output == "text":
                 streams = len(WORKLOADS[name].streams)
                 out.print(scale_table(f"{name}: {streams} x {rows or ROWS:,} rows, figures by tuple", found))
@@ -219,13 +222,16 @@ def point(
 
     counted, predicted = by_tuple(totals(slots)), by_tuple(planned.predicted(data))
     routed = len(slots) > MOST_SLOTS
-    if routed:  # a further stage, and packs, are beyond what routing tells
+    if routed:  # all rows; a further stage, and packs, are beyond what routing tells
+        counted = {name: one / (streams * (data.rows + data.more)) for name, one in totals(slots).items()}
         plain = len(SCHEMES[planned.spec.scheme].stages(planned.spec)) == 1
         counted = {name: one for name, one in counted.items() if plain and name in _told(planned)}
     known = predicted | counted
     shares = [costs.taken, costs.sent * known["rows_in"], costs.compared * known["comparisons"]]
     work = sum(shares) + costs.listed * known["results"]
-    spread = {name: balance(slots, f"whole_{name}") for name in ("rows_in", "comparisons", "results")}
+    spread = {
+        name: balance(slots, name if routed else f"whole_{name}") for name in ("rows_in", "comparisons", "results")
+    }
     spread["state_rows"] = balance(slots, "state_rows")
     busiest = max(spread["rows_in"], spread["comparisons"], spread["results"])
     return Point(
@@ -236,7 +242,7 @@ def point(
         by_tuple(totals(measured)),
         spread,
         work,
-        1e6 * units / (work * busiest),
+        None if routed else 1e6 * units / (work * busiest),
         None if cpu is None else cpu.total / (sum(len(frame) for frame in planned.frames)),
     )
 
@@ -307,7 +313,7 @@ def scale_table(title: str, found: Sequence[Point]) -> Table:
         for name in HEADINGS:
             told.append(f"{one.counted[name]:,.3g}" if name in one.counted else "")
             told.append(f"{one.predicted[name]:,.3g}")
-        told += [f"{max(one.balance.values()):.2f}", f"{one.work:,.3g}", f"{one.rate:,.0f}"]
+        told += [f"{max(one.balance.values()):.2f}", f"{one.work:,.3g}", f"{one.rate or 0:,.0f}"]
         if one.measured:
             told += [f"{one.measured[name]:,.3g}" for name in ("rows_in", "state_rows", "comparisons")]
             told.append("" if one.cpu is None else f"{1e6 * one.cpu:,.0f}")
@@ -315,10 +321,26 @@ def scale_table(title: str, found: Sequence[Point]) -> Table:
     return table
 
 
+def as_markdown(found: Sequence[Point]) -> Iterator[str]:
+    """Yield the lines of a smaller table for a page: by scheme, in 1, 4, 16 ... units, figures by tuple."""
+    headings = ("scheme", "units", *HEADINGS.values(), "balance", "predicted")
+    yield f"| {' | '.join(headings)} |"
+    yield f"|---|{'---:|' * (len(headings) - 1)}"
+    counts = sorted({one.units for one in found})
+    for engine in dict.fromkeys(one.engine.partition(":")[0] for one in found):
+        for one in found:
+            if one.engine.partition(":")[0] == engine and counts.index(one.units) % 2 == 0:
+                told = [f"{one.counted.get(name, one.predicted[name]):,.3g}" for name in HEADINGS]
+                told = [text if name in one.counted else f"*{text}*" for name, text in zip(HEADINGS, told, strict=True)]
+                off = [abs(ratio - 1) for ratio in one.ratios().values()]
+                within = f"±{max(off):.0%}" if off else ""
+                yield f"| `{engine}` | {one.units} | {' | '.join(told)} | {max(one.balance.values()):.2f} | {within} |"
+
+
 def winners(found: Sequence[Point]) -> Iterator[str]:
     """Yield in a sentence each which scheme takes the most tuples a second, and which keeps the fewest rows."""
     sorts: tuple[tuple[str, Callable[[Point], float]], ...] = (
-        ("takes the most tuples a second", lambda one: 1 / one.rate),
+        ("takes the most tuples a second", lambda one: 1 / one.rate if one.rate else inf),
         ("sends the fewest rows", lambda one: one.counted.get("rows_in", one.predicted["rows_in"])),
         ("keeps the fewest rows", lambda one: one.counted.get("state_rows", one.predicted["state_rows"])),
     )
@@ -327,7 +349,7 @@ def winners(found: Sequence[Point]) -> Iterator[str]:
         for units in sorted({one.units for one in found}):
             costs = {one.engine.partition(":")[0]: cost(one) for one in found if one.units == units}
             winner = min(costs, key=costs.__getitem__)
-            if not at or costs.get(at[-1][0], inf) > NOTICED * costs[winner]:
+            if costs[winner] < inf and (not at or costs.get(at[-1][0], inf) > NOTICED * costs[winner]):
                 at.append((winner, units))
         told = [f"{engine} from {units} units on" if number else engine for number, (engine, units) in enumerate(at)]
         yield f"{what}: {', '.join(told)}"
@@ -355,6 +377,7 @@ def plot_scale(path: Path, documents: Sequence[Mapping[str, Any]]) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import LogLocator
 
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": NAME, "font.size": 9})
     lines = (("rows_in", "rows sent a tuple"), ("state_rows", "rows kept a tuple"), ("rate", "tuples/s"))
@@ -367,19 +390,19 @@ def plot_scale(path: Path, documents: Sequence[Mapping[str, Any]]) -> None:
             mine = [one for one in document["points"] if one["engine"].partition(":")[0] == scheme]
             for axis, (name, _) in zip(axes[:, column], lines, strict=True):
                 if name == "rate":
-                    axis.plot(
-                        [one["units"] for one in mine], [one["rate"] for one in mine], f"C{color}.-", label=scheme
-                    )
+                    axis.plot([one["units"] for one in mine], [one["rate"] for one in mine], f"C{color}-", label=scheme)
                     continue
                 axis.plot(
                     [one["units"] for one in mine], [one["predicted"][name] for one in mine], f"C{color}--", lw=0.8
                 )
                 told = [one for one in mine if name in one["counted"]]
-                axis.plot([one["units"] for one in told], [one["counted"][name] for one in told], f"C{color}.-")
+                axis.plot([one["units"] for one in told], [one["counted"][name] for one in told], f"C{color}-")
         for axis, (_, label) in zip(axes[:, column], lines, strict=True):
             axis.set(yscale="log", ylabel=label if column == 0 else "")
             axis.set_xscale("log", base=2)
             axis.minorticks_off()
+            axis.xaxis.set_major_locator(LogLocator(base=4, numticks=8))
+            axis.xaxis.set_major_formatter("{x:.0f}")
         axes[0, column].set_title(document["workload"])
         axes[-1, column].set_xlabel("units")
         axes[-1, column].legend(fontsize=7)

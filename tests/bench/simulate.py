@@ -225,12 +225,12 @@ def count(planned: Planned, data: Data) -> list[Counter[str]]:
 
     What the whole run has added is there under ``whole_`` and the name.
 
-    Beyond `MOST_SLOTS` units rows are routed only: ``rows_in`` are those of the first stage, and ``state_rows`` the
-    rows of streams that are kept, where all rows go as the counted ones.
+    Beyond `MOST_SLOTS` units all rows are routed, and nothing else: ``rows_in`` are those of the first stage, and
+    ``state_rows`` the rows of streams that it stores.
     """
     cuts = data.cuts()
     if planned.spec.slots > MOST_SLOTS:
-        return _routed(planned, data)
+        return _routed(planned)
     join = LocalJoin(planned.spec, counts=True)
     before: list[Counter[str]] = []
     newest = 0
@@ -254,8 +254,8 @@ def count(planned: Planned, data: Data) -> list[Counter[str]]:
     return found
 
 
-def _routed(planned: Planned, data: Data) -> list[Counter[str]]:
-    """Route all rows, and return by slot how many of so many as are counted, and of those that are kept, it gets."""
+def _routed(planned: Planned) -> list[Counter[str]]:
+    """Route all rows, and return by slot how many it gets, and keeps."""
     spec = planned.spec
     routing = SCHEMES[spec.scheme].routing
     route = routing.router(spec)
@@ -264,14 +264,9 @@ def _routed(planned: Planned, data: Data) -> list[Counter[str]]:
         for slots, some in route(rank, frame):
             rows = frame if some is None else frame.take(pa.array(some))
             for slot in slots:
-                found[slot]["whole_rows_in"] += rows.num_rows
-                stored = (
-                    rows.num_rows if RECORDS[spec.scheme].in_cells else len(routing.counted(spec, rank, rows, slot))
-                )
-                found[slot]["whole_stored"] += stored
-    for counted in found:
-        counted["rows_in"] = round(counted["whole_rows_in"] * data.more / (data.rows + data.more))
-        counted["state_rows"] = round(counted["whole_stored"] * data.kept / (data.rows + data.more))
+                found[slot]["rows_in"] += rows.num_rows
+                cell = RECORDS[spec.scheme].in_cells
+                found[slot]["state_rows"] += rows.num_rows if cell else len(routing.counted(spec, rank, rows, slot))
     return found
 
 
