@@ -118,7 +118,7 @@ def stores(model: Model, order: tuple[int, ...], reached: int) -> Cost:
 
     Rows probe the other stages in order. What they have found goes to all units of the next stage, or to those of its
     key; to the stage that stores its own stream in one copy, and from there to all. Rows that are stored in a later
-    stage go there in one copy too, and results of the stage before the last one go through it.
+    stage go there in one copy too. Results are not counted, as those of other schemes: each leaves once.
     """
     first, last = order[0], len(order) - 1
     network = reached * (sum(model.rates) + model.rates[first])
@@ -133,9 +133,8 @@ def stores(model: Model, order: tuple[int, ...], reached: int) -> Cost:
             cpu += rate * reached * search(model.kept[other] / model.units)
             rate *= growth(model, done, frozenset((other,)))
             done |= {other}
-            if stage < last:
-                ends = len(done) == model.count
-                network += rate if ends or order[stage + 1] == start else rate * reached
+            if stage < last and len(done) < model.count:
+                network += rate if order[stage + 1] == start else rate * reached
         cpu += rate
     return Cost(network, sum(model.kept), cpu, model.count)
 
