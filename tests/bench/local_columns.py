@@ -54,6 +54,11 @@ class LocalFrame:
         marked = ({DELAY: 0} if field.name in self.times else {} for field in fields)
         return StructType([StructField(f.name, f.dataType, True, m) for f, m in zip(fields, marked, strict=True)])
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return list(self.rows.column_names)
+
     def select(self, *columns: Any) -> LocalFrame:
         """Return computed columns."""
         found = [_of_column(column._expr, self.rows) for column in columns]
