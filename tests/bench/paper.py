@@ -482,9 +482,8 @@ def wrong(experiment: Experiment, points: Sequence[Point]) -> Iterator[str]:
         if point.problem:
             yield f"{point.label} failed: {point.problem}"
         elif "results" in point.figures and point.figures.get("complete", 1) == 1:
-            contender = experiment.contenders[point.label]
-            if not contender.scheme.startswith("operator_tree"):  # its counters add up what all of its nodes find
-                counts.setdefault((contender.workload, point.value), {})[point.label] = point.figures["results"]
+            workload = experiment.contenders[point.label].workload
+            counts.setdefault((workload, point.value), {})[point.label] = point.figures["results"]
     for (workload, _), found in counts.items():
         if len(set(found.values())) > 1:
             told = ", ".join(f"{label} {count:,.0f}" for label, count in found.items())
