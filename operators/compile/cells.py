@@ -48,7 +48,7 @@ class Grid:
 
 
 def lay_out(node: JoinNode, inputs: Mapping[str, Input], cells: int) -> Grid:
-    """Lay out the grid of `rewriter.grid.lay_out` for a node; what its cells are hashed by is packed into the inputs.
+    """Lay out the grid of `rewriter.plan.grid.lay_out` for a node; what places rows in cells is packed into the inputs.
 
     Parameters
     ----------
