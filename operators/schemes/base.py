@@ -66,7 +66,7 @@ class Work:
         """How many rows have been sent here: of streams, partial results, blocks, hubs and members of packs."""
         batches = [*(batch for batches in self.rows.values() for batch in batches), *self.partials]
         batches += [some for pack in self.packs for some in (pack.hubs, pack.members)]
-        return sum(batch.num_rows for batch in batches) + sum(map(len, self.blocks))
+        return sum(int(batch.num_rows) for batch in batches) + sum(map(len, self.blocks))
 
 
 class Slot(Protocol):
