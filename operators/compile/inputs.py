@@ -274,7 +274,7 @@ def _inputs(
     """
     first, _ = read[0]
     frame, above = _held_back(compiling.run_sql(_with(first) + text), node.held_back, first, str(compiling.number))
-    types = dict(zip(frame.columns, type_names(frame), strict=True))
+    types = dict(zip(frame.schema.names, type_names(frame), strict=True))
     whole = _WHOLE if _asks_for_late_rows(compiling, first) else None
     found = {}
     for scan, names in read:
