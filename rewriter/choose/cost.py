@@ -14,7 +14,7 @@ from math import prod
 
 from ..options import CostDefaults, Settings
 from ..plan.comparison import common_type, widest
-from ..plan.conjuncts import KINDS, Either, KernelPredicate
+from ..plan.conjuncts import KINDS, Band, Either, KernelPredicate
 from ..plan.cost_model import DEFAULT_UNITS, OVERDUE, Model, growth, probe_order, search
 from ..plan.decision import Cost
 from ..plan.grid import KeyClass
@@ -42,7 +42,7 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
         kept.append(rate if scan.streaming is False else rate * (length / 1e6 if length else defaults.keep_for))
     names = node.graph.relations
     shares = [[1.0] * len(names) for _ in names]
-    equal, implied, checked = set(), {}, set()
+    equal, implied, checked, bands = set(), {}, set(), set()
     for edge in node.graph.edges:
         one, other = sorted((names.index(edge.left), names.index(edge.right)))
         most = defaults.partners / max(kept[one], kept[other], 1.0)
@@ -54,6 +54,8 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
             implied[one, other] = min(selectivity.get("equi", 1.0), most)
         if node.graph.not_implied(edge):
             checked.add((one, other))
+        if any(isinstance(predicate, Band) and not predicate.bounds.wide for predicate in edge.predicates):
+            bands.add((one, other))
     return Model(
         names,
         tuple(rates),
@@ -64,6 +66,7 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
         implied,
         all(scan.streaming is not False and keep.get(scan.alias) for scan in below),
         frozenset(checked),
+        frozenset(bands),
     )
 
 

@@ -7,7 +7,7 @@ each group of units; a store is searched, and the candidates that its index find
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
@@ -21,6 +21,10 @@ OVERDUE = 1 / 16
 #: Results of an inner join, some of whose rows are nearly as old as the window, lie in pieces as wide as it is, and are
 #: there for longer by this share of it.
 WIDE = 0.45
+
+#: Into how many cells as wide as itself a band reaches, on average: of integers |a - b| < 2 into 5/3, of wider ones
+#: into nearly two.
+CELLS = 1.7
 
 #: A row that several partial results have is searched for once, where a segment makes this many of it. A window has
 #: about ten segments; of a history most rows lie in the largest one.
@@ -46,6 +50,8 @@ class Model:
         Whether all rows expire. Else the kept rows are a history that grows.
     checked
         Pairs between which units evaluate predicates, derived ones too.
+    bands
+        Pairs with a band that narrows a search. Two bands are searched together, by cells of one of them.
     """
 
     relations: tuple[str, ...]
@@ -57,6 +63,7 @@ class Model:
     implied: Mapping[tuple[int, int], float] = field(default_factory=dict)
     bounded: bool = False
     checked: frozenset[tuple[int, int]] = frozenset()
+    bands: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def count(self) -> int:
@@ -74,6 +81,18 @@ class Model:
     def share(self, one: int, other: int) -> float:
         """Return the share of pairs of two relations that match."""
         return self.shares[one][other] * self.implied.get((min(one, other), max(one, other)), 1.0)
+
+    def found(self, one: int, others: Collection[int]) -> tuple[float, float]:
+        """Return what a search for a row of one among joined rows of others finds, and in how many places it looks.
+
+        The first is the share of these rows that the index finds: of the most selective edge, or of two bands, one of
+        which is searched by cells as wide as it is.
+        """
+        shares = sorted(self.share(one, other) for other in others)
+        banded = sorted(self.share(one, other) for other in others if (min(one, other), max(one, other)) in self.bands)
+        if len(banded) < 2 or CELLS * banded[0] * banded[1] > shares[0]:
+            return shares[0], 1.0
+        return CELLS * banded[0] * banded[1], CELLS
 
     def stored(self, one: int) -> float:
         """Return how many rows of a relation are stored."""

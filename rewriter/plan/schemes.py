@@ -294,10 +294,10 @@ def cost_of_tree(model: Model, order: tuple[int, ...]) -> Cost:
         left, right = model.rate(done) if len(done) > 1 else model.rates[min(done)], model.rates[one]
         if len(done) > 1:
             network += (left + sum(model.rates[later] for later in order[at:])) * model.units
-        stored, share = stored_results(model, done), min(model.share(one, other) for other in done)
+        stored, (share, looks) = stored_results(model, done), model.found(one, done)
         memory += stored + model.stored(one)
-        cpu += left * (model.units * search(model.stored(one) / model.units) + model.stored(one) * share)
-        cpu += right * (model.units * search(stored / model.units) + stored * share)
+        cpu += left * (looks * model.units * search(model.stored(one) / model.units) + model.stored(one) * share)
+        cpu += right * (looks * model.units * search(stored / model.units) + stored * share)
         done |= {one}
     return Cost(network, memory, cpu, model.count - 1)
 
