@@ -48,11 +48,6 @@ class LocalFrame:
         self.rows, self.times = rows, times
 
     @property
-    def columns(self) -> list[str]:
-        """The names of its columns."""
-        return list(self.rows.column_names)
-
-    @property
     def schema(self) -> StructType:
         """Spark's schema; event times are marked as Spark marks them."""
         fields = from_arrow_schema(self.rows.schema).fields
