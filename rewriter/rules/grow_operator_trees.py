@@ -85,7 +85,10 @@ def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
     kept = {retention.alias: retention for retention in node.retention}
     stored = _retention(alias, graph.time_bounds, order)
     retention = tuple(stored if one == alias else kept[one] for one in order if one == alias or one in kept)
-    root = _node(JoinNode, node, sources=sources, graph=graph, output=output, retention=retention)
+    aggregation = node.aggregation and node.aggregation.with_terms(moved.term)
+    root = _node(
+        JoinNode, node, sources=sources, graph=graph, output=output, retention=retention, aggregation=aggregation
+    )
     return _split(root, tuple(alias if part is nested else part for part in tree), names)
 
 
@@ -95,7 +98,9 @@ def _inner(
     """Return the node that joins some relations first, with all columns that nodes above it read."""
     needed = {(c.relation, c.column): (c.name, c.type) for c in node.output if c.relation in members}
     taken = {column.name.lower() for column in node.output}
-    wanted = [column for predicate in across for term in predicate.terms for column in term.columns]
+    above = [*(term for predicate in across for term in predicate.terms)]
+    above += node.aggregation.terms if node.aggregation is not None else ()
+    wanted = [column for term in above for column in term.columns]
     types: dict[tuple[str, str], str] = {}
     for alias in members:
         scan = source_scan(node.sources[node.graph.relations.index(alias)])

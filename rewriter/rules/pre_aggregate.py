@@ -72,8 +72,6 @@ def _why_not(block: Block, settings: Settings) -> str | None:
     for residual in node.graph.residuals:
         if not _filters_groups(residual, names):
             return f"Spark has to filter by {residual.sql} first"
-    if node.decision.scheme == "operator_tree":
-        return "an operator tree stores the results of its inner node"
     if not settings.ansi and any(state.function == "sum" and state.type != "double" for state in aggregation.states):
         return "with spark.sql.ansi.enabled off a sum that overflows stays with Spark"
     owners = _owners(node)

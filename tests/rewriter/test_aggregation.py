@@ -132,6 +132,18 @@ def test_a_residual_over_keys_filters_groups() -> None:
     ]
 
 
+def test_the_root_of_an_operator_tree_aggregates() -> None:
+    """It does not store its results; its inner node puts out what keys, arguments and conditions above it read."""
+    sql = f"SELECT /*+ SCHEME('operator_tree((r, s), t)') */ r.k, SUM(t.d), MAX(upper(s.k)) {CHAIN} GROUP BY r.k, t.k"
+    plan = rewritten(sql).plan
+    assert plan is not None
+    root, inner = (one for one in walk(plan) if isinstance(one, JoinNode))
+    assert root.aggregation is not None
+    assert [term.sql for term in root.aggregation.terms] == ["r_s.r__k", "t.k", "t.d", "upper(r_s.s__k)"]
+    assert inner.aggregation is None
+    assert {one.name for one in inner.output} >= {"r__k", "s__k", "s__y"}
+
+
 def test_settings() -> None:
     """Off altogether, and without ANSI mode: there a sum of integers wraps, and one of decimals is NULL."""
     sql = f"SELECT SUM(r.x) {CHAIN}"

@@ -54,6 +54,22 @@ def test_a_root_that_stores_nothing_but_its_inputs(spark: SparkSession, tables: 
     assert run_stream(tj.sql(sql), tmp_path / "checkpoint") == expected
 
 
+def test_a_root_that_aggregates(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+    """Keys and arguments over what the inner node stores, and a condition of Spark's over keys."""
+    sql = (
+        "SELECT {} r.s, u.s, COUNT(*), SUM(t.i % 100), MIN(upper(s.s)) FROM r JOIN s ON r.n = s.n "
+        "JOIN t ON s.b <=> t.b JOIN u ON u.dt = r.dt AND u.dt < s.dt WHERE concat(r.s, u.s) <> 'aa' GROUP BY r.s, u.s"
+    )
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    tables.use(streaming=False)
+    expected = bag(spark.sql(sql.format("")).collect())
+    assert expected
+    tables.use(streaming=True)
+    hinted = sql.format("/*+ SCHEME('operator_tree((r, s), t, u)'), UNITS(2) */")
+    assert tj.explain(hinted).to_dict()["groups"][0]["aggregation"]["in_units"]
+    assert run_stream(tj.sql(hinted), tmp_path / "checkpoint", "complete") == expected
+
+
 def test_an_inner_node_of_which_nothing_is_read_but_how_many_rows_it_has(spark: SparkSession, tables: Tables) -> None:
     """Rows without columns are none: those of the inner node were lost."""
     sql = "SELECT /*+ SCHEME('operator_tree((r, s), t)') */ t.id FROM r JOIN s ON r.ti = s.ti CROSS JOIN t"
