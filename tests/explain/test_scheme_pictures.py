@@ -106,3 +106,12 @@ def test_routing(routing: str, words: str, cells: tuple[int, int]) -> None:
     drawn = ElementTree.fromstring(scheme_svg(group(sql)))
     assert [text.text for text in drawn.iter("text")].count(words) == 2
     assert [rect.get("class") for rect in drawn.iter("rect")].count("cell on") == 2 * sum(cells)
+
+
+def test_routing_by_ranges() -> None:
+    """The stream in the middle is in one cell; of the others some rows lie in two ranges."""
+    sql = "/*+ UNITS(4), ROUTING('range') */ r.id FROM r JOIN s ON ABS(r.a - s.a) < 5 JOIN t ON ABS(s.x - t.x) < 5"
+    said = [text.text for text in ElementTree.fromstring(scheme_svg(group(sql))).iter("text")]
+    assert said.count("by ranges of s.a and ranges of s.x, stored once") == 1
+    assert said.count("by ranges of s.a, copied to 2 cells, one row in 8 in a range more") == 1
+    assert said.count("by ranges of s.x, copied to 2 cells, one row in 8 in a range more") == 1

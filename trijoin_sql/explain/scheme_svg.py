@@ -12,6 +12,7 @@ from itertools import groupby
 
 from ..errors import PlanError
 from ..rewriter.plan.document import Group
+from ..rewriter.plan.grid import BREADTH
 from ..rewriter.plan.schemes import RECORDS, Arrival, SchemeRecord, UnitGroup
 from .svg import Box, around, arrow, element, path, picture, rect, text, text_width, title
 from .wording import count, dimension_name, node_title, shorten
@@ -148,6 +149,8 @@ def _how(group: Group, arrival: Arrival, axes: Sequence[_Axis]) -> str:
         how += [f"by {_list(ranges)}"] if ranges else []
         how += ["spread evenly"] if len(placed) > len(hashed) + len(ranges) else []
         where = "stored once" if copies == 1 else f"copied to {count(copies, 'cell')}"
+        if any(one.home not in (None, arrival.rows) and one.shares > 1 for one in placed):
+            where += f", one row in {BREADTH} in a range more"
         return f"{', '.join(how) or 'to every cell'}, {where}"
     if arrival.kept == arrival.rows:
         return "stored" if _record(group).runs_as is None else "stored in one unit"
