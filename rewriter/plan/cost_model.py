@@ -131,9 +131,8 @@ def probe_order(model: Model, start: int) -> Iterator[tuple[int, float]]:
     """
     done, rest = frozenset((start,)), set(range(model.count)) - {start}
     while rest:
-        grown = {one: growth(model, done, frozenset((one,))) for one in sorted(rest)}
-        nearest = min(grown, key=lambda one: (grown[one], one))
-        yield nearest, grown[nearest]
+        factor, nearest = min([(growth(model, done, frozenset((one,))), one) for one in rest])
+        yield nearest, factor
         done |= {nearest}
         rest.remove(nearest)
 
@@ -154,7 +153,7 @@ def probing(model: Model, meeting: Meeting = lambda _: 1.0, cells: int = 1) -> f
         arriving = partial = rate * meeting(done)
         joined = [start]
         for target, factor in probe_order(model, start):
-            source = min(joined, key=lambda one: model.share(one, target))
+            _, _, source = min([(model.share(one, target), at, one) for at, one in enumerate(joined)])
             more = done | {target}
             spread = meeting(more) / meeting(done)
             searched = partial
