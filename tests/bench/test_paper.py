@@ -119,14 +119,11 @@ def test_a_slot_on_disk_goes_on_where_one_in_memory_has_to_stop(tmp_path: Path) 
 @pytest.mark.slow
 def test_an_experiment_runs(tmp_path: Path) -> None:
     """In its smallest form, in a session of its own; what is stored and sent is as exact as in a large one."""
-    words = ["paper", "002-fig7", "003-fig11", "--rows", "800", "--json", str(tmp_path / "found.json"), "-q"]
+    words = ["paper", "003-fig11", "--rows", "800", "--json", str(tmp_path / "found.json"), "-q"]
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-m", "tests.bench", *words], cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    plans, bandwidth = json.loads((tmp_path / "found.json").read_text())
-    here = {one["compared"]: one["here"] for one in plans["findings"]}
-    assert here["Q2 L to Q2 N"] == pytest.approx(1.818, rel=0.02)
-    assert here["Q3 L to Q3 N"] == pytest.approx(1.196, rel=0.02)
+    (bandwidth,) = json.loads((tmp_path / "found.json").read_text())
     received = {one["contender"]: one["figures"]["sent"] for one in bandwidth["points"]}
     assert received["Q5 JB8-CR4"] < received["Q5 JB8-CR2"] < received["Q5 JB8"]
     assert "the paper found" in done.stdout
