@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +49,11 @@ def small(seed: int, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def tables(spark: SparkSession, tmp_path: Path) -> Iterator[Tables]:
+def tables(spark: SparkSession, tmp_path: Path) -> Tables:
     made = Tables(spark, tmp_path / "in")
     made.create("r", cut(small(5, 60), (25, 20)))
     made.create("s", cut(small(6, 20), (12,)))
-    spark.conf.set("spark.trijoin.tables", "all")
-    yield made
-    spark.conf.unset("spark.trijoin.tables")
+    return made
 
 
 def batch(tables: Tables, sql: str) -> Bag:
