@@ -103,7 +103,7 @@ CLIFFS: Mapping[str, Cliff] = MappingProxyType(
         "wide_band": Cliff(
             _pair(f"ABS(r.i - s.i) < 1000000000 AND {_NARROW}", "a band as wide as the data, and a narrow one"),
             "band",
-            "the band that is written first is searched, and excludes nothing; write the narrow one first.",
+            "both bands are searched, and one of them excludes nothing.",
         ),
         "not_equal": Cliff(
             _pair(f"r.i <> s.i AND {_NARROW}", "<> excludes next to nothing"),
