@@ -28,7 +28,7 @@ from ..options import CostDefaults, Settings
 from ..plan.conjuncts import Band
 from ..plan.cost_model import Model, probe_order
 from ..plan.decision import Alternative, Cost, Decision, Dimension, InputRate, NodeName, SchemeOptions
-from ..plan.grid import BREADTH, common_key, common_range, goes_by_key, is_elastic, lay_out, range_classes
+from ..plan.grid import BREADTH, goes_by_key, is_elastic, lay_out
 from ..plan.join_graph import is_connected, joined_with_all
 from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
@@ -49,6 +49,7 @@ from .cost import (
     stores,
     total,
 )
+from .routing import divides, has_common_key, hinted, takes_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,21 +318,12 @@ def _may_run(scheme: str, node: JoinNode, hints: Hints, settings: Settings) -> b
     """Return whether cost may choose a scheme."""
     if RECORDS[scheme].units == 1 or RECORDS[scheme].by_hint:
         return False  # one unit, however many rows come
-    if hints.routing == "range" and not _takes_ranges(scheme, node):
+    if hints.routing == "range" and not takes_ranges(scheme, node):
         return False
     routed = RECORDS[scheme].routed or hints.routing == "range"
     if (hints.routing and not routed) or (hints.intermediates and not RECORDS[scheme].packs):
         return False
-    return not settings.elastic or is_elastic(scheme, by_key=goes_by_key(scheme, None) and _has_common_key(node))
-
-
-def _takes_ranges(scheme: str, node: JoinNode) -> bool:
-    """Tell whether a scheme routes by ranges of values here: by one column for all relations, or by dimensions."""
-    if scheme == "operator_tree":  # each of its nodes as far as it can
-        return True
-    if RECORDS[scheme].in_cells:
-        return RECORDS[scheme].units is None and bool(range_classes(node.graph, node.tested))
-    return RECORDS[scheme].routed and common_range(node.graph) is not None
+    return not settings.elastic or is_elastic(scheme, by_key=goes_by_key(scheme, None) and has_common_key(node))
 
 
 def _advice(
@@ -373,7 +365,7 @@ def _unscaled(
     """Return that scaling is on and leaves this group alone, and what it would scale; None if it scales the group."""
     if not settings.elastic or chosen == "operator_tree" or not any(rate.streaming for rate in rates):
         return None
-    keyed, ranged = _has_common_key(node), hints.routing == "range"
+    keyed, ranged = has_common_key(node), hints.routing == "range"
     by_key = keyed and goes_by_key(chosen, hints.routing)
     if is_elastic(chosen, by_key=by_key or ranged):
         return None
@@ -412,15 +404,9 @@ def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
 
 def _reached(node: JoinNode, hints: Hints, model: Model) -> int:
     """Return how many units of another stream's group a row goes to."""
-    divides = _divides(node, hints.routing)
-    return max(model.units // (hints.subgroups or model.units), 1) if divides else model.units
-
-
-def _divides(node: JoinNode, routing: str | None) -> bool:
-    """Tell whether a row goes to some units of each group only: those of its key, or of the range of its value."""
-    if routing == "range":
-        return common_range(node.graph) is not None
-    return routing != "random" and _has_common_key(node)
+    if not divides(node, hints.routing):
+        return model.units
+    return max(model.units // (hints.subgroups or model.units), 1)
 
 
 def fit_of(node: JoinNode, model: Model, reached: int, hints: Hints | None = None) -> Fit:
@@ -447,7 +433,7 @@ def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, s
     if node.join != "inner":
         return "matrix", f"{KINDS_OF_JOINS[node.join]}, which tests each row where all its partners come"
     keeps_packs = from_packs or hints.intermediates or hints.routing
-    if count == 3 and not keeps_packs and _has_common_key(node):
+    if count == 3 and not keeps_packs and has_common_key(node):
         return "matrix", "three relations with one key, which sends a row to one unit"
     if count == 3 and not keeps_packs and all(source_scan(one).streaming is False for one in node.sources):
         return "matrix", "three tables, which matrix joins in one stage"
@@ -469,18 +455,13 @@ def _unfit(scheme: str, node: JoinNode) -> str:
     return f"{RECORDS[scheme].joins}, and this group has {len(graph.relations)} ({graph.shape})"
 
 
-def _has_common_key(node: JoinNode) -> bool:
-    """Tell whether equalities give all relations one key that rows can be hashed by."""
-    return common_key(node.graph, can_hash(node)) is not None
-
-
 def in_stores(node: JoinNode) -> bool:
     """Tell whether a node of an operator tree stores its inputs and nothing else, each in a stage of its own.
 
     With a key that all inputs share a `matrix` does so in one stage, and two inputs are a `biclique`, which does.
     """
     streams = any(source_scan(source).streaming is not False for source in node.sources)
-    return streams and len(node.sources) > 2 and bool(joined_with_all(node.graph)) and not _has_common_key(node)
+    return streams and len(node.sources) > 2 and bool(joined_with_all(node.graph)) and not has_common_key(node)
 
 
 def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> SchemeOptions:
@@ -489,51 +470,13 @@ def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> Schem
         raise InvalidHintError(f"INTERMEDIATES('{hints.intermediates}')", f"the scheme {chosen} stores no packs")
     pairs = hints.intermediates == "pair"
     if hints.routing:
-        return dataclasses.replace(_routed(hints, node, chosen, found.units, pairs=pairs), tree=found.tree or ())
+        return dataclasses.replace(hinted(hints, node, chosen, found.units, pairs=pairs), tree=found.tree or ())
     if chosen == "biclique":
-        return SchemeOptions(routing="hash" if _has_common_key(node) else "random")
+        return SchemeOptions(routing="hash" if has_common_key(node) else "random")
     ordered = chosen == "tree" and found.tree != tuple(range(len(found.tree or ())))
     if found.tree and (chosen in ("operator_tree", "non_materializing") or ordered):
         return SchemeOptions(tree=found.tree)
     return SchemeOptions(pairs)
-
-
-def _routed(hints: Hints, node: JoinNode, scheme: str, units: int | None, *, pairs: bool) -> SchemeOptions:
-    """Return the options with a hinted routing (003 section 3.2), if the group can have it."""
-    values = [f"'{hints.routing}'"] + ([str(hints.subgroups)] if hints.subgroups else [])
-    hint = f"ROUTING({', '.join(values)})"
-    if units is not None and units % (hints.subgroups or 1):
-        raise InvalidHintError(hint, f"{units} units cannot be divided evenly into {hints.subgroups} subgroups")
-    if hints.routing == "range" and not RECORDS[scheme].routed:
-        if not _takes_ranges(scheme, node):
-            raise InvalidHintError(hint, _no_ranges(node, scheme))
-        if hints.subgroups and not RECORDS[scheme].in_cells:
-            raise InvalidHintError(hint, f"the scheme {scheme} has no subgroups, write ROUTING('range')")
-        return SchemeOptions(routing="range", subgroups=hints.subgroups)
-    if not RECORDS[scheme].routed:
-        raise InvalidHintError(hint, f"the scheme {scheme} has a routing of its own")
-    if hints.routing == "range":
-        if not _takes_ranges(scheme, node):
-            raise InvalidHintError(hint, _no_ranges(node, scheme))
-        return SchemeOptions(pairs, "range", hints.subgroups)
-    if hints.routing == "random":
-        return SchemeOptions(pairs, "random")
-    if not _has_common_key(node):
-        raise InvalidHintError(hint, "no predicates make one column equal in all relations, to hash rows by")
-    if hints.subgroups is None:
-        return SchemeOptions(pairs, "hash")
-    return SchemeOptions(pairs, "contrand", hints.subgroups)
-
-
-def _no_ranges(node: JoinNode, scheme: str) -> str:
-    if not RECORDS[scheme].routed and (not RECORDS[scheme].in_cells or RECORDS[scheme].units):
-        return f"the scheme {scheme} has a routing of its own"
-    if not range_classes(node.graph):
-        band = "a band with two ends, other than one of event times, to cut its values into ranges"
-        return f"no condition that the kernel evaluates is {band}"
-    if RECORDS[scheme].routed:
-        return "no column is in a band with one of each other relation; matrix takes several"
-    return f"rows of {' and '.join(node.tested)} are tested, and only those of one relation lie in one range each"
 
 
 def _rounded(cost: Cost) -> Cost:
