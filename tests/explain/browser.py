@@ -154,7 +154,7 @@ class Browser:
             raise RuntimeError(f"{script}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    def wait_for(self, script: str, seconds: float = 5) -> None:
+    def wait_for(self, script: str, seconds: float = 30) -> None:
         """Wait until a JavaScript expression is true."""
         deadline = time.monotonic() + seconds
         while not self.run(script):
