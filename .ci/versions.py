@@ -48,21 +48,22 @@ def lowest(requirements: list[str]) -> list[str]:
 def make_environment(folder: Path, python: str, packages: list[str], pinned: list[str]) -> Path:
     """Return the interpreter of an environment with these packages, those that run tests, and the checkout itself."""
     interpreter = folder / "bin" / "python"
-    subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
-    pip = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, *packages, *pinned], check=True)
-    subprocess.run([*pip, "--no-deps", "--editable", ROOT], check=True)
+    subprocess.run([python, "-m", "venv", "--clear", "--without-pip", folder], check=True)  # some have no ensurepip
+    install = [*pip(interpreter), "install", "--quiet"]
+    subprocess.run([*install, *packages, *pinned], check=True)
+    subprocess.run([*install, "--no-deps", "--editable", ROOT], check=True)
     return interpreter
+
+
+def pip(interpreter: Path) -> list[str | Path]:
+    """Return the command of this interpreter's own pip for another one's packages."""
+    return [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", interpreter]
 
 
 def versions_in(interpreter: Path) -> dict[str, str]:
     """Return the version of Python and of all packages of an environment."""
-    listed = subprocess.run(
-        [interpreter, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    command = [*pip(interpreter), "list", "--format", "json"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True)
     asked = [interpreter, "-c", "import platform; print(platform.python_version())"]
     python = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
     return {"python": python} | {one["name"].lower(): one["version"] for one in json.loads(listed.stdout)}

@@ -57,7 +57,7 @@ def test_files_arrive_in_the_order_of_departure(year: Year, tmp_path: Path) -> N
         files = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
         times = np.concatenate([pq.read_table(path, columns=["ts"])["ts"].to_numpy() for path in files])
         assert [path.name for path in files] == ["week-01.parquet", "week-02.parquet"]
-        assert (np.diff(times) >= np.timedelta64(0)).all()
+        assert (np.diff(times) >= np.timedelta64(0, "us")).all()
     rows = sum(pq.read_metadata(path).num_rows for path in tmp_path.rglob("*.parquet"))
     assert rows == sum(table.num_rows for table in dataclasses.astuple(two_weeks(year)))
 

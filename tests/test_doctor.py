@@ -147,3 +147,12 @@ def test_a_copy_of_the_state_in_memory_is_said(
 def test_pyspark_is_not_imported() -> None:
     code = "import sys; from trijoin_sql.doctor import examine; examine(); assert 'pyspark' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_python_that_pyspark_does_not_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark installs on any newer Python and may fail there in its workers."""
+    assert doctor.check_python().level == "ok"
+    monkeypatch.setattr(doctor.sys, "version_info", (3, 99, 0))
+    finding = doctor.check_python()
+    assert finding.level == "warning"
+    assert f"newer than PySpark {metadata.version('pyspark')} is made for (up to 3.1" in finding.text

@@ -61,10 +61,15 @@ def examine() -> list[Finding]:
 
 
 def check_python() -> Finding:
-    """Python 3.11 or newer."""
+    """Python 3.11 or newer, and one that PySpark names."""
     found = platform.python_version()
     if sys.version_info < (3, 11):  # noqa: UP036 (that is the check)
         return Finding("problem", "Python", f"Python {found} is too old, 3.11 or newer is needed")
+    named = _pythons_of_pyspark()
+    if named and sys.version_info[:2] > max(named):
+        newest = ".".join(map(str, max(named)))
+        text = f"Python {found} is newer than PySpark {metadata.version('pyspark')} is made for (up to {newest})"
+        return Finding("warning", "Python", text)
     return Finding("ok", "Python", found)
 
 
@@ -175,6 +180,16 @@ def _check_package(name: str, needed: SpecifierSet) -> Finding:
         text = f"{name} {found} cannot be imported ({reason[0]}): pip install --force-reinstall '{wanted}'"
         return Finding("problem", name, text)
     return Finding("ok", name, found)
+
+
+def _pythons_of_pyspark() -> set[tuple[int, int]]:
+    """Return the versions of Python that PySpark names in its classifiers, none if it is not installed."""
+    try:
+        classifiers = metadata.metadata("pyspark").get_all("Classifier", [])
+    except metadata.PackageNotFoundError:
+        return set()
+    found = (re.fullmatch(r"Programming Language :: Python :: (\d+)\.(\d+)", one) for one in classifiers)
+    return {(int(one[1]), int(one[2])) for one in found if one}
 
 
 def _requirements() -> dict[str, SpecifierSet]:
