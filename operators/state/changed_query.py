@@ -36,7 +36,8 @@ def difference(old: str, new: str) -> str:
             was, now = _only_changed(was, now)
         changes.append(f"{name} was {was or 'absent'} and is now {now or 'absent'}")
     if before.get("scheme") == after.get("scheme") and before.get("units") != after.get("units"):
-        kind = "cells of a grid" if after.get("scheme") == "matrix" else "units by a key that all streams share"
+        by = "ranges of values" if after.get("option routing") == "range" else "a key that all streams share"
+        kind = "cells of a grid" if after.get("scheme") == "matrix" else f"units by {by}"
         changes.append(f"rows go to {kind}, so another number of units would have to move what is stored")
     return "; ".join(changes) or "it was written by another version"
 

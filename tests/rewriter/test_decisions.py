@@ -130,6 +130,24 @@ def test_a_hint_that_is_nearly_one_of_ours_is_a_slip(slip: str, meant: str) -> N
         assert nodes(CHAIN.format(f"/*+ {other} */"))
 
 
+@pytest.mark.parametrize(
+    ("hint", "on", "also", "unfit"),
+    [
+        ("ROUTING('range')", "ABS(r.a - s.a) < 2", "r.a < t.a", "r and t no condition"),
+        ("ROUTING('range')", "r.a < s.a", "ABS(r.a - t.a) < 2", "r and s no condition"),
+        ("SCHEME('biclique')", "r.a < s.a", "r.a < t.a", "r and t a semi join runs as matrix"),
+    ],
+)
+def test_a_hint_that_fits_one_group_of_two_names_the_other(hint: str, on: str, also: str, unfit: str) -> None:
+    """Else nobody knows which of several joins it means."""
+    sql = f"SELECT /*+ {hint} */ r.id FROM r JOIN s ON {on} WHERE EXISTS (SELECT 1 FROM t WHERE {also})"
+    with pytest.raises(InvalidHintError, match=f"is for every join group of its SELECT, and in that of {unfit}"):
+        rewritten(sql)
+    with pytest.raises(InvalidHintError) as alone:
+        rewritten("SELECT /*+ ROUTING('range') */ r.id FROM r JOIN s ON r.a < s.a")
+    assert "group" not in str(alone.value)
+
+
 def test_a_chain_scheme_needs_a_chain() -> None:
     with pytest.raises(InvalidHintError, match="chain"):
         rewritten(CYCLE.format("/*+ SCHEME('semi_symmetric') */"))
