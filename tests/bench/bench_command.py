@@ -142,7 +142,7 @@ def bench(
         bool, typer.Option("--tables", help="Join tables, in one query, instead of streams; --limit is Spark's, too.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Of the data.")] = 1,
-    units: Annotated[int, typer.Option(min=1, help="Units of a stream's group.")] = 2,
+    units: Annotated[int, typer.Option(min=1, help="Units of a stream's group; for scale only that many.")] = 2,
     cores: Annotated[
         int | None, typer.Option(min=1, help="Cores and partitions.", show_default="as many as units")
     ] = None,
@@ -192,13 +192,14 @@ def bench(
         measure_weights(master or "local[2]", output=output, quiet=quiet)
         return
     if workload and workload[0] == "scale":
-        from .scale import measure_scale
+        from .scale import doublings, measure_scale
 
+        only = str(context.get_parameter_source("units")).endswith(".COMMANDLINE")
         measure_scale(
             workload[1:],
             scheme or (),
             rows,
-            most,
+            [units] if only else doublings(most),
             seed,
             master=master,
             output=output,

@@ -1,8 +1,8 @@
 """``trijoin-sql bench calibrate``: the weights of the cost model on this machine, as settings.
 
 Processor time is fitted to what runs have counted: rows read, rows sent, comparisons and results, each of which is most
-of the work of one of them. What a trigger takes however few its rows are is timed: with one stage and with two, with
-few units and with many, with few rows kept and with many.
+of the work of some of them. What a trigger takes however few its rows are is timed: with one stage and with two, with
+few units and with many, with few rows kept and with many. What does not stand out of the noise is said to be unknown.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import os
 import shutil
 import statistics
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ NAME = "calibrate"
 #: Micro-batches of a run whose processor time is fitted; triggers that are timed, and those before that are not.
 BATCHES, TRIGGERS, COLD = 4, 12, 4
 
+#: How many times larger the runs are that tell the rows' work apart from what a query takes whatever comes.
+LARGER = 4
+
+#: The weights that are fitted; the last is what a query takes, which is no weight.
+_FITTED = ("taken", "sent", "compared", "listed", "query")
+
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
@@ -44,17 +51,13 @@ class Fitted:
     rows: int
 
 
-#: Runs that are mostly reading, mostly sending, mostly comparing, and mostly listing results; each in two sizes, which
-#: tell apart what a query takes whatever comes.
-RUNS = tuple(
-    Fitted(workload, engine, units, rows * size)
-    for workload, engine, units, rows in (
-        ("pair_band", "matrix@range", 2, 50_000),
-        ("pair_band", "biclique", 16, 10_000),
-        ("cyclic_loose", "symmetric", 2, 2_000),
-        ("chain_dense", "matrix", 2, 5_000),
-    )
-    for size in (1, 3)
+#: Runs that are mostly reading, mostly sending, mostly comparing, and mostly listing results.
+RUNS = (
+    Fitted("pair_band", "matrix@range", 2, 60_000),
+    Fitted("pair_band", "biclique", 32, 12_000),
+    Fitted("cyclic_loose", "symmetric", 2, 3_000),
+    Fitted("zipf_key", "biclique", 2, 5_000),
+    Fitted("chain_dense", "matrix", 2, 8_000),
 )
 
 
@@ -66,6 +69,20 @@ class Ran:
     triggers: tuple[float, ...]
     counters: dict[str, int]
     rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A weight in microseconds, and its range: without any one of the runs, or by the noise of what is timed."""
+
+    value: float
+    least: float
+    most: float
+
+    @property
+    def told(self) -> bool:
+        """Whether it can be told from nothing."""
+        return self.least > 0
 
 
 def run(spark: Any, name: str, engine: str, units: int, sizes: Sequence[int]) -> Ran:
@@ -99,60 +116,91 @@ def run(spark: Any, name: str, engine: str, units: int, sizes: Sequence[int]) ->
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def calibrated(spark: Any) -> dict[str, float]:
+def calibrated(spark: Any) -> dict[str, Weight]:
     """Return the weights by name, as far as this machine tells them."""
-    run(spark, "chain_dense", "semi_symmetric", 2, [1000] * BATCHES)  # starts Python, and compiles
-    found = weights([run(spark, one.workload, one.engine, one.units, [one.rows // BATCHES] * BATCHES) for one in RUNS])
 
-    def trigger(engine: str, units: int, kept: int = 10) -> float:
+    def fitted(size: int) -> list[Ran]:
+        return [run(spark, one.workload, one.engine, one.units, [one.rows * size // BATCHES] * BATCHES) for one in RUNS]
+
+    fitted(1)  # starts Python, and the JVM compiles
+    found = weights([*fitted(1), *fitted(LARGER)])
+    run(spark, "chain_band", "semi_symmetric", 2, [10] * (COLD + TRIGGERS))  # the same for small triggers
+
+    def trigger(engine: str, units: int, kept: int = 10) -> Sequence[float]:
         ran = run(spark, "chain_band", engine, units, [kept] + [10] * (COLD + TRIGGERS))
-        return 1e6 * statistics.median(ran.triggers[1 + COLD :])
+        return [1e6 * one for one in ran.triggers[1 + COLD :]]
 
-    few, many = (2, 8)
-    least = trigger("matrix", few)
-    found["unit"] = max(trigger("matrix", many) - least, 0.0) / (many - few)
-    found["stage"] = max(trigger("semi_symmetric", few) - least, 0.0)
-    kept = 100_000
-    found["stored"] = max(trigger("semi_symmetric", few, kept) - found["stage"] - least, 0.0) / (3 * kept)
+    few, many, kept = 2, 8, 100_000
+    one, two = trigger("matrix", few), trigger("semi_symmetric", few)
+    found["unit"] = between(one, trigger("matrix", many), many - few)
+    found["stage"] = between(one, two)
+    found["stored"] = between(two, trigger("semi_symmetric", few, kept), 3 * kept)
     return found
 
 
-def weights(runs: Sequence[Ran]) -> dict[str, float]:
+def between(fewer: Sequence[float], more: Sequence[float], parts: int = 1) -> Weight:
+    """Return by how much the median of some figures is above that of others, divided; the range is of two errors."""
+    value = max(statistics.median(more) - statistics.median(fewer), 0.0)
+    # The error of a median, from the quartiles: 1.25 deviations, each 0.74 of what lies between them.
+    spread = [1.25 * 0.74 * np.subtract(*np.percentile(one, [75, 25])) / len(one) ** 0.5 for one in (fewer, more)]
+    error = 2 * float(np.hypot(*spread))
+    return Weight(value / parts, max(value - error, 0.0) / parts, (value + error) / parts)
+
+
+def weights(runs: Sequence[Ran]) -> dict[str, Weight]:
     """Return microseconds of one core for a row that is read, a row sent, a comparison and a result.
 
     By least squares of the relative errors, without negative ones; and a constant for each run, which is no weight.
     """
     known = [one for one in runs if one.cpu]
-    parts = np.array(
-        [
-            [one.rows, one.counters["rows_in"], one.counters["comparisons"], one.counters["results"], 1.0]
-            for one in known
-        ]
-    )
-    used = np.array([1e6 * (one.cpu or 0.0) for one in known])
-    names, left = ("taken", "sent", "compared", "listed", "query"), list(range(parts.shape[1]))
-    while left:
-        solved = np.linalg.lstsq(parts[:, left] / used[:, None], np.ones(len(used)), rcond=None)[0]
-        if solved.min() >= 0:
-            break
-        left.pop(int(solved.argmin()))
-    found = dict.fromkeys(names, 0.0) | {names[at]: float(value) for at, value in zip(left, solved, strict=True)}
-    del found["query"]
+    value = _fit(known)
+    others = [value, *(_fit(known[:at] + known[at + 1 :]) for at in range(len(known)))]
+    return {
+        name: Weight(value[name], min(one[name] for one in others), max(one[name] for one in others))
+        for name in _FITTED[:-1]
+    }
+
+
+def _fit(runs: Sequence[Ran]) -> dict[str, float]:
+    """Solve by trying each set of weights that are not 0: the best of those without negative ones."""
+    counted = [[one.rows, *(one.counters[name] for name in ("rows_in", "comparisons", "results")), 1] for one in runs]
+    parts = np.array(counted) / np.array([[1e6 * (one.cpu or 0.0)] for one in runs])
+    best, found = np.inf, dict.fromkeys(_FITTED, 0.0)
+    for chosen in _subsets(range(len(_FITTED))):
+        solved = np.linalg.lstsq(parts[:, chosen], np.ones(len(runs)), rcond=None)[0]
+        error = float(((parts[:, chosen] @ solved - 1) ** 2).sum())
+        if solved.min() >= 0 and error < best:
+            best = error
+            found = dict.fromkeys(_FITTED, 0.0) | {
+                _FITTED[at]: float(one) for at, one in zip(chosen, solved, strict=True)
+            }
     return found
 
 
-def weights_table(found: dict[str, float]) -> Table:
+def _subsets(all_: Sequence[int]) -> Iterable[list[int]]:
+    return (list(some) for size in range(1, len(all_) + 1) for some in combinations(all_, size))
+
+
+def weights_table(found: dict[str, Weight]) -> Table:
     """Return a table of the weights, beside those without settings."""
     table_ = Table(title="weights of the cost model, in microseconds", title_justify="left")
     table_.add_column("weight")
-    for heading in ("here", "default"):
+    for heading in ("here", "from", "to", "default"):
         table_.add_column(heading, justify="right")
+    table_.add_column("")
     defaults = {field.name: getattr(CostDefaults(), field.name) for field in fields(CostDefaults)}
     for name in WEIGHTS:
-        table_.add_row(name, f"{found[name]:,.3g}", f"{defaults[name]:,.3g}")
+        one = found[name]
+        told = [f"{figure:,.3g}" for figure in (one.value, one.least, one.most, defaults[name])]
+        table_.add_row(name, *told, "" if one.told else "cannot be told from 0")
     return table_
 
 
-def settings(found: dict[str, float]) -> list[str]:
-    """Return the weights as statements; what came out as nothing is left as it is."""
-    return [f"SET {COST}{name} = {found[name]:.3g};" for name in WEIGHTS if found[name] > 0]
+def settings(found: dict[str, Weight]) -> list[str]:
+    """Return the weights as statements; what cannot be told from nothing is left as it is."""
+    return [f"SET {COST}{name} = {found[name].value:.3g};" for name in WEIGHTS if found[name].told]
+
+
+def as_data(found: dict[str, Weight]) -> dict[str, dict[str, float]]:
+    """Return the weights as plain data."""
+    return {name: asdict(found[name]) for name in WEIGHTS}

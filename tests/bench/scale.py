@@ -38,6 +38,9 @@ from .workloads import WORKLOADS, check, query, watermark
 #: The name on the command line, the workloads and the rows where none are given.
 NAME, DEFAULT, ROWS = "scale", ("chain_band", "cyclic_loose", "pair_band", "common_key", "zipf_key"), 2000
 
+#: Rows of each stream of the runs before, on Spark, that do not count.
+WARMING = 500
+
 #: Another scheme wins if it is better by this factor.
 NOTICED = 1.05
 
@@ -109,7 +112,7 @@ def measure_scale(
     names: Sequence[str],
     chosen: Sequence[str],
     rows: int | None,
-    most: int,
+    units: Sequence[int],
     seed: int,
     *,
     master: str | None,
@@ -131,10 +134,13 @@ def measure_scale(
     out, err = Console(width=None if sys.stdout.isatty() else 190), Console(stderr=True, quiet=quiet)
     documents = []
     with _session(master) as spark:
+        if spark is not None:  # it starts executors and Python, and compiles: not what the first scheme costs
+            for _ in points("chain_band", ("matrix", "semi_symmetric"), WARMING, units[-1:], seed, spark):
+                pass
         for name in names:
             found: list[Point] = []
             with err.status(name) as status:
-                for one in points(name, chosen, rows or ROWS, most, seed, spark):
+                for one in points(name, chosen, rows or ROWS, units, seed, spark):
                     status.update(f"{name}: {one.engine} in {one.units} units")
                     found.append(one)
             documents.append(scale_document(name, rows or ROWS, found))
@@ -160,7 +166,7 @@ def measure_weights(master: str, *, output: str, quiet: bool) -> None:
     with _session(master) as spark, err.status("calibrate: some minutes"):
         found = calibrate.calibrated(spark)
     if output == "json":
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(calibrate.as_data(found)))
         return
     out.print(calibrate.weights_table(found))
     for statement in calibrate.settings(found):
@@ -192,11 +198,13 @@ def _session(master: str | None) -> Iterator[Any]:
             spark.stop()
 
 
-def points(name: str, chosen: Sequence[str], rows: int, most: int, seed: int, spark: Any = None) -> Iterator[Point]:
+def points(
+    name: str, chosen: Sequence[str], rows: int, counts: Sequence[int], seed: int, spark: Any = None
+) -> Iterator[Point]:
     """Yield each scheme in each number of units; with a session also as it runs there."""
     data = Data.of(WORKLOADS[name], rows, seed)
     costs = measured_costs(data)
-    for units in doublings(most):
+    for units in counts:
         for engine in engines(name, chosen, units):
             planned = plan(data, engine, units, costs)
             measured, cpu = ([], None) if spark is None else on_spark(spark, planned, data, engine)
@@ -256,7 +264,7 @@ def on_spark(spark: Any, planned: Planned, data: Data, engine: str) -> tuple[lis
 
     Returns
     -------
-    The counters, and the processor time of the whole run, None where the system does not tell.
+    The counters, and the processor time of the whole run, None where the system does not tell, or other machines work.
     """
     folder = Path(tempfile.mkdtemp(prefix="trijoin-bench-"))
     try:
@@ -274,11 +282,12 @@ def on_spark(spark: Any, planned: Planned, data: Data, engine: str) -> tuple[lis
         spark.conf.set("spark.trijoin.units", str(planned.spec.units))
         frame, metrics = trijoin_runner.frame_of(spark, query(data.workload, engine), False)
         jvm = trijoin_runner.jvm(spark)
-        before = cpu_of(os.getpid(), jvm)
+        here = str(spark.sparkContext.master).startswith("local")  # local-cluster's executors are below our JVM
+        before = cpu_of(os.getpid(), jvm) if here else None
         writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
         running = writer.trigger(availableNow=True).start()
         running.awaitTermination()
-        after = cpu_of(os.getpid(), jvm)
+        after = cpu_of(os.getpid(), jvm) if here else None
         assert metrics is not None, "ours has counters"
         batches = [one for one in metrics(running).batches if one.slots]
     finally:
@@ -322,8 +331,13 @@ def scale_table(title: str, found: Sequence[Point]) -> Table:
 
 
 def as_markdown(found: Sequence[Point]) -> Iterator[str]:
-    """Yield the lines of a smaller table for a page: by scheme, in 1, 4, 16 ... units, figures by tuple."""
-    headings = ("scheme", "units", *HEADINGS.values(), "balance", "predicted")
+    """Yield the lines of a smaller table for a page: by scheme, in 1, 4, 16 ... units, figures by tuple.
+
+    With bytes and processor time where it ran on Spark, too.
+    """
+    on_spark = any(one.measured for one in found)
+    further = ("bytes sent", "bytes kept", "CPU, us") if on_spark else ()
+    headings = ("scheme", "units", *HEADINGS.values(), "balance", "predicted", *further)
     yield f"| {' | '.join(headings)} |"
     yield f"|---|{'---:|' * (len(headings) - 1)}"
     counts = sorted({one.units for one in found})
@@ -334,7 +348,11 @@ def as_markdown(found: Sequence[Point]) -> Iterator[str]:
                 told = [text if name in one.counted else f"*{text}*" for name, text in zip(HEADINGS, told, strict=True)]
                 off = [abs(ratio - 1) for ratio in one.ratios().values()]
                 within = f"±{max(off):.0%}" if off else ""
-                yield f"| `{engine}` | {one.units} | {' | '.join(told)} | {max(one.balance.values()):.2f} | {within} |"
+                told += [f"{max(one.balance.values()):.2f}", within]
+                if one.measured:
+                    told += [f"{one.measured[name]:,.3g}" for name in ("bytes_in", "state_bytes")]
+                    told.append("" if one.cpu is None else f"{1e6 * one.cpu:,.0f}")
+                yield f"| `{engine}` | {one.units} | {' | '.join(told)} |"
 
 
 def winners(found: Sequence[Point]) -> Iterator[str]:

@@ -13,8 +13,9 @@ from trijoin_sql.rewriter.options import CostDefaults
 from typer.testing import CliRunner
 
 from trijoin_sql.cli import app
+from trijoin_sql.spark.rates import WEIGHTS
 
-from .calibrate import Ran, settings, weights
+from .calibrate import Ran, between, settings, weights
 from .simulate import COUNTED, Data, count, measured_costs, plan, totals
 from .workloads import WORKLOADS
 
@@ -82,15 +83,18 @@ def test_weights_are_fitted_to_what_runs_count() -> None:
         cpu = 1.5 + 1e-6 * (12.0 * rows + 0.4 * sent + 0.02 * compared)
         runs.append(Ran(cpu, (), {"rows_in": sent, "comparisons": compared, "results": results}, rows))
     found = weights(runs)
-    assert found == pytest.approx(true, rel=1e-3, abs=1e-6)
-    assert settings({**found, "stored": 0.0, "stage": 1e5, "unit": 5e3}) == [
-        "SET spark.trijoin.cost.taken = 12;",
-        "SET spark.trijoin.cost.sent = 0.4;",
-        "SET spark.trijoin.cost.compared = 0.02;",
-        *([f"SET spark.trijoin.cost.listed = {found['listed']:.3g};"] if found["listed"] > 0 else []),
-        "SET spark.trijoin.cost.stage = 1e+05;",
-        "SET spark.trijoin.cost.unit = 5e+03;",
-    ]
+    assert {name: one.value for name, one in found.items()} == pytest.approx(true, rel=1e-3, abs=1e-6)
+    assert all(one.least == pytest.approx(one.most, rel=1e-2, abs=1e-6) for one in found.values())
+
+
+def test_a_weight_that_noise_hides_is_not_set() -> None:
+    quiet, noisy = [100.0, 101.0, 102.0, 103.0], [60.0, 90.0, 120.0, 150.0]
+    told, hidden = between(quiet, [one + 50 for one in quiet], 2), between(quiet, noisy)
+    assert told.value == 25
+    assert told.told
+    assert not hidden.told
+    found = dict.fromkeys(WEIGHTS, hidden) | {"unit": told}
+    assert settings(found) == ["SET spark.trijoin.cost.unit = 25;"]
 
 
 def test_what_is_aggregated_in_units_is_compared_too() -> None:
