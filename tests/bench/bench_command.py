@@ -76,8 +76,8 @@ trijoin-sql bench scale chain_band pair_band --most 1024 --plot scale.svg
 
 def _workloads() -> list[str]:
     from .measure import OWN
-    from .paper import NAME
     from .paper_experiments import EXPERIMENTS
+    from .paper_report import NAME
     from .workloads import WORKLOADS
 
     return [*WORKLOADS, *OWN, NAME, *EXPERIMENTS, "scale", "calibrate"]
@@ -167,11 +167,11 @@ def bench(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Run benchmarks; see `HELP`."""
-    from . import paper
+    from . import paper, paper_report
     from .measure import Options, measure
 
     signal.signal(signal.SIGTERM, _terminated)
-    if workload and workload[0] == paper.NAME:
+    if workload and workload[0] == paper_report.NAME:
         given = {name for name in context.params if str(context.get_parameter_source(name)).endswith(".COMMANDLINE")}
         asked = paper.Asked(
             tuple(workload[1:]),

@@ -71,7 +71,7 @@ class Experiment:
     title
         What it shows.
     kind, contenders, figures
-        How it is measured, who is compared, and by which of `paper.FIGURES`.
+        How it is measured, who is compared, and by which of `paper_report.FIGURES`.
     findings
         What the paper found.
     here

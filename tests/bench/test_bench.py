@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from trijoin_sql.cli import app
 
-from . import paper
+from . import paper, paper_report
 from .bench_command import HELP
 from .live import Latency, Live
 from .measure import Measured, turns
@@ -139,10 +139,10 @@ def test_the_examples_of_the_help_can_run() -> None:
     for words in (shlex.split(line)[2:] for line in lines):
         options = [*pairwise(words)]
         units = next((int(value) for name, value in options if name == "--units"), 2)
-        if words and words[0] != paper.NAME:
+        if words and words[0] != paper_report.NAME:
             for scheme in (value for name, value in options if name == "--scheme"):
                 check(WORKLOADS[words[0]], words[0], scheme, units)
-        for name in words[1:] if words and words[0] == paper.NAME else ():
+        for name in words[1:] if words and words[0] == paper_report.NAME else ():
             paper.check(name)
 
 

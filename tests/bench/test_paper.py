@@ -16,8 +16,9 @@ from trijoin_sql.cli import app
 
 from . import paper
 from .bounded import Asked, run_bounded
-from .paper import FIGURES, Point, engine_of, measure, ratio
+from .paper import engine_of, measure
 from .paper_experiments import EXPERIMENTS, Contender, Experiment, Finding
+from .paper_report import FIGURES, Point, ratio, wrong
 from .workloads import WORKLOADS, declarations, query, write_files
 
 
@@ -68,9 +69,9 @@ def test_contenders_that_disagree_or_fail_are_named() -> None:
         Point("memory", 2, {"results": 3.0, "complete": 0.5}),
         Point("tree", 2, {"results": 7.0, "complete": 1.0}),
     ]
-    assert list(paper.wrong(experiment, points)) == []
+    assert list(wrong(experiment, points)) == []
     points[2] = Point("tree", 2, {"results": 8.0, "complete": 1.0})
-    assert list(paper.wrong(experiment, [*points, Point("memory", 3, {}, "no")])) == [
+    assert list(wrong(experiment, [*points, Point("memory", 3, {}, "no")])) == [
         "memory failed: no",
         "star_four: they found different numbers of results: disk 7, tree 8",
     ]
