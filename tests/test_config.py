@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -202,3 +203,21 @@ def test_no_java_is_said_before_pyspark_ends_in_a_traceback(tmp_path: Path, monk
     with pytest.raises(UnavailableError, match=r"has no bin/java; Java 17 or 21 is needed: .*\n.*trijoin-sql doctor"):
         configured(spark__master="local[2]")
     configured(spark__remote="sc://host")  # the server has its own
+
+
+def test_what_is_imported_early_is_what_a_session_needs_and_nothing_of_pyspark() -> None:
+    """The program may import PySpark at that time, and two threads in its circles of imports see half a module."""
+    program = """\
+import sys, threading
+from trijoin_sql.spark import config
+config._import_early()
+[thread] = [one for one in threading.enumerate() if one.name == "trijoin-import"]
+thread.join()
+print([name for name in sys.modules if name.partition(".")[0] == "pyspark"])
+before = {*sys.modules}
+import trijoin_sql.session
+found = {name.partition(".")[0] for name in {*sys.modules} - before}
+print(found & {"sqlglot", "networkx", "numpy", "pandas", "pyarrow"})
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split("\n") == ["[]", "set()", ""]

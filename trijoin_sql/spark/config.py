@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from importlib.metadata import distributions
 from itertools import pairwise
 from pathlib import Path
@@ -76,6 +77,10 @@ LOCAL_CHECKPOINT_SETTINGS: Mapping[str, str] = {
 }
 
 
+#: What a session imports that takes long.
+_EARLY = ("..rewriter.pipeline", "pandas", "pyarrow.compute", "..operators.schemes")
+
+
 class SessionBuilder(Protocol):
     """What `configure` needs of a builder: classic and Spark Connect builders have it."""
 
@@ -128,6 +133,7 @@ def configure(builder: Builder) -> Builder:
     user = {**submitted_settings(), **(running or {}), **options}
     if running is None and not _master(user).startswith("sc:") and not _has_jvm():
         _refuse_without_java()
+        _import_early()
         if taken(JVM_PIPE, user.get):
             from .quiet import leave_out_chatter  # it asks this module for settings
 
@@ -140,6 +146,20 @@ def configure(builder: Builder) -> Builder:
     if _master(user).startswith("local") and "spark.pyspark.python" not in user:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder
+
+
+def _import_early() -> None:
+    """Import in the background what a session and a query need, while Python does nothing but wait for a JVM to start.
+
+    Nothing in it imports PySpark, whose modules the program may be importing itself at that time.
+    """
+
+    def run() -> None:
+        for module in _EARLY:
+            with suppress(ImportError):  # what needs it says so
+                import_module(module, __package__)
+
+    threading.Thread(target=run, name="trijoin-import", daemon=True).start()
 
 
 def _has_jvm() -> bool:
