@@ -221,3 +221,11 @@ print(found & {"sqlglot", "networkx", "numpy", "pandas", "pyarrow"})
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.split("\n") == ["[]", "set()", ""]
+
+
+def test_the_jvm_gets_flags_with_a_local_master_that_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a cluster, and where a JVM runs already, they would be another JVM's, or nobody's."""
+    monkeypatch.setattr(config, "java_options", lambda user: "-XX:+Ours")
+    for master, running, flags in (("local[2]", False, "-XX:+Ours"), ("yarn", False, None), ("local[2]", True, None)):
+        monkeypatch.setattr(config, "_has_jvm", lambda running=running: running)
+        assert configured(spark__master=master).get(config.OPTIONS) == flags, master

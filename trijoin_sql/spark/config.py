@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from ..errors import UnavailableError
+from .jvm import OPTIONS, java_options
 from .liberties import HUSH_FALSE_ALARM, JVM_PIPE, LIBERTY_SETTINGS, PRELOAD_WORKERS, taken
 
 if TYPE_CHECKING:
@@ -138,6 +139,9 @@ def configure(builder: Builder) -> Builder:
             from .quiet import leave_out_chatter  # it asks this module for settings
 
             leave_out_chatter()
+        here = _master(user).startswith("local") and "spark.remote" not in user and "SPARK_REMOTE" not in os.environ
+        if here and (ours := java_options({**LIBERTY_SETTINGS, **user})):
+            builder.config(OPTIONS, ours)
     if taken(HUSH_FALSE_ALARM, user.get):
         hush_pandas()  # making a session shows it already
     for key, value in settings_for(user, running=running is not None).items():
