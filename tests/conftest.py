@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+import sysconfig
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +48,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for query in session.streams.active:
         query.stop()
     session.stop()
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """A Python with this one's packages, but for those that are installed by reference to a folder: ours."""
+    path = tmp_path / "python"
+    packages = sysconfig.get_paths()["purelib"]
+    # Nor from the working directory, which may be a clone.
+    lines = (
+        "#!/bin/sh",
+        f'export PYTHONPATH="$PYTHONPATH:{packages}" PYTHONSAFEPATH=1',
+        f'exec "{sys.executable}" -S "$@"',
+    )
+    path.write_text("\n".join((*lines, "")))
+    path.chmod(0o755)
+    return path
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

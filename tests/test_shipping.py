@@ -51,16 +51,6 @@ spark.stop()
 """
 
 
-@pytest.fixture
-def bare_python(tmp_path: Path) -> Path:
-    """A Python with this one's packages, but for those that are installed by reference to a folder: ours."""
-    path = tmp_path / "python"
-    packages = sysconfig.get_paths()["purelib"]
-    path.write_text(f'#!/bin/sh\nexport PYTHONPATH="$PYTHONPATH:{packages}"\nexec "{sys.executable}" -S "$@"\n')
-    path.chmod(0o755)
-    return path
-
-
 @pytest.mark.spark
 @pytest.mark.slow
 def test_executors_need_nothing_of_ours(tmp_path: Path, bare_python: Path) -> None:
