@@ -7,7 +7,7 @@ it from a `rewriter.plan.nodes.JoinNode` and the schemas that Spark reports for 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .checks import Band, EdgeSpec
 
@@ -280,6 +280,18 @@ class Closest:
         return self.dimensions[0].right
 
 
+class Block(NamedTuple):
+    """The units of one layout, and the first of their slots."""
+
+    units: int
+    base: int = 0
+
+    @property
+    def slots(self) -> range:
+        """The slots of its units."""
+        return range(self.base, self.base + self.units)
+
+
 @dataclass(frozen=True, slots=True)
 class JoinSpec:
     """A whole join: its streams in rank order, its edges, its scheme.
@@ -294,7 +306,7 @@ class JoinSpec:
         What else the scheme is told.
     units
         Units in each stream's group (cells for ``matrix``) that new rows are stored in. Unit i of every group lives in
-        slot i.
+        slot ``base + i``.
     fingerprint
         A text that changes when the query does, line by line ``what: value``.
     output
@@ -303,14 +315,14 @@ class JoinSpec:
         The closed event-time bounds as ``(i, j, most)``: a row of stream j joins a row of stream i only if its event
         time is at most ``most`` microseconds later.
     subgroups
-        ContRand (003 section 3.2.2): slots are divided into this many subgroups; a row goes to the subgroup of its key,
-        and inside it the scheme's own rule holds. 1 is content-insensitive, as many as units is hash partitioning.
-    retired
-        Slots behind those of the units that hold rows of an earlier layout (see `state.layout`). They see every row and
-        store none.
+        ContRand (003 section 3.2.2): units are divided into this many subgroups; a row goes to the subgroup of its key,
+        and inside it the scheme's own rule holds. 1 is content-insensitive; 0 is hash partitioning: each unit is a
+        subgroup, however many there are.
+    base, earlier
+        The first slot, and the units of earlier layouts that may still hold rows (see `state.layout`): their slots see
+        rows like their own units', and store none.
     elastic
-        Whether the number of units is part of the state, not of the query: every row goes to all units, so it does not
-        matter which one stores it.
+        Whether the number of units is part of the state, not of the query.
     key
         Names the join within the process; under it the driver tells the layout of a checkpoint.
     result_time
@@ -341,7 +353,8 @@ class JoinSpec:
     output: tuple[str, ...] = ()
     bounds: tuple[tuple[int, int, int], ...] = ()
     subgroups: int = 1
-    retired: int = 0
+    base: int = 0
+    earlier: tuple[Block, ...] = ()
     elastic: bool = False
     key: str = ""
     result_time: str | None = None
@@ -380,13 +393,18 @@ class JoinSpec:
 
     @property
     def slots(self) -> int:
-        """Slots that rows reach."""
-        return self.units + self.retired
+        """The number from which on no slot is reached."""
+        return max(block.slots.stop for block in self.blocks)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The units that new rows are stored in, and those of earlier layouts."""
+        return Block(self.units, self.base), *self.earlier
 
     @property
     def group_units(self) -> int:
         """Units in one subgroup."""
-        return self.units // self.subgroups
+        return self.units // (self.subgroups or self.units)
 
     def keep_for(self, rank: int) -> int | None:
         """Return how long a stored row of a stream is kept (microseconds of event time), None for ever."""

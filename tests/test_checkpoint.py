@@ -76,9 +76,9 @@ def test_a_start_that_planned_nothing_leaves_no_trace() -> None:
 
 
 def test_what_is_emptied_stays_known() -> None:
-    saved = [Join(SPEC.fingerprint, History(((0, 4), (3, 2)), (5, 2)))]
+    saved = [Join(SPEC.fingerprint, History(((0, 4), (3, 2)), (5, 3)))]
     (join,) = follow(saved, [SPEC], [3], 9)
-    assert join.history == History(((0, 4), (3, 2), (9, 3)), (5, 2))
+    assert join.history == History(((0, 4), (3, 2), (9, 3)), (5, 3))
 
 
 @pytest.mark.parametrize(
@@ -138,3 +138,14 @@ def test_joins_of_a_view_are_held_back_for_those_above_it_too() -> None:
     top = replace(SPEC, key="__trijoin_1@3", held_back=300, above=("__trijoin_1@2", "__trijoin_1@1"))
     beside = replace(SPEC, key="__trijoin_2@3", held_back=4000)
     assert [one.held_back for one in held_back_in_all([top, middle, below, beside])] == [300, 320, 321, 4000]
+
+
+def test_a_checkpoint_from_before_units_by_a_key_could_change_goes_on() -> None:
+    """Its fingerprint has the units; cells of a grid have them still, and others are refused."""
+    spec = replace(SPEC, subgroups=0, units=4)
+    old = [Join(f"{spec.fingerprint}\nunits: 2\nsubgroups: 2", History(((0, 2),)))]
+    assert layouts(follow(old, [spec], [2], 7)) == [((0, 2),)]
+    assert layouts(follow(old, [spec], [4], 7)) == [((0, 2), (7, 4, 2))]
+    cells = replace(spec, scheme="matrix", elastic=False, fingerprint="scheme: matrix\nunits: 4\nsubgroups: 1")
+    with pytest.raises(CheckpointMismatchError, match="units was 2 and is now 4; rows go to cells of a grid"):
+        follow([Join("scheme: matrix\nunits: 2\nsubgroups: 1", History(((0, 2),)))], [cells], [4], 7)

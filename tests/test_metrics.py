@@ -20,6 +20,7 @@ def slot(number: int, results: int, kept: int) -> str:
         {
             "slot": number,
             "units": 1,
+            "slots": 2,
             "results": results,
             "comparisons": 10 * results,
             "state_rows": kept,

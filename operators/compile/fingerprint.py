@@ -53,7 +53,7 @@ def fingerprint(
     if node.closest is not None:
         lines.append(f"closest rows: {node.closest.sql}")
     if not spec.elastic:  # else the units are part of the state: see `operators.state.layout`
-        lines += [f"units: {spec.units}", f"subgroups: {spec.subgroups}"]
+        lines += [f"units: {spec.units}", f"subgroups: {spec.subgroups or spec.units}"]
     options = node.decision.options.shown(tuple(map(str, range(len(spec.streams)))))
     options |= {"grid": "x".join(map(str, spec.options.grid))} if spec.options.grid else {}
     options |= {f"ranges {one.axis}": f"{one.width} of {spec.streams[one.home].alias}" for one in spec.options.ranges}

@@ -187,7 +187,7 @@ def _spec(
         output=output,
         bounds=_bounds(node),
         subgroups=placement.subgroups,
-        elastic=is_elastic(placement.scheme, by_key=placement.grid is not None),
+        elastic=is_elastic(placement.scheme, node.decision.options.routing, node.decision.options.subgroups),
         key=key,
         result_time=node.result_time,
         held_back=node.held_back,
@@ -232,14 +232,13 @@ def _place(node: JoinNode, inputs: Mapping[str, Input], default_units: int) -> _
     if RECORDS[name].in_cells:
         grid = lay_out(node, inputs, units)
         return _Placement(name, grid.cells, 1, grid)
-    subgroups = options.subgroups or units
     if options.routing == "range":
-        common: Grid | None = lay_out_by_range(node, inputs, subgroups)
+        common: Grid | None = lay_out_by_range(node, inputs, options.subgroups or units)
     else:
         common = lay_out_by_key(node, inputs, units) if goes_by_key(name, options.routing) else None
     if common is None:
         return _Placement(name, units)
-    return _Placement(name, units, subgroups, common)
+    return _Placement(name, units, options.subgroups or 0, common)
 
 
 def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Placement) -> StreamSpec:
@@ -254,7 +253,7 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Plac
         types[name] = side.type_of("column", column)
     coordinates = () if placement.grid is None else placement.grid.coordinates[side.alias]
     dimensions = tuple((axis, column or _ROUTE) for axis, column in coordinates)
-    group = dimensions[0][1] if placement.subgroups > 1 and dimensions else None
+    group = dimensions[0][1] if placement.subgroups != 1 and dimensions else None
     time = side.pack_read("time", side.event_time) if side.event_time is not None else None
     source = next(source for source in node.sources if source_scan(source).alias == side.alias)
     scan = source_scan(source)

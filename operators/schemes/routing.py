@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
-from math import prod
+from dataclasses import dataclass, replace
+from itertools import chain, product
+from math import gcd, prod
 
 import numpy as np
 import pyarrow as pa
@@ -49,37 +49,61 @@ class Routing:
 
 
 def broadcast(spec: JoinSpec) -> Router:
-    """Send every row to every slot of its subgroup; each unit keeps its own (001 section 3.2, 003 section 3.2.2)."""
+    """Send every row to every slot of its subgroup; each unit keeps its own (001 section 3.2, 003 section 3.2.2).
+
+    It has a subgroup in every layout that may still hold rows.
+    """
+    slots = {count: [_slots_of(spec, count, one) for one in range(count)] for count in _numbers_of_subgroups(spec)}
 
     def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[Sequence[int], Int64s | None]]:
-        for subgroup, some in _by_subgroup(spec, rank, rows):
-            yield subgroup_slots(spec, subgroup * spec.group_units), some
+        for count in slots:
+            for subgroup, some in _by_subgroup(spec, rank, rows, count):
+                yield slots[count][subgroup], some
 
     return route
 
 
-def subgroup_slots(spec: JoinSpec, slot: int) -> range:
-    """Return the slots of the subgroup that a slot is in; if there is one subgroup only, retired ones too."""
-    if spec.subgroups == 1:
-        return range(spec.slots)
-    first = slot - slot % spec.group_units
-    return range(first, first + spec.group_units)
+def partner_slots(spec: JoinSpec, slot: int) -> Sequence[int]:
+    """Return the slots whose units of the next stage may have partners of what a slot finds.
+
+    With hash partitioning, two layouts of m and n units have a key in the units i and j only if i and j are equal
+    modulo the greatest common divisor of m and n.
+    """
+    home = next(block for block in spec.blocks if slot in block.slots)
+    unit = slot - home.base
+    if spec.subgroups:
+        return _slots_of(spec, spec.subgroups, unit // (home.units // spec.subgroups))
+    found = (
+        range(block.base + unit % gcd(home.units, block.units), block.slots.stop, gcd(home.units, block.units))
+        for block in spec.blocks
+    )
+    return sorted(chain.from_iterable(found))
 
 
-def _by_subgroup(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> Iterator[tuple[int, Int64s | None]]:
-    if spec.subgroups == 1:
+def _numbers_of_subgroups(spec: JoinSpec) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(spec.subgroups or block.units for block in spec.blocks))
+
+
+def _slots_of(spec: JoinSpec, count: int, subgroup: int) -> Sequence[int]:
+    """Return the slots of a subgroup in all layouts that have this many."""
+    sizes = {block: block.units // count for block in spec.blocks if count == (spec.subgroups or block.units)}
+    return sorted({block.base + subgroup * size + unit for block, size in sizes.items() for unit in range(size)})
+
+
+def _by_subgroup(spec: JoinSpec, rank: int, rows: pa.RecordBatch, count: int) -> Iterator[tuple[int, Int64s | None]]:
+    if count == 1:
         yield 0, None
         return
     if spec.options.ranges:
         (ranges,) = spec.options.ranges
-        at, shares = reached(ranges, rank, rows)
+        at, shares = reached(replace(ranges, shares=count), rank, rows)
         for subgroup, some in _apart(shares):
             yield subgroup, at if some is None else at[some]
         return
     column = spec.streams[rank].group
     if column is None:
         raise PlanError(f"{spec.name}: subgroups without a key that all streams share")
-    yield from _apart(np.mod(values(rows.column(column)), spec.subgroups))
+    yield from _apart(np.mod(values(rows.column(column)), count))
 
 
 def _apart(places: Int64s) -> Iterator[tuple[int, Int64s | None]]:
@@ -217,7 +241,9 @@ def _first_of_its_units(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: i
     stored = mine(spec, rank, rows, slot)
     if not spec.options.ranges:
         return stored
-    first = _where_first(spec.options.ranges, rank, rows, {0: slot // spec.group_units})
+    (ranges,) = spec.options.ranges
+    ranges = replace(ranges, shares=spec.units // spec.group_units)
+    first = _where_first([ranges], rank, rows, {ranges.axis: (slot - spec.base) // spec.group_units})
     return np.intersect1d(stored, first, assume_unique=True)
 
 

@@ -13,6 +13,9 @@ _KEYS = "keys of "
 #: What the lines begin with that have conditions of the user.
 _WRITTEN = ("condition between ", "filter on ")
 
+#: What the lines begin with that a join has whose units cannot change.
+_UNITS = ("units: ", "subgroups: ")
+
 #: The lines that say what cost chooses; a stream's stored columns follow from it.
 CHOSEN = ("scheme", "units", "subgroups", "option grid", "option routing", "option order")
 
@@ -22,9 +25,27 @@ def lines_of(text: str) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
 
 
+def is_same(old: str, new: str) -> bool:
+    """Return whether a query may go on with what another one has stored, by their fingerprints.
+
+    Older versions wrote the units of a join whose rows go by a key, too. Its checkpoint has them as the first layout.
+    """
+    return new in (old, _without_units(old))
+
+
+def _without_units(text: str) -> str:
+    return "\n".join(line for line in text.split("\n") if not line.startswith(_UNITS))
+
+
+def _lines(old: str, new: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the lines of two fingerprints to be compared."""
+    after = lines_of(new)
+    return lines_of(old if "units" in after else _without_units(old)), after
+
+
 def difference(old: str, new: str) -> str:
     """Say in one sentence what differs between two fingerprints."""
-    before, after = lines_of(old), lines_of(new)
+    before, after = _lines(old, new)
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     # Keys and what is stored follow from what the user wrote: they are said where nothing else is.
     for following in ((_KEYS, STORED) if any(name.startswith(_WRITTEN) for name in names) else (), (STORED,)):
@@ -36,9 +57,13 @@ def difference(old: str, new: str) -> str:
             was, now = _only_changed(was, now)
         changes.append(f"{name} was {was or 'absent'} and is now {now or 'absent'}")
     if before.get("scheme") == after.get("scheme") and before.get("units") != after.get("units"):
-        by = "ranges of values" if after.get("option routing") == "range" else "a key that all streams share"
-        kind = "cells of a grid" if after.get("scheme") == "matrix" else f"units by {by}"
-        changes.append(f"rows go to {kind}, so another number of units would have to move what is stored")
+        if after.get("scheme") == "matrix":
+            changes.append("rows go to cells of a grid, so another number of units would have to move what is stored")
+        else:
+            changes.append(
+                "what is found goes on by ranges, which other units would cut otherwise; with ROUTING('range', n) from "
+                "the beginning they could change"
+            )
     return "; ".join(changes) or "it was written by another version"
 
 
@@ -65,7 +90,7 @@ def _conjuncts(text: str) -> list[str]:
 
 def only_chosen_differs(old: str, new: str) -> bool:
     """Return whether two fingerprints differ only in what cost chooses, so that a hint makes them the same again."""
-    before, after = lines_of(old), lines_of(new)
+    before, after = _lines(old, new)
     names = {**before, **after}
     changed = [name for name in names if before.get(name) != after.get(name) and not name.startswith(STORED)]
     return any(name in ("scheme", "units", "option order") for name in changed) and set(changed) <= set(CHOSEN)

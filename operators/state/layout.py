@@ -1,8 +1,20 @@
-"""The layout of the units: in how many of them a micro-batch's rows are stored, and which slots still hold any.
+"""The layout of the units: in which slots a micro-batch's rows are stored, and which other slots still hold any.
 
-Under a content-insensitive scheme (each row in one unit by its route, and sent to all) the number of units may change
-between two micro-batches (003 section 6.4): old units keep their rows until these expire, new rows are spread over the
-new units, and rows and packs reach every slot that still holds something. No row ever moves.
+The number of units may change between two micro-batches (003 sections 5 and 6.4). No row ever moves: old rows stay in
+the slots of their layout until they expire, and new rows and packs reach these slots too.
+
+- Where each row goes to all units, it does not matter which one stores it. So layouts share slots: they all begin with
+  slot 0, and a slot behind the last unit, which is retired, only empties itself.
+- Where rows go by a key or by ranges, each layout cuts them otherwise, and has slots of its own. A row goes to its
+  subgroup in each layout that may still hold rows, and is stored in the newest one. A result needs a stored row, which
+  has one layout, so it is found in that layout's slots as if there were no other one, once. In shared slots it would
+  not be: a row of a band has a copy in each range that it touches, and two layouts would lead to two of them.
+- Between two stages, what a slot finds goes to all slots of each layout that may hold the same keys
+  (`schemes.routing.partner_slots`). For ranges that is known only if all layouts have the same subgroups.
+- An earlier layout is forgotten, and its slots are free for a later one, when its slots (but those in use) are empty.
+
+Cells of a grid cannot change. A row has copies along the dimensions that it lacks, and a result is made where the
+coordinates of all of its rows meet: two rows of two layouts would meet in no cell, or in several.
 
 A history tells which layout a micro-batch has. It is durable before a micro-batch that follows it is planned, so a
 micro-batch that is replayed runs as it was planned. Whoever needs the layout (dispatch, the join) takes it from the
@@ -15,24 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..spec import JoinSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The layout of one micro-batch.
-
-    Parameters
-    ----------
-    units
-        Its rows are stored in the slots 0 to ``units - 1``.
-    slots
-        Its rows and packs reach the slots 0 to ``slots - 1``; those from ``units`` on are retired and only empty
-        themselves.
-    """
-
-    units: int
-    slots: int
+from ..spec import Block, JoinSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,60 +37,84 @@ class History:
     Parameters
     ----------
     entries
-        ``(first micro-batch, units)``, in order.
-    emptied
-        ``(micro-batch, slots)``: after that micro-batch the slots from that number on held nothing.
+        ``(first micro-batch, units, first slot)``, in order; the slot is left out where it is 0.
+    since
+        ``(micro-batch, first)``: after that micro-batch no layout before the entry with this first micro-batch held
+        anything.
     """
 
-    entries: tuple[tuple[int, int], ...]
-    emptied: tuple[int, int] | None = None
+    entries: tuple[tuple[int, ...], ...]
+    since: tuple[int, int] | None = None
 
-    def at(self, batch: int) -> Layout:
-        """Return the layout of a micro-batch."""
-        past = [(first, units) for first, units in self.entries if first <= batch] or list(self.entries[:1])
-        units = past[-1][1]
-        if self.emptied is None or batch <= self.emptied[0]:  # a replayed one may come before they were empty
-            return Layout(units, max(units for _, units in past))
-        since, slots = self.emptied
-        return Layout(units, max(units, slots, *(units for first, units in past if first > since)))
+    def at(self, batch: int) -> tuple[Block, ...]:
+        """Return the units that a micro-batch's rows are stored in, and those of earlier layouts that may hold rows."""
+        return tuple(dict.fromkeys(block for _, block in reversed(self._reached(batch))))
+
+    def _reached(self, batch: int) -> list[tuple[int, Block]]:
+        """Return the layouts that a micro-batch's rows reach, its own as the last one, with their first micro-batch."""
+        past = [entry for entry in self.entries if entry[0] <= batch] or list(self.entries[:1])
+        # a replayed micro-batch may come before they were empty
+        oldest = self.since[1] if self.since is not None and batch > self.since[0] else past[0][0]
+        return [(entry[0], Block(*entry[1:])) for entry in past if entry[0] >= oldest]
 
     def until(self, batch: int) -> History:
         """Return what decided the layouts of micro-batches up to one."""
         return History(tuple(entry for entry in self.entries if entry[0] <= batch) or self.entries[:1])
 
-    def changed(self, batch: int, units: int) -> History:
-        """Return the history with another number of units from a micro-batch on that has not been planned yet."""
-        kept = tuple(entry for entry in self.entries if entry[0] < batch)
-        if kept and kept[-1][1] == units:
-            return replace(self, entries=kept)
-        return replace(self, entries=(*kept, (batch, units)))
+    def changed(self, batch: int, units: int, *, apart: bool = False) -> History:
+        """Return the history with another number of units from a micro-batch on that has not been planned yet.
+
+        Parameters
+        ----------
+        batch, units
+            The micro-batch, and the units.
+        apart
+            Whether each layout has slots of its own.
+        """
+        kept = replace(self, entries=tuple(entry for entry in self.entries if entry[0] < batch))
+        if not kept.entries:
+            return History(((batch, units),))
+        if kept.entries[-1][1] == units:
+            return kept
+        base = _free(kept.at(batch), units) if apart else 0
+        return replace(kept, entries=(*kept.entries, (batch, units, base) if base else (batch, units)))
 
     def retire(self, batch: int, held: Mapping[int, bool]) -> History:
         """Return the history after the slots said, at the end of a micro-batch, whether they hold something.
 
         A slot that said nothing counts as one that does.
         """
-        layout = self.at(batch)
-        slots = layout.slots
-        while slots > layout.units and held.get(slots - 1) is False:
-            slots -= 1
-        return self if slots == layout.slots else replace(self, emptied=(batch, slots))
+        reached = self._reached(batch)
+        now, used = reached[-1][0], reached[-1][1].slots
+        oldest = next(
+            first
+            for first, block in reached
+            if first == now or any(held.get(slot) is not False for slot in block.slots if slot not in used)
+        )
+        return self if oldest == reached[0][0] else replace(self, since=(batch, oldest))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the history as plain data."""
-        return {"layouts": [list(entry) for entry in self.entries], "emptied": self.emptied and list(self.emptied)}
+        return {"layouts": [list(entry) for entry in self.entries], "since": self.since and list(self.since)}
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> History:
         """Return the history in plain data."""
-        emptied = body.get("emptied")
-        entries = tuple((int(first), int(units)) for first, units in body["layouts"])
-        return cls(entries, None if emptied is None else (int(emptied[0]), int(emptied[1])))
+        since = body.get("since")
+        entries = tuple(tuple(map(int, entry)) for entry in body["layouts"])
+        return cls(entries, None if since is None else (int(since[0]), int(since[1])))
 
 
-def laid_out(spec: JoinSpec, layout: Layout) -> JoinSpec:
-    """Return a join with the layout of a micro-batch."""
-    return replace(spec, units=layout.units, retired=layout.slots - layout.units)
+def _free(blocks: tuple[Block, ...], units: int) -> int:
+    """Return the first slot from which on none of so many units is in use."""
+    bases = sorted({0, *(block.slots.stop for block in blocks)})
+    taken = {slot for block in blocks for slot in block.slots}
+    return next(base for base in bases if taken.isdisjoint(Block(units, base).slots))
+
+
+def laid_out(spec: JoinSpec, blocks: tuple[Block, ...]) -> JoinSpec:
+    """Return a join with the layout of a micro-batch: the units that store its rows, then those of earlier layouts."""
+    return replace(spec, units=blocks[0].units, base=blocks[0].base, earlier=blocks[1:])
 
 
 def obstacle(spec: JoinSpec, old: int, new: int) -> str | None:

@@ -29,7 +29,7 @@ from ..store.segment import AHEAD, ARCHIVE_PERIODS, Body, Segment, joint_zones, 
 from ..store.settled import PAGE_BITS, PAGE_BYTES
 from ..store.store import Store
 from ..worker_memory import release
-from .changed_query import difference
+from .changed_query import difference, is_same
 from .layout import History
 from .manifest import MANIFEST, Chunk, Manifest
 from .warm import WarmCopy
@@ -122,7 +122,7 @@ class SlotState:
             self.slot, self.warm = make(), WarmCopy(self.manifest.uid, warm_bytes)
             return
         self.manifest = Manifest.from_bytes(bytes(saved[0]))
-        if self.manifest.fingerprint != fingerprint:
+        if not is_same(self.manifest.fingerprint, fingerprint):
             raise CheckpointMismatchError("of this query", difference(self.manifest.fingerprint, fingerprint))
         before, self.manifest.layouts = self.manifest.layouts, layouts
         if layouts.until(self.manifest.batch).entries != before.entries:

@@ -126,6 +126,9 @@ class Packing:
         self.rank, self.stream = rank, spec.streams[rank]
         self._route = routing.router(spec)
         self._keys = slot_keys(spec.slots)
+        # Not each of them gets a row where rows go by a key; what is asked says when it is empty, and is left out then.
+        asked = spec.earlier if spec.earlier and spec.subgroups != 1 and spec.bounded else ()
+        self._asked = [self._keys[slot] for block in asked for slot in block.slots]
         self._alike = AlikeRows() if routing.spreads(spec, rank) else None
         self._until = late_until(spec)
         self._nulls = NullRows(self.stream)
@@ -148,7 +151,10 @@ class Packing:
                     yield packed_rows(wanted, [self.rank] * len(wanted), [data] * len(wanted))
 
     def told(self) -> Iterator[pa.RecordBatch]:
-        """Yield what a slot has to tell of the rows that were dropped, in its report."""
+        """Yield what a slot has to tell of the rows that were dropped, in its report; have retired slots report."""
+        if self._asked:
+            count = len(self._asked)
+            yield packed_rows(self._asked, [COUNTED] * count, [b'{"inputs": {}}'] * count)
         if self._nulls.count:
             yield packed_rows([self._keys[0]], [COUNTED], [json.dumps(self._nulls.report()).encode()])
 

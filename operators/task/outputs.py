@@ -16,7 +16,7 @@ from ..batches.ipc import PACKED_BYTES, from_bytes, to_bytes
 from ..batches.pieces import combined, concat, split
 from ..results.bundle import Bundle
 from ..results.outcomes import Forwarded, Outcome, Pack, Partial, PartialBlock, Reduced, Result, listed
-from ..schemes.routing import subgroup_slots
+from ..schemes.routing import partner_slots
 from ..spec import JoinSpec
 from .dispatch import BLOCK, BUNDLE, COUNTED, NULL_ROWS, PACK, PARTIAL, RESULT, packed_rows, slot_keys
 from .wire import block_to_bytes, bundle_to_bytes, pack_to_bytes
@@ -97,7 +97,9 @@ class Output:
         total = {name: sum(int(tally.get(name, 0)) for tally in tallies) for name in COUNTER_NAMES}
         inputs: dict[str, int | None] = {stream.alias: None for stream in self.spec.streams}
         inputs.update((alias, time) for tally in reversed(tallies) for alias, time in tally["inputs"].items())
-        report = {"slot": slot, "units": self.spec.units, **total, "inputs": inputs, "watermark": watermark}
+        reached = len({slot for block in self.spec.blocks for slot in block.slots})
+        units = {"units": self.spec.units, "slots": reached}
+        report = {"slot": slot, **units, **total, "inputs": inputs, "watermark": watermark}
         if nulls := [tally[NULL_ROWS] for tally in tallies if NULL_ROWS in tally]:
             report[NULL_ROWS] = add_null_rows(nulls)
         if late := {alias: rows for tally in tallies for alias, rows in tally.get(LATE_ROWS, {}).items()}:
@@ -176,7 +178,7 @@ class Output:
 
     def _units(self, keys: Sequence[int]) -> list[int]:
         """Return the keys of the slots whose units of the next stage may have partners of what is found here."""
-        return [keys[slot] for slot in subgroup_slots(self.spec, keys.index(self.key))]
+        return [keys[slot] for slot in partner_slots(self.spec, keys.index(self.key))]
 
     def _sent(self, results: Iterator[Outcome]) -> Iterator[Outcome]:
         """Copy what bundles need, or list them where that is less."""

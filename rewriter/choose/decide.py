@@ -28,7 +28,7 @@ from ..options import CostDefaults, Settings
 from ..plan.conjuncts import Band
 from ..plan.cost_model import Model, probe_order
 from ..plan.decision import Alternative, Cost, Decision, Dimension, InputRate, NodeName, SchemeOptions
-from ..plan.grid import BREADTH, goes_by_key, is_elastic, lay_out
+from ..plan.grid import BREADTH, is_elastic, lay_out
 from ..plan.join_graph import is_connected, joined_with_all
 from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
@@ -323,7 +323,7 @@ def _may_run(scheme: str, node: JoinNode, hints: Hints, settings: Settings) -> b
     routed = RECORDS[scheme].routed or hints.routing == "range"
     if (hints.routing and not routed) or (hints.intermediates and not RECORDS[scheme].packs):
         return False
-    return not settings.elastic or is_elastic(scheme, by_key=goes_by_key(scheme, None) and has_common_key(node))
+    return not settings.elastic or is_elastic(scheme, hints.routing, hints.subgroups)
 
 
 def _advice(
@@ -365,18 +365,16 @@ def _unscaled(
     """Return that scaling is on and leaves this group alone, and what it would scale; None if it scales the group."""
     if not settings.elastic or chosen == "operator_tree" or not any(rate.streaming for rate in rates):
         return None
-    keyed, ranged = has_common_key(node), hints.routing == "range"
-    by_key = keyed and goes_by_key(chosen, hints.routing)
-    if is_elastic(chosen, by_key=by_key or ranged):
+    if is_elastic(chosen, hints.routing, hints.subgroups):
         return None
-    routed = "its rows go by ranges of values" if ranged else "its rows go by the key that all relations share"
-    why = routed if by_key or ranged else RECORDS[chosen].fixed
-    scheme = {2: "biclique", 3: "semi_symmetric" if node.graph.shape == "chain" else "symmetric"}
-    other = scheme.get(len(node.sources), "tree")
-    hint = f"SCHEME('{other}')" + (", ROUTING('random')" if (keyed or ranged) and other != "tree" else "")
+    if RECORDS[chosen].elastic:
+        why, hint = "what its stages find goes on by ranges of values", f"ROUTING('range', {hints.units or 2})"
+    else:
+        scheme = {2: "biclique", 3: "semi_symmetric" if node.graph.shape == "chain" else "symmetric"}
+        why, hint = RECORDS[chosen].fixed, f"SCHEME('{scheme.get(len(node.sources), 'tree')}')"
     return (
         f"scaling is on, but the units of {chosen} do not follow the load: {why}; those of the hint {hint} do, on a "
-        "new checkpoint, and each row then goes to every unit"
+        "new checkpoint"
     )
 
 

@@ -180,9 +180,14 @@ def goes_by_key(scheme: str, routing: str | None) -> bool:
     return RECORDS[scheme].routed and routing not in ("random", "range")
 
 
-def is_elastic(scheme: str, *, by_key: bool) -> bool:
-    """Tell whether the units of a scheme may change at a restart: each row goes to all units of the other groups."""
-    return RECORDS[scheme].elastic and not by_key
+def is_elastic(scheme: str, routing: str | None, subgroups: int | None) -> bool:
+    """Tell whether the units of a scheme may change at a restart (see `operators.state.layout`).
+
+    A row of a band has a copy in each range that it touches. Where stages send on what two such rows have found, other
+    units would cut the ranges otherwise; the subgroups of a hint stay as they are.
+    """
+    record = RECORDS[scheme]
+    return record.elastic and not (record.sends_on and routing == "range" and not subgroups)
 
 
 def _shares(cells: int, count: int, rows: list[frozenset[int]], pairs: list[frozenset[int]]) -> tuple[int, ...]:

@@ -338,7 +338,9 @@ class SchemeRecord:
     routed
         Whether rows can go to units at random, by hash or in subgroups (003 section 3.2).
     elastic
-        Whether its units may change at a restart, unless rows go by a key: each row goes to all units of other groups.
+        Whether its units may change at a restart.
+    sends_on
+        Whether a stage sends what it has found to the units of the next.
     ends_meet_at_hub
         Whether the ends of a chain meet only at a row of the hub, so that what follows from the hub's edges holds.
     units
@@ -362,6 +364,7 @@ class SchemeRecord:
     packs: bool = False
     routed: bool = False
     elastic: bool = False
+    sends_on: bool = False
     ends_meet_at_hub: bool = False
     units: int | None = None
     probes: bool = False
@@ -398,6 +401,7 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             packs=True,
             routed=True,
             elastic=True,
+            sends_on=True,
             ends_meet_at_hub=True,
         ),
         "biclique": SchemeRecord(
@@ -416,6 +420,7 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             _tree_units,
             runs_as="tree",
             elastic=True,
+            sends_on=True,
         ),
         "non_materializing": SchemeRecord(
             "Each stream has a stage of its own, whose units store its rows and nothing else. A new row goes from "
@@ -426,6 +431,7 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             runs_as="non_materializing",
             routed=True,
             elastic=True,
+            sends_on=True,
             by_hint=True,
         ),
         "matrix": SchemeRecord(

@@ -16,7 +16,7 @@ from trijoin_sql.operators.results.bundle import Bundle
 from trijoin_sql.operators.results.outcomes import Forwarded, Outcome, Pack, Partial, PartialBlock, Result
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
-from trijoin_sql.operators.schemes.routing import subgroup_slots
+from trijoin_sql.operators.schemes.routing import partner_slots
 from trijoin_sql.operators.spec import JoinSpec
 from trijoin_sql.operators.task.wire import block_to_bytes, pack_to_bytes
 
@@ -39,7 +39,7 @@ def hand_on(spec: JoinSpec, slot: int, items: Iterator[Outcome], following: Sequ
             yield item
             continue
         stays = isinstance(item, PartialBlock) and item.stays
-        for other in [slot] if stays else subgroup_slots(spec, slot):
+        for other in [slot] if stays else partner_slots(spec, slot):
             if isinstance(item, Pack):
                 following[other].packs.append(item)
             elif isinstance(item, PartialBlock):

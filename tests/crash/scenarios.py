@@ -246,8 +246,9 @@ def truncated_warm(it: Scenario) -> None:
         it.demand_exact(program)
 
 
-#: Each row meets all units, so their number may change. Without a window rows stay for ever, and units with them.
-ELASTIC = ("symmetric window", "semi_symmetric window", "pair window", "symmetric", "semi_symmetric")
+#: Their units may change. Without a window rows stay for ever, and units with them.
+ELASTIC = ("symmetric window", "semi_symmetric window", "pair window", "symmetric", "semi_symmetric", "key window",
+           "range window")  # fmt: skip
 
 
 def other_units(it: Scenario) -> None:

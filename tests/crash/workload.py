@@ -36,6 +36,7 @@ LATE_IDS = 1_000_000
 _START = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 _OUTPUT = "r.id AS r, s.id AS s, t.id AS t, t.g AS g, r.ts AS at"
 _CHAIN = "FROM r JOIN s ON ABS(r.a - s.a) <= 2 JOIN t ON s.b BETWEEN t.b - 1 AND t.b + 1"
+_BY_KEY = f"{_CHAIN.replace('ON ', 'ON r.g = s.g AND ', 1)} AND s.g = t.g"
 _CYCLE = f"{_CHAIN} AND r.g <> t.g"
 _NEAR = (
     "AND r.ts BETWEEN s.ts - INTERVAL 90 SECONDS AND s.ts + INTERVAL 90 SECONDS "
@@ -67,6 +68,12 @@ CASES: dict[str, Case] = {
     "tree window": _case("SCHEME('tree'), UNITS(2)", _CYCLE, window=True),
     "pair window": Case(
         "SELECT /*+ UNITS(3) */ r.id AS r, s.id AS s, s.g AS g FROM r JOIN s ON ABS(r.a - s.a) <= 30 "
+        "AND r.ts BETWEEN s.ts - INTERVAL 90 SECONDS AND s.ts",
+        True,
+    ),
+    "key window": _case("SCHEME('semi_symmetric'), UNITS(3)", _BY_KEY, window=True),
+    "range window": Case(
+        "SELECT /*+ ROUTING('range'), UNITS(3) */ r.id AS r, s.id AS s, s.g AS g FROM r JOIN s ON ABS(r.a - s.a) <= 30 "
         "AND r.ts BETWEEN s.ts - INTERVAL 90 SECONDS AND s.ts",
         True,
     ),

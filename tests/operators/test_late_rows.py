@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from trijoin_sql.operators.schemes.routing import TO_CELLS, TO_GROUPS
-from trijoin_sql.operators.spec import JoinSpec, Options, StreamSpec
+from trijoin_sql.operators.spec import Block, JoinSpec, Options, StreamSpec
 from trijoin_sql.operators.task.late_rows import FURTHER, LIMITS, Late, candidates, how_late, packed, unpacked
 
 from trijoin_sql.running.late import LateRows
@@ -48,8 +49,10 @@ def test_each_late_row_is_counted_in_one_slot(units: int, retired: int) -> None:
     random = Random(units)
     rows = pa.RecordBatch.from_pydict({"c": [*range(50)], "r": [random.getrandbits(62) for _ in range(50)]})
     stream = StreamSpec("s", (), ("c",), "r")
-    groups = JoinSpec("j", (stream, stream), (), "biclique", units, retired=retired)
-    for spec, routing in ((groups, TO_GROUPS), *((one, TO_CELLS) for one in grids(units))):
+    groups = JoinSpec("j", (stream, stream), (), "biclique", units, earlier=(Block(units + retired),))
+    keyed = replace(stream, group="c")
+    by_key = JoinSpec("j", (keyed, keyed), (), "biclique", units, subgroups=0, base=2, earlier=(Block(2),))
+    for spec, routing in ((groups, TO_GROUPS), (by_key, TO_GROUPS), *((one, TO_CELLS) for one in grids(units))):
         for rank in range(2):
             found: list[int] = []
             for slots, some in routing.router(spec)(rank, rows):

@@ -506,13 +506,14 @@ def test_two_groups_of_the_same_relations_are_told_apart_by_their_conditions() -
 
 
 def test_scaling_takes_only_schemes_whose_units_may_change() -> None:
-    """Cells of a matrix may not, and units by a key that all share neither: where rows are known, tree may."""
+    """Cells of a matrix may not."""
     settings = Settings(parallelism=8, elastic=True)
     assert decided(NEAR, settings, r=10, s=10, t=10).scheme != "matrix"
     by_key = "SELECT r.id FROM r, s, t WHERE r.id = s.id AND s.id = t.id AND r.a < t.a {} WITHIN 1 MINUTE"
-    assert not may_run("symmetric", by_key, settings)
-    assert may_run("tree", by_key, settings)
-    assert may_run("symmetric", NEAR, settings)
+    for sql in (by_key, NEAR):
+        assert not may_run("matrix", sql, settings)
+        assert may_run("tree", sql, settings)
+        assert may_run("symmetric", sql, settings)
 
 
 def test_a_join_that_scaling_leaves_alone_says_so() -> None:
@@ -520,20 +521,21 @@ def test_a_join_that_scaling_leaves_alone_says_so() -> None:
     elastic = Settings(parallelism=8, elastic=True)
     keyed = "SELECT {} r.id FROM r, s, t WHERE r.id = s.id AND s.id = t.id AND r.a < t.a WITHIN 1 MINUTE"
     four = "SELECT {} r.id FROM r, s, t, t AS u WHERE r.a = s.a AND s.x = t.x AND t.id = u.a WITHIN 1 MINUTE"
-    pair = "SELECT {} r.id FROM r JOIN s ON r.a = s.a WITHIN 1 MINUTE"
+    keyed = keyed.replace("{}", "/*+ SCHEME('matrix') */")
     cells = four.replace("{}", "/*+ SCHEME('matrix') */")
-    ranges = "SELECT /*+ ROUTING('range') */ r.id FROM r JOIN s ON ABS(r.a - s.a) < 2 WITHIN 1 MINUTE"
+    ranges = "SELECT /*+ SCHEME('semi_symmetric'), ROUTING('range') */ r.id FROM r JOIN s ON ABS(r.a - s.a) < 2 "
+    ranges += "JOIN t ON ABS(s.a - t.a) < 2 WITHIN 1 MINUTE"
     for sql, why in (
         (keyed, "their number lays out"),
-        (pair, "the key that all relations share"),
         (cells, "lays out"),
         (ranges, "by ranges of values"),
     ):
         said = decided(sql.format(""), elastic).unscaled or ""
         assert why in said
-        hint = re.search(r"the hint (SCHEME\(.*?\)(?:, ROUTING\(.*?\))?) do", said)
+        hint = re.search(r"the hint (\S*\(.*?\)) do", said)
         assert hint is not None
-        scaled = decided(re.sub(r"/\*.*\*/", "{}", sql).format(f"/*+ {hint[1]} */"), elastic)
+        again = hint[1] if "SCHEME" in hint[1] else f"SCHEME('semi_symmetric'), {hint[1]}"
+        scaled = decided(re.sub(r"/\*.*\*/", "{}", sql).format(f"/*+ {again} */"), elastic)
         assert scaled.unscaled is None
         assert decided(sql.format(""), dataclasses.replace(elastic, elastic=False)).unscaled is None
         assert said in rewrite(sql.format(""), rates(STREAMS), elastic).advice

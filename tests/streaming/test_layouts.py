@@ -16,6 +16,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
+from trijoin_sql.operators.state.layout import History
 
 import trijoin_sql
 from trijoin_sql.jobs.check import check_job
@@ -43,6 +44,9 @@ QUERIES = {
     "non_materializing": f"SELECT /*+ SCHEME('non_materializing'), UNITS(N) */ r.id, s.id, t.id FROM r JOIN s ON {RS} "
     f"JOIN t ON {ST} AND {RT}",
     "biclique": f"SELECT /*+ SCHEME('biclique'), UNITS(N) */ r.id, s.id FROM r JOIN s ON {RS}",
+    "key": f"SELECT /*+ SCHEME('semi_symmetric'), UNITS(N) */ r.id, s.id, t.id FROM r JOIN s ON r.x = s.x AND {RS} "
+    f"JOIN t ON s.x = t.x AND {ST}",
+    "range": f"SELECT /*+ SCHEME('biclique'), ROUTING('range'), UNITS(N) */ r.id, s.id FROM r JOIN s ON {RS}",
 }
 
 
@@ -97,6 +101,8 @@ def kept(checkpoint: Path) -> dict[str, Any]:
         ("semi_symmetric", (3, 1, 4), 1),
         ("biclique", (1, 3), 1),
         ("non_materializing", (3, 1), 5),
+        ("key", (3, 2), 5),
+        ("range", (3, 2), 5),
     ],
 )
 def test_trap_20_units_up_and_down(
@@ -119,9 +125,11 @@ def test_trap_20_units_up_and_down(
     assert [entry[1] for entry in kept(checkpoint)["layouts"]] == list(units)
     state = read_state(tables.spark, checkpoint)
     holding = {store.slot for store in state.stores if store.rows}
-    assert holding == set(range(units[-1])), "rows are where they were stored, until they expire"
+    (now, *_) = History.from_dict(kept(checkpoint)).at(batch + 100)
+    assert holding == set(now.slots), "rows are where they were stored, until they expire"
+    assert (now.base > 0) == (scheme in ("key", "range"))
     if units[-1] < max(units):
-        assert kept(checkpoint)["emptied"][1] == units[-1], "empty slots are left out"
+        assert kept(checkpoint)["since"][1] == kept(checkpoint)["layouts"][-1][0], "empty layouts are left out"
 
 
 def test_a_replayed_batch_keeps_its_layout(tables: Tables, tmp_path: Path) -> None:
@@ -151,12 +159,12 @@ def test_a_replayed_batch_keeps_its_layout(tables: Tables, tmp_path: Path) -> No
 
 
 def test_what_cannot_change_is_refused(tables: Tables, tmp_path: Path) -> None:
-    """Cells of a grid and units by a key would have to move rows. Other reasons: ``operators/test_layout.py``."""
+    """Cells of a grid, and ranges by which stages send on. Other reasons: ``operators/test_layout.py``."""
     feed(tables, Random(1), range(1))
     for number, (sql, count, words) in enumerate(
         (
             (QUERIES["biclique"].replace("'biclique'", "'matrix'"), 4, "cells of a grid"),
-            (QUERIES["biclique"].replace("ABS(r.x - s.x) <= 1", "r.x = s.x"), 4, "a key that all streams share"),
+            (QUERIES["semi_symmetric"].replace("UNITS(N)", "ROUTING('range'), UNITS(N)"), 4, "ranges"),
         )
     ):
         checkpoint = tmp_path / f"checkpoint-{number}"

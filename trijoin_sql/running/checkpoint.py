@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from ..errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 from ..operators.spec import JoinSpec
-from ..operators.state.changed_query import TOGETHER, difference, lines_of, only_chosen_differs
+from ..operators.state.changed_query import TOGETHER, difference, is_same, lines_of, only_chosen_differs
 from ..operators.state.layout import History, obstacle
 from ..operators.state.manifest import FORMAT
 from ..rewriter.plan.stored import Stored
@@ -119,10 +119,10 @@ def follow(
         raise CheckpointMismatchError("of this query", change)
     joins = []
     for join, spec, wanted in zip(saved, specs, units, strict=True):
-        if join.fingerprint != spec.fingerprint:
+        if not is_same(join.fingerprint, spec.fingerprint):
             raise CheckpointMismatchError("of this query", _difference(join, spec))
-        history = join.history.changed(batch, wanted) if spec.elastic else join.history
-        old = join.history.at(batch - 1).units
+        history = join.history.changed(batch, wanted, apart=spec.subgroups != 1) if spec.elastic else join.history
+        old = join.history.at(batch - 1)[0].units
         why = obstacle(spec, old, wanted) if spec.elastic else None
         if why is not None:
             raise CheckpointMismatchError("of this query", f"units was {old} and is now {wanted}; {why}")

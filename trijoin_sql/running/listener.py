@@ -286,7 +286,7 @@ class LayoutListener:
             file.write(joins)
         running = Running(found.runId, file, dict(zip(keys, joins, strict=True)), properties)
         running.tell()
-        if any(join.history.at(batch).slots > join.history.at(batch).units for join in joins):
+        if any(len(join.history.at(batch)) > 1 for join in joins):
             self.running[query_id] = running
 
     def _refuse(self, query: StreamingQuery, why: str) -> None:

@@ -280,12 +280,11 @@ def live_groups(
             last = _last_with_slots(mine, names[0])  # the root comes first
             relations = group["graph"]["relations"]  # and not what inner nodes store
             inputs = [one for name in names for one in mine.inputs(name) if one.alias in relations]
-            slots = {"units": last.slots[0]["units"], "slots": 1 + max(slot["slot"] for slot in last.slots)}
             live: dict[str, Any] = {
                 "batch": mine.batches[-1].batch,
                 "counters": mine.total(),
                 "units": _loads(last),
-                "layout": slots,
+                "layout": {name: last.slots[0][name] for name in ("units", "slots")},
                 "estimates": group["decision"].get("expected", {}),
                 "actual": _actual(mine.total(), metrics),
                 "inputs": [asdict(one) for one in inputs],

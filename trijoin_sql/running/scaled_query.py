@@ -193,7 +193,7 @@ class ScaledQuery:
                 continue
             loads = self._loads.setdefault(key, {})
             loads.update({slot["slot"]: slot["state_bytes"] for slot in slots})
-            scaler = self._scalers.setdefault(key, Scaler(self.policy, shrinks=spec.bounded))
+            scaler = self._scalers.setdefault(key, Scaler(self.policy, shrinks=spec.bounded, step=spec.subgroups or 1))
             decision = scaler.decide(progress.batchId, slots[0]["units"], loads.values())
             self._decisions.setdefault(spec.name, deque(maxlen=_KEPT)).append(decision)
             if decision.confirmed:

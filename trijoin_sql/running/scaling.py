@@ -113,10 +113,13 @@ class Decision:
 
 
 class Scaler:
-    """Applies a policy to one join, micro-batch by micro-batch; what is kept for ever does not shrink."""
+    """Applies a policy to one join, micro-batch by micro-batch; what is kept for ever does not shrink.
 
-    def __init__(self, policy: ScalingPolicy, *, shrinks: bool = True) -> None:
-        self.policy, self.shrinks = policy, shrinks
+    Units come and go in steps: one for each subgroup (003 section 5), all of which hold about as much.
+    """
+
+    def __init__(self, policy: ScalingPolicy, *, shrinks: bool = True, step: int = 1) -> None:
+        self.policy, self.shrinks, self.step = policy, shrinks, step
         self._sign, self._streak = 0, 0
 
     def decide(self, batch: int, units: int, loads: Iterable[int]) -> Decision:
@@ -124,7 +127,8 @@ class Scaler:
         policy, total = self.policy, sum(loads)
         load, wanted = total / (units * policy.capacity), units
         if load > policy.upper or (load < policy.lower and self.shrinks):
-            wanted = min(max(math.ceil(total / (policy.target * policy.capacity)), 1), policy.most)
+            steps = math.ceil(total / (policy.target * policy.capacity * self.step))
+            wanted = self.step * min(max(steps, 1), max(policy.most // self.step, 1))
             if (wanted > units) != (load > policy.upper):  # limited, or rounded back to the current number
                 wanted = units
         sign = (wanted > units) - (wanted < units)

@@ -81,7 +81,7 @@ class CheckpointState:
     batch: int
     watermark: str | None
     fingerprints: dict[int, tuple[str, ...]]
-    layouts: dict[int, tuple[tuple[int, int], ...]]
+    layouts: dict[int, tuple[tuple[int, ...], ...]]
     stores: tuple[StoreState, ...]
 
 
@@ -128,7 +128,7 @@ def _read(spark: SparkSession, checkpoint: Path) -> CheckpointState:
             manifests.append((operator, row["slot"], Manifest.from_bytes(bytes(row["data"]))))
     if not manifests:
         raise _nothing(checkpoint, "no join of TriJoin SQL has kept anything in it")
-    keys = slot_keys(max(units for _, _, manifest in manifests for _, units in manifest.layouts.entries))
+    keys = slot_keys(max(sum(entry[1:]) for _, _, manifest in manifests for entry in manifest.layouts.entries))
     found = sorted((operator, keys.index(slot), manifest) for operator, slot, manifest in manifests)
     stores = [
         _store(operator, slot, name, chunks)
@@ -233,7 +233,7 @@ def report(found: CheckpointState, console: Console) -> None:
         for line in lines:
             console.print(line, markup=False)
     for operator, layouts in found.layouts.items():
-        told = ", ".join(f"{units} from batch {first}" for first, units in layouts)
+        told = ", ".join(f"{units} from batch {first}" for first, units, *_ in layouts)
         console.print(f"units of operator {operator}: {told}")
     console.print(_table(found))
 
