@@ -110,7 +110,12 @@ def spark_settings() -> str:
         (dict(config.CONTEXT_SETTINGS), "new contexts"),
         (dict(config.LOCAL_CHECKPOINT_SETTINGS), "local master and local disk"),
     ]
-    rows = ((_code(k), _code(v.rpartition(".")[2]), text) for group, text in where for k, v in group.items())
+    shallow = {config._SOCKETS: ", not on YARN"}
+    rows = (
+        (_code(k), _code(v.rpartition(".")[2]), text + shallow.get(k, ""))
+        for group, text in where
+        for k, v in group.items()
+    )
     partitions = ("`spark.sql.shuffle.partitions`", "the cores; 16 where they are not known", "not on Spark Connect")
     return _table("Setting | Value | Where", iter([*rows, partitions]))
 

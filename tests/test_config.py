@@ -91,6 +91,22 @@ def test_only_local_checkpoints_leave_sparks_file_manager(key: str, value: str) 
     assert config._FILE_MANAGER not in config.settings_for({"spark.master": "local[2]", key: value})
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "sockets"),
+    [
+        ("spark.master", "yarn", False),
+        ("spark.executor.extraJavaOptions", "-Djava.io.tmpdir=/a/folder", False),
+        ("spark.driver.extraJavaOptions", "-Xmn512m", True),
+        ("spark.master", "spark://host:7077", True),
+    ],
+)
+def test_sockets_are_not_put_into_deep_folders(key: str, value: str, sockets: bool) -> None:
+    """A container of YARN has its temporary files deep down: "AF_UNIX path too long", and no context."""
+    user = {"spark.master": "local[2]", key: value}
+    assert (config._SOCKETS in config.settings_for(user)) == sockets
+    assert config._SOCKETS in config.settings_for({**user, config._SOCKETS_IN: "/tmp"})
+
+
 def test_tracebacks_in_full_are_the_users_to_have() -> None:
     """Without them Spark sets a variable for some workers; ours sets it for the others, so that they are the same."""
     assert config._TRACEBACK in config.settings_for({"spark.master": "local[2]"})

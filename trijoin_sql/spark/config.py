@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import distributions
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -32,6 +32,7 @@ _log = logging.getLogger("trijoin_sql")
 _STREAMING = "org.apache.spark.sql.execution.python.streaming"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_SOCKETS, _SOCKETS_IN = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 _DAEMON, _PRELOAD = "spark.python.daemon.module", "trijoin_sql.operators.preload"
 _SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _TRACEBACK = "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"
@@ -63,7 +64,7 @@ ARROW_SETTINGS: Mapping[str, str] = {
 #: Read when the Spark context starts, so a running session cannot take them.
 CONTEXT_SETTINGS: Mapping[str, str] = {
     # Over TCP, every Python task waits about 40 ms for a delayed acknowledgement.
-    "spark.python.unix.domain.socket.enabled": "true",
+    _SOCKETS: "true",
     # Spark gives this variable to workers that dispatch rows but not to those that join them, and keeps a pool of
     # workers for each environment. With it in both they are the same processes: half as many, half the memory.
     _TRACEBACK: "1",
@@ -260,6 +261,8 @@ def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str,
         settings.update(CONTEXT_SETTINGS)
         if user.get(_SIMPLIFIED, "true").lower() == "false":  # then no worker of Spark has it either
             settings.pop(_TRACEBACK)
+        if _has_deep_folders(master, user):
+            settings.pop(_SOCKETS)
     if master.startswith("local") and _on_local_disk(user):
         settings.update(LOCAL_CHECKPOINT_SETTINGS)
     preload = taken(PRELOAD_WORKERS, {**settings, **user}.get)
@@ -307,6 +310,16 @@ def _workers_know_us(user: Mapping[str, str]) -> bool:
     """Return whether workers on this machine run on this interpreter, with our package installed."""
     theirs = user.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
     return theirs == sys.executable and any(True for _ in distributions(name="trijoin-sql"))
+
+
+def _has_deep_folders(master: str, user: Mapping[str, str]) -> bool:
+    """Return whether the path of a socket may be too long: about a hundred characters are allowed.
+
+    Spark puts sockets into the JVM's folder for temporary files. On YARN that is deep below the folder of a container.
+    """
+    both = product(("driver", "executor"), ("extra", "default"))
+    options = (user.get(f"spark.{who}.{which}JavaOptions", "") for who, which in both)
+    return _SOCKETS_IN not in user and (master.startswith("yarn") or any("java.io.tmpdir" in one for one in options))
 
 
 def _cores(master: str, user: Mapping[str, str]) -> int | None:
