@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -145,7 +145,7 @@ class Output:
         forward: Mapping[int, list[pa.RecordBatch]],
     ) -> Iterator[PackedRow]:
         """Yield packs for the slots of the next stage, results for this slot there, and the rows that it needs."""
-        keys = slot_keys(self.spec.slots)
+        units: list[int] | None = None
         for batch in passed:
             yield self.key, RESULT, to_bytes(batch)
         for rank, batches in forward.items():
@@ -163,7 +163,9 @@ class Output:
             if isinstance(result, Pack | Partial | PartialBlock):
                 kind, data = _to_units(result)
                 stays = isinstance(result, PartialBlock) and result.stays
-                for to in [self.key] if stays else self._units(keys):
+                if units is None:
+                    units = self._units()
+                for to in [self.key] if stays else units:
                     yield to, kind, data
                 continue
             assert isinstance(result, Result | Reduced)
@@ -176,8 +178,9 @@ class Output:
         if waiting:
             yield self.key, RESULT, to_bytes(concat(waiting))
 
-    def _units(self, keys: Sequence[int]) -> list[int]:
+    def _units(self) -> list[int]:
         """Return the keys of the slots whose units of the next stage may have partners of what is found here."""
+        keys = slot_keys(self.spec.slots)
         return [keys[slot] for slot in partner_slots(self.spec, keys.index(self.key))]
 
     def _sent(self, results: Iterator[Outcome]) -> Iterator[Outcome]:

@@ -11,7 +11,7 @@ import os
 import shutil
 import statistics
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import combinations
 from pathlib import Path
@@ -166,7 +166,8 @@ def _fit(runs: Sequence[Ran]) -> dict[str, float]:
     counted = [[one.rows, *(one.counters[name] for name in ("rows_in", "comparisons", "results")), 1] for one in runs]
     parts = np.array(counted) / np.array([[1e6 * (one.cpu or 0.0)] for one in runs])
     best, found = np.inf, dict.fromkeys(_FITTED, 0.0)
-    for chosen in _subsets(range(len(_FITTED))):
+    sizes = range(1, len(_FITTED) + 1)
+    for chosen in (list(some) for size in sizes for some in combinations(range(len(_FITTED)), size)):
         solved = np.linalg.lstsq(parts[:, chosen], np.ones(len(runs)), rcond=None)[0]
         error = float(((parts[:, chosen] @ solved - 1) ** 2).sum())
         if solved.min() >= 0 and error < best:
@@ -175,10 +176,6 @@ def _fit(runs: Sequence[Ran]) -> dict[str, float]:
                 _FITTED[at]: float(one) for at, one in zip(chosen, solved, strict=True)
             }
     return found
-
-
-def _subsets(all_: Sequence[int]) -> Iterable[list[int]]:
-    return (list(some) for size in range(1, len(all_) + 1) for some in combinations(all_, size))
 
 
 def weights_table(found: dict[str, Weight]) -> Table:

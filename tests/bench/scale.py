@@ -335,8 +335,7 @@ def as_markdown(found: Sequence[Point]) -> Iterator[str]:
 
     With bytes and processor time where it ran on Spark, too.
     """
-    on_spark = any(one.measured for one in found)
-    further = ("bytes sent", "bytes kept", "CPU, us") if on_spark else ()
+    further = ("bytes sent", "bytes kept", "CPU, us") if any(one.measured for one in found) else ()
     headings = ("scheme", "units", *HEADINGS.values(), "balance", "predicted", *further)
     yield f"| {' | '.join(headings)} |"
     yield f"|---|{'---:|' * (len(headings) - 1)}"

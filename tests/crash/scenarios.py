@@ -247,8 +247,15 @@ def truncated_warm(it: Scenario) -> None:
 
 
 #: Their units may change. Without a window rows stay for ever, and units with them.
-ELASTIC = ("symmetric window", "semi_symmetric window", "pair window", "symmetric", "semi_symmetric", "key window",
-           "range window")  # fmt: skip
+ELASTIC = (
+    "symmetric window",
+    "semi_symmetric window",
+    "pair window",
+    "symmetric",
+    "semi_symmetric",
+    "key window",
+    "range window",
+)
 
 
 def other_units(it: Scenario) -> None:
