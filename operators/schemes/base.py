@@ -54,12 +54,15 @@ class Work:
         By rank: the rows of that stream that reached this slot, with the route column.
     packs, partials, blocks
         What units of an earlier stage sent.
+    watermark
+        No row at or before it comes any more: microseconds, 0 if there is none yet, None if no rows come at all.
     """
 
     rows: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
     packs: list[Pack] = field(default_factory=list)
     partials: list[pa.RecordBatch] = field(default_factory=list)
     blocks: list[PartialBlock] = field(default_factory=list)
+    watermark: int | None = 0
 
     @property
     def count(self) -> int:

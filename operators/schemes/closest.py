@@ -69,9 +69,9 @@ class ClosestSlot(OuterSlot):
         self.is_next = self.closest.by == "least" and self.closest.right == spec.streams[1].time
         self.unit.stored[1].wakes = self.is_next
 
-    def speak(self, watermark: int | None) -> Iterator[Outcome]:
+    def _speak(self, watermark: int | None) -> Iterator[Outcome]:
         """Give the rows that no closer partner can come for any more, with their closest ones, once each."""
-        yield from super().speak(watermark)
+        yield from super()._speak(watermark)
         if self.is_next and watermark:
             yield from self._with_next(watermark)
         if self.latest is not None and watermark:

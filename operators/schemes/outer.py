@@ -63,15 +63,10 @@ class OuterSlot:
                     rows, never = self._apart(rank, rows)
                     yield from self._spoken(rank, Part(never))
                 yield from self._arrive(rank, kept(self.spec, rank, rows))
+        yield from self._speak(work.watermark)
 
-    def speak(self, watermark: int | None) -> Iterator[Outcome]:
-        """Give the rows that no partner can come for any more, once each.
-
-        Parameters
-        ----------
-        watermark
-            In microseconds; None if no rows come any more, 0 if there is no watermark yet.
-        """
+    def _speak(self, watermark: int | None) -> Iterator[Outcome]:
+        """Give the rows that no partner can come for any more, once each."""
         if not self.spec.speaks and self.spec.closest is None:
             return
         for rank in self.spec.tested:

@@ -27,7 +27,6 @@ from ..results.local_views import Reducer
 from ..results.outcomes import Outcome, Result, listed
 from ..schemes import SCHEMES
 from ..schemes.base import Slot, Work
-from ..schemes.outer import OuterSlot
 from ..spec import KEEP_FREED, JoinSpec
 from ..state.slot_state import SlotState
 from ..worker_memory import hold, release
@@ -146,11 +145,8 @@ class StageTask:
             tally["late"] = sum(one["rows"] for one in late.values())
         self._forget_whole_rows(work)
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
-        found = slot.process(work)
-        if isinstance(slot, OuterSlot):
-            found = chain(found, slot.speak(expiry if self.stage.streaming else None))
-        results = self._counted(found, tally)
-        results = chain(self._listed(bundles), results)
+        work.watermark = expiry if self.stage.streaming else None
+        results = chain(self._listed(bundles), self._counted(slot.process(work), tally))
         if self.spec.aggregate is not None:
             results, passed = Reducer(self.spec.aggregate).run(results, passed), []
         in_row = self.stage.streaming and self.reports is None

@@ -15,7 +15,6 @@ from trijoin_sql.operators.checks import Band, Compare, EdgeSpec
 from trijoin_sql.operators.results.outcomes import Result
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Work
-from trijoin_sql.operators.schemes.outer import OuterSlot
 from trijoin_sql.operators.spec import JoinSpec, Kind, Options, StreamSpec
 from trijoin_sql.operators.state.slot_state import SlotState
 from trijoin_sql.operators.store.settled import PAGE_BITS, Settled
@@ -123,9 +122,9 @@ class Run:
             another_worker()
         (make,) = SCHEMES[self.spec.scheme].stages(self.spec)
         state = SlotState(lambda: make(self.spec, number), self.chunks[number], "text", ONE, made_for=self.spec)
-        assert isinstance(state.slot, OuterSlot)
         found = Found()
-        for outcome in [*state.slot.process(work), *state.slot.speak(watermark)]:
+        work.watermark = watermark
+        for outcome in state.slot.process(work):
             assert isinstance(outcome, Result)
             found.update(ids(outcome))
         if watermark:

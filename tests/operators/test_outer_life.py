@@ -190,11 +190,11 @@ class Cells:
         state = SlotState(
             lambda: OuterSlot(self.spec, number), self.chunks[number], "text", ONE, limit, made_for=self.spec
         )
-        assert isinstance(state.slot, OuterSlot)
         if state.manifest.watermark:
             work.rows = {rank: _on_time(some, state.manifest.watermark) for rank, some in work.rows.items()}
         found = Found()
-        for outcome in [*state.slot.process(work), *state.slot.speak(watermark)]:
+        work.watermark = watermark
+        for outcome in state.slot.process(work):
             assert isinstance(outcome, Result)
             found.update(_ids(outcome))
         if watermark:
