@@ -129,8 +129,8 @@ def holds(check: Check, left: Row, right: Row) -> bool:
     difference = x - y
     if check.arithmetic == "float32":
         difference = float32(difference)
-    if isinstance(difference, Decimal):
-        raise TypeError("give unscaled integers")
+    if isinstance(difference, Decimal):  # a band has unscaled integers
+        difference = int(difference.scaleb(-int(difference.as_tuple().exponent)))
     if isinstance(difference, float) and math.isnan(difference):
         return check.nan
     low = check.lower is None or compare(">" if check.lower_strict else ">=", difference, check.lower)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators.checks import Band, Check, Compare, EdgeSpec
+from trijoin_sql.operators.checks import AnyOf, Band, Branch, Check, Compare, EdgeSpec
 from trijoin_sql.operators.kernels.order_keys import is_exact
 from trijoin_sql.operators.spec import JoinSpec, Options
 
@@ -20,8 +20,8 @@ from .reference import DOMAINS, Row, batch_of, cut, nested_loop, run, streams
 
 COLUMNS = ("a", "b", "h")
 
-#: Order keys of these types are whole numbers a band can be over.
-BANDED = ("int8", "int16", "int32", "int64", "date", "timestamp", "interval")
+#: Order keys of these types are whole numbers a band can be over (of decimals, without their point).
+BANDED = ("int8", "int16", "int32", "int64", "short_decimal", "date", "timestamp", "interval")
 
 
 def kinds(name: str) -> dict[str, tuple[Check, ...]]:
@@ -46,6 +46,7 @@ def kinds(name: str) -> dict[str, tuple[Check, ...]]:
         found["band"] = (Band("a", "a", -2, 2),)
         found["open band"] = (Band("a", "b", None, 1),)
         found["equality and band"] = (compare("=", "b", "b"), Band("a", "a", -1, 200))
+        found["equality or band"] = (AnyOf((Branch((compare("=", "a", "b"),)), Branch((Band("b", "a", -1, 3),)))),)
     if name in ("float", "double"):
         arithmetic: Any = "float32" if name == "float" else "float64"
         found["band"] = (Band("a", "a", -1.5, 1.5, True, False, arithmetic),)
@@ -119,7 +120,7 @@ def test_every_type_under_every_kind_of_edge_and_scheme(scheme: str, name: str, 
     spec = spec_of(scheme, checks, is_exact(type_))
     schema = {"id": pa.int64(), "a": type_, "b": type_, "h": pa.int64(), "route": pa.int64()}
     equal = [check.left for check in checks if isinstance(check, Compare) and check.op in ("=", "<=>")]
-    strict = [check for check in checks if isinstance(check, Band) or check.op != "<=>"]
+    strict = [one for one in checks if isinstance(one, Band) or (isinstance(one, Compare) and one.op != "<=>")]
     inputs = [hashed(rows_of(random, domain, 9, 100 * rank), equal) for rank in range(len(spec.streams))]
     wanted = nested_loop(spec, inputs)
     for rank, rows in enumerate(inputs):
