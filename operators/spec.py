@@ -332,7 +332,7 @@ class JoinSpec:
     held_back
         By how much, in microseconds, Spark's watermark is behind the one by which units tell what is late.
     turn
-        If that was otherwise in an earlier run: Spark's watermark (milliseconds) up to which it was, and how much then.
+        Up to which of Spark's watermarks (milliseconds) an earlier run held back by another length, and by which.
     above
         The keys of the joins of earlier statements that make inputs of this one, such as those in a view. Their units
         go by a watermark that is held back for this join too, which the driver tells them (`task`).
@@ -367,7 +367,7 @@ class JoinSpec:
 
     @property
     def tested(self) -> tuple[int, ...]:
-        """The ranks of the streams whose rows it matters of whether they have a partner."""
+        """The ranks of the streams for whose rows it has to be known whether a partner exists."""
         return TESTED[self.join]
 
     @property

@@ -240,7 +240,7 @@ def _texts(node: JoinNode, scan: Scan) -> dict[tuple[str, str], str]:
         texts["time", scan.event_time] = f"{alias}.{quoted(scan.event_time)}"
     texts = {item: _as_column(text, scan.alias) for item, text in texts.items()}
     matching = [one.sql for one in node.matching if scan.alias in one.relations]
-    # Rows with NULL in a joined column are gone by then of a table, and of a stream are counted further on.
+    # Of tables, Spark has filtered rows with NULL in a joined column; of streams, the dispatcher counts and drops them.
     return _computed_of_joinable(texts, predicates if scan.streaming else [], matching, scan.alias)
 
 

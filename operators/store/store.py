@@ -90,9 +90,9 @@ class Store:
         self.segments: list[Segment] = []
         self.fresh: list[tuple[int, pa.RecordBatch]] = []
         self.next_ids = [0, AHEAD]
-        #: Of a stream whose rows speak when they have found no partner: those that have, or have spoken; and how much
-        #: later than a row its last partner may be (microseconds), None if that is not bounded.
+        #: Rows that have met a partner, or were put out without one; None if nobody asks.
         self.settled: Settled | None = None
+        #: How much later than a row its last partner may be (microseconds), None if that is not bounded.
         self.reach: int | None = None
         #: Whether rows of another stream may have to speak when the watermark passes the time of a row.
         self.wakes = False

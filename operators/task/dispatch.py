@@ -126,7 +126,8 @@ class Packing:
         self.rank, self.stream = rank, spec.streams[rank]
         self._route = routing.router(spec)
         self._keys = slot_keys(spec.slots)
-        # Not each of them gets a row where rows go by a key; what is asked says when it is empty, and is left out then.
+        # Where rows go by a key, an old slot may get none, and would never report. So each is asked, and is retired
+        # once it says that it is empty.
         asked = spec.earlier if spec.earlier and spec.subgroups != 1 and spec.bounded else ()
         self._asked = [self._keys[slot] for block in asked for slot in block.slots]
         self._alike = AlikeRows() if routing.spreads(spec, rank) else None

@@ -121,7 +121,7 @@ def stores(model: Model, order: tuple[int, ...], reached: int) -> Cost:
 
     Rows probe the other stages in order. What they have found goes to all units of the next stage, or to those of its
     key; to the stage that stores its own stream in one copy, and from there to all. Rows that are stored in a later
-    stage go there in one copy too. Results are not counted, as those of other schemes: each leaves once.
+    stage go there in one copy too. Results are left out, as in all schemes: each leaves once.
     """
     first, last = order[0], len(order) - 1
     network = reached * (sum(model.rates) + model.rates[first])

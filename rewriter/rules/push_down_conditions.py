@@ -93,9 +93,8 @@ def _place_in_join(node: Join, predicate: Predicate, relations: set[str]) -> Nod
     left, right = ({scan.alias for scan in scans(side)} for side in (node.left, node.right))
     if inner and not relations:
         left |= relations  # a constant: it empties the first relation or changes nothing
-    ours = inner or beyond_spark(
-        node
-    )  # a condition on rows that keep their values is none of whether they have partners
+    # A condition on rows of a preserved side does not change who has a partner, so it may move below the join.
+    ours = inner or beyond_spark(node)
     if relations <= left and node.kind not in ("right", "full"):
         below = place(node.left, predicate, ours)
         if below is not None:

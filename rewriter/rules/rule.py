@@ -34,8 +34,8 @@ def each_block(plan: Node, change: Callable[[Block], Block], reason: str) -> Nod
 def beyond_spark(node: Node) -> bool:
     """Tell whether a node is an outer, semi or anti join, or one with the closest rows, that Spark cannot run (well).
 
-    On streams it would need an equality, and it runs no anti join, and none with the closest. WITHIN it does not know.
-    Of tables it would try all pairs of rows.
+    On streams Spark needs an equality and runs neither anti joins nor joins with the closest rows, and it does not know
+    WITHIN. Of tables it would try all pairs of rows.
     """
     if not isinstance(node, Join) or node.kind in ("inner", "cross") or node.by_spark:
         return False

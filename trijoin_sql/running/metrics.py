@@ -90,11 +90,11 @@ class BatchCounters:
     batch
         The micro-batch.
     slots
-        For each slot its counters (see ``operators.results.COUNTER_NAMES``), the newest event time of each input that
-        brought rows (``inputs``: microseconds, null for none) and the ``watermark``. Where rows had NULL in a joined
-        column or in their event time, one slot has ``null_rows``: by input, the rows that a task looked at (``rows``),
-        those that it dropped (``dropped``) and the NULLs of each column (``columns``). Where rows came too late,
-        ``late_rows`` has by input how many (``rows``), and the stream (``of``).
+        For each slot its counters (see ``operators.task.outputs.COUNTER_NAMES``), the newest event time of each input
+        that brought rows (``inputs``: microseconds, null for none) and the ``watermark``. Where rows had NULL in a
+        joined column or in their event time, one slot has ``null_rows``: by input, the rows that a task looked at
+        (``rows``), those that it dropped (``dropped``) and the NULLs of each column (``columns``). Where rows came too
+        late, ``late_rows`` has by input how many (``rows``), and the stream (``of``).
     """
 
     node: str
