@@ -146,7 +146,7 @@ class StageTask:
         self._forget_whole_rows(work)
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
         work.watermark = expiry if self.stage.streaming else None
-        results = chain(self._listed(bundles), self._counted(slot.process(work), tally))
+        results: Iterator[Outcome] = chain(self._listed(bundles), self._counted(slot.process(work), tally))
         if self.spec.aggregate is not None:
             results, passed = Reducer(self.spec.aggregate).run(results, passed), []
         in_row = self.stage.streaming and self.reports is None

@@ -36,7 +36,7 @@ from ..plan.schemes import RECORDS, Fit
 from ..plan.schemes import cost_of_tree as cost_of_order
 from ..plan.stored import Stored, conditions_of
 from ..plan.trees import TreeOf, leaves, order_text
-from ..sql.catalog import RATE_OPTION, RATE_SETTING
+from ..sql.catalog import FRAME, RATE_OPTION, RATE_SETTING
 from .cost import (
     NOTICED,
     best_order,
@@ -338,7 +338,7 @@ def _advice(
     share = candidates[least].number / candidates[chosen].number
     if share * settings.costs.advised >= 1 or not any(rate.streaming for rate in rates):
         return None
-    relations = {scan.alias: scan.relation for scan in map(source_scan, node.sources)}
+    relations = {scan.alias: scan.relation.removeprefix(f"{FRAME}_") for scan in map(source_scan, node.sources)}
     setting = {
         alias: RATE_SETTING + (relation if re.fullmatch(r"[\w.]+", relation) else alias)
         for alias, relation in relations.items()

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 RATE_OPTION = "trijoin.rowsPerSecond"
 RATE_SETTING = "spark.trijoin.rate."
 
+#: What the name of a view that stands for a DataFrame begins with; the DataFrame's own name follows.
+FRAME = "__trijoin_arg"
+
 #: A column that has a watermark, and the watermark's delay in microseconds.
 Time = tuple[str, int | None]
 

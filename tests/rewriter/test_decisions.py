@@ -478,6 +478,9 @@ def test_advice_says_what_to_declare_where_another_scheme_looks_much_cheaper() -
     assert "SCHEME('matrix')" in advice
     hinted = rewrite(equal.replace("SELECT", "SELECT /*+ SCHEME('tree') */"), rates(STREAMS), settings).groups[0]
     assert hinted.decision.advice is None
+    frames = equal.replace("FROM r", "FROM __trijoin_arg_r AS r"), STREAMS.replace("STREAM r", "STREAM __trijoin_arg_r")
+    advice = str(rewrite(frames[0], rates(frames[1]), settings).groups[0].decision.advice)
+    assert "spark.trijoin.rate.r in" in advice, "a DataFrame has the name that its user gave it"
     pair = "SELECT r.id FROM r JOIN s ON ABS(r.a - s.a) < 2 WITHIN 1 MINUTE"
     assert decided(pair).advice is None, "nothing is cheaper"
     assert decided(NEAR, r=10, s=10, t=10).advice is None, "cost has chosen"

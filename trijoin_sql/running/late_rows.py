@@ -21,7 +21,7 @@ from ..operators.task.late_rows import unpacked
 from ..operators.task.micro_batch import LATE_UNTIL
 from ..operators.task.outputs import LATE_ROWS
 from ..operators.task.reports import forget_attempt, forget_late, keeps_late_rows, late_packed, reported
-from ..spark.frames import VIEW
+from ..rewriter.sql.catalog import FRAME
 from .listener import execution_of, known_join
 from .metrics import slots_of
 
@@ -170,9 +170,9 @@ class MicroBatch:
 
 def _name(stream: StreamSpec) -> str:
     """Return the name of a stream in a query; a DataFrame is a view of ours, with its name in it if that is plain."""
-    if not stream.reads.startswith(VIEW):
+    if not stream.reads.startswith(FRAME):
         return stream.reads or stream.alias
-    name = stream.reads.removeprefix(f"{VIEW}_")
+    name = stream.reads.removeprefix(f"{FRAME}_")
     return stream.alias if name == stream.reads else name
 
 

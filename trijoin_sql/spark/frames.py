@@ -16,11 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..errors import SqlSyntaxError, UnavailableError, line_and_column
 from ..operators.compile.travel_types import quoted
+from ..rewriter.sql.catalog import FRAME
 from ..rewriter.sql.dialect import tokenize
-
-#: Views stand for the frames while a statement is compiled. PySpark's own have random names; a checkpoint knows the
-#: inputs of its query by name.
-VIEW = "__trijoin_arg"
 
 #: Two statements may have frames of the same name, and a session more than one thread.
 _one_at_a_time = threading.RLock()
@@ -75,7 +72,7 @@ def view_names(aliases: Sequence[str]) -> list[str]:
     """
     lower = [alias.lower() for alias in aliases]
     plain = [re.fullmatch(r"\w+", one, re.ASCII) is not None and lower.count(one) == 1 for one in lower]
-    return [f"{VIEW}_{alias}" if plain[n] else f"{VIEW}{n}" for n, alias in enumerate(aliases)]
+    return [f"{FRAME}_{alias}" if plain[n] else f"{FRAME}{n}" for n, alias in enumerate(aliases)]
 
 
 @contextmanager
