@@ -69,13 +69,21 @@ def versions_in(interpreter: Path) -> dict[str, str]:
     return {"python": python} | {one["name"].lower(): one["version"] for one in json.loads(listed.stdout)}
 
 
+def java_of(environment: Mapping[str, str]) -> str:
+    """Return the version of the Java that Spark finds."""
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else "java"
+    said = subprocess.run([java, "-version"], check=True, capture_output=True, text=True, env=environment).stderr
+    return re.search(r'version "([^"]+)"', said)[1]  # type: ignore[index]
+
+
 def table(ran: Mapping[str, Mapping[str, str]], ranges: Mapping[str, str]) -> str:
     """Return the table of versions, in Markdown."""
     lines = [
         "| | works with | " + " | ".join(f"tested: {name}" for name in ran) + " |",
         "|---|---|" + "---|" * len(ran),
     ]
-    for package, name in {"python": "Python", **SHOWN}.items():
+    for package, name in {"python": "Python", "java": "Java", **SHOWN}.items():
         found = " | ".join(versions[package] for versions in ran.values())
         lines.append(f"| {name} | {ranges[package]} | {found} |")
     return "\n".join(lines) + "\n"
@@ -94,6 +102,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--lowest-python", default=sys.executable, help="interpreter of the lowest set")
     parser.add_argument("--highest-python", default=sys.executable, help="interpreter of the highest set")
+    parser.add_argument("--highest-java", help="JAVA_HOME of the highest set; both have the same one without")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "versions", help="where environments are made")
     parser.add_argument("--junit", type=Path, help="folder for reports of what ran, to be read by .ci/skips.py")
     parser.add_argument("--only", choices=("lowest", "highest"), help="one set; README.md stays as it is")
@@ -112,22 +121,24 @@ def main() -> int:
         if options.only not in (None, name):
             continue
         interpreter = make_environment(options.folder / name, python, packages, [*runner, *extra])
-        ran[name] = versions_in(interpreter)
-        print(f"{name}:", ", ".join(f"{one} {ran[name][one]}" for one in ("python", *SHOWN)), flush=True)
+        environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
+        if name == "highest" and options.highest_java:
+            environment["JAVA_HOME"] = options.highest_java
+        ran[name] = versions_in(interpreter) | {"java": java_of(environment)}
+        print(f"{name}:", ", ".join(f"{one} {ran[name][one]}" for one in ("python", "java", *SHOWN)), flush=True)
         report = [f"--junit-xml={options.junit / f'{name}.xml'}"] if options.junit else []
         command = [interpreter, "-m", "pytest", "-q", *PROCESSES, *WARNINGS, *report, *TESTS]
-        environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
         if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode:
             failed.append(name)
     if failed:
         print(f"failed on the {' and the '.join(failed)} versions", file=sys.stderr)
         return 1
     if options.only is None:
-        ranges = {"python": project["requires-python"]}
+        ranges = {"python": project["requires-python"], "java": "17, 21; 25 from PySpark 4.2 on"}
         for text in project["dependencies"]:
             package, bounds = re.match(r"([\w-]+)(.*)", text).groups()  # type: ignore[union-attr]
             ranges[package] = bounds
-        text = table(ran, {one: bounds.replace(",", ", ") for one, bounds in ranges.items()})
+        text = table(ran, {one: re.sub(", *", ", ", bounds) for one, bounds in ranges.items()})
         write(ROOT / "README.md", text)
         print(text)
     return 0

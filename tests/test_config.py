@@ -11,6 +11,7 @@ import pytest
 
 from trijoin_sql import UnavailableError
 from trijoin_sql.spark import config
+from trijoin_sql.spark.java import either_java
 from trijoin_sql.spark.liberties import LIBERTY_SETTINGS
 
 if TYPE_CHECKING:
@@ -216,7 +217,9 @@ def test_no_java_is_said_before_pyspark_ends_in_a_traceback(tmp_path: Path, monk
 
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(SparkContext, "_gateway", None)
-    with pytest.raises(UnavailableError, match=r"has no bin/java; Java 17 or 21 is needed: .*\n.*trijoin-sql doctor"):
+    with pytest.raises(
+        UnavailableError, match=rf"has no bin/java; Java {either_java()} is needed: .*\n.*trijoin-sql doctor"
+    ):
         configured(spark__master="local[2]")
     configured(spark__remote="sc://host")  # the server has its own
 

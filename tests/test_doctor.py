@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from trijoin_sql import doctor
+from trijoin_sql.spark.java import either_java
+
+PYSPARK = tuple(map(int, metadata.version("pyspark").split(".")[:2]))
 
 OLD_OPTION = "Unrecognized option: --add-modules=jdk.incubator.vector"
 NO_MODULE = "java.lang.module.FindException: Module jdk.incubator.vector not found"
@@ -34,7 +37,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("17.0.15", None, "ok"),
         ("21", None, "ok"),
-        ("25.0.1", None, "warning"),
+        ("24.0.1", None, "warning"),
+        ("25", None, "warning"),
+        ("25.0.2", None, "warning"),
+        ("25.0.3", None, "ok" if PYSPARK >= (4, 2) else "warning"),
+        ("25.1", None, "ok" if PYSPARK >= (4, 2) else "warning"),
         ("11.0.22", None, "problem"),
         ("1.8.0_402", OLD_OPTION, "problem"),
         ("17.0.15", NO_MODULE, "problem"),
@@ -58,7 +65,7 @@ def test_java_home_comes_before_the_path_as_in_spark(
     other = tmp_path_factory.mktemp("other")
     install(other, "21.0.1")
     monkeypatch.setenv("PATH", str(other / "bin"), prepend=":")
-    assert doctor.check_java().text.startswith(f"JAVA_HOME={home} has no bin/java; Java 17 or 21 is needed: ")
+    assert doctor.check_java().text.startswith(f"JAVA_HOME={home} has no bin/java; Java {either_java()} is needed: ")
     monkeypatch.delenv("JAVA_HOME")
     assert doctor.check_java().text == f"Java 21.0.1 ({other}/bin/java)"
 
@@ -66,7 +73,7 @@ def test_java_home_comes_before_the_path_as_in_spark(
 def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert doctor.check_java().text.startswith("Java is not installed; Java 17 or 21 is needed: ")
+    assert doctor.check_java().text.startswith(f"Java is not installed; Java {either_java()} is needed: ")
 
 
 @pytest.mark.parametrize("script", ["exit 1", "echo nothing of use"])

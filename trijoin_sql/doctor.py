@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from .spark.config import submitted_settings
-from .spark.java import JAVA_VERSIONS, either_java, find_java, install_java, missing_java
+from .spark.java import either_java, find_java, install_java, java_versions, missing_java
 
 Level = Literal["ok", "warning", "problem"]
 GIB = 1 << 30
@@ -74,7 +74,7 @@ def check_python() -> Finding:
 
 
 def check_java() -> Finding:
-    """Java 17 or 21, found as Spark's launch script finds it: ``$JAVA_HOME/bin/java``, else ``java`` on the PATH."""
+    """A Java that the installed PySpark supports, found as its launch script finds it (`find_java`)."""
     java, needed = find_java(), f"Java {either_java()} is needed: {install_java()}"
     if java is None:
         return Finding("problem", "Java", str(missing_java()))
@@ -88,13 +88,15 @@ def check_java() -> Finding:
     if said.returncode or version is None:
         return Finding("problem", "Java", f"{java} -version fails; {needed}")
     found, major = f"Java {version[1]} ({java})", int(version[2])
-    if major < JAVA_VERSIONS[0]:
+    if major < java_versions()[0]:
         return Finding("problem", "Java", f"{found} is too old, {either_java()} is needed: {install_java()}")
     if asked.returncode:
         lacks = "lacks the module jdk.incubator.vector that Spark needs"
         return Finding("problem", "Java", f"{found} {lacks}: {install_java()}")
-    if major not in JAVA_VERSIONS:
+    if major not in java_versions():
         return Finding("warning", "Java", f"{found} is not one that Spark is made for ({either_java()})")
+    if re.match(r"25(\.0(\.[0-2](\.\d+)*)?)?([^\d.]|$)", version[1]):
+        return Finding("warning", "Java", f"{found} can damage data (SPARK-55852), 25.0.3 does not")
     return Finding("ok", "Java", found)
 
 

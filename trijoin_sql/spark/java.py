@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import sys
+from importlib import metadata
 from pathlib import Path
 
-#: The Java versions that Spark 4.1 to 4.3 support.
-JAVA_VERSIONS = (17, 21)
+
+def java_versions() -> tuple[int, ...]:
+    """Return the Java versions that the installed PySpark supports."""
+    try:
+        spark = tuple(map(int, re.findall(r"\d+", metadata.version("pyspark"))[:2]))
+    except metadata.PackageNotFoundError:
+        spark = (4, 1)
+    return (17, 21, 25) if spark >= (4, 2) else (17, 21)
 
 
 def find_java() -> str | None:
@@ -27,7 +35,8 @@ def missing_java() -> str | None:
 
 def either_java() -> str:
     """Return the supported versions, in words."""
-    return " or ".join(map(str, JAVA_VERSIONS))
+    *most, last = map(str, java_versions())
+    return f"{', '.join(most)} or {last}"
 
 
 def install_java() -> str:

@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from .java import JAVA_VERSIONS, find_java
+from .java import find_java, java_versions
 from .liberties import CLASS_ARCHIVE, JVM_FLAGS, taken
 
 #: The setting that ours go with: Spark puts it before `EXTRA`.
@@ -106,7 +106,7 @@ def hotspot() -> str:
     release = root / "release" if root else None
     text = release.read_text(encoding="utf-8", errors="replace") if release and release.is_file() else ""
     version = re.search(r'^JAVA_VERSION="(\d+)', text, re.MULTILINE)
-    if version is None or int(version[1]) not in JAVA_VERSIONS or re.search(r"openj9", text, re.IGNORECASE):
+    if version is None or int(version[1]) not in java_versions() or re.search(r"openj9", text, re.IGNORECASE):
         return ""
     return f"{root}\n{text}"
 
