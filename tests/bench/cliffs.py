@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from .keys import Rng, uniform, zipf
 from .outcome import Outcome, median
-from .workloads import WORKLOADS, Rng, Workload, uniform, zipf
+from .workloads import WORKLOADS, Workload
 
 #: The name on the command line, and the scheme of all: the one that takes every query.
 NAME, SCHEME = "cliffs", "matrix"
