@@ -1,4 +1,4 @@
-"""What trees of joins cost, and the numbers of a group; what other schemes cost stands in their records.
+"""The numbers of a group, and what orders of joins cost; what other schemes cost stands in their records.
 
 Costs are per second of stream time: rows sent over the network, rows kept, comparisons, and the number of stages. They
 are those of what slots do, which the counters of a run show too. Rates, selectivities and retention come from
@@ -7,22 +7,18 @@ the catalog and the graph; `CostDefaults` fills in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from itertools import combinations, permutations
-from math import prod
+from itertools import permutations
 
 from ..options import CostDefaults, Settings
 from ..plan.comparison import common_type, widest
 from ..plan.conjuncts import KINDS, Band, Either, KernelPredicate
-from ..plan.cost_model import DEFAULT_UNITS, OVERDUE, Model, growth, probe_order, search
+from ..plan.cost_model import DEFAULT_UNITS, Model, growth, probe_order, search
 from ..plan.decision import Cost
 from ..plan.grid import KeyClass
 from ..plan.nodes import JoinNode, Scan, source_scan
-from ..plan.parts import Shape
-from ..plan.schemes import EXHAUSTIVE, RECORDS, Fit, stored_results
 from ..plan.schemes import cost_of_tree as cost_of_order
-from ..plan.trees import TreeOf, leaves
 
 #: Another order is better only if it costs less than this share.
 NOTICED = 0.95
@@ -154,106 +150,6 @@ def store_order(model: Model, firsts: Collection[int]) -> tuple[int, ...]:
     else:
         orders = ((first, *(one for one, _ in probe_order(model, first))) for first in firsts)
     return min(orders, key=lambda order: (stores(model, order, DEFAULT_UNITS).network, order))
-
-
-def operator_tree(model: Model, defaults: CostDefaults) -> tuple[Cost, TreeOf[int]] | None:
-    """Return the best tree of inner nodes that store their results.
-
-    One inner node joins a connected subset of two or more relations first and stores the result. Further ones are added
-    one at a time while that makes the tree cheaper: beside it, above it or inside it.
-    """
-    if model.count > EXHAUSTIVE:
-        return None
-    found = [(cost_of_tree(model, tree), tree) for tree in _grouped(model, tuple(range(model.count)))]
-    if not found:
-        return None
-    cost, tree = min(found, key=lambda one: (one[0].network + one[0].memory, leaves(one[1])))
-    while True:
-        more = [(cost_of_tree(model, one), one) for one in _grouped(model, tree)]
-        best = min(more, key=lambda one: (total(one[0], defaults), str(one[1])), default=None)
-        if best is None or total(best[0], defaults) >= total(cost, defaults):
-            return cost, tree
-        cost, tree = best
-
-
-def cost_of_tree(model: Model, tree: TreeOf[int]) -> Cost:
-    """Return the cost of an operator tree: of each node by the scheme that runs it, over what it joins."""
-    parts = [frozenset(leaves((part,))) for part in tree]
-    own = _cost_of_node(_of_parts(model, parts))
-    below = [cost_of_tree(model, part) for part in tree if not isinstance(part, int)]
-    return Cost(
-        own.network + sum(one.network for one in below),
-        own.memory + sum(one.memory for one in below),
-        own.cpu + sum(one.cpu for one in below),
-        own.stages + sum(one.stages for one in below),
-    )
-
-
-def _of_parts(model: Model, parts: list[frozenset[int]]) -> Model:
-    """Return the numbers of a node that joins the results of others."""
-    stored = 1 + OVERDUE * model.bounded
-    shares = tuple(
-        tuple(prod(model.shares[a][b] for a in one for b in other) if one != other else 1.0 for other in parts)
-        for one in parts
-    )
-    near = [(a, b) for a, b in combinations(range(len(parts)), 2)]
-    implied = {
-        (a, b): share
-        for a, b in near
-        if (share := min(model.implied.get((min(i, j), max(i, j)), 1.0) for i in parts[a] for j in parts[b])) < 1
-    }
-    return Model(
-        tuple("+".join(model.relations[one] for one in sorted(part)) for part in parts),
-        tuple(model.rate(part) if len(part) > 1 else model.rates[min(part)] for part in parts),
-        tuple(stored_results(model, part) / stored for part in parts),
-        shares,
-        model.units,
-        implied=implied,
-        bounded=model.bounded,
-    )
-
-
-def _cost_of_node(model: Model) -> Cost:
-    """Return the cost of a node of an operator tree, whose scheme is that of its shape."""
-    count, units = model.count, model.units
-    firsts = [one for one in range(count) if all(one == other or model.linked(one, other) for other in range(count))]
-    if count > 2 and firsts:
-        return stores(model, store_order(model, firsts), units)
-    scheme = {2: "biclique", 3: "symmetric"}.get(count, "matrix")
-    shape: Shape = "pair" if count == 2 else "general"
-    fit = Fit(shape, None, units, lambda members: units ** (1 - len(members) / count))
-    found = RECORDS[scheme].cost(model, fit)
-    assert found is not None
-    return found
-
-
-def _linked(model: Model, some: Iterable[int], others: Sequence[int]) -> bool:
-    return any(model.linked(one, other) for one in some for other in others)
-
-
-def _grouped(model: Model, tree: TreeOf[int]) -> Iterator[TreeOf[int]]:
-    """Yield the trees with one more inner node, which joins some connected parts of one node first."""
-    for size in range(2, len(tree)):
-        for parts in combinations(tree, size):
-            if _connected(model, [frozenset(leaves((part,))) for part in parts]):
-                at = tree.index(parts[0])
-                rest = [part for part in tree if part not in parts]
-                yield (*rest[:at], parts, *rest[at:])
-    for at, part in enumerate(tree):
-        if not isinstance(part, int):
-            for inside in _grouped(model, part):
-                yield (*tree[:at], inside, *tree[at + 1 :])
-
-
-def _connected(model: Model, parts: list[frozenset[int]]) -> bool:
-    done, rest = set(parts[0]), parts[1:]
-    while rest:
-        near = [part for part in rest if _linked(model, part, [*done])]
-        if not near:
-            return False
-        done |= frozenset().union(*near)
-        rest = [part for part in rest if part not in near]
-    return True
 
 
 def _orders(model: Model) -> list[tuple[int, ...]]:

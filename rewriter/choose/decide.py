@@ -27,12 +27,12 @@ from ...errors import InvalidHintError
 from ..options import CostDefaults, Settings
 from ..plan.conjuncts import Band
 from ..plan.cost_model import Model, probe_order
-from ..plan.decision import Alternative, Cost, Decision, Dimension, InputRate, NodeName, SchemeOptions
-from ..plan.grid import BREADTH, is_elastic, lay_out
+from ..plan.decision import Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
+from ..plan.grid import is_elastic, lay_out
 from ..plan.join_graph import is_connected, joined_with_all
 from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
-from ..plan.schemes import RECORDS, Fit
+from ..plan.schemes import RECORDS
 from ..plan.schemes import cost_of_tree as cost_of_order
 from ..plan.stored import Stored, conditions_of
 from ..plan.trees import TreeOf, leaves, order_text
@@ -41,15 +41,14 @@ from .cost import (
     NOTICED,
     best_order,
     can_hash,
-    cost_of_tree,
     model_of,
-    operator_tree,
     rows_of,
     store_order,
     stores,
     total,
 )
-from .routing import divides, has_common_key, hinted, takes_ranges
+from .operator_trees import cheapest_tree, costs_of_trees
+from .routing import fit_of, has_common_key, hinted, reached, takes_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +236,12 @@ def _costed(
         if node.join == "inner":
             found["tree"] = cost_of_order(model, order), order
         if stages is not None:
-            found["non_materializing"] = stores(model, stages, _reached(node, hints, model)), stages
-        if units == counts[-1] and mixed is not None:
-            found["operator_tree"] = cost_of_tree(model, mixed), mixed
-        elif units == counts[-1] and model.count > 3 and (cheapest := operator_tree(model, settings.costs)):
-            found["operator_tree"] = cheapest
+            found["non_materializing"] = stores(model, stages, reached(node, hints, model)), stages
+        if units == counts[-1] and (mixed is not None or model.count > 3):
+            cost_of = costs_of_trees(node, model, hints.routing)
+            cheapest = cheapest_tree(model, cost_of, settings.costs) if mixed is None else (cost_of(mixed), mixed)
+            if cheapest is not None:
+                found["operator_tree"] = cheapest
         results = model.rate(frozenset(range(model.count)))
         for scheme, (cost, shape) in found.items():
             number = total(
@@ -390,7 +390,7 @@ def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:
 
 
 def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
-    fit = fit_of(node, model, _reached(node, hints, model), hints)
+    fit = fit_of(node, model, reached(node, hints, model), hints)
     joining = {
         name: record
         for name, record in RECORDS.items()
@@ -398,31 +398,6 @@ def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
     }
     found = {name: record.cost(model, fit) for name, record in joining.items()}
     return {name: cost for name, cost in found.items() if cost is not None}
-
-
-def _reached(node: JoinNode, hints: Hints, model: Model) -> int:
-    """Return how many units of another stream's group a row goes to."""
-    if not divides(node, hints.routing):
-        return model.units
-    return max(model.units // (hints.subgroups or model.units), 1)
-
-
-def fit_of(node: JoinNode, model: Model, reached: int, hints: Hints | None = None) -> Fit:
-    """Return what the costs of schemes depend on besides the numbers; a row reaches so many units of another group."""
-    graph, ranges = node.graph, hints is not None and hints.routing == "range"
-    subgroups = hints.subgroups if hints is not None and ranges else None
-    grid = lay_out(graph, model.units, can_hash(node), node.tested, ranges=ranges, subgroups=subgroups)
-
-    def along(dimension: Dimension, names: set[str]) -> float:
-        if not names & set(dimension.relations):
-            return dimension.shares
-        return 1 if dimension.home is None or dimension.home in names or dimension.shares == 1 else 1 + 1 / BREADTH
-
-    def meeting(members: frozenset[int]) -> float:
-        return math.prod(along(dimension, {graph.relations[one] for one in members}) for dimension in grid)
-
-    hub = None if graph.hub is None else graph.relations.index(graph.hub)
-    return Fit(graph.shape, hub, reached, meeting, hints is not None and hints.intermediates == "pair")
 
 
 def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, str]:
@@ -451,15 +426,6 @@ def _unfit(scheme: str, node: JoinNode) -> str:
     if node.join != "inner":
         return f"{KINDS_OF_JOINS[node.join]} runs as matrix, or in one unit as iterative"
     return f"{RECORDS[scheme].joins}, and this group has {len(graph.relations)} ({graph.shape})"
-
-
-def in_stores(node: JoinNode) -> bool:
-    """Tell whether a node of an operator tree stores its inputs and nothing else, each in a stage of its own.
-
-    With a key that all inputs share a `matrix` does so in one stage, and two inputs are a `biclique`, which does.
-    """
-    streams = any(source_scan(source).streaming is not False for source in node.sources)
-    return streams and len(node.sources) > 2 and bool(joined_with_all(node.graph)) and not has_common_key(node)
 
 
 def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> SchemeOptions:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
+
 from ...errors import InvalidHintError
-from ..plan.decision import SchemeOptions
-from ..plan.grid import common_key, common_range, range_classes
+from ..plan.cost_model import Model
+from ..plan.decision import Dimension, SchemeOptions
+from ..plan.grid import BREADTH, common_key, common_range, lay_out, range_classes
 from ..plan.nodes import Hints, JoinNode
-from ..plan.schemes import RECORDS
+from ..plan.schemes import RECORDS, Fit
 from .cost import can_hash
 
 
@@ -20,6 +24,36 @@ def divides(node: JoinNode, routing: str | None) -> bool:
     if routing == "range":
         return common_range(node.graph) is not None
     return routing != "random" and has_common_key(node)
+
+
+def reached(node: JoinNode, hints: Hints, model: Model) -> int:
+    """Return how many units of another stream's group a row goes to."""
+    if not divides(node, hints.routing):
+        return model.units
+    return max(model.units // (hints.subgroups or model.units), 1)
+
+
+def fit_of(node: JoinNode, model: Model, reached: int, hints: Hints | None = None) -> Fit:
+    """Return what the costs of schemes depend on besides the numbers; a row reaches so many units of another group."""
+    graph, ranges = node.graph, hints is not None and hints.routing == "range"
+    subgroups = hints.subgroups if hints is not None and ranges else None
+
+    @cache  # many nodes of operator trees are costed, few of which are grids
+    def grid() -> tuple[Dimension, ...]:
+        return lay_out(graph, model.units, can_hash(node), node.tested, ranges=ranges, subgroups=subgroups)
+
+    def along(dimension: Dimension, names: set[str]) -> float:
+        if not names & set(dimension.relations):
+            return dimension.shares
+        return 1 if dimension.home is None or dimension.home in names or dimension.shares == 1 else 1 + 1 / BREADTH
+
+    def meeting(members: frozenset[int]) -> float:
+        return math.prod(along(dimension, {graph.relations[one] for one in members}) for dimension in grid())
+
+    hub = None if graph.hub is None else graph.relations.index(graph.hub)
+    ranged = common_range(graph) if ranges and (subgroups or model.units) > 1 else None
+    copies = tuple(1 if ranged is None or alias == ranged[0] else 1 + 1 / BREADTH for alias in graph.relations)
+    return Fit(graph.shape, hub, reached, copies, meeting, hints is not None and hints.intermediates == "pair")
 
 
 def takes_ranges(scheme: str, node: JoinNode) -> bool:

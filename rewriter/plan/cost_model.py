@@ -52,6 +52,8 @@ class Model:
         Pairs between which units evaluate predicates, derived ones too.
     bands
         Pairs with a band that narrows a search. Two bands are searched together, by cells of one of them.
+    searched
+        Of pairs of joined rows, which several edges join: what a search finds (`found`).
     """
 
     relations: tuple[str, ...]
@@ -64,6 +66,7 @@ class Model:
     bounded: bool = False
     checked: frozenset[tuple[int, int]] = frozenset()
     bands: frozenset[tuple[int, int]] = frozenset()
+    searched: Mapping[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -82,14 +85,15 @@ class Model:
         """Return the share of pairs of two relations that match."""
         return self.shares[one][other] * self.implied.get((min(one, other), max(one, other)), 1.0)
 
-    def found(self, one: int, others: Collection[int]) -> tuple[float, float]:
-        """Return what a search for a row of one among joined rows of others finds, and in how many places it looks.
+    def found(self, some: Collection[int], others: Collection[int]) -> tuple[float, float]:
+        """Return what a search for joined rows of some among those of others finds, and in how many places it looks.
 
         The first is the share of these rows that the index finds: of the most selective edge, or of two bands, one of
         which is searched by cells as wide as it is.
         """
-        shares = sorted(self.share(one, other) for other in others)
-        banded = sorted(self.share(one, other) for other in others if (min(one, other), max(one, other)) in self.bands)
+        pairs = [(one, other) for one in some for other in others]
+        shares = sorted(self.share(*pair) for pair in pairs)
+        banded = sorted(self.share(*pair) for pair in pairs if (min(pair), max(pair)) in self.bands)
         if len(banded) < 2 or CELLS * banded[0] * banded[1] > shares[0]:
             return shares[0], 1.0
         return CELLS * banded[0] * banded[1], CELLS
@@ -176,11 +180,6 @@ def probing(model: Model, meeting: Meeting = lambda _: 1.0, cells: int = 1) -> f
 def search(rows: float) -> float:
     """Return the comparisons of a search among rows."""
     return math.log2(max(rows, 1.0) + 1.0)
-
-
-def candidates(model: Model, one: int, other: int) -> float:
-    """Return how many stored rows of another relation the index finds for a row of one."""
-    return model.stored(other) * model.share(one, other)
 
 
 def matches(model: Model, one: int, other: int) -> float:

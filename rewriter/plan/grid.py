@@ -9,8 +9,9 @@ Standard library only, as `plan`: the operators import it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import comb, inf, prod
 
 from .comparison import common_type
@@ -84,7 +85,7 @@ def lay_out(
         if not some:
             continue
         at = {axis: number for number, axis in enumerate(some)}
-        among = [frozenset(at[axis] for axis in one if axis in at) for one in (*places.values(), *pairs)]
+        among = tuple(frozenset(at[axis] for axis in one if axis in at) for one in (*places.values(), *pairs))
         found = _shares(count, len(some), among[: len(places)], among[len(places) :])
         for axis, share in zip(some, found, strict=True):
             shares[axis] = share
@@ -190,7 +191,10 @@ def is_elastic(scheme: str, routing: str | None, subgroups: int | None) -> bool:
     return record.elastic and not (record.sends_on and routing == "range" and not subgroups)
 
 
-def _shares(cells: int, count: int, rows: list[frozenset[int]], pairs: list[frozenset[int]]) -> tuple[int, ...]:
+@lru_cache(maxsize=256)  # the nodes of operator trees that are costed are often alike
+def _shares(
+    cells: int, count: int, rows: tuple[frozenset[int], ...], pairs: tuple[frozenset[int], ...]
+) -> tuple[int, ...]:
     """Return how many shares each dimension has; ``rows`` and ``pairs`` list the dimensions of each."""
     factors = _prime_factors(cells)
     if prod(comb(factors.count(prime) + count - 1, count - 1) for prime in set(factors)) <= _TRIED:
@@ -203,13 +207,13 @@ def _shares(cells: int, count: int, rows: list[frozenset[int]], pairs: list[froz
 
 
 def _best(
-    candidates: Iterable[tuple[int, ...]], rows: list[frozenset[int]], pairs: list[frozenset[int]]
+    candidates: Iterable[tuple[int, ...]], rows: Sequence[frozenset[int]], pairs: Sequence[frozenset[int]]
 ) -> tuple[int, ...]:
     """Return the shares with the fewest copies of rows, and among these with the fewest copies of pairs."""
     return min(_fewest(_fewest(candidates, rows), pairs))
 
 
-def _fewest(candidates: Iterable[tuple[int, ...]], placed: list[frozenset[int]]) -> list[tuple[int, ...]]:
+def _fewest(candidates: Iterable[tuple[int, ...]], placed: Sequence[frozenset[int]]) -> list[tuple[int, ...]]:
     """Return the shares under which things with a place along some dimensions are in the fewest cells."""
     found: list[tuple[int, ...]] = []
     fewest = None

@@ -9,7 +9,7 @@ from math import expm1
 from types import MappingProxyType
 from typing import Any
 
-from .cost_model import WIDE, Meeting, Model, candidates, matches, probing, search
+from .cost_model import WIDE, Meeting, Model, matches, probing, search
 from .decision import Cost
 from .document import Group
 from .parts import Shape
@@ -160,6 +160,8 @@ class Fit:
         The shape of the join graph, and the number of its hub.
     reached
         How many units of another stream's group a row goes to.
+    copies
+        By relation, in how many ranges a row lies where they are routed by range, each of which reaches so many units.
     meeting
         In how many cells of a grid rows of some relations meet that match, on average; in how many a row of one is.
     pairs
@@ -169,6 +171,7 @@ class Fit:
     shape: Shape
     hub: int | None
     reached: int
+    copies: tuple[float, ...]
     meeting: Meeting
     pairs: bool = False
 
@@ -214,11 +217,17 @@ def _found_in_hubs(model: Model, arriving: int, hub: int, other: int, fit: Fit) 
 
 def _found(model: Model, arriving: int, other: int, fit: Fit) -> float:
     """Return the comparisons of a row that probes stored rows of another relation."""
-    return fit.reached * search(model.stored(other) / model.units) + candidates(model, arriving, other)
+    share, looks = model.searched.get((arriving, other), (model.share(arriving, other), 1.0))
+    return fit.reached * looks * search(model.stored(other) / model.units) + model.stored(other) * share
 
 
-def _kept(model: Model) -> float:
-    return sum(map(model.stored, range(model.count)))
+def _sent(model: Model, fit: Fit) -> float:
+    """Return the rows a second that reach the units of all groups."""
+    return fit.reached * sum(rate * copies for rate, copies in zip(model.rates, fit.copies, strict=True))
+
+
+def _kept(model: Model, fit: Fit) -> float:
+    return sum(model.stored(one) * copies for one, copies in enumerate(fit.copies))
 
 
 def _cost_of_symmetric(model: Model, fit: Fit) -> Cost:
@@ -231,7 +240,7 @@ def _cost_of_symmetric(model: Model, fit: Fit) -> Cost:
     compared = sum(
         model.rates[z] * (_found_in_hubs(model, z, y, x, fit) + _found(model, z, x, fit)) for x, y, z in ways
     )
-    return Cost(sum(model.rates) * fit.reached, _kept(model) + hubs, compared, 1)
+    return Cost(_sent(model, fit), _kept(model, fit) + hubs, compared, 1)
 
 
 def _cost_of_semi_symmetric(model: Model, fit: Fit) -> Cost | None:
@@ -247,7 +256,7 @@ def _cost_of_semi_symmetric(model: Model, fit: Fit) -> Cost | None:
     found = matches(model, hub, first), matches(model, hub, last)
     checked = model.checks(first, last)
     packs = model.rates[hub] * sent * fit.reached  # each is joined with the stored rows of the other end
-    network = 2 * sum(model.rates) * fit.reached + packs + model.rates[hub] * found[0] * fit.reached
+    network = 2 * _sent(model, fit) + packs + model.rates[hub] * found[0] * fit.reached
     hubs = lists = compared = 0.0
     for end, other in ((first, last), (last, first)):
         hubs += _Hubs.of(model, hub, end, fit).stored
@@ -260,18 +269,18 @@ def _cost_of_semi_symmetric(model: Model, fit: Fit) -> Cost | None:
         compared += entered * (search(listed / model.units) + matches(model, hub, end) / 2 * (1 + checked))
     compared += packs * search(model.stored(last) / model.units) + model.rates[hub] * sent * found[1]
     compared += model.rates[hub] * found[0] * found[1] * checked
-    return Cost(network, _kept(model) + hubs + lists, compared, 2)
+    return Cost(network, _kept(model, fit) + hubs + lists, compared, 2)
 
 
 def _cost_of_biclique(model: Model, fit: Fit) -> Cost:
     """Return the cost of BiStream's biclique: a row goes to all slots, or to those of its key."""
     compared = sum(model.rates[one] * _found(model, one, other, fit) for one, other in ((0, 1), (1, 0)))
-    return Cost(sum(model.rates) * fit.reached, _kept(model), compared, 1)
+    return Cost(_sent(model, fit), _kept(model, fit), compared, 1)
 
 
 def _cost_of_iterative(model: Model, _fit: Fit) -> Cost:
     """Return the cost of probing stream after stream inside one unit (004 section 3.1)."""
-    return Cost(sum(model.rates), _kept(model), probing(model), 1)
+    return Cost(sum(model.rates), sum(map(model.stored, range(model.count))), probing(model), 1)
 
 
 def _cost_of_matrix(model: Model, fit: Fit) -> Cost:
@@ -294,7 +303,9 @@ def cost_of_tree(model: Model, order: tuple[int, ...]) -> Cost:
         left, right = model.rate(done) if len(done) > 1 else model.rates[min(done)], model.rates[one]
         if len(done) > 1:
             network += (left + sum(model.rates[later] for later in order[at:])) * model.units
-        stored, (share, looks) = stored_results(model, done), model.found(one, done)
+        # Some rows of windows' results are old: their pieces do not go before the last of them does.
+        stored = results(model, done) * (1 + WIDE * model.bounded) if len(done) > 1 else model.stored(min(done))
+        share, looks = model.found((one,), done)
         memory += stored + model.stored(one)
         cpu += left * (looks * model.units * search(model.stored(one) / model.units) + model.stored(one) * share)
         cpu += right * (looks * model.units * search(stored / model.units) + stored * share)
@@ -302,14 +313,9 @@ def cost_of_tree(model: Model, order: tuple[int, ...]) -> Cost:
     return Cost(network, memory, cpu, model.count - 1)
 
 
-def stored_results(model: Model, members: frozenset[int]) -> float:
-    """Return how many results of an inner join are stored: of windows, those that have come in the last one.
-
-    Not all of them still have all of their rows in the window, but their pieces do not go before the last of them does.
-    """
-    if len(members) == 1:
-        return model.stored(min(members))
-    return model.size(members) * (len(members) * (1 + WIDE) if model.bounded else 1)
+def results(model: Model, members: frozenset[int]) -> float:
+    """Return how many results of an inner join can be joined: of windows, those that have come in the last one."""
+    return model.size(members) * (len(members) if model.bounded else 1)
 
 
 @dataclass(frozen=True, slots=True)

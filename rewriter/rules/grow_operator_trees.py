@@ -12,25 +12,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from itertools import chain, count
-from math import inf
 from typing import Any, TypeAlias
 
-from ..choose.decide import decide, in_stores
+from ..choose.decide import decide
+from ..choose.operator_trees import hints_of
 from ..event_time.event_times import RESULT_TIME, event_times
-from ..options import CostDefaults, Settings
+from ..options import Settings
 from ..plan.conjuncts import KernelPredicate
-from ..plan.grid import range_classes
 from ..plan.join_graph import build_graph
-from ..plan.nodes import Hints, JoinNode, Node, Scan, join_node_class, source_scan, transform
+from ..plan.nodes import JoinNode, Node, Scan, join_node_class, source_scan, transform
 from ..plan.parts import Column, OutputColumn, Retention, TimeBound, unused
 from ..plan.trees import INNER, TreeOf, leaves
 from ..predicates.terms import MovedColumns
 from .rule import NotApplicable
 
 Tree: TypeAlias = "TreeOf[str]"
-
-#: The shape decides the nodes of a tree, whatever is known about rows: cost has chosen the tree itself.
-_BY_SHAPE = Settings(costs=CostDefaults(alike=inf, guessed=inf))
 
 
 def grow_operator_trees(plan: Node) -> Node | NotApplicable:
@@ -128,21 +124,12 @@ def _inner(
 
 
 def _decided(node: JoinNode) -> JoinNode:
-    """Return a node of the tree with its own decision: the units are those of the group, its scheme 002's own.
-
-    Where that does not fit, the shape decides.
-    """
-    ranged = node.decision.options.routing == "range" and bool(range_classes(node.graph))
-    hints = Hints(units=node.decision.units, routing="range" if ranged else None)
-    if not ranged and in_stores(node):
-        hints = dataclasses.replace(hints, scheme="non_materializing")
-    decision = decide(node, hints, _BY_SHAPE)
-    reason = "three inputs or more of an operator tree's node, of which nothing but their rows is stored"
+    """Return a node of the tree with its own decision: the units are those of the group."""
+    hints = hints_of(node, node.decision.units, node.decision.options.routing)
     decision = dataclasses.replace(
-        decision,
-        reason=reason if hints.scheme else decision.reason,
+        decide(node, hints, Settings()),
+        reason="as a node of an operator tree with so many inputs runs",
         units_reason="those of the group",
-        advice=None,
         units_by_cost=node.decision.units_by_cost,
     )
     return _node(join_node_class(len(node.sources)), node, decision=decision)

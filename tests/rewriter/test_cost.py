@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from trijoin_sql.rewriter.choose.cost import cost_of_tree, model_of, operator_tree, total
-from trijoin_sql.rewriter.choose.decide import fit_of
+from trijoin_sql.rewriter.choose.cost import model_of, total
+from trijoin_sql.rewriter.choose.operator_trees import cheapest_tree, costs_of_trees
+from trijoin_sql.rewriter.choose.routing import fit_of
 from trijoin_sql.rewriter.options import CostDefaults, Settings
 from trijoin_sql.rewriter.plan.cost_model import Model
 from trijoin_sql.rewriter.plan.decision import Cost
@@ -125,11 +126,35 @@ def test_costs_find_two_inner_nodes() -> None:
         for one in range(4)
     )
     model = Model(("a", "b", "c", "d"), (1e5,) * 4, (1e6,) * 4, shares, 2)
-    found = operator_tree(model, Settings().costs)
+    join = node("SELECT a.id FROM r a, r b, r c, r d WHERE a.a < b.a AND c.a < d.a AND b.x <> c.x")
+    cost_of = costs_of_trees(join, model, None)
+    found = cheapest_tree(model, cost_of, Settings().costs)
     assert found is not None
     assert tree_text(found[1]) == "(0,1),(2,3)"
     assert found[0].stages == 3
-    assert total(found[0], Settings().costs) < total(cost_of_tree(model, ((0, 1), 2, 3)), Settings().costs)
+    assert total(found[0], Settings().costs) < total(cost_of(((0, 1), 2, 3)), Settings().costs)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "routing", "least", "most"),
+    [
+        ("ABS(r.a - s.a) < 5 AND ABS(s.x - t.x) < 5", "", 16, 16),
+        ("ABS(r.a - s.a) < 5 AND ABS(s.x - t.x) < 5", "ROUTING('range')", 1.01, 1 + 1 / 8),
+        ("r.a = s.a AND s.x = t.x", "", 1, 1),
+        ("r.a = s.a AND ABS(s.x - t.x) < 5", "", 2, 15),  # by key below, to all units above
+        ("r.a = s.a AND ABS(s.x - t.x) < 5", "ROUTING('range')", 1.001, 1 + 1 / 8),  # and by range above
+    ],
+)
+def test_each_node_of_an_operator_tree_costs_what_its_routing_sends(
+    conditions: str, routing: str, least: float, most: float
+) -> None:
+    """Rows, and what the lower join finds, go to as many units as the node that gets them says."""
+    network = {}
+    for units in (1, 16):
+        hints = f"SCHEME('operator_tree((r, s), t)') UNITS({units}) {routing}"
+        decision = node(f"SELECT /*+ {hints} */ r.id FROM r, s, t WHERE {conditions}").decision
+        (network[units],) = (one.cost.network for one in decision.alternatives if one.chosen)
+    assert least <= network[16] / network[1] <= most
 
 
 def test_many_cells_are_decided_quickly() -> None:
