@@ -95,11 +95,15 @@ class Prepared:
         """By rank: the packed rows of its inputs, each read alone."""
         return [one.alone for one in self.packed]
 
+    def typed(self, frame: DataFrame) -> DataFrame:
+        """Return results as they come from workers with their types."""
+        return frame.select(*[from_wire(F.col(quoted(one)), self.types[one]).alias(one) for one in self.spec.output])
+
 
 def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     """Compile a join node; what it raises is that of `prepare`."""
     made = prepare(compiling, node)
-    frame = _run(compiling, made.spec, made.packed, made.types)
+    frame = _run(compiling, made)
     return Compiled(_finish(node, frame, in_units=made.in_units), made.spec)
 
 
@@ -395,14 +399,11 @@ def _bounds(node: JoinNode) -> tuple[tuple[int, int, int], ...]:
     return tuple(found)
 
 
-def _run(compiling: Compiling, spec: JoinSpec, packed: Sequence[Packed], types: Mapping[str, str]) -> DataFrame:
+def _run(compiling: Compiling, made: Prepared) -> DataFrame:
     """Dispatch all inputs and run the stages; return the output columns with their types."""
-    dispatched = _dispatched(compiling, spec, packed)
-    joined = _join_streams if any(one.source.isStreaming for one in packed) else _join_tables
-    frame = joined(
-        compiling, spec, reduce(DataFrame.unionAll, dispatched), [wire_type(types[name]) for name in spec.output]
-    )
-    return frame.select(*[from_wire(F.col(quoted(name)), types[name]).alias(name) for name in spec.output])
+    frame = reduce(DataFrame.unionAll, _dispatched(compiling, made.spec, made.packed))
+    joined = _join_streams if any(one.source.isStreaming for one in made.packed) else _join_tables
+    return made.typed(joined(compiling, made.spec, frame, [wire_type(made.types[name]) for name in made.spec.output]))
 
 
 def _join_tables(compiling: Compiling, spec: JoinSpec, frame: DataFrame, kinds: list[str]) -> DataFrame:

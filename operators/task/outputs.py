@@ -113,23 +113,9 @@ class Output:
         columns = [pa.nulls(1, pa.null()) for _ in self.spec.output]
         return pa.RecordBatch.from_arrays([*columns, pa.array([report])], names=[*self.spec.output, COUNTERS])
 
-    def _named(self, result: Result | Reduced) -> pa.RecordBatch:
-        """Return results with the output's names, in the output's order."""
-        if isinstance(result, Reduced):
-            return result.rows
-        columns = {
-            name: result.parts[rank].column(packed)
-            for rank, stream in enumerate(self.spec.streams)
-            for packed, name in stream.payload
-        }
-        if self.spec.result_time is not None:
-            times = [result.parts[rank].column(stream.time) for rank, stream in enumerate(self.spec.streams)]
-            columns[self.spec.result_time] = pc.max_element_wise(*times)
-        return pa.RecordBatch.from_arrays([columns[name] for name in self.spec.output], names=list(self.spec.output))
-
     def _typed(self, results: Iterator[Outcome], passed: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield results with the output's columns."""
-        found = (self._named(result) for result in results if isinstance(result, Result | Reduced))
+        found = (named(self.spec, result) for result in results if isinstance(result, Result | Reduced))
         pieces = (piece for batch in chain(passed, found) for piece in split(batch, FRAME_BYTES))
         for rows in combined(pieces, FRAME_BYTES, FRAME_ROWS):
             if self.counted:
@@ -169,7 +155,7 @@ class Output:
                     yield to, kind, data
                 continue
             assert isinstance(result, Result | Reduced)
-            for piece in split(self._named(result), PACKED_BYTES):  # groups come as many as there are
+            for piece in split(named(self.spec, result), PACKED_BYTES):  # groups come as many as there are
                 waiting.append(piece)
                 size += piece.nbytes
                 if size >= PACKED_BYTES:
@@ -195,6 +181,21 @@ class Output:
                     yield piece
                 else:
                     yield from listed(piece, columns)
+
+
+def named(spec: JoinSpec, result: Result | Reduced) -> pa.RecordBatch:
+    """Return results with the output's names, in the output's order."""
+    if isinstance(result, Reduced):
+        return result.rows
+    columns = {
+        name: result.parts[rank].column(packed)
+        for rank, stream in enumerate(spec.streams)
+        for packed, name in stream.payload
+    }
+    if spec.result_time is not None:
+        times = [result.parts[rank].column(stream.time) for rank, stream in enumerate(spec.streams)]
+        columns[spec.result_time] = pc.max_element_wise(*times)
+    return pa.RecordBatch.from_arrays([columns[name] for name in spec.output], names=list(spec.output))
 
 
 def _to_units(sent: Pack | Partial | PartialBlock) -> tuple[int, bytes]:

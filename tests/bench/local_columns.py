@@ -96,7 +96,7 @@ def _of_column(column: Any, rows: pa.Table) -> tuple[str, Any]:
         case "ColumnAlias":
             return column._alias[0], value(column._child)
         case "ColumnReference":
-            name = column._unparsed_identifier
+            name = column._unparsed_identifier.strip("`")  # no name of a workload has one inside
             return name, rows.column(name)
         case "LiteralExpression":
             return "", pa.scalar(column._value)

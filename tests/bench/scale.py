@@ -49,7 +49,7 @@ HEADINGS = {"rows_in": "rows sent", "state_rows": "rows kept", "comparisons": "c
 
 #: By workload: schemes beside its own ones, for they route otherwise.
 ROUTED = {
-    "chain_band": ("matrix@range",),
+    "chain_band": ("matrix@range", "operator_tree((r, s), t)@range"),
     "pair_band": ("biclique@range",),
     "common_key": ("symmetric@random",),
     "zipf_key": ("biclique@contrand:{half}", "biclique@random"),
@@ -230,16 +230,12 @@ def point(
 
     counted, predicted = by_tuple(totals(slots)), by_tuple(planned.predicted(data))
     routed = len(slots) > MOST_SLOTS
-    if routed:  # all rows; a further stage, and packs, are beyond what routing tells
-        counted = {name: one / (streams * (data.rows + data.more)) for name, one in totals(slots).items()}
-        plain = len(SCHEMES[planned.spec.scheme].stages(planned.spec)) == 1
-        counted = {name: one for name, one in counted.items() if plain and name in _told(planned)}
+    if routed:
+        counted = {name: one for name, one in counted.items() if name in _told(planned)}
     known = predicted | counted
     shares = [costs.taken, costs.sent * known["rows_in"], costs.compared * known["comparisons"]]
     work = sum(shares) + costs.listed * known["results"]
-    spread = {
-        name: balance(slots, name if routed else f"whole_{name}") for name in ("rows_in", "comparisons", "results")
-    }
+    spread = {name: balance(slots, f"whole_{name}") for name in ("rows_in", "comparisons", "results")}
     spread["state_rows"] = balance(slots, "state_rows")
     busiest = max(spread["rows_in"], spread["comparisons"], spread["results"])
     return Point(
@@ -251,12 +247,17 @@ def point(
         spread,
         work,
         None if routed else 1e6 * units / (work * busiest),
-        None if cpu is None else cpu.total / (sum(len(frame) for frame in planned.frames)),
+        None if cpu is None else cpu.total / (streams * (data.rows + data.more)),
     )
 
 
 def _told(planned: Planned) -> tuple[str, ...]:
-    return ("rows_in", "state_rows") if planned.spec.scheme in ("matrix", "biclique") else ("rows_in",)
+    """Return what routing alone tells. A further stage of a join, packs and hubs are beyond it."""
+    specs = [join.spec for join in planned.joins]
+    if any(len(SCHEMES[spec.scheme].stages(spec)) > 1 for spec in specs):
+        return ()
+    stores = all(spec.scheme in ("matrix", "biclique") for spec in specs)
+    return ("rows_in", "state_rows") if stores else ("rows_in",)
 
 
 def on_spark(spark: Any, planned: Planned, data: Data, engine: str) -> tuple[list[Counter[str]], Cpu | None]:
@@ -279,7 +280,7 @@ def on_spark(spark: Any, planned: Planned, data: Data, engine: str) -> tuple[lis
             rows = frame.option("maxFilesPerTrigger", 1).parquet(str(source))
             late = watermark(data.workload)
             (rows.withWatermark(*late) if late else rows).createOrReplaceTempView(name)
-        spark.conf.set("spark.trijoin.units", str(planned.spec.units))
+        spark.conf.set("spark.trijoin.units", str(planned.root.spec.units))
         frame, metrics = trijoin_runner.frame_of(spark, query(data.workload, engine), False)
         jvm = trijoin_runner.jvm(spark)
         here = str(spark.sparkContext.master).startswith("local")  # local-cluster's executors are below our JVM
@@ -292,7 +293,7 @@ def on_spark(spark: Any, planned: Planned, data: Data, engine: str) -> tuple[lis
         batches = [one for one in metrics(running).batches if one.slots]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    found = [Counter[str]() for _ in range(planned.spec.slots)]
+    found = [Counter[str]() for _ in range(planned.root.spec.slots)]
     counted = batches[len(data.cuts()) - MEASURED : len(data.cuts())]
     for batch in counted:
         for slot in batch.slots:

@@ -2,7 +2,8 @@
 
 What is planned is what the rewriter plans, with the declared rates and the measured selectivities of the data, as a
 user declares them (``spark.trijoin.rate.*``, ``spark.trijoin.selectivity.*``). What runs is what its decision compiles
-to: the same router, the same slots. Only Spark's shuffle, its state store and its clock are missing.
+to: the same router, the same slots. Only Spark's shuffle, its state store and its clock are missing. An operator tree
+is several joins: the lower ones' results are inputs of the upper ones.
 
 Streams first get a history, then the micro-batches that are counted: so the state hardly changes while it is, and a
 prediction, which is one for a second at some size of the state, can be compared.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -21,22 +22,23 @@ import numpy as np
 import pyarrow as pa
 from trijoin_sql.operators.checks import Band, Compare, EdgeSpec
 from trijoin_sql.operators.compile.compiling import Compiling
-from trijoin_sql.operators.compile.node import prepare
+from trijoin_sql.operators.compile.node import Prepared, prepare
 from trijoin_sql.operators.kernels.order_keys import values
+from trijoin_sql.operators.results.bundle import Bundle
+from trijoin_sql.operators.results.outcomes import Outcome, Result, listed
 from trijoin_sql.operators.schemes import SCHEMES
-from trijoin_sql.operators.schemes.base import kept
+from trijoin_sql.operators.schemes.base import kept, mine
 from trijoin_sql.operators.spec import JoinSpec
 from trijoin_sql.operators.store.index import Probe
 from trijoin_sql.operators.store.probe_plan import plan_probe
 from trijoin_sql.operators.store.store import Store
 from trijoin_sql.operators.task.dispatch import AlikeRows
+from trijoin_sql.operators.task.outputs import named
 from trijoin_sql.rewriter.options import CostDefaults, Settings
 from trijoin_sql.rewriter.pipeline import rewrite
-from trijoin_sql.rewriter.plan.nodes import JoinNode
+from trijoin_sql.rewriter.plan.nodes import JoinNode, source_scan, walk
 from trijoin_sql.rewriter.plan.schemes import RECORDS
 from trijoin_sql.rewriter.sql.declarations import read_script
-
-from trijoin_sql.errors import InvalidSettingError
 
 from .local_columns import LocalFrame, local_columns
 from .local_join import LocalJoin
@@ -92,6 +94,14 @@ class Data:
         ends = [*history.tolist(), *measured.tolist()[1:]]
         return list(pairwise(ends))
 
+    def watermarks(self) -> list[int]:
+        """Return the watermark (microseconds) that each micro-batch leaves, none without a window."""
+        if not self.workload.windowed:
+            return []
+        times = [values(frame.rows.column(EVENT_TIME).combine_chunks()) for frame in self.tables.values()]
+        late = int(DELAY.split()[0]) * 1_000_000
+        return [min(int(one[:last].max()) for one in times) - late for _, last in self.cuts()]
+
     @property
     def kept(self) -> float:
         """How many rows of each stream can still be joined, in the midst of those that are counted."""
@@ -103,31 +113,58 @@ class Data:
         return self.more * 2 * WINDOW / self.rows if self.workload.windowed else 1.0
 
 
+#: By micro-batch: the first row of a stream and the last.
+Cuts = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """One join of a plan.
+
+    Parameters
+    ----------
+    spec
+        What runs.
+    frames
+        By rank: the packed rows of each input.
+    cuts
+        By rank: which of them come in each micro-batch.
+    """
+
+    spec: JoinSpec
+    frames: list[pa.RecordBatch]
+    cuts: list[Cuts]
+
+    def batch(self, number: int) -> dict[int, list[pa.RecordBatch]]:
+        """Return the rows of a micro-batch by rank."""
+        ends = [cuts[number] for cuts in self.cuts]
+        return {rank: [self.frames[rank].slice(first, last - first)] for rank, (first, last) in enumerate(ends)}
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """A workload under a scheme.
 
     Parameters
     ----------
-    node
-        The join node.
-    spec
-        What runs.
-    frames
-        By rank: the packed rows of each stream.
-    times
-        By rank: event times, empty without a window.
+    group
+        The join group, with the decision on it.
+    joins
+        What it becomes, the inputs of a join before it: one join, or those of an operator tree.
     """
 
-    node: JoinNode
-    spec: JoinSpec
-    frames: list[pa.RecordBatch]
-    times: list[Any]
+    group: JoinNode
+    joins: tuple[Join, ...]
+
+    @property
+    def root(self) -> Join:
+        """The join whose results are the query's."""
+        return self.joins[-1]
 
     def predicted(self, data: Data) -> Counter[str]:
         """Return what the plan says of the rows that are counted."""
-        (cost,) = (one.cost for one in self.node.decision.alternatives if one.chosen)
-        results = dict(self.node.decision.expected)["results a second"]
+        (cost,) = (one.cost for one in self.group.decision.alternatives if one.chosen)
+        results = dict(self.group.decision.expected)["results a second"]
         rows = data.seconds
         return Counter(
             {
@@ -170,20 +207,57 @@ def plan(data: Data, engine: str, units: int, costs: CostDefaults | None = None)
         catalog = catalog.with_rate(name, data.more / data.seconds)
     settings = Settings(units=units, costs=costs or CostDefaults())
     found = rewrite(query(data.workload, engine), catalog, settings)
-    nodes = [group for group in found.groups if isinstance(group, JoinNode)]
-    if len(nodes) != 1 or RECORDS[nodes[0].decision.scheme or "matrix"].runs_as is None:
-        raise InvalidSettingError("--scheme", engine, "it becomes several joins, and one is simulated")
-    compiling = _Compiling(None, {}, units=units, tables=data.tables)  # type: ignore[arg-type]
+    (group,) = (group for group in found.groups if isinstance(group, JoinNode))
+    assert found.plan is not None
+    tables, cuts = dict(data.tables), dict.fromkeys(data.tables, data.cuts())
+    *below, root = (node for node in reversed(list(walk(found.plan))) if isinstance(node, JoinNode))
+    joins = []
+    for node in below:
+        joins.append(_join(node, units, tables, cuts)[0])
+        # The rows are the same in any number of units. One takes the least time.
+        alone = dataclasses.replace(node, decision=dataclasses.replace(node.decision, units=1))
+        tables[node.name], cuts[node.name] = _results(*_join(alone, 1, tables, cuts), data)
+    return Planned(group, (*joins, _join(root, units, tables, cuts)[0]))
+
+
+def _join(
+    node: JoinNode, units: int, tables: Mapping[str, LocalFrame], cuts: Mapping[str, Cuts]
+) -> tuple[Join, Prepared]:
+    """Compile a join node over its inputs, which are given by relation."""
+    compiling = _Compiling(None, {}, units=units, tables=tables)  # type: ignore[arg-type]
     with local_columns():
-        made = prepare(compiling, nodes[0])
-    frames, times = [], []
+        made = prepare(compiling, node)
+    frames = []
     for rank, stream in enumerate(made.spec.streams):
         rows = pa.RecordBatch.from_arrays(*_columns(made.frames[rank]))
         if SCHEMES[made.spec.scheme].routing.spreads(made.spec, rank):
             rows = AlikeRows().spread(rows, stream.route)
         frames.append(rows)
-        times.append(values(rows.column(stream.time)) if stream.time else np.zeros(0, np.int64))
-    return Planned(nodes[0], made.spec, frames, times)
+    return Join(made.spec, frames, [cuts[source_scan(source).relation] for source in node.sources]), made
+
+
+def _results(join: Join, made: Prepared, data: Data) -> tuple[LocalFrame, Cuts]:
+    """Run a join; return its results, and which of them each micro-batch gives."""
+    columns = [stream.listed for stream in join.spec.streams]
+    found, ends = [], [0]
+    for items in _batches(LocalJoin(join.spec), join, data):
+        for item in items:
+            results = listed(item, columns) if isinstance(item, Bundle) else [item]
+            found += [named(join.spec, one) for one in results if isinstance(one, Result)]
+        ends.append(sum(map(len, found)))
+    with local_columns():
+        frame: Any = made.typed(LocalFrame(pa.Table.from_batches(found)))  # type: ignore[arg-type]
+    times = () if join.spec.result_time is None else (join.spec.result_time,)
+    return LocalFrame(frame.rows, times), list(pairwise(ends))
+
+
+def _batches(local: LocalJoin, join: Join, data: Data) -> Iterator[Iterator[Outcome]]:
+    """Yield what each micro-batch gives; take that before the next one."""
+    watermarks = data.watermarks()
+    for number in range(len(data.cuts())):
+        yield local.batch(join.batch(number))
+        if number and watermarks:  # by the watermark that the micro-batch before has left, as in Spark
+            local.expire(watermarks[number - 1])
 
 
 def _columns(frame: Any) -> tuple[list[pa.Array], list[str]]:
@@ -198,11 +272,11 @@ def measured_costs(data: Data) -> CostDefaults:
     """
     planned = plan(data, data.workload.schemes[0], 1)
     shares: dict[str, list[float]] = {}
-    for edge in planned.spec.edges:
+    for edge in planned.root.spec.edges:
         for check in edge.checks:
             if isinstance(check, Compare | Band) and not getattr(check, "wide", False):
                 kind = "band" if isinstance(check, Band) else {"=": "equi", "<>": "not_equal"}.get(check.op, "range")
-                shares.setdefault(kind, []).append(_share(planned, edge, check))
+                shares.setdefault(kind, []).append(_share(planned.root, edge, check))
     known = dict(CostDefaults().selectivity) | {kind: float(np.mean(found)) for kind, found in shares.items()}
     # What is kept of a stream without a window is its history so far, which a user knows.
     rate = data.more / data.seconds
@@ -210,10 +284,10 @@ def measured_costs(data: Data) -> CostDefaults:
     return CostDefaults(selectivity=tuple(known.items()), partners=float("inf"), keep_for=keep_for)
 
 
-def _share(planned: Planned, edge: EdgeSpec, check: Compare | Band) -> float:
+def _share(join: Join, edge: EdgeSpec, check: Compare | Band) -> float:
     """Return the share of the pairs of two streams that fulfil a check."""
     ways = plan_probe(EdgeSpec(edge.left, edge.right, (check,)))
-    left, right = (kept(planned.spec, rank, planned.frames[rank]) for rank in (edge.left, edge.right))
+    left, right = (kept(join.spec, rank, join.frames[rank]) for rank in (edge.left, edge.right))
     store = Store("", ways.sort_orders)
     store.append(right)
     pairs = sum(len(mine) for mine, _, _ in store.probe(Probe(ways, left)))
@@ -223,27 +297,29 @@ def _share(planned: Planned, edge: EdgeSpec, check: Compare | Band) -> float:
 def count(planned: Planned, data: Data) -> list[Counter[str]]:
     """Run a workload, and return by slot what the micro-batches that are counted have added, and the mean state.
 
-    What the whole run has added is there under ``whole_`` and the name.
+    What the whole run has added is there under ``whole_`` and the name. Slot i of a plan is that of each of its joins;
+    results are those of the last one.
 
-    Beyond `MOST_SLOTS` units all rows are routed, and nothing else: ``rows_in`` are those of the first stage, and
-    ``state_rows`` the rows of streams that it stores.
+    Beyond `MOST_SLOTS` units rows are routed, and nothing else: ``rows_in`` are those of the first stage of each join,
+    and ``state_rows`` the rows of its inputs.
     """
-    cuts = data.cuts()
-    if planned.spec.slots > MOST_SLOTS:
-        return _routed(planned)
-    join = LocalJoin(planned.spec, counts=True)
+    found = [Counter[str]() for _ in range(planned.root.spec.slots)]
+    for join in planned.joins:
+        counted = _routed(join, data) if join.spec.slots > MOST_SLOTS else _counted(join, data)
+        for slot, one in zip(found, counted, strict=True):
+            slot.update({name: number for name, number in one.items() if join is planned.root or "results" not in name})
+    return found
+
+
+def _counted(join: Join, data: Data) -> list[Counter[str]]:
+    local = LocalJoin(join.spec, counts=True)
     before: list[Counter[str]] = []
-    newest = 0
-    for number, (first, last) in enumerate(cuts):
-        if number == len(cuts) - MEASURED:
-            before = join.counters()
-        for _ in join.batch({rank: [rows.slice(first, last - first)] for rank, rows in enumerate(planned.frames)}):
+    for number, items in enumerate(_batches(local, join, data)):
+        if number == len(data.cuts()) - MEASURED:
+            before = local.counters()
+        for _ in items:
             pass
-        if newest:  # by the watermark that the micro-batch before has left, as in Spark
-            join.expire(newest - int(DELAY.split()[0]) * 1_000_000)
-        if all(len(times) for times in planned.times):
-            newest = min(int(times[first:last].max()) for times in planned.times)
-    found = join.counters()
+    found = local.counters()
     for one, earlier in zip(found, before, strict=True):
         for name in list(one):
             if name.startswith("state_"):
@@ -254,19 +330,29 @@ def count(planned: Planned, data: Data) -> list[Counter[str]]:
     return found
 
 
-def _routed(planned: Planned) -> list[Counter[str]]:
-    """Route all rows, and return by slot how many it gets, and keeps."""
-    spec = planned.spec
-    routing = SCHEMES[spec.scheme].routing
-    route = routing.router(spec)
+def _routed(join: Join, data: Data) -> list[Counter[str]]:
+    """Route rows, and return by slot how many it gets, and how many it keeps amid those that are counted."""
+    spec, batches = join.spec, data.cuts()
+    route = SCHEMES[spec.scheme].routing.router(spec)
+    amid = len(batches) - MEASURED // 2
+    oldest = sum(last <= batches[amid][0] - data.kept for _, last in batches)
     found = [Counter[str]() for _ in range(spec.slots)]
-    for rank, frame in enumerate(planned.frames):
-        for slots, some in route(rank, frame):
-            rows = frame if some is None else frame.take(pa.array(some))
-            for slot in slots:
-                found[slot]["rows_in"] += rows.num_rows
-                cell = RECORDS[spec.scheme].in_cells
-                found[slot]["state_rows"] += rows.num_rows if cell else len(routing.counted(spec, rank, rows, slot))
+
+    def received(rank: int, first: int, last: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        cuts = join.cuts[rank]
+        piece = join.frames[rank].slice(cuts[first][0], cuts[last - 1][1] - cuts[first][0])
+        for slots, some in route(rank, piece):
+            rows = piece if some is None else piece.take(pa.array(some))
+            yield from ((slot, rows) for slot in slots)
+
+    for rank in range(len(join.frames)):
+        for slot, rows in received(rank, 0, len(batches)):
+            found[slot]["whole_rows_in"] += rows.num_rows
+        for slot, rows in received(rank, len(batches) - MEASURED, len(batches)):
+            found[slot]["rows_in"] += rows.num_rows
+        for slot, rows in received(rank, oldest, amid):
+            cell = RECORDS[spec.scheme].in_cells
+            found[slot]["state_rows"] += rows.num_rows if cell else len(mine(spec, rank, rows, slot))
     return found
 
 

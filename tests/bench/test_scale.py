@@ -19,17 +19,22 @@ from .calibrate import Ran, between, settings, weights
 from .simulate import COUNTED, Data, count, measured_costs, plan, totals
 from .workloads import WORKLOADS
 
+_TREE = "operator_tree((r, s), t)"
+
 #: By workload: schemes, and the units they run in.
 COMBINATIONS = {
-    "chain_band": (("semi_symmetric", "semi_symmetric/pair", "matrix", "matrix@range", "tree"), (1, 4, 16)),
+    "chain_band": (
+        ("semi_symmetric", "semi_symmetric/pair", "matrix", "matrix@range", "tree", _TREE, f"{_TREE}@range"),
+        (1, 4, 16),
+    ),
     "chain_dense": (("semi_symmetric", "matrix", "tree"), (2, 8)),
-    "cyclic_loose": (("symmetric", "symmetric/pair", "matrix", "tree"), (1, 6)),
-    "chain_equal": (("semi_symmetric", "matrix", "tree"), (3, 16)),
-    "common_key": (("symmetric", "symmetric@contrand:2", "matrix"), (2, 8)),
+    "cyclic_loose": (("symmetric", "symmetric/pair", "matrix", "tree", f"{_TREE}@range"), (1, 6)),
+    "chain_equal": (("semi_symmetric", "matrix", "tree", _TREE), (3, 16)),
+    "common_key": (("symmetric", "symmetric@contrand:2", "matrix", _TREE), (2, 8)),
     "zipf_key": (("biclique", "biclique@contrand:2", "matrix"), (2, 8)),
     "pair_band": (("biclique", "biclique@range", "matrix", "matrix@range"), (1, 8, 64)),
     "pair_window": (("biclique", "matrix"), (2, 4)),
-    "chain_window": (("semi_symmetric", "matrix", "tree"), (1,)),
+    "chain_window": (("semi_symmetric", "matrix", "tree", f"{_TREE}@range"), (1,)),
 }
 
 
@@ -104,7 +109,7 @@ def test_what_is_aggregated_in_units_is_compared_too() -> None:
     sql = "SELECT {hint} COUNT(*) AS n FROM r JOIN s ON ABS(r.i - s.i) < 2"
     summed = replace(data, workload=replace(data.workload, sql=sql))
     planned = plan(summed, "matrix", 2)
-    assert planned.spec.aggregate is not None
+    assert planned.root.spec.aggregate is not None
     found = totals(count(planned, summed))
     assert listed["comparisons"] > listed["results"] == found["results"] > 100
     assert found["comparisons"] == pytest.approx(listed["comparisons"], rel=0.01)  # steps of searches are rounded

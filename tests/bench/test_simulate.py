@@ -5,10 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from trijoin_sql.errors import InvalidSettingError
-
 from .local_columns import xxhash64
-from .simulate import Data, balance, count, measured_costs, plan, totals
+from .simulate import MEASURED, Data, balance, count, measured_costs, plan, totals
 from .workloads import WORKLOADS
 
 
@@ -20,12 +18,14 @@ def test_rows_are_hashed_as_spark_hashes_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["chain_band", "chain_float", "cyclic_band", "common_key", "zipf_chain", "pair_window"]
+    "name", ["chain_band", "chain_float", "chain_window", "cyclic_band", "common_key", "zipf_chain", "pair_window"]
 )
 def test_all_schemes_find_the_same_results_in_any_number_of_units(name: str) -> None:
     """A simulation whose rows missed one another would still count something."""
     data = Data.of(WORKLOADS[name], 300)
     schemes = [one for one in WORKLOADS[name].schemes if "/" not in one]
+    if len(data.tables) == 3:
+        schemes += ["operator_tree((r, s), t)", "operator_tree(r, (s, t))@range"]
     runs = [totals(count(plan(data, scheme, units), data)) for scheme in schemes for units in (1, 6)]
     assert len({run["results"] for run in runs}) == 1
     assert runs[0]["results"] > 10
@@ -50,16 +50,23 @@ def test_selectivities_are_those_of_the_data() -> None:
 def test_many_units_are_routed_as_few_are() -> None:
     """Beyond the units whose slots run, routing alone counts: what it sends is what each row's copies are."""
     data = Data.of(WORKLOADS["pair_band"], 2000)
-    rows = 2 * (data.rows + data.more)
+    rows, kept = 2 * data.more, 2 * data.kept
     slots = count(plan(data, "matrix", 100), data)
     assert totals(slots)["rows_in"] == rows * 10
-    assert balance(slots, "rows_in") < 1.5
+    assert balance(slots, "whole_rows_in") < 1.5
     slots = count(plan(data, "biclique", 100), data)
-    assert (totals(slots)["rows_in"], totals(slots)["state_rows"]) == (rows * 100, rows)
+    assert (totals(slots)["rows_in"], totals(slots)["state_rows"]) == (rows * 100, kept)
     slots = count(plan(data, "biclique@range", 100), data)
-    assert totals(slots)["state_rows"] == pytest.approx(rows, rel=0.1)
+    assert totals(slots)["state_rows"] == pytest.approx(kept, rel=0.1)
 
 
-def test_a_plan_of_several_joins_is_refused() -> None:
-    with pytest.raises(InvalidSettingError, match="several joins"):
-        plan(Data.of(WORKLOADS["chain_band"], 100), "operator_tree((r, s), t)", 2)
+def test_what_an_inner_join_finds_is_sent_to_the_one_above() -> None:
+    """By range each row and each result of the lower join goes to about one unit, in few units and in many."""
+    data = Data.of(WORKLOADS["chain_band"], 1000)
+    few, many = (count(plan(data, "operator_tree((r, s), t)@range", units), data) for units in (8, 100))
+    sent, kept = totals(few)["rows_in"], totals(few)["state_rows"]
+    inner = plan(data, "operator_tree((r, s), t)@range", 8).joins[1]
+    first, last = inner.cuts[0][-MEASURED][0], inner.cuts[0][-1][1]
+    assert 1 < sent / (3 * data.more + last - first) < 1.1
+    assert totals(many)["rows_in"] == pytest.approx(sent, rel=0.01)
+    assert totals(many)["state_rows"] == pytest.approx(kept, rel=0.05)
