@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 
 from ...errors import InvalidHintError
@@ -47,8 +46,16 @@ def fit_of(node: JoinNode, model: Model, reached: int, hints: Hints | None = Non
             return dimension.shares
         return 1 if dimension.home is None or dimension.home in names or dimension.shares == 1 else 1 + 1 / BREADTH
 
-    def meeting(members: frozenset[int]) -> float:
-        return math.prod(along(dimension, {graph.relations[one] for one in members}) for dimension in grid())
+    def meeting(members: frozenset[int], other: int | None = None, by: int | None = None) -> float:
+        names = {graph.relations[one] for one in members}
+        further = set() if other is None else {graph.relations[other]}
+        found = 1.0
+        for one in grid():
+            if by is None or graph.relations[by] in one.relations:
+                found *= along(one, names | further)
+            else:  # along it one may lie anywhere for the other
+                found *= along(one, names) * along(one, further) / one.shares
+        return found
 
     hub = None if graph.hub is None else graph.relations.index(graph.hub)
     ranged = common_range(graph) if ranges and (subgroups or model.units) > 1 else None

@@ -7,10 +7,11 @@ each group of units; a store is searched, and the candidates that its index find
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
+from typing import Protocol
 
 #: Units of a stream's group, and cells of a matrix, where nothing sets them.
 DEFAULT_UNITS = 2
@@ -141,11 +142,15 @@ def probe_order(model: Model, start: int) -> Iterator[tuple[int, float]]:
         rest.remove(nearest)
 
 
-#: In how many cells of a grid rows of some relations meet; one, where there is one cell.
-Meeting = Callable[[frozenset[int]], float]
+class Meeting(Protocol):
+    """In how many cells of a grid rows meet, on average; in one, where there is one cell."""
+
+    def __call__(self, members: frozenset[int], other: int | None = None, by: int | None = None, /) -> float:
+        """Return that of matching rows of some relations, and a row of another that matches the one of ``by`` alone."""
+        ...
 
 
-def probing(model: Model, meeting: Meeting = lambda _: 1.0, cells: int = 1) -> float:
+def probing(model: Model, meeting: Meeting = lambda *_: 1.0, cells: int = 1) -> float:
     """Return the comparisons a second of rows that probe stream after stream, in all cells of a grid.
 
     Of the edges with what has been joined the most selective one finds the candidates, on which the others are
@@ -163,7 +168,8 @@ def probing(model: Model, meeting: Meeting = lambda _: 1.0, cells: int = 1) -> f
             searched = partial
             if source == start and partial >= TOGETHER * (IN_WINDOW if model.bounded else IN_HISTORY) * arriving:
                 searched = arriving * -math.expm1(-partial / max(arriving, 1e-9))
-            found = model.stored(target) * model.share(source, target) * spread
+            near = meeting(done, target, source) / meeting(done)
+            found = model.stored(target) * model.share(source, target) * near
             inside = model.stored(target) * meeting(frozenset((target,))) / cells
             total += searched * (search(inside) + found)
             expanded = partial * found

@@ -52,6 +52,7 @@ HEADINGS = {"rows_in": "rows sent", "state_rows": "rows kept", "comparisons": "c
 #: By workload: schemes beside its own ones, for they route otherwise.
 ROUTED = {
     "chain_band": ("matrix@range", "operator_tree((r, s), t)@range"),
+    "cyclic_loose": ("matrix@range", "operator_tree((r, s), t)@range"),
     "pair_band": ("biclique@range",),
     "chain_equal": ("operator_tree((r, s), t)",),
     "common_key": ("symmetric@random",),
@@ -297,12 +298,12 @@ def on_spark(spark: Any, planned: Planned, data: Data, engine: str) -> tuple[lis
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     found = [Counter[str]() for _ in range(planned.root.spec.slots)]
-    last = sorted({one.batch for one in batches})[: len(data.cuts())][-MEASURED:]
-    for batch in (one for one in batches if one.batch in last):
+    counted = sorted({one.batch for one in batches})[: len(data.cuts())][-MEASURED:]
+    for batch in (one for one in batches if one.batch in counted):
         for slot in batch.slots:
             for name, value in slot.items():
                 if name.startswith("state_"):
-                    found[slot["slot"]][name] += value / len(last)
+                    found[slot["slot"]][name] += value / len(counted)
                 elif isinstance(value, int) and (name != "results" or root_of(batch.node) == batch.node):
                     found[slot["slot"]][name] += value
     return found, after - before if before and after else None

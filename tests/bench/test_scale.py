@@ -28,7 +28,7 @@ COMBINATIONS = {
         (1, 4, 16),
     ),
     "chain_dense": (("semi_symmetric", "matrix", "tree"), (2, 8)),
-    "cyclic_loose": (("symmetric", "symmetric/pair", "matrix", "tree", f"{_TREE}@range"), (1, 6)),
+    "cyclic_loose": (("symmetric", "symmetric/pair", "matrix", "matrix@range", "tree", f"{_TREE}@range"), (1, 6)),
     "chain_equal": (("semi_symmetric", "matrix", "tree", _TREE), (3, 16)),
     "common_key": (("symmetric", "symmetric@contrand:2", "matrix", _TREE), (2, 8)),
     "zipf_key": (("biclique", "biclique@contrand:2", "matrix"), (2, 8)),
