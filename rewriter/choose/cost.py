@@ -18,7 +18,7 @@ from ..plan.cost_model import DEFAULT_UNITS, Model, growth, probe_order, search
 from ..plan.decision import Cost
 from ..plan.grid import KeyClass
 from ..plan.nodes import JoinNode, Scan, source_scan
-from ..plan.schemes import cost_of_tree as cost_of_order
+from ..plan.schemes import cost_of_order
 
 #: Another order is better only if it costs less than this share.
 NOTICED = 0.95

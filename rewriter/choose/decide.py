@@ -32,8 +32,7 @@ from ..plan.grid import is_elastic, lay_out
 from ..plan.join_graph import is_connected, joined_with_all
 from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
-from ..plan.schemes import RECORDS
-from ..plan.schemes import cost_of_tree as cost_of_order
+from ..plan.schemes import RECORDS, cost_of_order
 from ..plan.stored import Stored, conditions_of
 from ..plan.trees import TreeOf, leaves, order_text
 from ..sql.catalog import FRAME, RATE_OPTION, RATE_SETTING

@@ -291,7 +291,7 @@ def _cost_of_matrix(model: Model, fit: Fit) -> Cost:
     return Cost(network, memory, probing(model, fit.meeting, model.units), 1)
 
 
-def cost_of_tree(model: Model, order: tuple[int, ...]) -> Cost:
+def cost_of_order(model: Model, order: tuple[int, ...]) -> Cost:
     """Return the cost of a chain of bicliques that store their results and join the relations in an order.
 
     Each stage passes on the rows of the streams that later ones add.

@@ -12,8 +12,7 @@ from trijoin_sql.rewriter.options import CostDefaults, Settings
 from trijoin_sql.rewriter.plan.cost_model import Model
 from trijoin_sql.rewriter.plan.decision import Cost
 from trijoin_sql.rewriter.plan.nodes import JoinNode
-from trijoin_sql.rewriter.plan.schemes import RECORDS
-from trijoin_sql.rewriter.plan.schemes import cost_of_tree as cost_of_order
+from trijoin_sql.rewriter.plan.schemes import RECORDS, cost_of_order
 from trijoin_sql.rewriter.plan.trees import tree_text
 
 from .tables import CATALOG, node, rewritten

@@ -10,7 +10,7 @@ from trijoin_sql.rewriter.choose.cost import best_order, model_of
 from trijoin_sql.rewriter.options import Settings
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.decision import Decision, SchemeOptions
-from trijoin_sql.rewriter.plan.schemes import cost_of_tree
+from trijoin_sql.rewriter.plan.schemes import cost_of_order
 from trijoin_sql.rewriter.plan.stored import Stored
 from trijoin_sql.rewriter.sql.catalog import TableInfo
 from trijoin_sql.rewriter.sql.declarations import read_script
@@ -39,7 +39,7 @@ def test_the_order_that_is_priced_is_the_one_that_runs() -> None:
     catalog, _ = read_script(STREAMS)
     (group,) = rewrite(SQL.format("SCHEME('tree')"), catalog).groups
     model = model_of(group, Settings(), None)
-    costs = {order: cost_of_tree(model, order).network for order in permutations(range(3))}
+    costs = {order: cost_of_order(model, order).network for order in permutations(range(3))}
     assert priced.network == pytest.approx(costs[1, 2, 0], rel=1e-3)
     assert priced.network == pytest.approx(min(costs.values()), rel=1e-3)
     assert costs[0, 1, 2] > 1000 * priced.network
