@@ -7,7 +7,7 @@ columns.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +20,7 @@ from ...errors import UnsupportedQueryError
 from ...rewriter.plan.conjuncts import KernelPredicate
 from ...rewriter.plan.nodes import JoinNode, Node, Scan, source_conditions, source_scan
 from .compiling import Compiling
-from .logical_plans import plan_of
+from .logical_plans import calls_python, plan_of
 from .travel_types import quoted, to_wire, travels, type_names
 from .watermarks import DELAY, held_back
 
@@ -135,7 +135,7 @@ def read_inputs(compiling: Compiling, node: JoinNode) -> dict[str, Input]:
         together.setdefault(_reads(source) if compiling.together else id(source), []).append(source)
     found: dict[str, Input] = {}
     for sources in together.values():
-        read = _read_together(compiling, node, sources) if len(sources) > 1 else None
+        read = _read_together(compiling, node, _by_delay(compiling, sources)) if len(sources) > 1 else None
         for source in sources:
             alias = source_scan(source).alias
             found[alias] = read[alias] if read else _read_input(compiling, node, source)
@@ -145,12 +145,25 @@ def read_inputs(compiling: Compiling, node: JoinNode) -> dict[str, Input]:
 def _reads(source: Node) -> Any:
     """Return what is equal for two inputs that are one source, and of which Spark can compute both from one row.
 
-    Two aliases of a SELECT may stand for different rows: what is not deterministic in it is found in Spark's plan.
+    Two aliases of a SELECT may stand for different rows: what is not deterministic in it is found in Spark's plan. The
+    delays of their watermarks may differ: they may change at a restart, and the sources of a checkpoint may not.
     """
     scan = source_scan(source)
     if _SUBQUERY.search(" ".join(source_conditions(source))):
         return id(source)
-    return scan.relation, scan.ctes, scan.event_time, scan.delay, scan.streaming, scan.stateful
+    text = (scan.relation, scan.ctes) if scan.delay is None else scan.lasting
+    return text, scan.event_time, scan.delay is None, scan.streaming, scan.stateful
+
+
+def _by_delay(compiling: Compiling, sources: list[Node]) -> list[Node]:
+    """Return inputs that are one source in such an order that its watermark is that of the first.
+
+    Spark goes by the watermark that is furthest behind, or ahead, of all that are declared.
+    """
+    if len({source_scan(source).delay for source in sources}) == 1:
+        return sources
+    furthest = compiling.spark.conf.get("spark.sql.streaming.multipleWatermarkPolicy") == "max"
+    return sorted(sources, key=lambda source: source_scan(source).delay or 0, reverse=not furthest)
 
 
 def _read_input(compiling: Compiling, node: JoinNode, source: Node) -> Input:
@@ -160,8 +173,8 @@ def _read_input(compiling: Compiling, node: JoinNode, source: Node) -> Input:
     # Named in the text: a projection for the names alone would be one more for Spark to optimise every micro-batch.
     names = {text: f"v{number}" for number, text in enumerate(dict.fromkeys(texts.values() or ["1"]))}
     columns = [f"{text} AS {name}" for text, name in names.items()]
-    conditions = " AND ".join(f"({condition})" for condition in source_conditions(source))
-    where = f" WHERE {conditions}" if conditions else ""
+    conditions = source_conditions(source)
+    where = f" WHERE {_conjunction(conditions)}" if conditions else ""
     whole = [_whole(scan)] if _asks_for_late_rows(compiling, scan) else []
     frame = f"SELECT {', '.join([*columns, *whole])} FROM {scan.relation} AS {quoted(scan.alias)}{where}"
     read = {item: names[text] for item, text in texts.items()}
@@ -178,35 +191,48 @@ def _read_together(compiling: Compiling, node: JoinNode, sources: list[Node]) ->
         return None  # Spark Connect does not show whether the plan is deterministic
     scans = [source_scan(source) for source in sources]
     first, *_ = scans
-    kept = {
-        scan.alias: " AND ".join(f"({condition})" for condition in source_conditions(source))
-        for scan, source in zip(scans, sources, strict=True)
-    }
+    kept = {scan.alias: source_conditions(source) for scan, source in zip(scans, sources, strict=True)}
     names: dict[str, str] = {}
     read: list[tuple[Scan, dict[tuple[str, str], str]]] = []
     for scan in scans:
-        condition = kept[scan.alias]
         own: dict[tuple[str, str], str] = {}
         for item, text in _texts(node, scan).items():
             if bare := _BARE.fullmatch(text):
                 text = f"{quoted(first.alias)}.{quoted((bare[3] or bare[4]).replace('``', '`'))}"
-            elif condition:
-                text = f"IF({condition}, {text}, NULL)"
+            else:
+                text = _where(kept[scan.alias], text, "NULL")
             own[item] = names.setdefault(text, f"v{len(names)}")
         read.append((scan, own))
     columns = [f"{text} AS {name}" for text, name in (names or {"1": "v0"}).items()]
-    keeps = {alias: f"k{number}" for number, (alias, condition) in enumerate(kept.items()) if condition}
-    columns += [f"{kept[alias]} AS {name}" for alias, name in keeps.items()]
+    keeps = {alias: f"k{number}" for number, (alias, conditions) in enumerate(kept.items()) if conditions}
+    columns += [f"{_where(kept[alias], 'true', 'false')} AS {name}" for alias, name in keeps.items()]
     whole = [_whole(first)] if _asks_for_late_rows(compiling, first) else []
     structs = ", ".join(f"STRUCT(*) AS {quoted(scan.alias)}" for scan in scans)
-    where = f" WHERE {' OR '.join(f'({condition})' for condition in kept.values())}" if all(kept.values()) else ""
+    any_of_them = " OR ".join(f"({_conjunction(conditions)})" for conditions in kept.values())
+    where = f" WHERE {any_of_them}" if all(kept.values()) else ""
     frame = f"SELECT {', '.join([*columns, *whole])} FROM (SELECT {structs} FROM {first.relation} AS __rows){where}"
     try:
         found = _inputs(compiling, node, frame, read, keeps)
     except AnalysisException:  # such as for a hidden column of the source, which no struct has
         return None
     plan = plan_of(found[first.alias].frame)
+    if keeps and calls_python(compiling.spark, plan):
+        return None  # a filter has to be below the function
     return found if plan.deterministic() and not _SAMPLE.search(str(plan.toString())) else None
+
+
+def _conjunction(conditions: Iterable[str]) -> str:
+    return " AND ".join(f"({condition})" for condition in conditions)
+
+
+def _where(conditions: Iterable[str], text: str, otherwise: str) -> str:
+    """Return an expression that is computed where conditions are true, each of which only where those before it are.
+
+    Where AND stands in a projection, Spark computes what two expressions in it have in common before either.
+    """
+    for condition in reversed(tuple(conditions)):
+        text = f"IF({condition}, {text}, {otherwise})"
+    return text
 
 
 def _with(scan: Scan) -> str:
@@ -228,9 +254,8 @@ def _texts(node: JoinNode, scan: Scan) -> dict[tuple[str, str], str]:
         texts |= {
             (name, one.sql): one.sql for name, some in what.items() for one in some if scan.alias in one.relations
         }
-    texts |= {
-        ("matching", one.sql): f"IF({one.sql}, true, NULL)" for one in node.matching if scan.alias in one.relations
-    }
+    matching = [one.sql for one in node.matching if scan.alias in one.relations]
+    texts |= {("matching", one): _where(matching[: at + 1], "true", "NULL") for at, one in enumerate(matching)}
     if node.closest is not None:
         texts |= {("key", one.sql): one.sql for one in node.closest.compared if scan.alias in one.relations}
     if node.aggregation is not None:
@@ -239,7 +264,6 @@ def _texts(node: JoinNode, scan: Scan) -> dict[tuple[str, str], str]:
     if scan.event_time is not None:
         texts["time", scan.event_time] = f"{alias}.{quoted(scan.event_time)}"
     texts = {item: _as_column(text, scan.alias) for item, text in texts.items()}
-    matching = [one.sql for one in node.matching if scan.alias in one.relations]
     # Of tables, Spark has filtered rows with NULL in a joined column; of streams, the dispatcher counts and drops them.
     return _computed_of_joinable(texts, predicates if scan.streaming else [], matching, scan.alias)
 
@@ -303,12 +327,12 @@ def _computed_of_joinable(
         if alias in one.relations
     )
     there = [f"{key} IS NOT NULL" for key in dict.fromkeys(keys) if _BARE.fullmatch(key)]
-    compared = [*there, *(f"({one})" for one in matching)]  # the other texts are in the rows of an outer join, too
+    given = [" AND ".join(there)] if there else []
     found = {}
     for item, text in texts.items():
-        tested = compared if item[0] in ("key", "guard") else there
-        plain = not tested or _BARE.fullmatch(text)
-        found[item] = text if plain else f"IF({' AND '.join(tested)}, {text}, NULL)"
+        # the other texts are in the rows of an outer join, too
+        tested = [*given, *matching] if item[0] in ("key", "guard") else given
+        found[item] = text if _BARE.fullmatch(text) else _where(tested, text, "NULL")
     return found
 
 

@@ -14,6 +14,12 @@ def plan_of(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()
 
 
+def calls_python(spark: SparkSession, plan: Any) -> bool:
+    """Return whether a plan calls a function in Python: Spark computes it for all rows, whatever IF is around it."""
+    session: Any = spark
+    return bool(plan.containsPattern(session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()))
+
+
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
     """Return the DataFrame of a plan."""
     from pyspark.sql import DataFrame  # what only looks at settings loads this module too

@@ -25,6 +25,9 @@ SELECT a.id x, b.s y, c.id z FROM r a JOIN r b ON ABS(a.si - b.si) < 2 JOIN r c 
     "filters of each": """\
 SELECT a.id x, b.d y, c.x z FROM r a JOIN r b ON a.si + 1 = b.i JOIN r c ON c.si = b.i
 WHERE a.si < 3 AND b.si <> 0 AND c.si <> 0 AND 100 / c.si > 1""",
+    "filters with something in common that may fail": """\
+SELECT a.id x, b.id y FROM r a JOIN r b ON a.si + 1 = b.si
+WHERE a.i <> 0 AND 100 / a.i > 1 AND b.i <> 0 AND 100 / b.i < 60""",
     "a filter of one": "SELECT a.id x, b.n y FROM r a JOIN r b ON a.n BETWEEN b.n - 1 AND b.n + 1 WHERE a.bo",
     "what fails on others' rows": """\
 SELECT a.id x, b.id y FROM r a JOIN r b ON 6 / a.i < b.si AND b.si < a.i WHERE a.i <> 0""",
@@ -38,6 +41,9 @@ SELECT a.id x, b.id y FROM p a JOIN p b ON a.k < b.si AND a.id <> b.id""",
 SELECT a.id x, b.id y, c.id z FROM r a JOIN s c ON a.si < c.si JOIN r b ON b.i = c.i AND b.si < a.si""",
     "left": """\
 SELECT a.id x, b.id y FROM r a LEFT JOIN r b ON a.ts <= b.ts AND b.ts < a.ts + INTERVAL 1 HOUR AND b.i = 2""",
+    "left, with conditions of one side that guard others": """\
+SELECT a.id x, b.id y FROM r a LEFT JOIN r b ON a.i <> 0 AND 6 / a.i > 1 AND 6 / a.i + a.si <= b.si + 6
+AND a.ts <= b.ts AND b.ts < a.ts + INTERVAL 1 HOUR""",
     "aggregated": """\
 SELECT a.si, COUNT(*) n, SUM(c.i) m FROM r a JOIN r b ON a.si < b.si JOIN r c ON c.i = b.i GROUP BY a.si""",
 }
@@ -77,7 +83,7 @@ def test_the_rows_are_those_of_batch(spark: SparkSession, tables: Tables, tmp_pa
         read.append(sum(progress.numInputRows for progress in query.recentProgress))
 
     found = run_stream(tj.sql(sql), tmp_path / "checkpoint", "complete" if name == "aggregated" else "append", look)
-    if name == "left":  # rows without a partner wait for the watermark
+    if name.startswith("left"):  # rows without a partner wait for the watermark
         assert found <= expected
         assert all(row.endswith("None]") for row in expected - found)
     else:
@@ -98,6 +104,22 @@ def test_aliases_that_stand_for_different_rows_are_read_apart(
         f"SELECT a.id, a.u, b.id, b.u FROM {relation} a JOIN {relation} b ON a.si < b.si AND b.si < a.si + 3"
     )
     assert dispatching(frame) == ["dispatch_a", "dispatch_b"]
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_function_in_python_is_called_behind_the_filters_alone(
+    spark: SparkSession, tables: Tables, tmp_path: Path, guarded: bool
+) -> None:
+    """Spark calls it for all rows that it reads, whatever IF is around it."""
+    spark.udf.register("six_by", lambda number: 6 // (number or 0) if guarded else number and number + 1, "int")
+    where = "WHERE a.i <> 0 AND b.si > 0 AND six_by(b.si) > 0" if guarded else ""
+    sql = f"SELECT a.id x, b.id y FROM r a JOIN r b ON six_by(a.i) < b.si AND b.si < six_by(a.i) + 3 {where}"
+    expected = batch(tables, sql)
+    assert expected
+    tables.use(streaming=True)
+    frame = trijoin_sql.TriJoinSession.create(spark).sql(sql)
+    assert dispatching(frame) == (["dispatch_a", "dispatch_b"] if guarded else ["dispatch_a_b"])
+    assert run_stream(frame, tmp_path / "checkpoint") == expected
 
 
 def dispatching(frame: DataFrame) -> list[str]:
@@ -146,3 +168,27 @@ def test_a_checkpoint_from_before_goes_on(
     with tj.resuming(str(checkpoint)):  # the record of the second start is like the first
         assert dispatching(tj.sql(sql)) == ["dispatch_a", "dispatch_b"]
     assert dispatching(tj.sql(sql)) == ["dispatch_a_b"]
+
+
+def test_delays_of_aliases_may_differ_and_change_at_a_restart(
+    spark: SparkSession, tables: Tables, tmp_path: Path
+) -> None:
+    """As in Spark, which goes by the longest of them; the sources of a checkpoint are as many as before."""
+    relation = "STREAM r WATERMARK ts DELAY OF INTERVAL {} DAYS AS"
+    sql = f"SELECT a.id x, b.id y FROM {relation} a JOIN {relation} b ON a.si < b.si WITHIN 1 HOUR"
+    within = "AND a.ts BETWEEN b.ts - INTERVAL 1 HOUR AND b.ts + INTERVAL 1 HOUR"
+    tj, checkpoint = trijoin_sql.TriJoinSession.create(spark), tmp_path / "checkpoint"
+    found: Bag = Bag()
+    watermarks = []
+
+    def look(query: StreamingQuery) -> None:
+        watermarks.append(query.recentProgress[-1].eventTime["watermark"][:10])
+
+    for number, delays in enumerate([(90, 90), (80, 95), (99, 91)]):
+        tables.add("r", small(7 + number, 20))
+        tables.use(streaming=True)
+        frame = tj.sql(sql.format(*delays))
+        assert dispatching(frame) == ["dispatch_a_b"]
+        found += run_stream(frame, checkpoint, look=look)
+    assert found == batch(tables, f"SELECT a.id x, b.id y FROM r a JOIN r b ON a.si < b.si {within}")
+    assert watermarks[0] == "2024-01-01"

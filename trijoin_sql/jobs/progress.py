@@ -324,7 +324,7 @@ class Tally:
 
 
 def readings(query: StreamingQuery) -> dict[str, int]:
-    """Return how often a query reads each source, by its description: a self join reads it for each alias."""
+    """Return how often a query reads each source, by its description: two joins of one stream read it twice."""
     from py4j.protocol import Py4JError
 
     try:

@@ -1,6 +1,6 @@
 """Rows that came too late, each row of a stream once.
 
-A self join reads a stream once for each of its aliases, and each of them drops the row.
+Each alias of a self join has the row, and each of them drops it.
 """
 
 from __future__ import annotations
