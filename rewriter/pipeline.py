@@ -38,6 +38,7 @@ from .rules.place_exchanges import place_exchanges
 from .rules.pre_aggregate import pre_aggregate
 from .rules.prune_columns import prune_columns
 from .rules.push_down_conditions import push_down_conditions
+from .rules.raise_on_pairs import raise_on_pairs
 from .rules.rule import NotApplicable, Rule
 from .rules.separate_static_relations import separate_static_relations
 from .rules.simplify_conditions import simplify_conditions
@@ -160,6 +161,8 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
     ("derive_distance_bands", derive_distance_bands),
     # before the groups are formed: it decides who may be in one
     ("separate_static_relations", separate_static_relations),
+    # after separation, which leaves the joins of tables that are ours
+    ("raise_on_pairs", raise_on_pairs),
     ("place_exchanges", _rule(place_exchanges)),
     # the Two-Step Convert of 004 section 3.2
     ("create_multi_join_groups", _rule(create_multi_join_groups)),

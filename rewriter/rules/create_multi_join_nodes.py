@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import cast
 
 from ..plan.comparison import closest_type, unordered
-from ..plan.conjuncts import Predicate, Residual, Term
+from ..plan.conjuncts import Either, Predicate, Residual, Term
 from ..plan.decision import Decision
 from ..plan.join_graph import build_graph
 from ..plan.joins import Closest, NodeKind
@@ -35,6 +35,7 @@ from ..plan.parts import JoinGraph, OutputColumn, unused
 from ..predicates.terms import over_output
 from ..sql.spark_types import UNKNOWN
 from .create_multi_join_groups import can_be_member
+from .raise_on_pairs import MAY_FAIL
 from .rule import NotApplicable, beyond_spark
 
 UNDECIDED = Decision("none", None, None, "not decided yet")
@@ -157,7 +158,11 @@ def _why_not_tested(graph: JoinGraph, closest: Closest | None) -> str | None:
         for number, (one, other) in enumerate(closest.dimensions):
             if UNKNOWN not in (one.type, other.type) and closest_type(closest, number, one.type, other.type) is None:
                 return unordered(closest, one.type, other.type)[0]
-    return None if residual is None else f"only Spark can evaluate {residual.sql}, on pairs of rows"
+    if residual is None:
+        return None
+    failing = (one for edge in graph.edges for one in edge.predicates if isinstance(one, Either) and one.exceptions)
+    why = f": {MAY_FAIL}" if any(failing) else ""
+    return f"only Spark can evaluate {residual.sql}, on pairs of rows{why}"
 
 
 def why_left_alone(relations: list[str], block: Block | None) -> str | None:

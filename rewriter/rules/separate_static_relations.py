@@ -36,6 +36,8 @@ from ..plan.nodes import (
     scans,
     transform,
 )
+from ..predicates.terms import Scope
+from .raise_on_pairs import MAY_FAIL, lone_orders
 from .rule import NotApplicable, beyond_spark, each_block, regions
 
 #: Why a group of one stream and tables is left alone.
@@ -63,7 +65,10 @@ def separate_static_relations(plan: Node, settings: Settings) -> Node | NotAppli
         named = frozenset(name.lower() for name in block.hints.relations)
         tables = settings.tables if block.hints == Hints() else "all"
         tested = transform(block.input, lambda node: _tested(node, tables), own=True)
-        return dataclasses.replace(block, input=regions(tested, lambda region: _separated(region, named, tables)))
+        scope = Scope.of(block.input, ansi=settings.ansi)
+        return dataclasses.replace(
+            block, input=regions(tested, lambda region: _separated(region, named, tables, scope))
+        )
 
     return each_block(plan, change, "all relations belong into their group")
 
@@ -79,7 +84,7 @@ def _flattened(node: Node) -> tuple[list[Node], list[Predicate]]:
     return [node], []
 
 
-def _separated(region: Node, named: frozenset[str], tables: Tables) -> Node:
+def _separated(region: Node, named: frozenset[str], tables: Tables, scope: Scope) -> Node:
     inputs, predicates = _flattened(region)
     kinds = [_is_static(node) for node in inputs]
     streams = [node for node, static in zip(inputs, kinds, strict=True) if not static]
@@ -92,8 +97,10 @@ def _separated(region: Node, named: frozenset[str], tables: Tables) -> Node:
         statics, streams = [], [node for node in inputs if node not in after]
     alone = ONE_STREAM if statics and not after else "fewer than two of its relations may be joined"
     if tables != "all" and all(map(_is_static, inputs)):
-        tried = _tried(predicates) if tables == "theta" else frozenset()
+        lone = lone_orders(predicates, scope) if tables == "theta" else []
+        tried = _tried(one for one in predicates if one not in lone) if tables == "theta" else frozenset()
         alone = ONLY_EQUAL if tables == "theta" else NO_TABLES
+        alone = f"only Spark can evaluate {lone[0].sql}, on pairs of rows: {MAY_FAIL}" if lone else alone
         statics = [node for node in inputs if tried.isdisjoint(scan.alias for scan in scans(node))]
         streams = [node for node in inputs if node not in statics]
     if not statics and not after:

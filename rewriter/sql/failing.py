@@ -1,4 +1,7 @@
-"""Whether an expression may raise an error on some row: such a one is not computed for more rows than Spark would."""
+"""Whether an expression may raise an error on some row: such a one is not computed for more rows than Spark would.
+
+`tried` returns what can be computed for every row in its place.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
-from .dialect import render
-from .functions import ALIKE, PARTS_OF_DATES, PURE, TIME_ARITHMETIC, called
-from .spark_types import INTEGERS, TIMES, UNKNOWN
+from .dialect import parse_expression, render
+from .functions import ALIKE, CASTS, PARTS_OF_DATES, PURE, TIME_ARITHMETIC, TWINS, called
+from .spark_types import FRACTIONS, INTEGERS, TIMES, UNKNOWN, is_decimal, type_name
 
 TypeOf = Callable[[exp.Expr], str]
 
@@ -45,9 +48,7 @@ def _harmless_special(node: exp.Expr, type_of: TypeOf) -> bool:
         case exp.TryCast() | exp.DataType() | exp.DataTypeParam():
             return True
         case exp.Cast():
-            inner, to = type_of(node.this), render(node.args["to"]).lower()
-            wider = inner in INTEGERS and to in (*INTEGERS[INTEGERS.index(inner) :], "float", "double")
-            return wider or to == "string" or isinstance(node.this, exp.Literal) or (inner, to) == ("float", "double")
+            return _always_casts(node, type_of)
         case exp.Div() | exp.Mod() | exp.IntDiv():
             divisor = node.right
             return isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.name) != 0
@@ -59,6 +60,74 @@ def _harmless_special(node: exp.Expr, type_of: TypeOf) -> bool:
             operands = (part for part in node.expressions if not isinstance(part, exp.Var))  # but for the unit
             return all(type_of(part) in (*TIMES, *INTEGERS, "date") for part in operands)
     return False
+
+
+def _always_casts(node: exp.Cast, type_of: TypeOf) -> bool:
+    """Tell whether every value of the type of a cast's operand has one of the other type."""
+    inner, to = type_of(node.this), type_name(render(node.args["to"]))
+    if to == "string" or isinstance(node.this, exp.Literal):
+        return True
+    if inner in (*TIMES, "date"):
+        return to in (*TIMES, "date")
+    if inner in INTEGERS:
+        return to in (*INTEGERS[INTEGERS.index(inner) :], *FRACTIONS)
+    return to in FRACTIONS and (inner in FRACTIONS or is_decimal(inner))
+
+
+def tried(tree: exp.Expr, type_of: TypeOf) -> tuple[exp.Expr, exp.Expr] | None:
+    """Return an expression that is NULL where another one raises an error, and a condition that is true of such rows.
+
+    It may be true of more rows. None if nothing in the expression is known to raise errors, or if a CASE or an IF in it
+    says of which rows something is computed.
+
+    Examples
+    --------
+    ``CAST(r.t AS INT) / r.n`` is ``TRY_CAST(r.t AS INT) / NULLIF(r.n, 0)``; the rows are those for which ``r.t IS NOT
+    NULL AND TRY_CAST(r.t AS INT) IS NULL OR r.n = 0``.
+    """
+    if tree.find(exp.Case, exp.If):
+        return None
+    failures: list[str] = []
+    form = exp.paren(tree)  # so that each node has a parent, in which it is replaced
+    for node in reversed(list(form.bfs())):  # what is inside first
+        found = _twin(node, type_of)
+        if found is not None:
+            twin, fails = found
+            failures.append(fails)
+            node.replace(parse_expression(twin).copy())
+    if not failures:
+        return None
+    return form.this, parse_expression(" OR ".join(dict.fromkeys(failures)))
+
+
+def _twin(node: exp.Expr, type_of: TypeOf) -> tuple[str, str] | None:
+    """Return the text of a node that gives NULL where another one raises an error, and when that is."""
+    inside: list[exp.Expr] = []
+    match node:
+        case exp.TryCast():
+            return None
+        case exp.Cast() if not _always_casts(node, type_of):
+            inside, twin = [node.this], f"TRY_CAST({render(node.this)} AS {render(node.args['to'])})"
+        case exp.Anonymous() if called(node) in CASTS and len(node.expressions) == 1:
+            return _twin(parse_expression(f"CAST({render(node.expressions[0])} AS {called(node)})"), type_of)
+        case exp.Anonymous() if called(node) in TWINS and not type_of(node.expressions[0]).startswith("map"):
+            inside = node.expressions
+            twin = f"{TWINS[called(node)]}({', '.join(map(render, inside))})"
+        case exp.Bracket() if _is_array(node.this, type_of) and len(node.expressions) == 1:
+            inside, twin = [node.this, *node.expressions], f"GET({render(node.this)}, {render(node.expressions[0])})"
+        case exp.Div() | exp.Mod() | exp.IntDiv() if not _harmless_special(node, type_of):
+            divisor = render(node.right)
+            whole = node.copy()
+            whole.right.replace(parse_expression(f"NULLIF({divisor}, 0)").copy())
+            return render(whole), f"{divisor} = 0"
+        case _:
+            return None
+    given = " AND ".join(f"{render(exp.paren(one))} IS NOT NULL" for one in inside if not isinstance(one, exp.Literal))
+    return twin, f"({f'{given} AND ' if given else ''}{twin} IS NULL)"
+
+
+def _is_array(tree: exp.Expr, type_of: TypeOf) -> bool:
+    return isinstance(tree, exp.Array) or type_of(tree).startswith("array")
 
 
 def _alike(node: exp.Expr) -> Iterator[exp.Expr]:

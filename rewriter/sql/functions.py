@@ -57,6 +57,15 @@ TIME_ARITHMETIC = _names("""
     unix_millis unix_micros to_date date timestampdiff timestampadd
 """)
 
+#: Functions that cast their argument to the type of their name.
+CASTS = _names("tinyint smallint int bigint float double decimal date timestamp boolean")
+
+#: Functions that raise an error where their twins give NULL.
+TWINS = {
+    name: f"TRY_{name.upper()}"
+    for name in _names("element_at mod to_binary to_date to_number to_timestamp make_timestamp parse_json url_decode")
+}
+
 #: More functions of a row; they may raise errors.
 SCALARS = _names("""
     round bround floor ceil ceiling sqrt exp ln log log10 log2 pow power cbrt try_divide try_add try_subtract

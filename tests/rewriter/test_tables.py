@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from trijoin_sql.rewriter.options import Settings, Tables
 from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.plan.conjuncts import Either
 from trijoin_sql.rewriter.plan.display import plan_text
 from trijoin_sql.rewriter.sql.declarations import read_script
 
@@ -13,8 +14,8 @@ from trijoin_sql.settings import TABLES, value
 
 NAMES = ("r", "s", "t", "u")
 CATALOG, _ = read_script(
-    "".join(f"CREATE TABLE {name} (id INT, a INT, x DOUBLE, ts TIMESTAMP);" for name in NAMES)
-    + "CREATE STREAM q (id INT, a INT, x DOUBLE, ts TIMESTAMP);"
+    "".join(f"CREATE TABLE {name} (id INT, a INT, x DOUBLE, ts TIMESTAMP, n STRING);" for name in NAMES)
+    + "CREATE STREAM q (id INT, a INT, x DOUBLE, ts TIMESTAMP, n STRING);"
 )
 
 
@@ -103,3 +104,50 @@ def test_outer_joins_that_equate_nothing_are_ours(kind: str) -> None:
     assert not joined(sql, "none")
     for alone in ("r.id = s.id AND r.a < s.a", "TRUE", "r.a <> s.a", "CAST(r.a AS STRING) LIKE CAST(s.a AS STRING)"):
         assert not joined(f"SELECT * FROM r {kind} JOIN s ON {alone}"), alone
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "ABS(r.a - CAST(s.n AS INT)) < 5",
+        "s.x BETWEEN CAST(r.n AS DOUBLE) AND CAST(r.n AS DOUBLE) + r.a",
+        "ABS(r.a - s.a) < 5 AND r.n > s.id",
+        "r.ts < s.ts AND r.x / r.a = s.x",
+        "r.ts BETWEEN to_timestamp(s.n) AND to_timestamp(s.n, 'yyyy')",
+    ],
+)
+def test_what_may_fail_is_decided_by_spark_on_the_pairs_that_meet(condition: str) -> None:
+    """Keys of every row are NULL where they fail; such a row meets all others."""
+    sql = f"SELECT r.id FROM r JOIN s ON {condition}"
+    (group,) = rewrite(sql, CATALOG).groups
+    assert group.decision.scheme is not None
+    (either,) = [one for edge in group.graph.edges for one in edge.predicates if isinstance(one, Either)]
+    assert either.exceptions
+    assert " fails" in either.sql
+    assert "CAST(s" not in either.keys[0].sql.replace("TRY_CAST", "")
+    assert group.graph.residuals
+    q = rewrite(f"SELECT q.id FROM q JOIN q AS p ON {condition.replace('r.', 'q.').replace('s.', 'p.')}", CATALOG)
+    assert not q.groups[0].graph.residuals, "on streams an error comes with its row"
+    assert (
+        not rewrite(f"SELECT r.id FROM r JOIN s ON {condition}", CATALOG, Settings(ansi=False))
+        .groups[0]
+        .graph.residuals
+    )
+
+
+@pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN", "LEFT ANTI JOIN"])
+def test_an_order_that_may_fail_is_sparks(kind: str) -> None:
+    """A third of all pairs would come to Spark. An outer join has to know which of them join."""
+    sql = f"SELECT r.id FROM r {kind} s ON r.a < CAST(s.n AS INT)"
+    (group,) = rewrite(sql, CATALOG).groups
+    assert group.decision.scheme is None
+    assert "only Spark can evaluate r.a < CAST(s.n AS INT), on pairs of rows" in group.decision.reason
+    assert "TRY_CAST" in group.decision.reason
+    assert joined(sql.replace("CAST", "TRY_CAST")) == [("r", "s")]
+    assert joined(sql.replace("CAST(s.n AS INT)", "CASE WHEN s.x > 0 THEN CAST(s.n AS INT) END")) == [("r", "s")]
+
+
+def test_an_order_that_may_fail_keeps_its_table_out_of_a_group() -> None:
+    sql = "SELECT r.id FROM r JOIN s ON ABS(r.x - s.x) < 5 JOIN t ON t.a < CAST(s.n AS INT)"
+    assert joined(sql) == [("r", "s")]
+    assert joined("SELECT /*+ TRIJOIN(r, s) */ r.id FROM r JOIN s ON r.a < CAST(s.n AS INT)") == [("r", "s")]

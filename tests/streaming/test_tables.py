@@ -51,8 +51,17 @@ STATEMENTS = (
     "SELECT r.id, s.id AS sid FROM r LEFT JOIN s ON r.d < s.d AND r.i = 3",
     "SELECT r.id, s.id AS sid FROM r FULL JOIN s ON r.i = s.si OR r.dt = s.dt",
     # what the conditions on one side keep out is not computed
-    "SELECT r.id, s.id AS sid FROM r LEFT JOIN s ON r.s RLIKE '^[0-9]+$' AND CAST(r.s AS INT) < s.i",
-    "SELECT s.id FROM s LEFT ANTI JOIN r ON s.i <> 0 AND r.d < 10 / s.i",
+    "SELECT r.id, s.id AS sid FROM r LEFT JOIN s ON r.i < 9 AND r.i * 250000000 - 2000000000 < s.i",
+    # texts that are no numbers, divisors that are 0 and places that are not in an array, where other conditions hold
+    "SELECT r.id, s.id AS sid FROM r JOIN s ON ABS(CAST(r.x AS INT) - s.i) <= 1",
+    "SELECT r.id, s.id AS sid FROM r JOIN s ON r.s = s.x AND ABS(CAST(r.s AS INT) - s.i) <= 1",
+    "SELECT r.id, s.id AS sid FROM r JOIN s ON ABS(r.i - s.i) <= 1 AND r.s = s.x AND s.i >= r.s",
+    "SELECT r.id, s.id AS sid FROM r JOIN s ON r.d BETWEEN CAST(s.x AS INT) - 1 AND CAST(s.x AS INT) + 1 AND s.i = r.i",
+    "SELECT r.id, s.id AS sid, t.id AS tid FROM r JOIN s ON r.i = s.ti AND ABS(6 / s.i - r.si) <= 2 JOIN t "
+    "ON r.d < t.d AND t.i > s.i WHERE r.i > 0 AND s.ti = s.i",
+    "SELECT r.i, COUNT(*) AS n FROM r JOIN s ON r.dt < s.dt AND r.x = s.i AND s.i <> 0 GROUP BY r.i",
+    "SELECT r.id FROM r JOIN nothing ON ABS(CAST(r.s AS INT) - nothing.i) < 3",
+    "SELECT r.id FROM r JOIN nothing ON nothing.d BETWEEN array(r.i)[r.i] AND r.d / r.i",
     "SELECT r.id, nothing.id AS nid FROM r LEFT JOIN nothing ON r.d < nothing.d",
     "SELECT r.s, COUNT(t.id) AS n FROM r LEFT JOIN t ON r.ts <= t.ts AND r.d > t.d GROUP BY r.s",
     "SELECT r.id FROM r JOIN nothing ON r.d < nothing.d",
@@ -87,6 +96,43 @@ def test_the_rows_are_those_of_spark(tables: Tables, by_default: trijoin_sql.Tri
     assert "MapInArrow join_" in plan
     assert "TransformWithState" not in plan
     assert bag(found.collect()) == bag(wanted.collect()), "a frame can be asked again"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT r.id, nothing.id AS nid FROM r LEFT JOIN nothing ON CAST(r.s AS INT) < nothing.i",
+        "SELECT nothing.id FROM nothing JOIN r ON nothing.i < CAST(r.s AS INT)",
+        "SELECT s.id FROM s LEFT ANTI JOIN r ON s.i <> 0 AND r.d < 10 / s.i",
+    ],
+)
+def test_what_may_fail_is_left_to_spark(tables: Tables, by_default: trijoin_sql.TriJoinSession, sql: str) -> None:
+    """Where it would decide a third of all pairs, or whether a row has a partner."""
+    tables.use(streaming=False)
+    found = by_default.sql(sql)
+    assert bag(found.collect()) == bag(tables.spark.sql(sql).collect())
+    assert "MapInArrow" not in plan_of(found)
+
+
+@pytest.mark.parametrize(
+    ("condition", "error"),
+    [
+        ("ABS(CAST(r.s AS INT) - s.i) <= 1", "CAST_INVALID_INPUT"),
+        ("r.d BETWEEN 6 / s.i AND 6 / s.i + 3", "DIVIDE_BY_ZERO"),
+        ("ABS(r.b - s.b) <= 1", "ARITHMETIC_OVERFLOW"),
+        ("r.b + 1 < s.b", "ARITHMETIC_OVERFLOW"),
+    ],
+)
+def test_what_fails_on_a_pair_raises(
+    tables: Tables, by_default: trijoin_sql.TriJoinSession, condition: str, error: str
+) -> None:
+    tables.use(streaming=False)
+    sql = f"SELECT r.id, s.id AS sid FROM r JOIN s ON {condition}"
+    found = by_default.sql(sql)
+    assert "MapInArrow join_" in plan_of(found)
+    for frame in (tables.spark.sql(sql), found):
+        with pytest.raises(Exception, match=error):
+            frame.collect()
 
 
 @pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN"])
