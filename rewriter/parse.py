@@ -75,7 +75,7 @@ def build_plan(resolution: Resolution) -> Parsed:
     bindings: dict[int, Binding] = {}
     plans: dict[int, Node] = {}
     for block in resolution.blocks:
-        if block.merged or len(block.sources) < 2:
+        if block.merged or (len(block.sources) < 2 and not isinstance(block.tree, MergedTree)):
             continue
         plan, binding = _Builder(block, plans, resolution.blocks).build()
         plans[block.number], bindings[block.number] = plan, binding

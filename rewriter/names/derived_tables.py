@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from ..sql.functions import VOLATILE, called
-from .scopes import JoinTree, Output, ResolvedSelect, Source, Tree, own_nodes
+from .scopes import JoinTree, Output, ResolvedSelect, Source, Tree, leaves, own_nodes
 
 
 def open_derived_tables(block: ResolvedSelect) -> None:
@@ -29,8 +29,23 @@ def open_derived_tables(block: ResolvedSelect) -> None:
             field.tree, field.source = origin.tree, None
         return MergedTree(tree, inner)
 
-    if isinstance(block.tree, JoinTree):
+    if isinstance(block.tree, JoinTree) or _filters_tables(block):
         block.tree = visit(block.tree, True)
+
+
+def _filters_tables(block: ResolvedSelect) -> bool:
+    """Tell whether a SELECT filters a derived table without streams.
+
+    Its conditions move to the scans then, as in Spark. On streams they would be another query to a checkpoint.
+    """
+    if not isinstance(block.tree, Source) or block.tree.query is None or not block.select.args.get("where"):
+        return False
+    inner = block.tree.query.block
+    known = [] if inner is None else [source.info for source in leaves(inner.tree)]
+    if not known or any(info is None or info.streaming is not False for info in known):
+        return False
+    stars = (one.parent if isinstance(one.parent, exp.Column) else one for one in block.select.find_all(exp.Star))
+    return all(one.parent is block.select or called(one.parent) == "count" for one in stars)  # of columns known
 
 
 class MergedTree(Source):
@@ -43,7 +58,9 @@ class MergedTree(Source):
 
 def _is_plain(source: Source, output: Output) -> bool:
     inner = output.block
-    if inner is None or inner.problem or inner.merged or output.columns is None or not isinstance(inner.tree, JoinTree):
+    if inner is None or inner.problem or inner.merged or output.columns is None:
+        return False
+    if not isinstance(inner.tree, JoinTree | MergedTree):
         return False
     if source.definition is not None and source.definition.uses > 1:
         return False

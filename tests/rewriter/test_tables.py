@@ -7,6 +7,7 @@ from trijoin_sql.rewriter.options import Settings, Tables
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.conjuncts import Either
 from trijoin_sql.rewriter.plan.display import plan_text
+from trijoin_sql.rewriter.plan.nodes import JoinNode, source_conditions
 from trijoin_sql.rewriter.sql.declarations import read_script
 
 from trijoin_sql.errors import InvalidSettingError
@@ -151,3 +152,33 @@ def test_an_order_that_may_fail_keeps_its_table_out_of_a_group() -> None:
     sql = "SELECT r.id FROM r JOIN s ON ABS(r.x - s.x) < 5 JOIN t ON t.a < CAST(s.n AS INT)"
     assert joined(sql) == [("r", "s")]
     assert joined("SELECT /*+ TRIJOIN(r, s) */ r.id FROM r JOIN s ON r.a < CAST(s.n AS INT)") == [("r", "s")]
+
+
+@pytest.mark.parametrize(
+    ("sql", "filters"),
+    [
+        ("SELECT q.a, q.x FROM ({}) q WHERE q.a > 3 AND q.x < 4", ["r.a > 3", "s.x < 4"]),
+        ("WITH q AS ({}) SELECT b, COUNT(*) FROM q WHERE b > 3 GROUP BY b", ["(r.a + 1) > 3"]),
+        ("SELECT p.a FROM (SELECT q.a FROM ({}) q WHERE q.a > 3) p WHERE p.a < 9 ORDER BY p.a", ["r.a > 3", "r.a < 9"]),
+        ("SELECT * FROM ({}) q WHERE q.a > 3 AND rand() < 1", ["r.a > 3"]),
+        # not where something stands between, where a row may be padded, or for what is not read column by column
+        ("SELECT * FROM ({} LIMIT 3) q WHERE q.a > 3", []),
+        ("SELECT * FROM (SELECT r.a, s.x FROM r LEFT JOIN s ON ABS(r.x - s.x) < 5) q WHERE q.a > 3", []),
+        ("SELECT STRUCT(q.*) FROM ({}) q WHERE q.a > 3", []),
+    ],
+)
+def test_a_filter_above_a_join_of_tables_moves_to_the_scans(sql: str, filters: list[str]) -> None:
+    """As in Spark, which cannot see into our join."""
+    inner = "SELECT r.a, s.x, r.a + 1 AS b FROM r JOIN s ON ABS(r.x - s.x) < 5"
+    found = rewrite(sql.format(inner), CATALOG)
+    (group,) = [one for one in found.groups if isinstance(one, JoinNode)]
+    assert [one for source in group.sources for one in source_conditions(source)] == filters
+    assert found.plan is not None
+    assert ("WHERE" in found.plan.sql) == (not filters or "rand" in sql)
+
+
+def test_a_filter_above_a_join_of_streams_stays_above() -> None:
+    """Below the join it would be another query to a checkpoint."""
+    found = rewrite("SELECT a FROM (SELECT p.a FROM q AS p JOIN q ON ABS(p.x - q.x) < 5) WHERE a > 3", CATALOG)
+    (group,) = [one for one in found.groups if isinstance(one, JoinNode)]
+    assert not any(map(source_conditions, group.sources))
