@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ..checks import AnyOf, Band, Check, Compare, EdgeSpec, lefts
 from ..kernels.float_bounds import closed, last_within
-from ..kernels.order_keys import HIGHEST, LOWEST, Int64s, float_key, order_key, plus, values
+from ..kernels.order_keys import HIGHEST, LOWEST, Int64s, order_key, plus, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,7 @@ class Bound:
         """
         column = rows.column(self.column)
         if self.floats is not None:
-            numbers, none = last_within(values(column), self.shift, single=self.floats == "float32", below=up)
-            return float_key(numbers), none if none.any() else None
+            return last_within(values(column), self.shift, single=self.floats == "float32", below=up)
         keys, shift = order_key(column), int(self.shift)
         if not shift:
             return keys, None

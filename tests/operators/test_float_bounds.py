@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from trijoin_sql.operators.checks import Band, EdgeSpec
 from trijoin_sql.operators.kernels.float_bounds import closed, last_within
+from trijoin_sql.operators.kernels.order_keys import float_key, mirrored
 from trijoin_sql.operators.store.probe_plan import plan_probe
 
 LIMITS = [0.0, 1.0, 5.0, 0.1, -0.1, -5.0, 1e-300, 1e300, -1e300, 3.5e38, 1e-45, 5e-324]
@@ -29,24 +30,37 @@ def test_the_last_number_within_is_within_and_the_next_is_not(single: bool, belo
             continue
         near = constant + random.normal(size=8) * 1e-16 * constant
         ends = [0.0, -0.0, constant, math.nextafter(constant, math.inf), 2 * constant, math.inf, -math.inf, math.nan]
-        x = np.array([*(random.normal(size=20) * 10.0 ** random.integers(-10, 10, 20)), *near, *ends], dtype)
-        y, none = last_within(x, limit, single=single, below=below)
+        far = random.normal(size=400) * 10.0 ** random.integers(-10, 10, 400)
+        times = (constant or 1.0) * np.array([3, 3.5, 4, 4.5, 5, 6, 8, 9, -2, -3, -3.5, -4, -7, -8])
+        off = times * (1 + random.integers(-4, 5, (9, 1)) * np.finfo(dtype).eps)
+        x = np.sort(np.array([*far, *off.ravel(), *near, *ends], dtype))
+        keys, nothing = last_within(x, limit, single=single, below=below)
+        y, none = _at(keys, dtype, below), np.zeros(len(x), np.bool_) if nothing is None else nothing
+        # Sorted rows are searched for in the order of their bounds.
+        assert (keys[~none][1:] >= keys[~none][:-1]).all()
 
         def fulfils(
             one: Any, other: Any, constant: float = constant, strict: bool = strict, below: bool = below
-        ) -> bool:
-            difference = float(dtype(one) - dtype(other))
+        ) -> Any:
+            difference = (one - other).astype(np.float64)
             if below:
                 return difference > constant if strict else difference >= constant
             return difference < constant if strict else difference <= constant
 
-        for one, last, nothing in zip(x, y.astype(dtype), none, strict=True):
-            if nothing:
-                assert not any(fulfils(one, other) for other in (-math.inf, math.inf, 0.0, one))
-                continue
-            further = np.nextafter(last, dtype(math.inf if below else -math.inf))
-            assert fulfils(one, last), (one, constant)
-            assert further == last or not fulfils(one, further), (one, constant)
+        for other in (-math.inf, math.inf, 0.0, x[none]):
+            assert not fulfils(x[none], dtype(other)).any()
+        x, y = x[~none], y[~none]
+        further = np.nextafter(y, dtype(math.inf if below else -math.inf))
+        assert fulfils(x, y).all(), (x[~fulfils(x, y)], constant)
+        assert (~fulfils(x, further) | (further == y)).all(), (x[fulfils(x, further)], constant)
+
+
+def _at(keys: Any, dtype: Any, below: bool) -> Any:
+    """Return the numbers that keys let in last: the greatest up to a key, or the least from a key on."""
+    inwards = dtype(-math.inf if below else math.inf)
+    numbers = mirrored(keys).view(np.float64).astype(dtype)
+    outside = float_key(numbers) > keys if below else float_key(numbers) < keys
+    return np.where(outside, np.nextafter(numbers, inwards), numbers)
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
