@@ -3,8 +3,8 @@
 Every arriving stream is sorted once for each index it meets.
 
 Two things make it cheap. Keys of a micro-batch span few digits of 16 bits, and such digits NumPy sorts by radix: one
-digit four to ten times as fast as by comparison, two twice as fast. And a column that probes one index and enters
-another is sorted once.
+digit four to ten times as fast as by comparison, two twice as fast. Of longer keys (doubles, hashes) the two highest
+digits leave few neighbours in the wrong order. And a column that probes one index and enters another is sorted once.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ _REMEMBERED = 4
 #: From so many keys on a radix sort is faster than one by comparison, whatever they span.
 _MANY = 1000
 
+#: Of so many keys one may be behind a greater one when they are sorted by their 32 highest bits.
+_AMISS = 16
+
 #: Fewer ranges than these are followed to their ends one by one.
 _SHORT = 64
 
@@ -34,6 +37,12 @@ _PROBES = 1 / 16
 
 #: ... if they span no more numbers than these; and so many counts are remembered.
 _SPAN, _TABLES = 1 << 22, 6
+
+#: So many other keys are counted by buckets, if there are no more than some for each probe, and in a bucket.
+_SEVERAL, _KEYS, _TOGETHER = 1 << 12, 4, 2.0
+
+#: So many keys tell how even they are.
+_SAMPLE = 512
 
 #: Floats below this are whole numbers to the last, or have digits behind the point.
 _WHOLE = 2.0**52
@@ -53,22 +62,30 @@ def sort_keys(keys: Int64s) -> tuple[Int64s, Int64s]:
     -------
     The order and the keys in that order, shape (n,) each.
     """
-    order = _radix(keys) if len(keys) >= _MANY else np.argsort(keys, kind="stable")
-    return order, keys[order]
-
-
-def _radix(keys: Int64s) -> Int64s:
-    """Return the stable order of keys by digits of 16 bits, the least first: such digits NumPy counts, not compares."""
+    if len(keys) < _MANY:
+        order = np.argsort(keys, kind="stable")
+        return order, keys[order]
     with np.errstate(over="ignore"):  # differences of up to 64 bits wrap around to what they are as unsigned numbers
         digits = (keys - keys.min()).view(np.uint64)
     spread = int(np.bitwise_or.reduce(digits))
-    shift = max((spread & -spread).bit_length() - 1, 0)  # floats of few digits end in zeros
-    if shift:
-        digits >>= np.uint64(shift)
-    passes = -(-(spread >> shift).bit_length() // 16)
-    order = np.argsort(digits.astype(np.uint16), kind="stable")
-    for number in range(1, passes):
-        digit = (digits >> np.uint64(16 * number)).astype(np.uint16)
+    low = (spread & -spread).bit_length() - 1 if spread else 0  # floats of few digits end in zeros
+    high = spread.bit_length()
+    if high - low > 32:
+        order = _radix(digits >> np.uint64(high - 32), 32)
+        found = keys[order]
+        amiss = np.count_nonzero(found[1:] < found[:-1])
+        if amiss * _AMISS <= len(keys):  # what 32 bits do not tell apart is as good as sorted, and sorted in passing
+            mended = np.argsort(found, kind="stable") if amiss else slice(None)
+            return order[mended], found[mended]
+    order = _radix(digits >> np.uint64(low), high - low)
+    return order, keys[order]
+
+
+def _radix(numbers: npt.NDArray[np.uint64], bits: int) -> Int64s:
+    """Return the stable order of numbers by digits of 16 bits, the least first: NumPy does not compare these."""
+    order = np.argsort(numbers.astype(np.uint16), kind="stable")
+    for shift in range(16, bits, 16):
+        digit = (numbers >> np.uint64(shift)).astype(np.uint16)
         order = order[np.argsort(digit[order], kind="stable")]
     return order
 
@@ -101,53 +118,106 @@ def forget() -> None:
 
 
 class Table:
-    """How many of some sorted keys are below each whole number that they span: a search is a look.
+    """How many of some sorted keys are in the buckets below each bucket: a search is a look, and a few steps at most.
 
-    Ten times faster than a binary search, for keys that lie as close together as integers of a domain do.
+    Where keys lie as close together as integers of a domain do, each whole number is a bucket, and a search ten times
+    faster than a binary one. Other keys are put into buckets of equal width, and compared inside of one.
 
     Parameters
     ----------
     keys
-        Shape (n,), n > 0.
+        Shape (n,), n > 0, sorted.
+    buckets
+        The bucket of each key, shape (n,), from 0 on.
+    ends
+        The keys with the outermost buckets; what is outside counts as these.
+    least
+        The number of the first of them.
     floats
-        Whether they are those of floats, which are whole numbers too.
+        Whether keys are those of floats.
+    scale
+        Buckets for each 1 that the numbers grow by; None where they are whole, and each is a bucket.
     """
 
-    def __init__(self, keys: Int64s, *, floats: bool = False) -> None:
-        self.floats = floats
-        numbers = _floats(keys).astype(np.int64) if floats else keys
-        self.first, last = int(numbers[0]) - 1, int(numbers[-1]) + 1
-        counts = np.bincount(numbers - self.first, minlength=last - self.first + 1)
-        self.below = np.zeros(len(counts) + 1, np.int32)
-        np.cumsum(counts, out=self.below[1:])
-        ends = np.array([self.first, last])
-        self.ends = float_key(ends) if floats else ends  # what is outside counts as these
+    def __init__(
+        self, keys: Int64s, buckets: Int64s, ends: Int64s, least: float, *, floats: bool, scale: float | None = None
+    ) -> None:
+        self.keys, self.ends, self.least, self.floats, self.scale = keys, ends, least, floats, scale
+        counts = np.bincount(buckets).astype(np.int32)  # sums are made faster in the type that they come in
+        self.below = np.zeros(len(counts) + 2, np.int32)
+        np.cumsum(counts, dtype=np.int32, out=self.below[1:-1])
+        self.below[-1] = len(keys)
 
-    def search(self, wanted: Int64s, *, right: bool) -> Int64s:
-        """Return ``np.searchsorted(keys, wanted)``."""
+    def search(self, wanted: Int64s, begin: Int64s | None = None, *, right: bool) -> Int64s:
+        """Return ``np.searchsorted(keys, wanted)``, but not below ``begin``."""
         at = np.clip(wanted, *self.ends)
+        if self.scale is not None:
+            at = _pieces(at, self.least, self.scale, floats=self.floats)
+            near = self.below[at].astype(np.int64)
+            return range_ends(self.keys, near if begin is None else np.maximum(near, begin), wanted, right=right)
         if self.floats:
             # Below the key of 0.0 comes that of -0.0, which only integers have: no whole number, so the next one below.
-            at = np.where(at == -1, -2, at)
+            if (zeros := at == -1).any():
+                at[zeros] = -2
             at = (np.floor if right else np.ceil)(_floats(at)).astype(np.int64)
-        at -= self.first
-        return (self.below[1:] if right else self.below)[at].astype(np.int64)
+        at -= int(self.least)
+        found = (self.below[1:] if right else self.below)[at].astype(np.int64)
+        return found if begin is None else np.maximum(found, begin)
 
 
 def _floats(keys: Int64s) -> npt.NDArray[np.float64]:
     """Return the floats that keys stand for, if they do."""
-    return mirrored(keys).view(np.float64)
+    return (keys if keys.min(initial=0) >= 0 else mirrored(keys)).view(np.float64)
 
 
-def _made(keys: Int64s, most: float) -> Table | None:
-    """Return a table of keys that span less than so many numbers, None where they do not."""
+def _numbers(keys: Int64s, *, floats: bool) -> npt.NDArray[np.float64]:
+    """Return what keys stand for, or about that: it does not decrease as keys grow."""
+    return _floats(keys) if floats else keys.astype(np.float64)
+
+
+def _pieces(keys: Int64s, least: float, scale: float, *, floats: bool) -> Int64s:
+    """Return the bucket of equal width of each key: nor does this decrease as keys grow, however it is rounded."""
+    return ((_numbers(keys, floats=floats) - least) * scale).astype(np.int64)
+
+
+def _made(keys: Int64s, probes: int) -> Table | None:
+    """Return a table of keys that makes so many searches faster, None where none does."""
+    most = min(_SPAN, probes / _PROBES)
     if LOWEST < keys[0] <= keys[-1] < HIGHEST and int(keys[-1]) - int(keys[0]) < most:
-        return Table(keys)
+        ends = keys[[0, -1]] + (-1, 1)
+        return Table(keys, keys - ends[0], ends, int(ends[0]), floats=False)
     first, last = map(float, _floats(keys[[0, -1]]))
-    near = abs(first) < _WHOLE and abs(last) < _WHOLE and last - first < most
-    whole = near and first.is_integer() and last.is_integer() and (_floats(keys) == np.floor(_floats(keys))).all()
-    whole = whole and not (keys == -1).any()  # -0.0, so these are integers
-    return Table(keys, floats=True) if whole else None
+    if abs(first) < _WHOLE and abs(last) < _WHOLE and last - first < most:
+        numbers = _floats(keys)
+        whole = numbers.astype(np.int64)
+        integers = np.searchsorted(keys, -1) < np.searchsorted(keys, -1, "right")  # no float has the key of -0.0
+        if not integers and (whole == numbers).all():
+            whole -= int(first) - 1
+            return Table(keys, whole, float_key(np.array([first - 1, last + 1])), first - 1, floats=True)
+    return _even(keys, min(2 * len(keys), most)) if _SEVERAL <= len(keys) <= _KEYS * probes else None
+
+
+def _even(keys: Int64s, buckets: float) -> Table | None:
+    """Return a table of keys by buckets of equal width, None where these would hold too many keys.
+
+    The outermost keys may be far from the others (infinities, NaN), and have no say.
+    """
+    apart = len(keys) // _SAMPLE
+    sample = keys[apart : len(keys) - apart : apart]
+    ends, found = sample[[0, -1]], []
+    for floats in (False, True):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            first, last = _numbers(ends, floats=floats).tolist()
+            scale = float(np.float64(buckets) / (last - first))
+            if 0 < scale < np.inf:
+                places = _numbers(sample, floats=floats) * scale
+                # As many keys are in a bucket as a key finds there in the mean.
+                found.append((float((apart / np.maximum(np.diff(places), 1)).mean()), floats, first, scale))
+    together, floats, least, scale = min(found, default=(np.inf, False, 0.0, 1.0))
+    if not together <= _TOGETHER:
+        return None
+    at = _pieces(np.clip(keys, *ends), least, scale, floats=floats)
+    return Table(keys, at, ends, least, floats=floats, scale=scale)
 
 
 _tables: OrderedDict[int, tuple[Int64s, Table]] = OrderedDict()
@@ -158,7 +228,7 @@ def _table(keys: Int64s, probes: int) -> Table | None:
     known = _tables.get(id(keys))
     if known is not None:  # the remembered keys are alive, so that no others can have come to have their id
         return known[1]
-    table = _made(keys, min(_SPAN, probes / _PROBES)) if len(keys) else None
+    table = _made(keys, probes) if len(keys) else None
     if table is None:
         return None
     _tables[id(keys)] = keys, table
@@ -186,7 +256,7 @@ def ranges(
         begin = np.searchsorted(keys, lower, "right" if lower_right else "left")
         return begin, range_ends(keys, begin, upper, right=upper_right)
     begin = table.search(lower, right=lower_right)
-    return begin, np.maximum(table.search(upper, right=upper_right), begin)
+    return begin, table.search(upper, begin, right=upper_right)
 
 
 def range_ends(keys: Int64s, begin: Int64s, upper: Int64s, *, right: bool) -> Int64s:
@@ -207,16 +277,16 @@ def range_ends(keys: Int64s, begin: Int64s, upper: Int64s, *, right: bool) -> In
         return np.maximum(begin, np.searchsorted(keys, upper, "right" if right else "left"))
     size = len(keys)
     end = begin.copy()
-    active = np.flatnonzero(begin < size)
-    steps = 0
+    at = keys.take(end, mode="clip")
+    active = np.flatnonzero((at <= upper if right else at < upper) & (end < size))
+    before, steps = len(end), 1
     while len(active):
-        at = keys[end[active]]
-        inside = at <= upper[active] if right else at < upper[active]
-        before, active = len(active), active[inside]
         end[active] += 1
-        steps += 1
-        active = active[end[active] < size]
         if (len(active) > before // 2 and len(active) > _SHORT) or steps == 4:
             end[active] = np.searchsorted(keys, upper[active], "right" if right else "left")
             break
+        active = active[end[active] < size]
+        at = keys[end[active]]
+        before, active = len(active), active[at <= upper[active] if right else at < upper[active]]
+        steps += 1
     return end

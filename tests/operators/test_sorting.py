@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trijoin_sql.operators.kernels import sorting
 from trijoin_sql.operators.kernels.order_keys import HIGHEST, LOWEST, float_key, order_key
-from trijoin_sql.operators.kernels.sorting import Table, forget, range_ends, ranges, sort_column, sort_keys
+from trijoin_sql.operators.kernels.sorting import forget, range_ends, ranges, sort_column, sort_keys
 
 KEYS = st.one_of(st.integers(-3, 3), st.sampled_from([LOWEST, LOWEST + 1, -1, 0, HIGHEST - 1, HIGHEST]))
 
@@ -24,7 +28,7 @@ def test_any_keys_are_sorted_stably(keys, times):
 @pytest.mark.parametrize("count", [3, 500, 5000])
 @pytest.mark.parametrize("span", [1, 1 << 15, 1 << 20, 1 << 31, 1 << 33, 1 << 46, 1 << 56, 1 << 62, 1 << 63])
 def test_keys_of_any_span_are_sorted_stably(span, count):
-    """By comparison or by one to four digits: the limits of each are among the spans."""
+    """By comparison or by one to four digits, or by two and a look: the limits of each are among the spans."""
     array = np.random.default_rng(1).integers(-span, span, count)
     array[1], array[2] = max(-span, LOWEST), span - 1
     array[: count // 3] = array[-(count // 3) :]
@@ -68,6 +72,61 @@ def test_ranges_are_those_of_two_binary_searches(keys, least, probes):
         assert begin.tolist() == wanted.tolist()
         wanted = np.maximum(np.searchsorted(ordered, upper, "right" if upper_right else "left"), wanted)
         assert end.tolist() == wanted.tolist()
+
+
+#: Long keys: by name, as many as are asked for, and whether a table by buckets of equal width has them.
+LONG: dict[str, tuple[Callable[[np.random.Generator, int], Any], bool]] = {
+    "uniform": (lambda rng, n: float_key(rng.uniform(-100, 100, n)), True),
+    "normal": (lambda rng, n: float_key(rng.normal(size=n)), True),
+    "cents": (lambda rng, n: float_key(rng.integers(0, 2 * n, n) / 100), True),
+    "skewed": (lambda rng, n: float_key(rng.lognormal(0, 3, n)), True),
+    "hashes": (lambda rng, n: rng.integers(LOWEST, HIGHEST, n, endpoint=True), True),
+    "microseconds": (lambda rng, n: rng.integers(10**15, 10**15 + 10**12, n), True),
+    "some are NaN, infinities and -0.0": (
+        lambda rng, n: float_key(
+            np.where(rng.random(n) < 0.001, rng.choice([np.nan, np.inf, -np.inf, -0.0], n), rng.normal(size=n))
+        ),
+        True,
+    ),
+    "many are NaN": (lambda rng, n: float_key(np.where(rng.random(n) < 0.5, np.nan, rng.normal(size=n))), False),
+    "subnormal": (lambda rng, n: float_key(rng.integers(-99 * n, 99 * n, n) * 5e-324), True),
+    "of all sizes": (lambda rng, n: float_key(rng.normal(size=n) * 10.0 ** rng.integers(-300, 300, n)), True),
+    "further apart than a float": (lambda rng, n: float_key(rng.uniform(-1, 1, n) * 1.7e308), False),
+    "many are alike": (lambda rng, n: float_key(rng.zipf(1.3, n).astype(np.float64) / 3), False),
+    "one number": (lambda rng, n: np.full(n, float_key(np.array([0.1]))[0]), False),
+    "close to each other, one far": (lambda rng, n: np.append(rng.integers(0, 100, n - 1), HIGHEST), False),
+    "close to each other, some far": (lambda rng, n: np.append(rng.integers(0, 10**9, n - 2), [LOWEST, HIGHEST]), True),
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_long_keys_are_sorted_stably(kind):
+    keys = LONG[kind][0](np.random.default_rng(3), 9000)
+    order, ordered = sort_keys(keys)
+    assert (order == np.argsort(keys, kind="stable")).all()
+    assert (ordered == np.sort(keys)).all()
+
+
+@pytest.mark.parametrize("count", [5000, 20_000])
+@pytest.mark.parametrize("kind", LONG)
+def test_ranges_of_long_keys_are_those_of_two_binary_searches(kind, count):
+    """Bounds that are keys, or next to one, or far from all; ends before beginnings; buckets where they are even."""
+    make, buckets = LONG[kind]
+    rng = np.random.default_rng(4)
+    keys = np.sort(make(rng, count))
+    off = rng.integers(-2, 3, 10_000)
+    lower = np.sort(np.where(rng.random(10_000) < 0.5, make(rng, 10_000), rng.choice(keys, 10_000)))
+    lower = np.where((lower > LOWEST + 2) & (lower < HIGHEST - 2), lower + off, lower)
+    lower[:50], lower[50:100] = LOWEST, HIGHEST
+    upper = np.maximum(lower, np.roll(lower, -3))
+    upper[200:300] = rng.permutation(upper)[200:300]
+    for lower_right, upper_right in ((False, True), (True, False)):
+        forget()
+        begin, end = ranges(keys, lower, upper, lower_right=lower_right, upper_right=upper_right)
+        wanted = np.searchsorted(keys, lower, "right" if lower_right else "left")
+        assert (begin == wanted).all()
+        assert (end == np.maximum(np.searchsorted(keys, upper, "right" if upper_right else "left"), wanted)).all()
+    assert any(table.scale is not None for _, table in sorting._tables.values()) == buckets
 
 
 FLOATS = st.one_of(st.integers(-9, 9).map(float), st.floats(-9, 9), st.floats(), st.sampled_from([2.0**52, -(2.0**53)]))
@@ -114,7 +173,6 @@ def test_the_table_of_an_index_is_for_its_keys_alone():
             == np.searchsorted(keys, wanted, "right")
         ).all()
         del keys
-    assert Table(np.array([7])).search(np.array([6, 7, 8]), right=False).tolist() == [0, 0, 1]
 
 
 def test_a_column_is_remembered_by_its_buffers_and_no_longer_than_them():
