@@ -118,7 +118,7 @@ def type_of(tree: exp.Expr, column_type: Callable[[exp.Column], str]) -> str:
         case exp.Interval():
             return INTERVAL if interval_microseconds(tree) is not None else UNKNOWN
         case exp.Cast():
-            return type_name(render(tree.args["to"])) if type(tree) is exp.Cast else UNKNOWN
+            return type_name(render(tree.args["to"]))
         case exp.Add() | exp.Sub():
             return _sum(tree, type_of(tree.left, column_type), type_of(tree.right, column_type))
         case exp.Mul() | exp.Mod():

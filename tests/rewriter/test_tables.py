@@ -54,6 +54,7 @@ def test_what_spark_hashes_or_lists_anyway_stays_with_it(condition: str) -> None
         "ABS(r.x - s.x) < 5",
         "r.id = s.id AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 1 MINUTE",
         "r.id = s.id OR r.a = s.a",
+        "ABS(TRY_CAST(r.n AS INT) - s.a) < 5",
         "SQRT(POWER(r.x - s.x, 2) + POWER(r.a - s.a, 2)) < 5",
         "12742 * ASIN(SQRT(POWER(SIN((RADIANS(s.x) - RADIANS(r.x)) / 2), 2) + COS(RADIANS(r.x)) * COS(RADIANS(s.x)) "
         "* POWER(SIN(RADIANS(s.a - r.a) / 2), 2))) < 100",

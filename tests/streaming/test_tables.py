@@ -54,6 +54,7 @@ STATEMENTS = (
     "SELECT r.id, s.id AS sid FROM r LEFT JOIN s ON r.i < 9 AND r.i * 250000000 - 2000000000 < s.i",
     # texts that are no numbers, divisors that are 0 and places that are not in an array, where other conditions hold
     "SELECT r.id, s.id AS sid FROM r JOIN s ON ABS(CAST(r.x AS INT) - s.i) <= 1",
+    "SELECT r.id, s.id AS sid FROM r LEFT JOIN s ON ABS(TRY_CAST(coalesce(r.x, r.s) AS INT) - s.i) <= 1",
     "SELECT r.id, s.id AS sid FROM r JOIN s ON r.s = s.x AND ABS(CAST(r.s AS INT) - s.i) <= 1",
     "SELECT r.id, s.id AS sid FROM r JOIN s ON ABS(r.i - s.i) <= 1 AND r.s = s.x AND s.i >= r.s",
     "SELECT r.id, s.id AS sid FROM r JOIN s ON r.d BETWEEN CAST(s.x AS INT) - 1 AND CAST(s.x AS INT) + 1 AND s.i = r.i",
