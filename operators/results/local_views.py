@@ -197,9 +197,8 @@ def _folded(bundle: Bundle, states: Sequence[StateSpec]) -> dict[str, pa.Array |
     size = int(counts.sum())
     if bundle.lists is None and size > max(len(bundle.positions), BLOCK):
         return _by_prefixes(bundle, states)
-    lists = np.repeat(np.arange(len(begin)), counts)
-    listed = [position for _, position in expand(begin, end)]
-    at = np.concatenate(listed) if listed else np.zeros(0, np.int64)
+    pairs = list(expand(begin, end))
+    lists, at = map(np.concatenate, zip(*pairs, strict=True)) if pairs else np.zeros((2, 0), np.int64)
     columns = Columns(Part(bundle.members, bundle.positions[at]))
     found = {state.name: _of_columns(state, lists, len(begin), columns, None) for state in states}
     return {name: column.take(pa.array(of)) for name, column in found.items()}

@@ -24,7 +24,7 @@ import pyarrow as pa
 from ..batches.pieces import list_parts, longest_text
 from ..checks import Band, lefts
 from ..kernels.order_keys import Int64s, cells, order_key, plus
-from ..kernels.pairs import BLOCK, expand
+from ..kernels.pairs import BLOCK, expand, repeated
 from ..kernels.sorting import range_ends, ranges, sort_column, sort_keys
 from .probe_plan import Bound, ProbePlan, SortOrder, same_order
 
@@ -289,8 +289,8 @@ class Probe:
             none = none if nothing is None else none | nothing
         first, last = reached
         counts = np.where(none, 0, np.maximum(last - first + 1, 0))
-        rows = np.repeat(np.arange(len(counts)), counts)
         ends = np.cumsum(counts)
+        rows = repeated(ends)
         found = first[rows] + np.arange(len(rows)) - (ends - counts)[rows]
         order, _ = sort_keys(found)
         return rows[order], found[order]
