@@ -34,6 +34,14 @@ NEAREST = TokenType.SOUNDS_LIKE
 
 _SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
 
+#: Side and kind of Spark's joins, and of its ASOF JOIN: sqlglot reads those of other engines, too.
+_INNER_OR_LEFT = {("", ""), ("", "INNER"), ("LEFT", ""), ("LEFT", "OUTER")}
+_OTHERS = {("", "CROSS"), ("", "SEMI"), ("", "ANTI"), ("LEFT", "SEMI"), ("LEFT", "ANTI")}
+_JOINS = (
+    _INNER_OR_LEFT | _OTHERS | {(side, kind) for side in ("RIGHT", "FULL") for kind in ("", "OUTER")},
+    _INNER_OR_LEFT,
+)
+
 #: Points in time that a typed literal may name, but since Spark 3.2 not a cast.
 _SPECIAL_TIMES = ("epoch", "now", "today", "yesterday", "tomorrow")
 
@@ -83,6 +91,7 @@ class TriJoinSql(Databricks):
 
         #: With ``ON TRUE`` Spark no longer folds a LATERAL subquery of one row into its expressions.
         ADD_JOIN_ON_TRUE: ClassVar[bool] = False
+        SUPPORTS_DIRECTED_JOIN: ClassVar[bool] = False
         FUNCTIONS: ClassVar[dict[str, Any]] = {
             **{name: _unit_function(name) for name in UNIT_FUNCTIONS},
             "ARRAY": exp.Array.from_arg_list,  # as a plain call, its subscript would be read as a literal
@@ -194,10 +203,13 @@ class TriJoinSql(Databricks):
             return alias
 
         def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
-            comma = self._curr.token_type == TokenType.COMMA
+            first, comma = self._curr, self._curr.token_type == TokenType.COMMA
             join = super()._parse_join(*args, **kwargs)
             if join is not None and comma:
                 join.meta["comma"] = True
+            elif join is not None and (join.side, join.kind) not in _JOINS[join.method == "ASOF"]:
+                words = " ".join(filter(None, (join.method, join.side, join.kind)))
+                self.raise_error(f"Spark has no {words} join", first)
             if join is not None and self._match(NEAREST):
                 plain = join.side in ("", "LEFT") and join.kind in ("", "INNER", "OUTER", "CROSS")
                 if comma or not plain or join.method == "ASOF":

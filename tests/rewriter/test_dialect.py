@@ -253,3 +253,22 @@ def test_a_timestamp_without_time_zone_has_none() -> None:
 )
 def test_select_online_is_bistreams_word(sql: str, bare: str) -> None:
     assert without_online(sql) == bare
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["RIGHT ANTI", "RIGHT SEMI", "FULL SEMI", "LEFT INNER", "NATURAL RIGHT ANTI", "ASOF LEFT SEMI", "STRAIGHT_JOIN"],
+)
+def test_joins_of_other_engines_are_no_joins(words: str) -> None:
+    """sqlglot reads RIGHT ANTI, which would have run as LEFT ANTI."""
+    on = "" if "NATURAL" in words else " ON r.a = s.a"
+    with pytest.raises(SqlSyntaxError, match=f"Spark has no {words} join") as caught:
+        parse_statement(f"SELECT *\nFROM r {words} {'' if words == 'STRAIGHT_JOIN' else 'JOIN '}s{on}")
+    assert (caught.value.line, caught.value.column) == (2, 8)
+
+
+@pytest.mark.parametrize(
+    "side", ["", "INNER", "LEFT", "LEFT OUTER", "RIGHT OUTER", "FULL", "SEMI", "LEFT SEMI", "ANTI"]
+)
+def test_joins_of_spark_are_joins(side: str) -> None:
+    assert spark(f"SELECT * FROM r {side} JOIN s ON r.a = s.a".replace("  ", " ")).startswith("SELECT * FROM r ")
