@@ -91,7 +91,7 @@ class TriJoinSql(Databricks):
 
         #: With ``ON TRUE`` Spark no longer folds a LATERAL subquery of one row into its expressions.
         ADD_JOIN_ON_TRUE: ClassVar[bool] = False
-        SUPPORTS_DIRECTED_JOIN: ClassVar[bool] = False
+        SUPPORTS_DIRECTED_JOIN = False
         FUNCTIONS: ClassVar[dict[str, Any]] = {
             **{name: _unit_function(name) for name in UNIT_FUNCTIONS},
             "ARRAY": exp.Array.from_arg_list,  # as a plain call, its subscript would be read as a literal
