@@ -28,7 +28,7 @@ def make_archive() -> Path:
     Raises
     ------
     UnavailableError
-        There is a JVM already; Java is missing or no HotSpot 17 or 21; or the JVM wrote no archive.
+        There is a JVM already; Java is missing or no HotSpot that Spark supports; or the JVM wrote no archive.
     """
     what = "an archive of classes"
     if not hotspot():

@@ -45,8 +45,12 @@ def raise_on_pairs(plan: Node, settings: Settings = DEFAULTS) -> Node | NotAppli
 
 
 def raising(predicates: Iterable[Predicate], scope: Scope) -> list[Comparison]:
-    """Return the predicates with a key that may raise errors other than overflow: no branch of an OR may."""
-    compared = (one for one in predicates if not isinstance(one, Residual | Either))
+    """Return the predicates with a key that may raise errors other than overflow: no branch of an OR may.
+
+    Spark computes the keys of an equality for every row, too.
+    """
+    known = (one for one in predicates if not isinstance(one, Residual | Either))
+    compared = (one for one in known if one.kind not in ("equi", "null_safe"))
     return [one for one in compared if scope.ansi and any(_tried(key, scope) for key in one.keys)]
 
 

@@ -18,6 +18,7 @@ from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
 from trijoin_sql.jobs.statements import CreateSink, CreateStream, SparkStatement
 from trijoin_sql.settings import NAMES
+from trijoin_sql.spark.java import either_java
 
 from .mistakes import INSERT, MISTAKES, NOT_A_MISTAKE, REST, SINK, STREAM, Mistake
 
@@ -214,7 +215,8 @@ def test_no_java_is_one_message_that_says_how_to_get_it(tmp_path: Path) -> None:
     said = run("job.sql", "--quiet", folder=tmp_path)
     assert (said.returncode, said.stdout) == (2, "")
     first, hint = said.stderr.splitlines()
-    assert first.startswith(f"Spark does not start: JAVA_HOME={tmp_path} has no bin/java; Java 17 or 21 is needed: ")
+    why = f"JAVA_HOME={tmp_path} has no bin/java; Java {either_java()} is needed"
+    assert first.startswith(f"Spark does not start: {why}: ")
     assert hint == "Hint: trijoin-sql doctor says what this machine lacks"
 
 

@@ -114,7 +114,7 @@ def test_outer_joins_that_equate_nothing_are_ours(kind: str) -> None:
         "ABS(r.a - CAST(s.n AS INT)) < 5",
         "s.x BETWEEN CAST(r.n AS DOUBLE) AND CAST(r.n AS DOUBLE) + r.a",
         "ABS(r.a - s.a) < 5 AND r.n > s.id",
-        "r.ts < s.ts AND r.x / r.a = s.x",
+        "r.a + 1 > s.a AND s.x / s.a BETWEEN r.x AND r.x + 1",
         "r.ts BETWEEN to_timestamp(s.n) AND to_timestamp(s.n, 'yyyy')",
     ],
 )
@@ -135,6 +135,13 @@ def test_what_may_fail_is_decided_by_spark_on_the_pairs_that_meet(condition: str
         .groups[0]
         .graph.residuals
     )
+
+
+def test_keys_of_equalities_are_computed_for_every_row_as_spark_does() -> None:
+    """Routing by them, and aggregation in units, would be lost."""
+    (group,) = rewrite("SELECT r.id FROM r JOIN s ON r.ts < s.ts AND r.x / r.a = s.x", CATALOG).groups
+    assert {one.kind for edge in group.graph.edges for one in edge.predicates} == {"equi", "range"}
+    assert not group.graph.residuals
 
 
 @pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN", "LEFT ANTI JOIN"])
