@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 
 CHATTER = """\
 WARNING: Using incubator modules: jdk.incubator.vector
+WARNING: package sun.security.action not in java.base
 Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties
 26/11/26 04:36:25 WARN Utils: Your hostname, vm, resolves to a loopback address: 127.0.0.1; using 192.0.2.2 instead
 26/11/26 04:37:09 WARN ResolveWriteToStream: spark.sql.adaptive.enabled is not supported in streaming

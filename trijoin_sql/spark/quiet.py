@@ -31,7 +31,8 @@ KEPT = 400
 #: Lines that come with every session or query, whatever the user does: of the JVM, of Spark's and Hadoop's start, about
 #: adaptive execution (which streams never have), and a trace of Spark's that its processes print.
 CHATTER = re.compile(
-    rb"WARNING: Using incubator modules: |Using Spark's default log4j profile: |Setting default log level to "
+    rb"WARNING: (?:Using incubator modules: |package \S+ not in java\.base$)|Using Spark's default log4j profile: "
+    rb"|Setting default log level to "
     rb"|To adjust logging level use sc\.setLogLevel|(?:Starting )?Streaming TransformWithStateInPandas Python worker"
     rb"|(?:\S+ ){0,2}WARN (?:"
     rb"Utils: (?:Your hostname, |Set SPARK_LOCAL_IP)|NativeCodeLoader: Unable to load native-hadoop"
