@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 import sys
 from importlib import metadata
 from pathlib import Path
 
+from packaging.version import Version
+
 
 def java_versions() -> tuple[int, ...]:
     """Return the Java versions that the installed PySpark supports."""
     try:
-        spark = tuple(map(int, re.findall(r"\d+", metadata.version("pyspark"))[:2]))
+        spark = Version(metadata.version("pyspark"))
     except metadata.PackageNotFoundError:
-        spark = (4, 1)
-    return (17, 21, 25) if spark >= (4, 2) else (17, 21)
+        return (17, 21)
+    return (17, 21, 25) if spark.release >= (4, 2) else (17, 21)
 
 
 def find_java() -> str | None:
