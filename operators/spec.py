@@ -340,6 +340,8 @@ class JoinSpec:
         ``inner``; else it has two streams, and ``semi`` and ``anti`` put out rows of the first alone.
     closest
         Which partners of a row of the first stream are results, None if all are.
+    fixed_width
+        Whether all that Spark hands to its workers is rows of fixed-width types, and small packed rows of them.
     """
 
     name: str
@@ -364,6 +366,7 @@ class JoinSpec:
     above: tuple[str, ...] = ()
     join: Kind = "inner"
     closest: Closest | None = None
+    fixed_width: bool = False
 
     @property
     def tested(self) -> tuple[int, ...]:

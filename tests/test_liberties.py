@@ -124,7 +124,12 @@ def test_workers_do_what_the_driver_allows(allowed: frozenset[str], monkeypatch:
     monkeypatch.setattr(stage, "for_this_batch", lambda spec: (spec, None))
     monkeypatch.setattr(dispatch, "for_this_batch", lambda spec: (spec, None))
     spec: Any = SimpleNamespace(
-        scheme="symmetric", slots=1, earlier=(), tested=(), streams=[SimpleNamespace(alias="r", alike=False, time=None)]
+        scheme="symmetric",
+        slots=1,
+        earlier=(),
+        tested=(),
+        fixed_width=False,
+        streams=[SimpleNamespace(alias="r", alike=False, time=None)],
     )
     routing = SimpleNamespace(router=lambda spec: None, spreads=lambda spec, rank: False)
     monkeypatch.setitem(dispatch.SCHEMES, "symmetric", SimpleNamespace(routing=routing))

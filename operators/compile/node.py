@@ -33,7 +33,7 @@ from .compiling import Compiling
 from .edges import compile_closest, compile_edge
 from .fingerprint import fingerprint
 from .inputs import Input, read_inputs
-from .travel_types import arrow_type, from_wire, is_plain, quoted, type_names, wire_type
+from .travel_types import arrow_type, from_wire, is_fixed_width, is_plain, quoted, type_names, wire_type
 from .watermarks import DELAY
 
 _ROUTE = "__route"
@@ -156,6 +156,8 @@ def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
     if spec.aggregate is not None:
         spec = replace(spec, output=spec.aggregate.names)
         types.update(states)
+    in_one = len(SCHEMES[spec.scheme].stages(spec)) == 1 and all(is_plain(wire_type(types[one])) for one in spec.output)
+    spec = replace(spec, fixed_width=in_one and all(one.fixed_width for one in packed))
     return Prepared(spec, tuple(packed), types, in_units)
 
 
@@ -297,6 +299,8 @@ class Packed:
         What is stored of it, as DDL.
     alike
         Whether its route is a hash of all that is packed.
+    fixed_width
+        Whether each of its rows takes the same few bytes.
     """
 
     alias: str
@@ -305,6 +309,7 @@ class Packed:
     keep: Column | None
     stored: str
     alike: bool
+    fixed_width: bool
 
     @property
     def alone(self) -> DataFrame:
@@ -337,10 +342,12 @@ def _packed(side: Input, stream: StreamSpec, *, tested: bool, looks: bool) -> Pa
     if looks or not stream.columns or side.guards():
         # Streams that are read together and have the same columns have the same routes, but for guards.
         packed[_ROUTE] = route, f"route by {side.alias if side.guards() else [*side.values.values()]}"
+    fixed_width = all(map(is_fixed_width, kinds[: len(side.packed)]))
     if side.whole is not None and stream.whole is not None:
         packed[stream.whole] = F.col(side.whole), _WHOLE
+        fixed_width = False
     keep = reduce(and_, keeps) if keeps else None
-    return Packed(side.alias, side.frame, packed, keep, stored, len(hashed) == len(columns))
+    return Packed(side.alias, side.frame, packed, keep, stored, len(hashed) == len(columns), fixed_width)
 
 
 def _dispatched(compiling: Compiling, spec: JoinSpec, packed: Sequence[Packed]) -> list[DataFrame]:

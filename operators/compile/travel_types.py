@@ -89,7 +89,12 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 def is_plain(type_name: str) -> bool:
     """Return whether pandas carries a column of this type (Arrow-backed) without looking at its values."""
-    return bool(re.fullmatch(r"(tinyint|smallint|int|bigint|float|double|boolean|string|binary|decimal.*)", type_name))
+    return is_fixed_width(type_name) or type_name in ("string", "binary")
+
+
+def is_fixed_width(type_name: str) -> bool:
+    """Return whether every value of a packed column takes the same few bytes."""
+    return bool(re.fullmatch(r"(tinyint|smallint|int|bigint|float|double|boolean|decimal.*)", type_name))
 
 
 def type_names(frame: DataFrame) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..batches.ipc import PACKED_BYTES, to_bytes, uniform
+from ..batches.ipc import FIXED_WIDTH_BYTES, PACKED_BYTES, to_bytes, uniform
 from ..batches.pieces import combined, split
 from ..kernels.order_keys import values
 from ..schemes import SCHEMES
@@ -134,6 +134,7 @@ class Packing:
         self._until = late_until(spec)
         self._nulls = NullRows(self.stream)
         self._tested = rank in spec.tested  # rows that cannot join are results
+        self._limit = FIXED_WIDTH_BYTES if spec.fixed_width else PACKED_BYTES
 
     def packed(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield packed rows of some of the rows."""
@@ -145,11 +146,13 @@ class Packing:
             rows = self._alike.spread(rows, self.stream.route)
         for part in self._parts(rows):
             for slots, some in self._route(self.rank, part):
-                data = to_bytes(part if some is None else part.take(pa.array(some)))
-                together = max(PACKED_BYTES // len(data), 1)
-                for first in range(0, len(slots), together):
-                    wanted = [self._keys[slot] for slot in slots[first : first + together]]
-                    yield packed_rows(wanted, [self.rank] * len(wanted), [data] * len(wanted))
+                keys = [self._keys[slot] for slot in slots]
+                taken = part if some is None else part.take(pa.array(some))
+                pieces = [to_bytes(piece) for piece in split(taken, self._limit)]
+                together = max(PACKED_BYTES // max(sum(map(len, pieces)), 1), 1)
+                for first in range(0, len(keys), together):
+                    sent = [(key, data) for key in keys[first : first + together] for data in pieces]
+                    yield packed_rows([key for key, _ in sent], [self.rank] * len(sent), [data for _, data in sent])
 
     def told(self) -> Iterator[pa.RecordBatch]:
         """Yield what a slot has to tell of the rows that were dropped, in its report; have retired slots report."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators.batches.ipc import from_bytes, to_bytes, uniform
+from trijoin_sql.operators.batches.ipc import UNMEASURED_ROWS, from_bytes, to_bytes, uniform
 from trijoin_sql.operators.batches.pieces import concat, split
 from trijoin_sql.operators.checks import EdgeSpec
 from trijoin_sql.operators.results.outcomes import Pack
@@ -136,6 +136,18 @@ def test_large_inputs_are_packed_in_pieces() -> None:
     (packed,) = dispatched(spec, 0, rows(120, width=100_000)).values()
     assert len(packed) > 1
     assert [number for batch in packed for number in batch.column("id").to_pylist()] == list(range(120))
+
+
+def test_rows_of_fixed_width_travel_in_small_pieces() -> None:
+    """Spark may put `UNMEASURED_ROWS` packed rows into one batch, whose column cannot have 2 GiB."""
+    spec = JoinSpec("j", streams(3, ("a",)), (EdgeSpec(0, 1),), "symmetric", 2)
+    ids = pa.array(range(100_000), pa.int64())
+    batch = pa.RecordBatch.from_arrays([ids, ids, ids], names=["id", "a", "route"])
+    whole, pieces = (dispatched(replace(spec, fixed_width=fixed), 0, [batch]) for fixed in (False, True))
+    for slot in (0, 1):
+        assert len(whole[slot]) == 1
+        assert max(len(to_bytes(piece)) for piece in pieces[slot]) * UNMEASURED_ROWS < 1 << 30
+        assert concat(pieces[slot]) == concat(whole[slot])
 
 
 def test_a_few_long_texts_among_short_ones_are_not_packed_together() -> None:

@@ -27,6 +27,7 @@ from ..spark.flags import settings_of
 from ..spark.liberties import LOCAL_FILES, REFUSE_EARLY, taken
 from ..spark.local_disk import set_permissions_without_processes
 from ..spark.rates import ObservedRates, sources_in
+from ..spark.unmeasured import hand_over_unmeasured
 from ..spark.versions import metadata_of
 from .checkpoint import CheckpointFile, Join, follow
 from .metrics import held_by_slot, join_keys, slots_of
@@ -286,6 +287,7 @@ class LayoutListener:
             file.write(joins)
         running = Running(found.runId, file, dict(zip(keys, joins, strict=True)), properties)
         running.tell()
+        hand_over_unmeasured(execution, specs, settings_of(self.spark))
         if any(len(join.history.at(batch)) > 1 for join in joins):
             self.running[query_id] = running
 

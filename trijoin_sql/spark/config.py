@@ -51,14 +51,16 @@ STATE_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
 }
 
+MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
 #: How rows cross between the JVM and Python; a session takes them at any time.
 ARROW_SETTINGS: Mapping[str, str] = {
     # createDataFrame and toPandas in columns, not in pickled rows.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Bounds what a Python worker decodes at once. The row limit stays: lowering it multiplies the packed rows. Spark
     # measures its vectors before every row for it, which takes as long as writing the row (0.15 us). But without it a
-    # join's packed rows of a task would be one batch, and a batch of 2 GiB fails.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+    # join's packed rows of a task would be one batch, and a batch of 2 GiB fails. See `unmeasured`.
+    MAX_BYTES: "16m",
 }
 
 #: Read when the Spark context starts, so a running session cannot take them.
