@@ -150,7 +150,7 @@ def frame_of(spark: Any, sql: str, plain: bool) -> tuple[Any, Callable[[Any], An
 
 
 def use_newest_join_state(spark: Any) -> None:
-    """Give Spark's own joins of streams the newest state that this Spark has. Merges of RocksDB are the newest anyway."""
+    """Give Spark's own joins of streams the newest state that this Spark has; its merges are the newest anyway."""
     for version in _JOIN_STATES:
         with suppress(Exception):  # this Spark takes no such value
             spark.conf.set(_JOIN_STATE, version)
