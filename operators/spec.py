@@ -341,7 +341,7 @@ class JoinSpec:
     closest
         Which partners of a row of the first stream are results, None if all are.
     fixed_width
-        Whether all that Spark hands to its workers is rows of fixed-width types, and small packed rows of them.
+        Whether all that Spark hands to its workers is rows of fixed-width types of streams, and packed rows of them.
     """
 
     name: str

@@ -7,10 +7,9 @@ import pyarrow as pa
 #: Bytes of rows that go into one binary value on their way to a unit, about.
 PACKED_BYTES = 4 << 20
 
-#: The same where Spark does not measure what it hands to Python (`spec.JoinSpec.fixed_width`): it then puts up to
-#: `UNMEASURED_ROWS` packed rows into one batch, and a column of a batch cannot have 2 GiB.
-FIXED_WIDTH_BYTES = 64 << 10
-UNMEASURED_ROWS = 10_000
+#: Where Spark does not measure what it hands to Python (`spec.JoinSpec.fixed_width`), so many packed rows may come in
+#: one batch, of these bytes about: each is followed by `dispatch.FILLER` rows, which have none.
+UNMEASURED_ROWS, UNMEASURED_BYTES = 10_000, 16 << 20
 
 #: Bytes of rows in one chunk of durable state (uncompressed).
 CHUNK_BYTES = 1 << 20

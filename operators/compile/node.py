@@ -157,7 +157,8 @@ def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
         spec = replace(spec, output=spec.aggregate.names)
         types.update(states)
     in_one = len(SCHEMES[spec.scheme].stages(spec)) == 1 and all(is_plain(wire_type(types[one])) for one in spec.output)
-    spec = replace(spec, fixed_width=in_one and all(one.fixed_width for one in packed))
+    of_streams = any(side.frame.isStreaming for side in inputs.values())
+    spec = replace(spec, fixed_width=in_one and of_streams and all(one.fixed_width for one in packed))
     return Prepared(spec, tuple(packed), types, in_units)
 
 

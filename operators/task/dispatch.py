@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..batches.ipc import FIXED_WIDTH_BYTES, PACKED_BYTES, to_bytes, uniform
+from ..batches.ipc import PACKED_BYTES, UNMEASURED_BYTES, UNMEASURED_ROWS, to_bytes, uniform
 from ..batches.pieces import combined, split
 from ..kernels.order_keys import values
 from ..schemes import SCHEMES
@@ -35,6 +35,10 @@ NULL_ROWS = "null_rows"
 #: ``kind`` of packs, of results on their way out, of a slot's counters, of intermediate results, of bundles, and of
 #: blocks of partial results.
 PACK, RESULT, COUNTED, PARTIAL, BUNDLE, BLOCK = -1, -2, -3, -4, -5, -6
+
+#: ``kind`` of empty rows behind a packed row. Spark bounds how many rows it hands to Python at once without a look at
+#: them, but their bytes by measuring before each row: so rows are as many as their bytes are.
+FILLER = -7
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ class Packing:
         self._until = late_until(spec)
         self._nulls = NullRows(self.stream)
         self._tested = rank in spec.tested  # rows that cannot join are results
-        self._limit = FIXED_WIDTH_BYTES if spec.fixed_width else PACKED_BYTES
+        self._unmeasured = spec.fixed_width
 
     def packed(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield packed rows of some of the rows."""
@@ -146,13 +150,14 @@ class Packing:
             rows = self._alike.spread(rows, self.stream.route)
         for part in self._parts(rows):
             for slots, some in self._route(self.rank, part):
-                keys = [self._keys[slot] for slot in slots]
-                taken = part if some is None else part.take(pa.array(some))
-                pieces = [to_bytes(piece) for piece in split(taken, self._limit)]
-                together = max(PACKED_BYTES // max(sum(map(len, pieces)), 1), 1)
-                for first in range(0, len(keys), together):
-                    sent = [(key, data) for key in keys[first : first + together] for data in pieces]
-                    yield packed_rows([key for key, _ in sent], [self.rank] * len(sent), [data for _, data in sent])
+                data = to_bytes(part if some is None else part.take(pa.array(some)))
+                empty = len(data) * UNMEASURED_ROWS // UNMEASURED_BYTES if self._unmeasured else 0
+                kinds, rows_of_slot = [self.rank] + [FILLER] * empty, [data] + [b""] * empty
+                together = max(PACKED_BYTES // len(data), 1)
+                for first in range(0, len(slots), together):
+                    wanted = [self._keys[slot] for slot in slots[first : first + together]]
+                    keys = [key for key in wanted for _ in kinds]
+                    yield packed_rows(keys, kinds * len(wanted), rows_of_slot * len(wanted))
 
     def told(self) -> Iterator[pa.RecordBatch]:
         """Yield what a slot has to tell of the rows that were dropped, in its report; have retired slots report."""

@@ -30,7 +30,7 @@ from ..schemes.base import Slot, Work
 from ..spec import KEEP_FREED, JoinSpec
 from ..state.slot_state import SlotState
 from ..worker_memory import hold, release
-from .dispatch import BLOCK, BUNDLE, COUNTED, PACK, PARTIAL, RESULT, slot_keys
+from .dispatch import BLOCK, BUNDLE, COUNTED, FILLER, PACK, PARTIAL, RESULT, slot_keys
 from .late_rows import Late, how_late
 from .late_rows import packed as packed_late
 from .micro_batch import batch_id, for_this_batch, query_id
@@ -260,6 +260,8 @@ class StageTask:
         earlier: list[Mapping[str, Any]] = []
         for kind, data in packed:
             received += len(data)
+            if kind == FILLER:
+                continue
             if kind == PACK:
                 work.packs.append(pack_from_bytes(data))
             elif kind == BLOCK:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators.batches.ipc import UNMEASURED_ROWS, from_bytes, to_bytes, uniform
+from trijoin_sql.operators.batches.ipc import UNMEASURED_BYTES, UNMEASURED_ROWS, from_bytes, to_bytes, uniform
 from trijoin_sql.operators.batches.pieces import concat, split
 from trijoin_sql.operators.checks import EdgeSpec
 from trijoin_sql.operators.results.outcomes import Pack
@@ -138,16 +138,24 @@ def test_large_inputs_are_packed_in_pieces() -> None:
     assert [number for batch in packed for number in batch.column("id").to_pylist()] == list(range(120))
 
 
-def test_rows_of_fixed_width_travel_in_small_pieces() -> None:
-    """Spark may put `UNMEASURED_ROWS` packed rows into one batch, whose column cannot have 2 GiB."""
-    spec = JoinSpec("j", streams(3, ("a",)), (EdgeSpec(0, 1),), "symmetric", 2)
-    ids = pa.array(range(100_000), pa.int64())
+def test_unmeasured_rows_are_as_many_as_their_bytes() -> None:
+    """Spark may put `UNMEASURED_ROWS` packed rows into one batch, which has to stay as small as if it were measured."""
+    spec = JoinSpec("j", streams(3, ("a",)), (EdgeSpec(0, 1),), "symmetric", 2, fixed_width=True)
+    ids = pa.array(range(800_000), pa.int64())
     batch = pa.RecordBatch.from_arrays([ids, ids, ids], names=["id", "a", "route"])
-    whole, pieces = (dispatched(replace(spec, fixed_width=fixed), 0, [batch]) for fixed in (False, True))
-    for slot in (0, 1):
-        assert len(whole[slot]) == 1
-        assert max(len(to_bytes(piece)) for piece in pieces[slot]) * UNMEASURED_ROWS < 1 << 30
-        assert concat(pieces[slot]) == concat(whole[slot])
+    batches = (batch.slice(at, 10_000) for at in range(0, batch.num_rows, 10_000))
+    packed = pa.Table.from_batches(list(Dispatcher(spec, [Reading(0)])(batches)))
+    sizes = [len(data) for data in packed["data"].to_pylist()]
+    assert sum(sizes) > 2 * UNMEASURED_BYTES
+    for first in range(0, len(sizes), 100):
+        assert sum(sizes[first : first + UNMEASURED_ROWS]) < 1.3 * UNMEASURED_BYTES
+    kinds = packed["kind"].to_pylist()
+    assert {kind: sum(size for one, size in zip(kinds, sizes, strict=True) if one == kind) for kind in set(kinds)} == {
+        0: sum(sizes),
+        dispatch.FILLER: 0,
+    }
+    few = list(Dispatcher(spec, [Reading(0)])(iter([batch.slice(0, 10)])))
+    assert {kind for one in few for kind in one["kind"].to_pylist()} == {0}, "few rows need none"
 
 
 def test_a_few_long_texts_among_short_ones_are_not_packed_together() -> None:

@@ -47,7 +47,7 @@ def test_only_where_batches_stay_small() -> None:
     assert bound_after(True, rows=1000) == NO_BOUND
     assert bound_after(True, False) == OURS, "another join has texts"
     assert bound_after(True, bound="32m") == "32m", "the user's own bound"
-    assert bound_after(True, rows=UNMEASURED_ROWS + 1) == OURS, "packed rows of a batch would exceed 2 GiB"
+    assert bound_after(True, rows=UNMEASURED_ROWS + 1) == OURS, "packed rows of a batch would be too large"
     assert bound_after(True, rows=0) == OURS, "Spark takes 0 for any number"
     assert bound_after(True, sink="ForeachBatchSink") == OURS, "queries of its function run in the same session"
     assert bound_after(True, switch="false") == OURS
@@ -62,16 +62,19 @@ SCHEMA = "x INT, at TIMESTAMP, day DATE, price DECIMAL(20, 3), ratio DOUBLE, nam
 
 
 @pytest.mark.parametrize(
-    ("taken", "streams", "bound"),
+    ("taken", "streams", "function", "bound"),
     [
-        (("x", "at", "day", "price", "ratio"), 2, NO_BOUND),
-        (("x", "at", "day", "price", "ratio"), 3, OURS),
-        (("x", "name"), 2, OURS),
-        (("x", "many"), 2, OURS),
+        (("x", "at", "day", "price", "ratio"), 2, False, NO_BOUND),
+        (("x",), 2, True, OURS),
+        (("x", "at", "day", "price", "ratio"), 3, False, OURS),
+        (("x", "name"), 2, False, OURS),
+        (("x", "many"), 2, False, OURS),
     ],
-    ids=["fixed width", "two stages", "text", "array"],
+    ids=["fixed width", "foreachBatch", "two stages", "text", "array"],
 )
-def test_in_a_query(spark: SparkSession, tmp_path: Path, taken: tuple[str, ...], streams: int, bound: str) -> None:
+def test_in_a_query(
+    spark: SparkSession, tmp_path: Path, taken: tuple[str, ...], streams: int, function: bool, bound: str
+) -> None:
     """The query's own session is told, the user's is not; and only what the query takes counts."""
     (tmp_path / "in").mkdir()
     frame = spark.readStream.schema(SCHEMA).json(str(tmp_path / "in"))
@@ -81,7 +84,8 @@ def test_in_a_query(spark: SparkSession, tmp_path: Path, taken: tuple[str, ...],
     columns = ", ".join(f"r.{name}" for name in taken)
     query = f"SELECT {hint} {columns} FROM {{f}} AS s JOIN {{f}} AS r ON ABS(r.x - s.x) < 2 {third}"
     joined = trijoin_sql.TriJoinSession.create(spark).sql(query, f=frame)
-    run = joined.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    writer = joined.writeStream.foreachBatch(lambda rows, _: None) if function else joined.writeStream.format("noop")
+    run = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
         java: Any = run._jsq.streamingQuery()
         assert java.sparkSessionForStream().conf().get(MAX_BYTES) == bound

@@ -1,8 +1,9 @@
 """Rows of fixed-width types go to Python unmeasured.
 
 Spark bounds the bytes of an Arrow batch by measuring all vectors before each row, which takes as long as writing the
-row. Rows of a few numbers cannot exceed the bound: the number of rows in a batch is bounded as well. The setting is a
-session's, and each streaming query has a session of its own, a copy that Spark makes at its start.
+row. Rows of a few numbers cannot exceed the bound: the number of rows in a batch is bounded as well. Packed rows could,
+and have empty ones behind them (`operators.task.dispatch.FILLER`). The setting is a session's, and each streaming query
+has a session of its own, a copy that Spark makes at its start.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def hand_over_unmeasured(execution: Any, specs: Iterable[JoinSpec], get: Setting
     """Take the bound on bytes from a query's own session, where all that its joins get is rows of fixed-width types.
 
     The bound stays where it is not the one that `configure` sets, where more rows may be in a batch than packed rows of
-    a join are made for, and where a function gets each micro-batch: its own queries run in the same session.
+    a join are padded for, and where a function gets each micro-batch: its own queries run in the same session.
 
     Parameters
     ----------
