@@ -130,7 +130,7 @@ LIBERTIES = (
         "texts, where it has the value that configure sets; for that query",
         why="for that bound Spark measures all columns before each row that it hands to Python, and rows of a few "
         "numbers cannot exceed it",
-        gain="7 % of the processor time of a band join of INT columns",
+        gain="a tenth of the processor time of a band join of INT columns",
         where="trijoin_sql/spark/unmeasured.py",
     ),
     Liberty(
