@@ -343,10 +343,9 @@ def _packed(side: Input, stream: StreamSpec, *, tested: bool, looks: bool) -> Pa
     if looks or not stream.columns or side.guards():
         # Streams that are read together and have the same columns have the same routes, but for guards.
         packed[_ROUTE] = route, f"route by {side.alias if side.guards() else [*side.values.values()]}"
-    fixed_width = all(map(is_fixed_width, kinds[: len(side.packed)]))
     if side.whole is not None and stream.whole is not None:
         packed[stream.whole] = F.col(side.whole), _WHOLE
-        fixed_width = False
+    fixed_width = stream.whole is None and all(map(is_fixed_width, kinds[: len(side.packed)]))
     keep = reduce(and_, keeps) if keeps else None
     return Packed(side.alias, side.frame, packed, keep, stored, len(hashed) == len(columns), fixed_width)
 

@@ -259,9 +259,9 @@ class StageTask:
         bundles: list[Bundle] = []
         earlier: list[Mapping[str, Any]] = []
         for kind, data in packed:
-            received += len(data)
             if kind == FILLER:
                 continue
+            received += len(data)
             if kind == PACK:
                 work.packs.append(pack_from_bytes(data))
             elif kind == BLOCK:

@@ -53,9 +53,12 @@ def test_only_where_batches_stay_small() -> None:
     assert bound_after(True, switch="false") == OURS
 
 
-def test_what_is_not_as_we_know_it_stays_as_it_is() -> None:
+def test_a_spark_that_we_do_not_know_keeps_its_bound(caplog: pytest.LogCaptureFixture) -> None:
+    """A query must not fail for a setting that it can do without; who asks for details is told."""
     execution: Any = SimpleNamespace(sparkSessionForStream=None)
-    hand_over_unmeasured(execution, [], {"spark.trijoin.liberties.unmeasured": "true"}.get)
+    with caplog.at_level("DEBUG", "trijoin_sql"):
+        hand_over_unmeasured(execution, [], {"spark.trijoin.liberties.unmeasured": "true"}.get)
+    assert [record.message for record in caplog.records] == ["rows stay measured"]
 
 
 SCHEMA = "x INT, at TIMESTAMP, day DATE, price DECIMAL(20, 3), ratio DOUBLE, name STRING, many ARRAY<INT>"

@@ -47,12 +47,9 @@ def hand_over_unmeasured(execution: Any, specs: Iterable[JoinSpec], get: Setting
 
     try:
         settings = execution.sparkSessionForStream().conf()
-        bounded = settings.get(MAX_BYTES) == ARROW_SETTINGS[MAX_BYTES]
-        if (
-            bounded
-            and execution.sink().toString() != "ForeachBatchSink"
-            and 0 < int(settings.get(_MAX_ROWS)) <= UNMEASURED_ROWS
-        ):
+        ours = settings.get(MAX_BYTES) == ARROW_SETTINGS[MAX_BYTES]
+        few = 0 < int(settings.get(_MAX_ROWS)) <= UNMEASURED_ROWS
+        if ours and few and execution.sink().toString() != "ForeachBatchSink":
             settings.set(MAX_BYTES, NO_BOUND)
     except (Py4JError, TypeError):  # Spark's inside is not as we know it
         _log.debug("rows stay measured", exc_info=True)
