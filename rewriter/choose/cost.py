@@ -23,6 +23,9 @@ from ..plan.schemes import cost_of_order
 #: Another order is better only if it costs less than this share.
 NOTICED = 0.95
 
+#: A row is there for the micro-batch that brings it, in seconds, also where its bound is shorter or zero ("soon after").
+LEAST_KEPT = 1.0
+
 
 def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed: bool = True) -> Model:
     """Collect the numbers of a group; without the observed ones, only what a new session would know."""
@@ -35,7 +38,8 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
         rate = rows_of(scan, defaults) if observed or scan.rows_from != "observed" else defaults.rate
         length = keep.get(scan.alias)
         rates.append(rate)
-        kept.append(rate if scan.streaming is False else rate * (length / 1e6 if length else defaults.keep_for))
+        seconds = defaults.keep_for if length is None else max(length / 1e6, LEAST_KEPT)
+        kept.append(rate if scan.streaming is False else rate * seconds)
     names = node.graph.relations
     shares = [[1.0] * len(names) for _ in names]
     equal, implied, checked, bands = set(), {}, set(), set()
@@ -60,7 +64,7 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
         units or DEFAULT_UNITS,
         frozenset(equal),
         implied,
-        all(scan.streaming is not False and keep.get(scan.alias) for scan in below),
+        all(scan.streaming is not False and keep.get(scan.alias) is not None for scan in below),
         frozenset(checked),
         frozenset(bands),
     )

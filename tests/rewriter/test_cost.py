@@ -35,6 +35,15 @@ def test_all_results_of_a_matrix_are_compared_in_some_cell() -> None:
     assert costs == sorted(costs)
 
 
+def test_rows_that_are_kept_for_no_time_are_not_taken_for_rows_of_an_hour() -> None:
+    """ "Soon after": rows of `s` join earlier ones of `r` only, so none waits longer than its micro-batch."""
+    join = node("SELECT 1 AS o FROM r JOIN s ON r.x < s.x AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 10 SECONDS")
+    assert [kept.keep_for for kept in join.retention] == [10_000_000, 0]
+    model = model_of(join, Settings(), None)
+    assert model.bounded
+    assert model.kept == (10 * model.rates[0], model.rates[1])
+
+
 def test_rows_sent_are_those_of_slots() -> None:
     """A slot holds unit i of every group: a row that goes to all units crosses the shuffle once for each slot.
 
