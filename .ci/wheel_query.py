@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import tempfile
+import warnings
 from itertools import product
 from pathlib import Path
 
@@ -46,8 +47,11 @@ def main() -> int:
         builder = SparkSession.builder.master("local[2,4]").config("spark.driver.memory", "1g")
         for key in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
             builder.config(key, "false")
-        with quiet_jvm():
+        with quiet_jvm(), warnings.catch_warnings(record=True) as warned:
             spark = trijoin_sql.configure(builder).getOrCreate()
+        for one in warned:  # the newest packages bring some of PySpark's, which a new user would see first
+            print(one.message, file=sys.stderr)
+        wrong += len(warned)
         for name in rows:
             stream = spark.readStream.schema("id BIGINT, x BIGINT").option("maxFilesPerTrigger", 1)
             stream.parquet(str(home / name)).createOrReplaceTempView(name)

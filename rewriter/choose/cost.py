@@ -23,7 +23,7 @@ from ..plan.schemes import cost_of_order
 #: Another order is better only if it costs less than this share.
 NOTICED = 0.95
 
-#: A row is there for the micro-batch that brings it, in seconds, also where its bound is shorter or zero ("soon after").
+#: Seconds that a row is kept at least: it is there for its micro-batch, also where its bound is zero ("soon after").
 LEAST_KEPT = 1.0
 
 

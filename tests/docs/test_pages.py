@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codeop
 import importlib.util
 import json
 import re
@@ -124,23 +125,58 @@ def test_commands_in_sentences_exist() -> None:
             assert set(re.findall(r"(?<!\S)--?[a-z][\w-]*", rest)) <= options | {"--help"}, (page.name, command, rest)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if of_language(page, "sql")], ids=of)
-def test_sql_passes_the_checks_of_explain_and_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Declarations hold for the blocks below them, unless a block has its own; folders that a job reads exist."""
+def declarations(text: str) -> str:
+    """Return the statements of a block that declare relations: up to the first of another kind."""
+    return "".join(re.findall(r"CREATE (?:STREAM|TABLE|TEMPORARY VIEW)\b[^;]*;\n*", text))
+
+
+def explained_plan(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what `explain` says of a job file's text, as data; the folders that it reads exist."""
     monkeypatch.chdir(tmp_path)
-    declared = ""
-    for block in of_language(page, "sql"):
-        for folder in re.findall(r"path '([^']+)'", block.code):
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        own = "CREATE STREAM" in block.code
-        text = block.code if own else f"{declared}\n{block.code}"
-        if own:
-            declared = block.code.partition("CREATE SINK")[0]
-        Path("block.sql").write_text(text)
-        if "INSERT INTO" in text:
-            assert check_job(parse_job(Script("block.sql", text))) == [], f"{page.name}:{block.line}"
-        if re.search(r"\bSELECT\b", text):
-            said = CliRunner().invoke(cli.app, ["explain", "block.sql"])
-            assert said.exit_code == 0, f"{page.name}:{block.line}\n{said.output}"
-            assert "UNBOUNDED" not in said.output, f"{page.name}:{block.line}"
-            assert "Join" in said.output.splitlines()[0], f"{page.name}:{block.line}\n{said.output}"
+    for folder in re.findall(r"path '([^']+)'", text):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    Path("block.sql").write_text(text)
+    said = CliRunner().invoke(cli.app, ["explain", "block.sql", "--format", "json"])
+    assert said.exit_code == 0, said.output
+    return json.loads(said.stdout)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if of_language(page, "python")], ids=of)
+def test_python_can_be_pasted_at_the_prompt(page: Path) -> None:
+    """The prompt runs a compound statement at the first empty line behind it, and only then takes the next one."""
+    for block in of_language(page, "python"):
+        entered: list[str] = []
+        for line in [*block.code.splitlines(), ""]:
+            entered.append(line)
+            try:
+                if codeop.compile_command("\n".join(entered), symbol="single") is not None:
+                    entered = []
+            except SyntaxError as error:
+                pytest.fail(f"{page.name}:{block.line}: {error.msg} at {line!r}")
+        assert not "".join(entered).strip(), f"{page.name}:{block.line}: an empty line is missing at the end"
+
+
+#: On each page but that of recipes, declarations hold for the blocks below them too.
+SQL_BLOCKS = [
+    pytest.param(page, at, id=f"{page.name}:{block.line}")
+    for page in PAGES
+    for at, block in enumerate(of_language(page, "sql"))
+    if re.search(r"\bSELECT\b", block.code)
+]
+
+
+@pytest.mark.parametrize(("page", "at"), SQL_BLOCKS)
+def test_sql_is_a_bounded_join_of_ours(page: Path, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe stands alone; elsewhere a block that declares nothing goes on from the last one that does."""
+    found = of_language(page, "sql")[: at + 1]
+    above = [block.code for block in found if "CREATE STREAM" in block.code][-1:]
+    alone = page.name == "recipes.md" or "CREATE STREAM" in found[-1].code
+    text = found[-1].code if alone else declarations("".join(above)) + found[-1].code
+    plan = explained_plan(text, tmp_path, monkeypatch)
+    plans = plan if isinstance(plan, list) else [plan]
+    nodes = [group["decision"]["node"] for one in plans for group in one["groups"]]
+    assert nodes, "no join of ours"
+    assert "none" not in nodes
+    assert all(group["state"]["bounded"] for one in plans for group in one["groups"])
+    if "INSERT INTO" in text:
+        assert check_job(parse_job(Script("block.sql", text))) == []

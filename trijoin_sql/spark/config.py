@@ -135,17 +135,18 @@ def configure(builder: Builder) -> Builder:
     options: dict[str, str] = dict(getattr(builder, "_options", None) or {})
     running = _running_settings(options)
     user = {**submitted_settings(), **(running or {}), **options}
+    allowed = {**LIBERTY_SETTINGS, **user}
     if running is None and not _master(user).startswith("sc:") and not _has_jvm():
         _refuse_without_java()
         _import_early()
-        if taken(JVM_PIPE, user.get):
+        if taken(JVM_PIPE, allowed.get):
             from .quiet import leave_out_chatter  # it asks this module for settings
 
             leave_out_chatter()
         here = _master(user).startswith("local") and "spark.remote" not in user and "SPARK_REMOTE" not in os.environ
-        if here and (ours := java_options({**LIBERTY_SETTINGS, **user})):
+        if here and (ours := java_options(allowed)):
             builder.config(OPTIONS, ours)
-    if taken(HUSH_FALSE_ALARM, user.get):
+    if taken(HUSH_FALSE_ALARM, allowed.get):
         hush_pandas()  # making a session shows it already
     for key, value in settings_for(user, running=running is not None).items():
         if key not in user:
