@@ -22,11 +22,19 @@ for name in "rs":
 tj = trijoin_sql.TriJoinSession.create(spark)
 spark.conf.set("spark.sql.shuffle.partitions", "2")
 print(sorted(tuple(row) for row in tj.sql("SELECT r.id, s.id FROM r JOIN s ON r.id < s.id - 1").collect()))
+for name in "rs":
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 20).load()
+    stream.withWatermark("timestamp", "1 second").createOrReplaceTempView(name)
+found = tj.sql("SELECT r.value, s.value FROM r JOIN s ON ABS(r.value - s.value) < 2 WITHIN 10 SECONDS").toDF("a", "b")
+found.writeStream.format("memory").queryName("found").trigger(availableNow=True).start().awaitTermination()
+print(spark.table("found").count(), "pairs")
 """
 
 
-def test_workers_run_on_the_drivers_python(tmp_path: Path) -> None:
-    """Workers take `python3` from the PATH unless told otherwise: another Python, without our packages."""
+def test_tables_and_streams_are_joined_on_the_drivers_python(tmp_path: Path) -> None:
+    """Workers take `python3` from the PATH unless told otherwise: another Python, without our packages. And Spark's
+    default store keeps no state of ours, so a session gets the other one: in every session that is not ours.
+    """
     shadow = tmp_path / "bin" / "python3"
     shadow.parent.mkdir()
     shadow.write_text("#!/bin/sh\nexit 3\n")
@@ -41,4 +49,4 @@ def test_workers_run_on_the_drivers_python(tmp_path: Path) -> None:
         check=False,
     )
     assert said.returncode == 0, said.stderr
-    assert said.stdout == "[(0, 2), (0, 3), (1, 3)]\n"
+    assert said.stdout == "[(0, 2), (0, 3), (1, 3)]\n58 pairs\n"

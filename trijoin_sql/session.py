@@ -60,7 +60,8 @@ class TriJoinSession:
         refuse_older(spark.version)
         self.spark = spark
         self.statements = StatementRunner(spark)
-        if (spark.conf.get(_STATE_PROVIDER, "") or "").endswith("HDFSBackedStateStoreProvider"):
+        # Without a default of ours: Spark answers with its own where nobody has set the key.
+        if str(spark.conf.get(_STATE_PROVIDER)).endswith("HDFSBackedStateStoreProvider"):
             for key, value in STATE_SETTINGS.items():
                 spark.conf.set(key, value)
         make_up_for(spark)
