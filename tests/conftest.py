@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from .sessions import compiled_pyspark, local_session
+from .shared_trees import intact, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +28,14 @@ settings.load_profile("tests")
 def local_dir(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A place of this process' own for warm copies: another one's tests lose theirs on purpose."""
     os.environ["TRIJOIN_LOCAL_DIR"] = str(tmp_path_factory.mktemp("local"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_trees() -> Iterator[None]:
+    """What the rewriter keeps for all queries, no query changes, whatever a file tests."""
+    with watched() as made:
+        yield
+    assert [sql for sql in made if not intact(sql)] == []
 
 
 @pytest.fixture(scope="session")

@@ -240,7 +240,7 @@ class _Reader(Facts):
             inside = [render(bare(part.expressions[0])) for part in cosines]
             if not all(render(angle) in inside and self.is_upright(angle) for angle in (first, second)):
                 continue
-            yield from self.magnitude(exp.Sub(this=first, expression=second), _wider(math.acos(least)))
+            yield from self.magnitude(exp.Sub(this=first.copy(), expression=second.copy()), _wider(math.acos(least)))
 
     def magnitude(self, tree: exp.Expr, most: float) -> Iterator[Near]:
         """Yield what follows if an expression lies between ``-most`` and ``most``."""

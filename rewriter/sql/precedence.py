@@ -119,6 +119,7 @@ class SparkPrecedence(DatabricksParser):
                 continue
             found = self._parse_range(operand, **({"parse_is": parse_is} if _SPLITS_IS else {}))
             if self._index == index:
+                this.parent = None  # nothing follows that would need the parentheses
                 break
             this = found
         return this

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from sqlglot import exp
@@ -11,9 +13,14 @@ from trijoin_sql.rewriter import pipeline
 from trijoin_sql.rewriter.plan.conjuncts import KINDS, Residual, Term
 from trijoin_sql.rewriter.plan.nodes import Filter, Join, JoinNode, Node, StaticJoin, Where, scans, source_scan, walk
 from trijoin_sql.rewriter.predicates.terms import Scope, tree_of
+from trijoin_sql.rewriter.sql.declarations import read_script
+from trijoin_sql.rewriter.sql.dialect import parse_expression
+from trijoin_sql.rewriter.sql.statement import parse_statement
 
 from trijoin_sql.errors import TriJoinError
 
+from ..shared_trees import intact, watched
+from .goldens import queries
 from .random_queries import random_query
 from .tables import BATCH, CATALOG
 
@@ -64,3 +71,31 @@ def test_terms_of_random_queries(catalog: object, monkeypatch: pytest.MonkeyPatc
         if result.plan is not None:
             seen.append(check(result.plan))
     assert sum(seen) > 1500
+
+
+@pytest.mark.parametrize("change", ["moved", "whole", "replaced"])
+def test_a_change_of_a_shared_tree_is_seen(change: str) -> None:
+    """The check after each file (`conftest.shared_trees`): of a node that is made a part of another one, too."""
+    with watched() as made:
+        shared = parse_expression("r.x + 1 < s.x")
+        assert made == ["r.x + 1 < s.x"]
+        assert intact(made[0])
+        if change == "moved":
+            exp.Neg(this=shared.this)
+        elif change == "whole":
+            exp.Paren(this=shared)
+        else:
+            shared.this.left.replace(exp.column("y", "r"))
+        assert not intact(made[0])
+    parse_expression.cache_clear()
+
+
+def test_a_statement_stays_as_it_was_parsed() -> None:
+    """It is planned again, such as with other arguments."""
+    for path in queries():
+        catalog, statements = read_script(path.read_text(encoding="utf-8"))
+        statement = parse_statement(re.sub(r"^INSERT INTO \w+\s+", "", statements[-1]))
+        before = repr(statement.tree)
+        with suppress(TriJoinError):
+            pipeline.rewrite(statement, catalog)
+        assert repr(statement.tree) == before
