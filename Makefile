@@ -50,7 +50,7 @@ types: setup  ## mypy, strict
 	@for entry in trijoin_sql/*; do ln -s "$(CURDIR)/$$entry" build/types/$$entry; done
 	@ln -s "$(CURDIR)/rewriter" "$(CURDIR)/operators" build/types/trijoin_sql/
 	@ln -s "$(CURDIR)/tests/__init__.py" "$(CURDIR)/tests/bench" build/types/tests/
-	@cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p trijoin_sql -p tests.bench
+	@cd build/types && ../../$(BIN)/mypy --cache-dir ../../.mypy_cache --config-file ../../pyproject.toml -p trijoin_sql -p tests.bench
 
 versions: java  ## the tests that matter on the lowest and on the highest versions; writes the README's table of versions
 	@$(BIN)/python .ci/versions.py
