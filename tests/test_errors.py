@@ -22,6 +22,7 @@ EXAMPLES = [
     errors.PlanError("two nodes with one name"),
     errors.CheckpointMismatchError("/tmp/checkpoint", "the predicate r.a < s.a is new"),
     errors.CheckpointVersionError("/tmp/checkpoint", "its state has format 3, and this version reads format 2"),
+    errors.SinkMismatchError("/tmp/checkpoint", "out holds the batches up to 5 of another checkpoint"),
     errors.CheckpointDamagedError("/tmp/checkpoint", "chunk 7 is missing from the state store"),
     errors.JoinOverflowError("r.a - s.a", "BIGINT"),
 ]

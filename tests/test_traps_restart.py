@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from trijoin_sql.operators.state import warm
 
 import trijoin_sql
+from trijoin_sql.spark.messages import reason
 
 from .streaming.differential import Bag, Tables, bag
 
@@ -29,6 +30,7 @@ SQL = (
     "SELECT /*+ {hint} */ r.id AS r, s.id AS s, t.id AS t FROM r JOIN s ON r.x < s.x JOIN t ON s.k = t.k AND s.x <= t.x"
 )
 PARTITIONS = "spark.sql.shuffle.partitions"
+WHOLE_BATCHES = "spark.trijoin.liberties.wholeBatches"
 HINTS = ["SCHEME('semi_symmetric'), UNITS(2)", "SCHEME('symmetric'), UNITS(2)"]
 
 Write = Callable[[DataFrame, int], None]
@@ -200,16 +202,51 @@ def test_trap_24_sink_replays(tables: Tables, tmp_path: Path) -> None:
     assert sum(kept.values(), bag([])) == wanted(tables, HINTS[0])
 
 
-@pytest.mark.parametrize("asks_for", ["nothing", "some rows", "all rows, and lets them go"])
-def test_trap_24_a_function_that_skips_a_repeated_batch(tables: Tables, tmp_path: Path, asks_for: str) -> None:
-    """Nobody asks for the batch's rows then, so its state would not be saved: Spark cannot go on."""
+@pytest.fixture
+def by_hand(spark: SparkSession) -> Iterator[None]:
+    """A session whose user does not want us before the sinks of queries."""
+    spark.conf.set(WHOLE_BATCHES, "false")
+    yield
+    spark.conf.set(WHOLE_BATCHES, "true")
+
+
+def test_trap_24_rows_that_a_function_does_not_ask_for(tables: Tables, tmp_path: Path) -> None:
+    """They are computed all the same, in every micro-batch, or no state would be saved and Spark could not go on.
+
+    The last micro-batch has all results of rows before it, and so shows whether their state was there.
+    """
+    checkpoint, kept = tmp_path / "checkpoint", {}
+    asks = [lambda frame: frame.show(1), lambda frame: None, lambda frame: (frame.isEmpty(), frame.head(1))]
+
+    def write(frame: DataFrame, batch: int) -> None:
+        if batch < len(asks):
+            asks[batch](frame)
+        else:
+            kept[batch] = bag(frame.collect())
+
+    run(tables, HINTS[1], checkpoint, write)
+    for name in ("3", ".3.crc"):  # the process ended between the write and the commit: the function has that batch
+        (checkpoint / "commits" / name).unlink(missing_ok=name.endswith(".crc"))
+    asks += [lambda frame: None]
+    run(tables, HINTS[1], checkpoint, write)
+    assert (checkpoint / "commits" / "3").exists()
+    every = {}
+    run(tables, HINTS[1], tmp_path / "another", lambda frame, batch: every.update({batch: bag(frame.collect())}))
+    assert kept == {3: every[3]}
+    assert every[3]
+
+
+@pytest.mark.usefixtures("by_hand")
+@pytest.mark.parametrize("asks_for", ["nothing", "all rows, and lets them go"])
+def test_trap_24_a_function_that_skips_a_repeated_batch_by_hand(
+    tables: Tables, tmp_path: Path, caplog: pytest.LogCaptureFixture, asks_for: str
+) -> None:
+    """Without us before its sink, a query that skips one fails, and we say what to call."""
     checkpoint, kept = tmp_path / "checkpoint", {}
 
     def write(frame: DataFrame, batch: int) -> None:
         if batch not in kept:
             kept[batch] = bag(frame.collect())
-        elif asks_for == "some rows":
-            frame.take(1)
         elif asks_for != "nothing":
             assert bag(frame.persist().collect()) == kept[batch]
             frame.unpersist()
@@ -221,8 +258,11 @@ def test_trap_24_a_function_that_skips_a_repeated_batch(tables: Tables, tmp_path
     for name in ("3", ".3.crc"):
         (checkpoint / "commits" / name).unlink(missing_ok=name.endswith(".crc"))
     if asks_for == "nothing":
-        with pytest.raises(StreamingQueryException, match="CheckpointInfo length"):
+        with pytest.raises(StreamingQueryException, match="CheckpointInfo length") as caught:
             run(tables, HINTS[1], checkpoint, write)
+        assert "recover_foreach_batch" in reason(caught.value)
+        tables.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # type: ignore[union-attr]
+        assert sum("recover_foreach_batch" in line for line in caplog.messages) == 1
     start()
     assert (checkpoint / "commits" / "3").exists()
     assert sum(kept.values(), bag([])) == wanted(tables, HINTS[1])
@@ -241,21 +281,41 @@ def without_commits(checkpoint: Path, out: Path, batch: int) -> None:
                 path.unlink()
 
 
-@pytest.mark.parametrize("compact", [10, 3])
-def test_trap_24_file_sink(tables: Tables, tmp_path: Path, forget: Callable[[], None], compact: int) -> None:
-    """A file sink skips a batch that it has noted, so the batch's state would never be saved: Spark cannot go on.
+def to_files(tables: Tables, checkpoint: Path, out: Path) -> None:
+    """Run what is there, as a user's driver does who knows nothing of crashes."""
+    tables.use(streaming=True)
+    frame = trijoin_sql.TriJoinSession.create(tables.spark).sql(SQL.format(hint=HINTS[1]))
+    writer = frame.writeStream.format("parquet").option("path", str(out))
+    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    writer.start().awaitTermination()
 
-    The sink's note is taken back; it may be one of a file for several batches.
+
+def test_trap_24_file_sink(tables: Tables, tmp_path: Path, forget: Callable[[], None]) -> None:
+    """A file sink skips a batch that it has noted; its state is saved all the same, and the files stay.
+
+    With another checkpoint it would skip all batches of the same numbers, in silence: that is refused.
     """
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "out and %41"
+    to_files(tables, checkpoint, out)
+    without_commits(checkpoint, out, 2)
+    forget()
+    before = set(out.glob("part-*"))
+    to_files(tables, checkpoint, out)
+    assert bag(tables.spark.read.parquet(str(out)).collect()) == wanted(tables, HINTS[1])
+    assert before <= set(out.glob("part-*"))
+    with pytest.raises(StreamingQueryException, match=r"TRIJOIN_SINK_MISMATCH.*another is new.* up to 3, which"):
+        to_files(tables, tmp_path / "another", out)
+
+
+@pytest.mark.usefixtures("by_hand")
+@pytest.mark.parametrize("compact", [10, 3])
+def test_trap_24_file_sink_by_hand(tables: Tables, tmp_path: Path, forget: Callable[[], None], compact: int) -> None:
+    """The sink's note is taken back; it may be one of a file for several batches."""
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out and %41"
     tables.spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", str(compact))
 
     def start() -> None:
-        tables.use(streaming=True)
-        frame = trijoin_sql.TriJoinSession.create(tables.spark).sql(SQL.format(hint=HINTS[1]))
-        writer = frame.writeStream.format("parquet").option("path", str(out))
-        writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-        writer.start().awaitTermination()
+        to_files(tables, checkpoint, out)
 
     try:
         assert trijoin_sql.recover_file_sink(tables.spark, str(checkpoint), str(out)) is None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .errors import JoinOverflowError as JoinOverflowError
     from .errors import NotProvenError as NotProvenError
     from .errors import PlanError as PlanError
+    from .errors import SinkMismatchError as SinkMismatchError
     from .errors import SqlSyntaxError as SqlSyntaxError
     from .errors import TriJoinError as TriJoinError
     from .errors import UnavailableError as UnavailableError
@@ -51,6 +52,7 @@ _HOME = {
     "CheckpointMismatchError": ".errors",
     "CheckpointDamagedError": ".errors",
     "CheckpointVersionError": ".errors",
+    "SinkMismatchError": ".errors",
     "JobError": ".errors",
     "JoinOverflowError": ".errors",
 }

@@ -64,6 +64,11 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
             "The checkpoint {checkpoint} was written by another version of TriJoin SQL or Spark: {difference}.",
             "Go on with that version, or give the query a new checkpoint; this one has changed nothing in it.",
         ),
+        "TRIJOIN_SINK_MISMATCH": Condition(
+            "55000",
+            "The checkpoint {checkpoint} is new, and its file sink is not: {difference}.",
+            "Empty or rename the sink's folder, or go on with the checkpoint that it was written with.",
+        ),
         "TRIJOIN_CHECKPOINT_DAMAGED": Condition(
             "58030",
             "The checkpoint {checkpoint} is damaged: {detail}.",
@@ -89,6 +94,14 @@ NO_WORKER = "Python worker failed to connect back"
 TOO_BUSY = (
     "a Python worker did not start in time: the machine is too busy, or too many sessions and queries share it. Run "
     "fewer at once, give Spark fewer cores (local[2,4]), or more time (spark.python.authenticate.socketTimeout=120s)"
+)
+
+#: What Spark says when a sink left rows of a micro-batch unread, and what that means.
+UNREAD = "assertion failed: CheckpointInfo length"
+UNREAD_ROWS = (
+    "its sink did not read all rows of a micro-batch, so no state was saved. In a classic session "
+    "spark.trijoin.liberties.wholeBatches=true computes them all the same, or trijoin_sql.recover_file_sink and "
+    "recover_foreach_batch do; elsewhere a function of foreachBatch must read its whole DataFrame"
 )
 
 
@@ -375,6 +388,20 @@ class CheckpointVersionError(CheckpointMismatchError):
     """
 
     _condition = "TRIJOIN_CHECKPOINT_VERSION"
+
+
+class SinkMismatchError(CheckpointMismatchError):
+    """A file sink has results that were written with another checkpoint.
+
+    Parameters
+    ----------
+    checkpoint
+        The query's checkpoint.
+    difference
+        What the sink has.
+    """
+
+    _condition = "TRIJOIN_SINK_MISMATCH"
 
 
 class CheckpointDamagedError(TriJoinError):

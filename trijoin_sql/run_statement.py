@@ -27,7 +27,7 @@ from .rewriter.sql.hints import for_spark
 from .rewriter.sql.places import place_of_reason
 from .rewriter.sql.statement import ASOF, Statement, View, without_online
 from .rewriter.strict import unproven
-from .running.listener import observed_rates
+from .running.listener import listen, observed_rates
 from .running.metrics import numbers_of
 from .settings import STRICT, rewriter_settings, value
 from .spark.flags import Setting, settings_of
@@ -259,6 +259,8 @@ class StatementRunner:
         A job knows its mode, and checks only that one; a view has none.
         """
         self.prove(frame)
+        if frame.isStreaming:  # Spark's own joins, too, leave state unsaved where a sink does not read all rows
+            listen(self.spark)
         planned = None if read is None else read.planned
         if not self.checks_modes or (planned is not None and planned.rewritten.view is not None):
             return frame

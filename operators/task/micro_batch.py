@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from pyspark import TaskContext
 
-from ...errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
+from ...errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError, SinkMismatchError
 from ..spec import JoinSpec
 from ..state.layout import History, laid_out
 
@@ -65,7 +65,10 @@ def for_this_batch(spec: JoinSpec) -> tuple[JoinSpec, History]:
 
 
 #: The errors with which a driver refuses a checkpoint, by name.
-_REFUSALS = {kind.__name__: kind for kind in (CheckpointMismatchError, CheckpointVersionError, CheckpointDamagedError)}
+_REFUSALS = {
+    kind.__name__: kind
+    for kind in (CheckpointMismatchError, CheckpointVersionError, SinkMismatchError, CheckpointDamagedError)
+}
 
 
 @lru_cache(maxsize=64)

@@ -170,7 +170,6 @@ def main() -> int:
     if keyed is not None:
         query = writer.foreachBatch(keyed).start()
     else:
-        trijoin_sql.recover_file_sink(spark, str(home / "checkpoint"), str(home / "out"))
         query = writer.format("parquet").option("path", str(home / "out")).start()
     return finish(spark, home, case, query, Path(config["started"]), keyed)
 

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
-from ..errors import InvalidSettingError, JobError
+from ..errors import JobError
 from ..running.scaled_query import ScaledQuery, scaling_policy
 from ..running.stopping import StopRequest, failure, stop
 from ..spark.messages import reason, sentence
@@ -147,9 +147,6 @@ def _status(request: StopRequest) -> str:
 def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, lines: bool) -> StreamingQuery:
     try:
         return start_into(query.frame, query.sink, job.script, request, once=once, lines=lines, late=query.late)
-    except InvalidSettingError as error:  # of a file sink in an object store, say: `check` has looked at local ones
-        word = query.sink.options.find("path") or query.sink.name
-        raise job.script.error(word.start, error.parameters["reason"], EMPTY_OR_RENAME) from None
     except (PySparkException, Py4JError) as error:
         detail = f"Spark does not start this query: {sentence(error)}"
     raise job.script.error(query.insert.sink.start, detail)
@@ -168,13 +165,16 @@ def _raise_failure(job: Job, prepared: tuple[PreparedQuery, ...], running: list[
         if error is None:
             continue
         why = with_socket(reason(error), job.streams)
-        if "[TRIJOIN_CHECKPOINT_MISMATCH]" in why or "[TRIJOIN_CHECKPOINT_VERSION]" in why:
+        if re.search(r"\[TRIJOIN_(CHECKPOINT_MISMATCH|CHECKPOINT_VERSION|SINK_MISMATCH)\]", why):
             raise _mismatch(job, query, why)
         line, _ = job.script.place(query.insert.sink.start)
         raise QueryFailedError(f"{job.script.path}:{line}: the query into {query.sink.name} failed: {why}")
 
 
 def _mismatch(job: Job, query: PreparedQuery, why: str) -> JobError:
+    if "[TRIJOIN_SINK_MISMATCH]" in why:  # in an object store, say: `check` has looked at local folders
+        word = query.sink.options.find("path") or query.sink.name
+        return job.script.error(word.start, why.partition("] ")[2], EMPTY_OR_RENAME)
     word = query.sink.options.find(CHECKPOINT) or query.sink.name
     another = "[TRIJOIN_CHECKPOINT_VERSION]" in why
     hint = f"use a new checkpoint location, or {'that version' if another else 'the query as it was'}"

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..running.late_rows import COLUMNS, MicroBatch, frame_of_late, with_late_table
-from ..running.recovery import recover_file_sink, recover_foreach_batch
 from ..running.stopping import StopRequest
 from .formats import CHECKPOINT, FILES, OTHER, PYTHON, SINKS, SOURCES, TABLES, find_format
 from .job_text import Script
@@ -34,7 +33,7 @@ def start(
     lines: bool,
     late: CreateSink | None = None,
 ) -> StreamingQuery:
-    """Start a query, after its sink and its checkpoint agree (see `running.recovery`).
+    """Start a query.
 
     With ``once`` it reads the available rows and ends, whatever the sink's trigger is. With ``lines`` a console sink
     writes a JSON object for each row, instead of tables. Functions of batches ask `request` whether to go on.
@@ -47,24 +46,15 @@ def start(
         target = target.option(key, value)
     trigger: Any = {"availableNow": True} if once else sink.trigger
     target = target.trigger(**trigger) if trigger else target
-    path, checkpoint = sink.options.text("path"), checkpoint_of(spark, sink)
-
-    def batches(function: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        safe = function if checkpoint is None else recover_foreach_batch(spark, checkpoint, function)
-        return target.foreachBatch(request.guard(safe)).start()
-
     if late is not None:
-        if name in FILES and path is not None and checkpoint is not None:
-            recover_file_sink(spark, checkpoint, path)
         results = _by_function(sink, script, lines) or _beside_late_rows(frame, sink)
-        return batches(_with_late_rows(results, late_writer(spark, late, script, lines)))
+        written = _with_late_rows(results, late_writer(spark, late, script, lines))
+        return target.foreachBatch(request.guard(written)).start()
     if (function := _by_function(sink, script, lines)) is not None:
-        return batches(function)
+        return target.foreachBatch(request.guard(function)).start()
     table = sink.options.text("table")
     if name in TABLES and table is not None:
         return target.toTable(table, format=name)
-    if name not in (*TABLES, PYTHON) and path is not None and checkpoint is not None:  # files, maybe a package's
-        recover_file_sink(spark, checkpoint, path)
     return target.format(spark_format(spark, sink, script)).start()
 
 

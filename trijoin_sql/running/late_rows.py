@@ -22,6 +22,7 @@ from ..operators.task.micro_batch import LATE_UNTIL
 from ..operators.task.outputs import LATE_ROWS
 from ..operators.task.reports import forget_attempt, forget_late, keeps_late_rows, late_packed, reported
 from ..rewriter.sql.catalog import FRAME
+from ..spark.whole_batches import is_whole
 from .listener import execution_of, known_join
 from .metrics import slots_of
 
@@ -42,8 +43,6 @@ _SCHEMA = pa.schema(
     ]
 )
 
-_TOO_EARLY = "the results of micro-batch {} were not computed when they were asked for"
-
 
 def with_late_rows(write: Write) -> Callable[[DataFrame, int], None]:
     """Return a function for ``foreachBatch`` that also gets the rows which came too late.
@@ -54,8 +53,8 @@ def with_late_rows(write: Write) -> Callable[[DataFrame, int], None]:
     Parameters
     ----------
     write
-        Takes the results of a micro-batch, a function that returns its late rows, and its number. It writes the
-        results first: only then are the late rows known.
+        Takes the results of a micro-batch, a function that returns its late rows, and its number. It should write the
+        results first: late rows are known when these have been computed, and are computed once more otherwise.
 
     Returns
     -------
@@ -68,8 +67,8 @@ def with_late_rows(write: Write) -> Callable[[DataFrame, int], None]:
     TIMESTAMP`` (the one that the row missed) and ``row STRING``: a JSON object with all columns of the stream. A stream
     with several aliases in a query gives a row once. Rows that Spark's own operators drop are not among them.
 
-    The function that it returns raises an `UnavailableError` if the query was not made for late rows, if late rows are
-    asked for before the results were computed, or on Spark Connect.
+    The function that it returns raises an `UnavailableError` if the query was not made for late rows, or on Spark
+    Connect.
 
     Examples
     --------
@@ -111,13 +110,10 @@ def with_late_table(
         of = MicroBatch(keys, query, batch)
         for key in keys:
             forget_attempt(key, query, batch)
-        asked: list[bool] = []
 
         def late() -> pa.Table:
-            if not of.computed and frame.storageLevel.useDisk:
-                # A repeated micro-batch whose results are in their sink, which has skipped it: `recover_foreach_batch`.
+            if not of.computed or not is_whole(execution.execution):  # a sink has skipped the results, or read a part
                 frame.write.format("noop").mode("overwrite").save()
-            asked.append(of.computed)
             return of.late()
 
         context.setLocalProperty(LATE_UNTIL, str(execution.watermark()))
@@ -125,8 +121,6 @@ def with_late_table(
             write(frame, late, of)
         finally:
             context.setLocalProperty(LATE_UNTIL, None)
-        if False in asked and of.computed:
-            raise UnavailableError("late rows", _TOO_EARLY.format(batch), "write the results first")
         for key in keys:
             forget_late(key, query, batch)
 

@@ -17,7 +17,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ..errors import NO_WORKER, TOO_BUSY, CheckpointDamagedError, CheckpointMismatchError
+from ..errors import (
+    NO_WORKER,
+    TOO_BUSY,
+    UNREAD,
+    UNREAD_ROWS,
+    CheckpointDamagedError,
+    CheckpointMismatchError,
+    SinkMismatchError,
+)
 from ..operators.spec import JoinSpec, is_key
 from ..operators.task.micro_batch import LAYOUTS
 from ..operators.task.reports import keeps_late_rows
@@ -29,8 +37,10 @@ from ..spark.local_disk import set_permissions_without_processes
 from ..spark.rates import ObservedRates, sources_in
 from ..spark.unmeasured import hand_over_unmeasured
 from ..spark.versions import metadata_of
+from ..spark.whole_batches import compute_whole_batches
 from .checkpoint import CheckpointFile, Join, follow
 from .metrics import held_by_slot, join_keys, slots_of
+from .recovery import results_of_another
 from .stopping import no_further_batch
 from .vanished import Vanished
 
@@ -91,21 +101,25 @@ def next_number() -> int:
 
 
 def register(spark: SparkSession, joins: Sequence[Registered]) -> None:
-    """Register joins with the listener of a session, and make sure that there is one. Spark Connect has none."""
+    """Register joins with the listener of a session, and make sure that there is one."""
     _joins.update({join.spec.key: join for join in joins})
-    java: Any = getattr(spark, "_jsparkSession", None)
-    if java is None:  # no listener will be called at its start
+    if not listen(spark):  # at their start
         for join in joins:
             join.warn()
-        return
-    if java.hashCode() in _listeners:
-        return
+
+
+def listen(spark: SparkSession) -> bool:
+    """Make sure that a session has a listener, for the queries that start from now on; Spark Connect has none."""
+    java: Any = getattr(spark, "_jsparkSession", None)
+    if java is None or java.hashCode() in _listeners:
+        return java is not None
     from pyspark.java_gateway import ensure_callback_server_started
 
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     listener = _listeners[java.hashCode()] = LayoutListener(spark)
     jvm: Any = spark._jvm
     java.streams().addListener(jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(listener))
+    return True
 
 
 def observed_rates(spark: SparkSession) -> dict[str, float]:
@@ -172,10 +186,12 @@ def _warn(sentences: Sequence[str]) -> None:
 
 
 def _look_at_failure(event: Any) -> None:
-    """Log why a Python worker did not start; Spark's own message names no cause."""
+    """Log why a query failed where Spark's own message names no cause."""
     failed = getattr(event, "exception", None)
-    if failed is not None and failed().isDefined() and NO_WORKER in str(failed().get()):
-        _log.warning("a query failed: %s", TOO_BUSY)
+    text = str(failed().get()) if failed is not None and failed().isDefined() else ""
+    for mark, why in ((NO_WORKER, TOO_BUSY), (UNREAD, UNREAD_ROWS)):
+        if mark in text:
+            _log.warning("a query failed: %s", why)
 
 
 def _watermark(execution: Any, version: str) -> int:
@@ -251,6 +267,7 @@ class LayoutListener:
         if found is None:
             return
         execution: Any = found._jsq.streamingQuery()
+        compute_whole_batches(self.spark, execution)
         plan = execution.analyzedPlan()
         keys = join_keys(plan)
         if not keys:
@@ -272,6 +289,8 @@ class LayoutListener:
         planned = execution.offsetLog().getLatestBatchId()
         batch = int(planned.get()) + 1 if planned.isDefined() else 0
         try:
+            if not batch and (why := results_of_another(self.spark, execution.sink().toString())) is not None:
+                raise SinkMismatchError(file.root, why)
             saved = file.read()
             units = self._units(query_id, registered, saved)
             joins = follow(saved, specs, units, batch, _watermark(execution, self.spark.version))

@@ -1,11 +1,10 @@
-"""Makes a sink and the checkpoint of its query agree again after a crash between the two.
+"""Makes a sink and the checkpoint of its query agree again after a crash between the two, by hand.
 
 At the end of a micro-batch Spark's file sink notes the batch in its log (``_spark_metadata``), and a moment later Spark
 notes it in the checkpoint (``commits``). A query that ends between the two runs the batch again, the sink skips it, and
-so no state is saved: with checkpoint format 2 Spark then fails with ``assertion failed: CheckpointInfo length: 0``, at
-every start. Format 1 would not fail, but it lets a late task replace newer state. So the sink's log entry is removed,
-and the batch is written again, with the same rows. Functions of batches that know what they have written, by the
-batch's number, skip a batch in the same way; there its rows are computed all the same.
+its state would not be saved. Every query computes such a batch by itself (`spark.whole_batches`). What stands here is
+for sessions where that is switched off: the sink's log entry is removed, and the batch is written again, with the same
+rows; or a function of batches is wrapped, and the rows that it skips are computed all the same.
 """
 
 from __future__ import annotations
@@ -22,13 +21,15 @@ if TYPE_CHECKING:
 
 _LOG = "_spark_metadata"
 _ENTRY = re.compile(r"(\d+)(\.compact)?")
+_FILE_SINK = re.compile(r"FileSink\[(.*)\]")
 
 
 def recover_file_sink(spark: SparkSession, checkpoint: str, path: str) -> int | None:
     """Make a file sink forget a batch that its query's checkpoint has not committed.
 
-    Call it before you restart a query with a file sink. It does nothing if nothing has to be done, and
-    ``trijoin-sql run`` calls it automatically. The query must not be running.
+    A query goes on without it, unless the session switches ``spark.trijoin.liberties.wholeBatches`` off. Call it there
+    before you restart a query with a file sink. It does nothing if nothing has to be done. The query must not be
+    running.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ def recover_file_sink(spark: SparkSession, checkpoint: str, path: str) -> int | 
         Sink and checkpoint do not belong together: Spark would silently leave out batches.
     """
     files = _Files(spark)
-    log = {int(entry[1]): name for name in files.names(f"{path}/{_LOG}") if (entry := _ENTRY.fullmatch(name))}
+    log = files.logged(path)
     committed = max(files.numbers(f"{checkpoint}/commits"), default=-1)
     written = max(log, default=-1)
     if written <= committed:
@@ -84,14 +85,31 @@ def is_of_another(written: int, committed: int, begun: Collection[int]) -> bool:
     return written > committed and (written > committed + 1 or written not in begun)
 
 
+def results_of_another(spark: SparkSession, sink: str) -> str | None:
+    """Return why a query with a new checkpoint cannot write into its file sink, None if it can.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    sink
+        What Spark calls it. None is returned for sinks of other kinds.
+    """
+    found = _FILE_SINK.fullmatch(sink)
+    written = -1 if found is None else max(_Files(spark).logged(found[1]), default=-1)
+    if found is None or written < 0:
+        return None
+    return f"{found[1]} holds results of another checkpoint, of batches up to {written}, which Spark would leave out"
+
+
 def recover_foreach_batch(
     spark: SparkSession, checkpoint: str, function: Callable[[DataFrame, int], None]
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for ``foreachBatch`` that may skip the batch which is repeated after a crash.
 
     A function that gets each result once compares the batch's number with what it has written, and skips a batch that
-    it has. But rows that nobody asks for are not computed, no state is saved, and the query fails at every start. The
-    returned function computes them. ``trijoin-sql run`` uses it automatically.
+    it has. Its rows are computed all the same, unless the session switches ``spark.trijoin.liberties.wholeBatches``
+    off: there no state is saved, and the query fails at every start. The returned function computes them.
 
     Parameters
     ----------
@@ -148,6 +166,10 @@ class _Files:
     def numbers(self, folder: str) -> set[int]:
         """Return the batches in a log of Spark."""
         return {int(name) for name in self.names(folder) if name.isdigit()}
+
+    def logged(self, path: str) -> dict[int, str]:
+        """Return the names of the files in the log of a file sink, by batch."""
+        return {int(entry[1]): name for name in self.names(f"{path}/{_LOG}") if (entry := _ENTRY.fullmatch(name))}
 
     def entries(self, file: str) -> set[str]:
         """Return the data files that a file of the sink's log names."""

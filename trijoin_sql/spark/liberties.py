@@ -56,6 +56,7 @@ JVM_FLAGS, CLASS_ARCHIVE = "jvmFlags", "classArchive"
 UNMEASURED = "unmeasured"
 REFUSE_EARLY, END_AFTER_BATCH = "refuseEarly", "endAfterBatch"
 JOIN_IN_PLAN, HOLD_BACK_IN_PLAN = "joinInPlan", "holdBackInPlan"
+WHOLE_BATCHES = "wholeBatches"
 
 #: All of them.
 LIBERTIES = (
@@ -162,6 +163,16 @@ LIBERTIES = (
         why="results lag behind the watermark, and Spark takes no second one",
         gain="needed: without it, event time does not pass through a join whose results lag behind",
         where="operators/compile/watermarks.py",
+        by_default=True,
+    ),
+    Liberty(
+        WHOLE_BATCHES,
+        does="puts a sink whose class Janino compiles into a private field of a query's execution, before the query's "
+        "own; for that query",
+        why="a sink may leave rows unread, such as those of a micro-batch that it has already and that is repeated "
+        "after a crash, and then no state is saved",
+        gain="needed: such a query ends, and at every further start again",
+        where="trijoin_sql/spark/whole_batches.py",
         by_default=True,
     ),
     Liberty(

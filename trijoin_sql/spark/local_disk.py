@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from .janino import compiled, instance
+
 _log = logging.getLogger("trijoin_sql")
 
 _CLASS = "TriJoinLocalFileSystem"
@@ -59,7 +61,7 @@ def set_permissions_without_processes(context: Any) -> bool:
         theirs = name != "org.apache.hadoop.fs.RawLocalFileSystem"
         if theirs or hadoop.util.NativeCodeLoader.isNativeCodeLoaded() or jvm.java.io.File.separator != "/":
             return False
-        ours = _compiled(context, now.getClass().getClassLoader())
+        ours = instance(context._gateway, compiled(jvm, _CLASS, _SOURCE, "org.apache.hadoop.fs.FilterFileSystem"))
         ours.initialize(now.getUri(), conf)
         ours.setWorkingDirectory(now.getWorkingDirectory())
         inner.set(local, ours)
@@ -67,15 +69,3 @@ def set_permissions_without_processes(context: Any) -> bool:
         _log.info("Hadoop goes on starting chmod for each file on a local disk: %s", error)
         return False
     return True
-
-
-def _compiled(context: Any, parent: Any) -> Any:
-    """Return a new file system of our class, below the class loader that has Hadoop's."""
-    jvm, gateway = context._jvm, context._gateway
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(parent)
-    compiler.cook(_SOURCE)
-    constructor = (
-        compiler.getClassLoader().loadClass(_CLASS).getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0))
-    )
-    return constructor.newInstance(gateway.new_array(jvm.java.lang.Object, 0))

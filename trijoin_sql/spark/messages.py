@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..errors import NO_WORKER, TOO_BUSY
+from ..errors import NO_WORKER, TOO_BUSY, UNREAD, UNREAD_ROWS
 
 #: Conditions of Spark that only say that something below failed.
 _WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
@@ -51,6 +51,8 @@ def reason(error: object) -> str:
     text = str(error)
     if NO_WORKER in text:
         return TOO_BUSY
+    if UNREAD in text:
+        return UNREAD_ROWS
     ours = re.search(r"\[TRIJOIN_\w+\] .*", text)
     if ours:
         return ours[0].strip()
