@@ -5,6 +5,7 @@ This module is a leaf: the rewriter and the operators raise these classes too, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -171,9 +172,39 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 SHOWN = 100
 
 
+#: A key whose value nobody is to read in a log, and the value: a literal, which may have lost its end, or a word behind
+#: an equals sign or before a comma or parenthesis.
+_SECRET = re.compile(
+    r"""((?:password|passwd|secret|credential|jaas|token)[\w.\-]*+['"`]?\s*=?\s*)"""
+    r"""('(?:[^'\\]|\\.|'')*|"(?:[^"\\]|\\.)*|(?<==)[^\s;,)'"]+|(?<== )[^\s;,)'"]+|(?<=\s)[^\s;,()'"]+(?=\s*[,)]))""",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with a star for each letter of passwords, secrets and tokens; all else stays in its place.
+
+    Examples
+    --------
+    >>> without_secrets("OPTIONS (path 'out', kafka.ssl.key.password 'abc', topic 'r'); SET my.token=xy;")
+    "OPTIONS (path 'out', kafka.ssl.key.password '***', topic 'r'); SET my.token=**;"
+    """
+    return _SECRET.sub(lambda found: found[1] + _starred(found[2]), text)
+
+
+def _starred(value: str) -> str:
+    quote = value[0] if value[0] in "'\"" else ""
+    return quote + re.sub(r"[^\n]", "*", value[len(quote) :])
+
+
+def secrets_in(text: str) -> list[str]:
+    """Return what `without_secrets` takes from a text."""
+    return [value for found in _SECRET.finditer(text) if (value := found[2].lstrip("'\""))]
+
+
 def _marked(text: str, line: int, column: int) -> str:
     """Return a line of a text, or the part of a long one around the place, and a caret below its column."""
-    lines = text.split("\n")
+    lines = without_secrets(text).split("\n")
     shown = lines[min(line, len(lines)) - 1].rstrip("\r")
     if len(shown) > SHOWN:
         first = max(0, min(column - 1 - SHOWN // 2, len(shown) - SHOWN))
@@ -336,6 +367,8 @@ class JobError(TriJoinError):
     """
 
     def __init__(self, detail: str, path: str, text: str, line: int, column: int, hint: str | None = None) -> None:
+        for secret in secrets_in(text):  # which may be what is wrong
+            detail = detail.replace(secret, "***")
         self.path, self.line, self.column, self.detail = path, line, column, detail
         parameters = {"place": f"{path}:{line}:{column}", "detail": detail}
         super().__init__("TRIJOIN_JOB_ERROR", parameters, hint, _marked(text, line, column))

@@ -270,3 +270,24 @@ def test_a_folder_with_the_results_of_another_checkpoint_is_refused(tmp_path: Pa
     (tmp_path / "c" / "offsets").mkdir()
     (tmp_path / "c" / "offsets" / "1").touch()
     check(text + INSERT)  # as after a kill between the two logs: the next start repairs it
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "subscrib 'r', kafka.ssl.key.password 'S3CRET'",
+        "subscrib 'r', `kafka.sasl.jaas.config` 'x required password=\"S3CRET\";'",
+        "kafka.sasl.jaas.config 'x required\n password=\"S3CRET\";', subscrib 'r'",
+        "kafka.ssl.truststore.password = \"S3CRET\", my.Token 'S3CRET', subscrib 'r'",
+        "subscrib 'r', kafka.ssl.key.password 'S3CRET",
+        "kafka.ssl.key.password S3CRET, subscribe 'r'",
+    ],
+)
+def test_no_message_shows_a_password(options: str) -> None:
+    """Logs keep messages. The line of a mistake is shown without the values of such keys; its caret stays in place."""
+    with pytest.raises(JobError) as caught:
+        check(f"CREATE STREAM r (x INT) USING kafka OPTIONS ({options});\n")
+    assert "S3CRET" not in str(caught.value) + caught.value.located + str(caught.value.getMessageParameters())
+    _, shown, caret, *_ = [*caught.value.located.splitlines(), ""]
+    if options.endswith(("';", "'")) and "subscrib '" in shown:
+        assert shown[caret.index("^") :].startswith("subscrib")

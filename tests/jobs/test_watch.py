@@ -171,6 +171,49 @@ def test_the_file_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
+def test_a_file_that_cannot_be_written_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The page goes on when its folder is back; if it is not, the job ends as it ends."""
+    monkeypatch.setattr("trijoin_sql.jobs.watch.EVERY", 0.0)
+    folder, away = tmp_path / "pages", tmp_path / "away"
+    folder.mkdir()
+    watch = start_watch("job.sql", str(folder / "page.html"))
+    assert isinstance(watch, WatchFile)
+    tried = threading.Event()
+    write = watch._write
+
+    def trying() -> None:
+        try:
+            write()
+        finally:
+            tried.set()
+
+    monkeypatch.setattr(watch, "_write", trying)
+    folder.rename(away)
+    for _ in range(2):
+        tried.clear()
+        assert tried.wait(10)
+    folder.mkdir()
+    while not (folder / "page.html").exists():
+        tried.clear()
+        assert tried.wait(10)
+    folder.rename(tmp_path / "gone")
+    watch.close()
+    assert [message for message in caplog.messages if "was not written for the last time" in message]
+
+
+def test_the_file_beside_the_page_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link under its name is not followed, not even where the name is known."""
+    monkeypatch.setattr("trijoin_sql.jobs.watch.secrets.token_hex", lambda _: "known")
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / ".page.html.known").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        start_watch("job.sql", str(tmp_path / "page.html"))
+    assert victim.read_text() == "mine"
+
+
 def test_a_place_that_cannot_be_used(server: WatchServer, tmp_path: Path) -> None:
     (tmp_path / "job.sql").write_text(
         "CREATE STREAM r USING rate; CREATE SINK o USING noop; INSERT INTO o SELECT value FROM r"

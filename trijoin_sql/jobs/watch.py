@@ -6,7 +6,10 @@ asked for, from what Spark reported: a `Report` for each micro-batch.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import secrets
 import threading
 import time
 from collections import deque
@@ -22,6 +25,8 @@ from ..explain.html import asset, digest, environment
 from ..explain.wording import byte_size, compact
 from ..running.metrics import batch_counters
 from .progress import Tally, number, short_time
+
+_log = logging.getLogger("trijoin_sql")
 
 #: The page shows at most this many seconds.
 SHOWN = 600.0
@@ -175,7 +180,7 @@ class Watch:
 
 
 class WatchFile(Watch):
-    """The page as a file that is replaced every other second."""
+    """The page as a file that is replaced every other second, as soon as it can be again where it could not."""
 
     def __init__(self, job: str, path: Path) -> None:
         super().__init__(job)
@@ -187,19 +192,28 @@ class WatchFile(Watch):
 
     def _rewrite(self) -> None:
         while not self._ends.wait(EVERY):
-            self._write()
+            with contextlib.suppress(OSError):
+                self._write()
 
     def _write(self) -> None:
-        beside = self._path.with_name(f".{self._path.name}.new")
-        beside.write_text(self.page(), encoding="utf-8")
-        beside.replace(self._path)  # a reader never sees half a page
+        # Under a name that nobody knows before, and only if it is new: in a folder of others it might be a link.
+        beside = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
+        try:
+            with beside.open("x", encoding="utf-8") as file:
+                file.write(self.page())
+            beside.replace(self._path)  # a reader never sees half a page
+        finally:
+            beside.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Write the page for the last time."""
         super().close()
         self._ends.set()
         self._thread.join()
-        self._write()
+        try:
+            self._write()
+        except OSError as error:  # the job has run all the same
+            _log.warning("the page %s was not written for the last time: %s", self.place, error.strerror or error)
 
 
 class WatchServer(Watch):
