@@ -428,6 +428,11 @@ class JoinSpec:
         return self.held_back if self.turn is None or watermark > self.turn[0] else self.turn[1]
 
     @property
+    def drops_late(self) -> bool:
+        """Whether units drop rows that are late: those of a stateful operator are not."""
+        return any(stream.time is not None and not stream.stateful for stream in self.streams)
+
+    @property
     def has_stateful_input(self) -> bool:
         """Whether rows of an input go by Spark's watermark, which is held back: what they join is kept for longer."""
         return any(stream.stateful for stream in self.streams)

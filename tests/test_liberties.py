@@ -13,7 +13,9 @@ import pytest
 from pyspark import java_gateway
 from trijoin_sql.operators.spec import FREEZE_IMPORTS, KEEP_FREED
 from trijoin_sql.operators.state import warm_file
+from trijoin_sql.operators.state.layout import History
 from trijoin_sql.operators.task import dispatch, processor, stage
+from trijoin_sql.operators.task.micro_batch import Told
 
 import trijoin_sql
 from trijoin_sql.errors import InvalidSettingError
@@ -121,14 +123,16 @@ def test_workers_do_what_the_driver_allows(allowed: frozenset[str], monkeypatch:
         monkeypatch.setattr(module, "hold", doing(KEEP_FREED))
     for module in (dispatch, worker_memory):
         monkeypatch.setattr(module, "settle", doing(FREEZE_IMPORTS))
-    monkeypatch.setattr(stage, "for_this_batch", lambda spec: (spec, None))
-    monkeypatch.setattr(dispatch, "for_this_batch", lambda spec: (spec, None))
+    monkeypatch.setattr(stage, "for_this_batch", lambda spec: Told(spec, History(((0, 1),))))
+    monkeypatch.setattr(dispatch, "for_this_batch", lambda spec: Told(spec, History(((0, 1),))))
     spec: Any = SimpleNamespace(
         scheme="symmetric",
         slots=1,
         earlier=(),
         tested=(),
         fixed_width=False,
+        drops_late=False,
+        has_stateful_input=False,
         streams=[SimpleNamespace(alias="r", alike=False, time=None)],
     )
     routing = SimpleNamespace(router=lambda spec: None, spreads=lambda spec, rank: False)

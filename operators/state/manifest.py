@@ -11,8 +11,8 @@ from typing import Any
 from ...errors import CheckpointDamagedError, CheckpointVersionError
 from .layout import History
 
-#: The name of the state variable, a map of chunks by number, and the number under which the manifest is in it.
-STATE, MANIFEST = "trijoin", -1
+#: The name of the state variable, a map of chunks by number, and the numbers of the manifest and of the clock in it.
+STATE, MANIFEST, CLOCK = "trijoin", -1, -2
 
 #: The version of a checkpoint: of its manifests, of where they are, and of our own folder in it.
 FORMAT = 4

@@ -24,7 +24,7 @@ from ..schemes import SCHEMES
 from ..spec import DISPATCH, FREEZE_IMPORTS, KEEP_FREED, JoinSpec, StreamSpec
 from ..worker_memory import hold, release, settle
 from .late_rows import candidates
-from .micro_batch import for_this_batch, late_until
+from .micro_batch import batch_id, for_this_batch, late_until
 
 #: Schema of packed rows: the slot's key, what is inside (a rank, or one of the codes below), Arrow IPC bytes.
 PACKED_SCHEMA = "slot int, kind int, data binary"
@@ -36,8 +36,8 @@ NULL_ROWS = "null_rows"
 #: blocks of partial results.
 PACK, RESULT, COUNTED, PARTIAL, BUNDLE, BLOCK = -1, -2, -3, -4, -5, -6
 
-#: ``kind`` of empty rows behind a packed row. Spark bounds how many rows it hands to Python at once without a look at
-#: them, but their bytes by measuring before each row: so rows are as many as their bytes are.
+#: ``kind`` of empty rows: to call a slot, and behind a packed row. Spark bounds how many rows it hands to Python at
+#: once without a look at them, but their bytes by measuring before each row: so rows are as many as their bytes are.
 FILLER = -7
 
 
@@ -102,8 +102,12 @@ class Dispatcher:
         """Pack the batches of one partition."""
         if KEEP_FREED in self.liberties:
             hold(self.warm_bytes)
-        spec, _ = for_this_batch(self.spec)
-        packings = [(reading, Packing(spec, reading.rank)) for reading in self.readings]
+        told = for_this_batch(self.spec)
+        packings = [(reading, Packing(told.spec, reading.rank)) for reading in self.readings]
+        if told.calls_all(batch_id()):
+            keys = slot_keys(told.spec.slots)
+            reached = [keys[slot] for slot in sorted({slot for block in told.spec.blocks for slot in block.slots})]
+            yield packed_rows(reached, [FILLER] * len(reached), [b""] * len(reached))
         handled = 0
         for rows in _gathered(batches):
             handled += rows.nbytes

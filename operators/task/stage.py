@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -28,6 +28,7 @@ from ..results.outcomes import Outcome, Result, listed
 from ..schemes import SCHEMES
 from ..schemes.base import Slot, Work
 from ..spec import KEEP_FREED, JoinSpec
+from ..state.clock import Clock
 from ..state.slot_state import SlotState
 from ..worker_memory import hold, release
 from .dispatch import BLOCK, BUNDLE, COUNTED, FILLER, PACK, PARTIAL, RESULT, slot_keys
@@ -99,7 +100,9 @@ class StageTask:
         late: Accumulator[LateReports] | None = None,
     ) -> None:
         self.stage, self.handle, self.chunks, self.reports, self.late = stage, handle, chunks, reports, late
-        self.spec, self.history = for_this_batch(stage.spec)
+        told = for_this_batch(stage.spec)
+        self.spec, self.history, self.told = told.spec, told.history, told.before(batch_id())
+        self.keeps_time = stage.streaming and stage.number == 0 and handle is not None and self.spec.drops_late
         if KEEP_FREED in stage.liberties:
             hold(stage.warm_bytes)
         self.time = next((stream.time for stream in stage.spec.streams if stream.time), None)
@@ -108,6 +111,11 @@ class StageTask:
         self, key: Any, rows: Iterator[Any], timer_values: Any, fired: int | None = None
     ) -> Iterator[pd.DataFrame]:
         """Join one micro-batch of one slot; ``fired`` is the timer (milliseconds) that calls it without rows."""
+        if fired is not None and self.keeps_time:
+            clock, sparks = Clock.read(self.chunks), self._watermark(timer_values)
+            if clock is not None and not (clock.due is not None and clock.due < sparks):
+                self._set_clock(clock, replace(clock, watermark=sparks, timer=sparks), fired)
+                return iter(())
         packed = chain.from_iterable(zip(frame["kind"], frame["data"], strict=True) for frame in rows)
         return map(framed, in_arrow(self._batch(int(key[0]), packed, timer_values, fired)))
 
@@ -138,10 +146,12 @@ class StageTask:
         before, compared = Counter(slot.counters), _compared(slot)
         late: dict[str, dict[str, Any]] = {}
         tally: Counter[str] = Counter()
-        if state is not None and self.stage.number == 0 and state.manifest.watermark:
-            last = state.manifest.watermark  # by which rows expired in the micro-batch before
-            ahead = self.spec.held_back_at(last // 1000) if self.spec.has_stateful_input else 0
-            late = self._drop_late(work, last + ahead, slot_number)
+        clock = None
+        if state is not None and self.keeps_time:
+            # State from before there were clocks knows by which watermark rows expired in the slot's last micro-batch.
+            clock = Clock.read(self.chunks) or Clock(max(state.manifest.watermark // 1000 - self._lead, 0))
+            if last := max(clock.watermark, self.told):
+                late = self._drop_late(work, last * 1000 + self.spec.held_back_at(last), slot_number)
             tally["late"] = sum(one["rows"] for one in late.values())
         self._forget_whole_rows(work)
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
@@ -156,9 +166,14 @@ class StageTask:
         if state is not None:
             if sparks > 0:  # after these rows, which were above the watermark before
                 tally["expired"] = state.expire(expiry)
-            before_timer = state.manifest.timer
+            was_due = self._sparks(state.manifest.timer)
             state.save(batch_id())
-            self._set_timer(before_timer, state.manifest.timer, fired)
+            due = self._sparks(state.manifest.timer)
+            if clock is None:
+                self._set_timer(was_due, due, fired)
+            else:
+                needed = slot_number in self.spec.blocks[0].slots or any(map(len, slot.stores.values()))
+                self._set_clock(clock, Clock(sparks, due, max(sparks, 1) if needed else None), fired)
         forget()
         release(received, self.stage.warm_bytes)
         if self.stage.streaming and fired is None:  # a report of some slots alone would look like one of all
@@ -174,12 +189,25 @@ class StageTask:
             else:
                 self.reports.add({(query_id(), batch_id()): {slot_number: report}})
 
+    @property
+    def _lead(self) -> int:
+        """How much the time by which rows expire is ahead of Spark's watermark, in milliseconds."""
+        return 0 if self.spec.has_stateful_input else self.spec.held_back // 1000
+
+    def _sparks(self, due: int | None) -> int | None:
+        """Return as a time of Spark's (milliseconds) when rows are due to expire."""
+        return None if due is None else max(due - self._lead, 1)
+
+    def _set_clock(self, old: Clock, new: Clock, fired: int | None) -> None:
+        """Have the slot called with the next watermark."""
+        if new != old:
+            new.write(self.chunks)
+            self._set_timer(old.timer, new.timer, fired)
+
     def _set_timer(self, old: int | None, new: int | None, fired: int | None) -> None:
-        """Have the slot called when its next rows expire. Spark takes back a timer that has fired."""
+        """Have the slot called later. Spark takes back a timer that has fired."""
         if self.time is None or self.handle is None or (old == new and fired is None):
             return
-        lead = 0 if self.spec.has_stateful_input else self.spec.held_back // 1000
-        old, new = (None if at is None else max(at - lead, 1) for at in (old, new))
         if old is not None and old != fired:
             self.handle.deleteTimer(old)
         if new is not None:
@@ -204,8 +232,8 @@ class StageTask:
     def _drop_late(self, work: Work, watermark: int, slot: int) -> dict[str, dict[str, Any]]:
         """Drop rows at or before a watermark; return by alias how many (see `LATE_ROWS`), each counted in one slot.
 
-        As in Spark it is that of the micro-batch before. A slot that had no rows then knows an older one, and takes
-        more. Where late rows are asked for, the slot that counts a row puts it out, too.
+        As in Spark it is that of the micro-batch before. Where late rows are asked for, the slot that counts a row puts
+        it out, too.
         """
         found: list[Late] = []
         for rank, batches in work.rows.items():

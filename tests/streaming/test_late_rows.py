@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import datetime
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -14,11 +15,12 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import trijoin_sql
 from trijoin_sql.running.metrics import Metrics
 
-from .differential import UTC, Bag, Tables, bag
+from .differential import UTC, Bag, Tables, bag, run_stream
 
 pytestmark = pytest.mark.slow
 
@@ -136,6 +138,79 @@ def test_batch_without_the_late_rows_gives_the_results(spark: SparkSession, tmp_
     for row in kept.late:
         assert row.event_time <= row.watermark
         assert row.event_time.isoformat() == read(row.row)["ts"]
+
+
+#: By name: the hint, with its units at the start and after a restart.
+MANY_UNITS = {
+    "hash": ("ROUTING('hash'), UNITS({})", 6, 5),
+    "random": ("ROUTING('random'), UNITS({})", 2, 3),
+    "matrix": ("SCHEME('matrix'), UNITS({})", 4, 4),
+    "semi_symmetric": ("SCHEME('semi_symmetric'), UNITS({})", 2, 3),
+}
+THREE = ("matrix", "semi_symmetric")
+
+
+def sparse(number: int, first: int) -> list[dict[str, Any]]:
+    """Rows of a file: one key's is the latest, others come for any key, at the limits of what is late and beyond."""
+    random, limit = Random(f"{number} {first}"), 100 * (number - 2) - 10  # the watermark of the micro-batch before
+    late = [limit, limit + 0.001, limit + 100, limit + 101, random.uniform(limit - 200, limit + 100)]
+    rows = [(100.0 * number, 0), *((0.0, key) for key in range(8) if not number)]
+    rows += [(second, random.randrange(8)) for second in late if number > 2]
+    return [
+        {"id": first + n, "k": key, "x": 0.0, "w w": "", "ts": START + datetime.timedelta(seconds=second)}
+        for n, (second, key) in enumerate(rows)
+    ]
+
+
+def test_what_is_late_does_not_depend_on_units(spark: SparkSession, tmp_path: Path) -> None:
+    """Units without rows for long drop what Spark's own join drops, in the same micro-batches, and it is counted.
+
+    One query has all of them beside Spark's join: over a restart with other units, behind a micro-batch without rows.
+    """
+    tables, tj = Tables(spark, tmp_path), trijoin_sql.TriJoinSession.create(spark)
+    for stream, name in enumerate("rst"):
+        pieces = [sparse(number, 1000 * stream + 100 * number) for number in range(4)]
+        tables.create(name, pieces, SCHEMA, ARROW, lambda frame: frame.withWatermark("ts", "10 seconds"))
+
+    def select(name: str, hint: str) -> str:
+        r, s, t = (f"{stream}_{name}" for stream in "rst")
+        near = "{0}.k = {1}.k AND {1}.ts BETWEEN {0}.ts - INTERVAL 1 HOUR AND {0}.ts + INTERVAL 1 HOUR"
+        third = f"JOIN t AS {t} ON {near.format(s, t)}" if name in THREE else ""
+        columns = f"'{name}' AS how, {r}.id AS r, {s}.id AS s, {f'{t}.id' if third else '0'} AS t"
+        return f"SELECT /*+ {hint} */ {columns} FROM r AS {r} JOIN s AS {s} ON {near.format(r, s)} {third}"
+
+    found: dict[str, Bag] = defaultdict(Counter)
+    late: dict[str, Bag] = defaultdict(Counter)
+
+    def look(query: StreamingQuery) -> None:
+        for progress in query.recentProgress:
+            for operator in progress["stateOperators"]:
+                if operator["operatorName"] == "symmetricHashJoin":
+                    late["spark"][progress["batchId"]] += operator["numRowsDroppedByWatermark"]
+        for batch in tj.metrics(query).batches:
+            for slot in batch.slots:
+                for alias, told in slot.get("late_rows", {}).items():
+                    late[alias][batch.batch] += told["rows"]
+
+    for start in (1, 2):
+        tables.use(streaming=True)
+        ours = [select(name, of[0].format(of[start])) for name, of in MANY_UNITS.items()]
+        frame = tj.sql(" UNION ALL ".join([select("spark", "NO_TRIJOIN"), *ours]))
+        for row, count in run_stream(frame, tmp_path / "checkpoint", look=look).items():
+            how, *ids = ast.literal_eval(row)
+            found[how][str(ids)] += count
+        if start == 1:
+            for stream, name in enumerate("rst"):
+                for number in range(4, 7):
+                    tables.add(name, sparse(number, 1000 * stream + 100 * number), ARROW)
+    by_spark = +late["spark"]
+    assert len(by_spark) >= 3
+    for name in MANY_UNITS:
+        assert late[f"r_{name}"] + late[f"s_{name}"] == by_spark, name
+        assert found[name] == found["matrix" if name in THREE else "spark"], name
+    assert late["t_matrix"] == late["t_semi_symmetric"]
+    assert found["spark"]
+    assert found["matrix"]
 
 
 def run_complete(kept: Kept, frame: DataFrame, checkpoint: Path) -> Metrics:

@@ -159,16 +159,18 @@ def want_units(query: StreamingQuery, units: Mapping[str, int]) -> None:
 
 @dataclass(slots=True)
 class Running:
-    """A run of a query: its id, the file of the checkpoint, the joins by key, and the data for tasks."""
+    """A run of a query: its id, the file of the checkpoint, joins by key, known watermarks, and the data for tasks."""
 
     run_id: str
     file: CheckpointFile
     joins: dict[str, Join]
+    watermarks: dict[int, int]
     properties: Any
 
     def tell(self) -> None:
         """Tell the tasks of all jobs from now on."""
-        told = {key: join.told() for key, join in self.joins.items()}
+        watermarks = sorted(self.watermarks.items())
+        told = {key: {**join.told(), "watermarks": watermarks} for key, join in self.joins.items()}
         self.properties.setProperty(LAYOUTS, json.dumps(told))
 
 
@@ -194,17 +196,20 @@ def _look_at_failure(event: Any) -> None:
             _log.warning("a query failed: %s", why)
 
 
-def _watermark(execution: Any, version: str) -> int:
-    """Return the watermark with which a query restarts on its checkpoint, in milliseconds; 0 if there is none."""
-    planned, finished = execution.offsetLog().getLatest(), execution.commitLog().getLatest()
-    found = [0]
-    if planned.isDefined():
-        metadata = metadata_of(planned.get()._2(), version)
+def _watermarks(execution: Any, version: str) -> dict[int, int]:
+    """Return by micro-batch the watermarks that a checkpoint has (milliseconds): of the last one and around it."""
+    log, finished = execution.offsetLog(), execution.commitLog().getLatest()
+    found: dict[int, int] = {}
+    planned = log.getLatestBatchId()
+    for batch in range(max(int(planned.get()) - 1, 0), int(planned.get()) + 1) if planned.isDefined() else ():
+        offsets = log.get(batch)
+        metadata = metadata_of(offsets.get(), version) if offsets.isDefined() else offsets
         if metadata.isDefined():
-            found.append(int(metadata.get().batchWatermarkMs()))
+            found[batch] = int(metadata.get().batchWatermarkMs())
     if finished.isDefined():
-        found.append(int(finished.get()._2().nextBatchWatermarkMs()))
-    return max(found)
+        following = int(finished.get()._1()) + 1
+        found[following] = max(int(finished.get()._2().nextBatchWatermarkMs()), found.get(following, 0))
+    return found
 
 
 class LayoutListener:
@@ -293,7 +298,8 @@ class LayoutListener:
                 raise SinkMismatchError(file.root, why)
             saved = file.read()
             units = self._units(query_id, registered, saved)
-            joins = follow(saved, specs, units, batch, _watermark(execution, self.spark.version))
+            watermarks = _watermarks(execution, self.spark.version)
+            joins = follow(saved, specs, units, batch, max(watermarks.values(), default=0))
             joins = [replace(join, stored=one.stored) for join, one in zip(joins, registered, strict=True)]
         except (CheckpointMismatchError, CheckpointDamagedError) as error:
             said = error.getMessageParameters()
@@ -304,7 +310,7 @@ class LayoutListener:
             return
         if joins != saved or not file.of_this_spark:
             file.write(joins)
-        running = Running(found.runId, file, dict(zip(keys, joins, strict=True)), properties)
+        running = Running(found.runId, file, dict(zip(keys, joins, strict=True)), watermarks, properties)
         running.tell()
         hand_over_unmeasured(execution, specs, settings_of(self.spark))
         if any(len(join.history.at(batch)) > 1 for join in joins):
