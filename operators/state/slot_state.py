@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Protocol
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 
 from ...errors import CheckpointDamagedError, CheckpointMismatchError
 from ..batches.ipc import CHUNK_BYTES, MERGED_BYTES, from_bytes, to_bytes, uniform
@@ -127,14 +128,23 @@ class SlotState:
         before, self.manifest.layouts = self.manifest.layouts, layouts
         if layouts.until(self.manifest.batch).entries != before.entries:
             raise CheckpointMismatchError("of this query", _other_units(before, layouts))
+        self.warm = WarmCopy(self.manifest.uid, warm_bytes)
+        try:
+            self._load(make, layouts, before, warm_bytes)
+        except Exception as error:
+            self.distrust(error)
+            raise
+
+    def _load(self, make: Callable[[], Slot], layouts: History, before: History, warm_bytes: int | None) -> None:
+        """Take the slot that this worker has, or what the warm copy has of it; the rest comes from the state store."""
         recent = _recent.pop(self.manifest.uid, None)
         same_units = before.entries[-1] == layouts.entries[-1]  # a slot knows how many units there are
-        if recent is not None and recent[:2] == (self.manifest.nonce, made_for) and same_units:
+        if recent is not None and recent[:2] == (self.manifest.nonce, self.made_for) and same_units:
             _, _, self.slot, self.warm = recent
             self.warm.limit = warm_bytes
             self.warm.revise(self.slot.stores)
         else:
-            self.slot, self.warm = make(), WarmCopy(self.manifest.uid, warm_bytes)
+            self.slot = make()
             self.warm.load([self.manifest.nonce, *reversed(self.manifest.lineage)], self.slot.stores)
         for name, store in self.slot.stores.items():
             self._catch_up(name, store)
@@ -145,9 +155,14 @@ class SlotState:
     def _catch_up(self, name: str, store: Store) -> None:
         """Complete a store's list of segments: what the warm copy lacks will come from the state store."""
         chunks = self.manifest.chunks.get(name, [])
-        known = [segment for segment in store.segments if segment.body is not None]
+        known: list[Segment] = []
+        lost: list[Segment] = []
+        for segment in store.segments:
+            # One that lost chunks to time cannot come back whole: whether its file is damaged is seen before its use.
+            here = segment.is_here if _is_whole(segment, chunks) else segment.body is not None
+            (known if here else lost).append(segment)
         begins = {chunk.start for chunk in chunks}
-        for absent in _joined((segment for segment in store.segments if segment.body is None), begins):
+        for absent in _joined(lost, begins):
             for piece in self._absent(store, chunks, absent[0].start, absent[-1].stop):
                 parts = [one for one in absent if one.start < piece.stop and piece.start < one.stop]
                 piece.zones, piece.longest = joint_zones(parts), max(one.longest for one in parts)
@@ -210,7 +225,7 @@ class SlotState:
                 self.warm.write(segment, store)
             if segment.file is not None and segment.body is not None:
                 return segment.body
-            segment.body = body  # no file could be written, or it was gone before it was mapped
+            segment.body = body  # no file could be written
         _visiting[segment] = size
         while len(_visiting) > 1 and sum(_visiting.values()) > VISITING_BYTES:
             leaving, _ = _visiting.popitem(last=False)
@@ -282,6 +297,14 @@ class SlotState:
                 numbers[page] = self.manifest.next_number
                 self.manifest.next_number += 1
             self.chunks.updateValue((numbers[page],), (zlib.compress(data, 1),))
+
+    def distrust(self, error: Exception) -> None:
+        """Delete the slot's warm copy after an error that damage in it may have caused, so that none is tried twice.
+
+        The state store's own errors, and those of a task that is being stopped, are none.
+        """
+        if not isinstance(error, OSError | EOFError | PySparkException):
+            self.warm.drop()
 
     def expire(self, watermark: int) -> int:
         """Forget what no row above the watermark (microseconds) can join; return how many rows went."""
@@ -431,6 +454,14 @@ def _joined(segments: Iterable[Segment], begins: Collection[int]) -> Iterator[li
         group.append(segment)
     if group:
         yield group
+
+
+def _is_whole(segment: Segment, chunks: Sequence[Chunk]) -> bool:
+    """Return whether there still are chunks of all rows of a segment."""
+    first = max(bisect_right(chunks, segment.start, key=lambda chunk: chunk.start) - 1, 0)
+    last = bisect_left(chunks, segment.stop, key=lambda chunk: chunk.start)
+    rows = (min(one.start + one.rows, segment.stop) - max(one.start, segment.start) for one in chunks[first:last])
+    return sum(max(count, 0) for count in rows) == segment.count
 
 
 def _other_units(before: History, now: History) -> str:

@@ -6,6 +6,8 @@ the segments of a slot's state at one version (the nonce that the durable manife
 be used if its nonce is the manifest's or that of a version that the manifest's came from: a store only grows at its
 end, so then the rows behind it are all that is missing. A copy written by a failed attempt is never seen.
 
+A file is checked when a worker first looks into it, and again if it was changed since; a damaged one is deleted.
+
 Segments below `SMALL_BYTES`, of which a small micro-batch leaves one in every store, have no files: they stay in
 memory, and each view holds what is in them, so that such a micro-batch writes one file and not one a store.
 
@@ -27,6 +29,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,7 @@ import pyarrow as pa
 from ..store.index import Zone
 from ..store.segment import AHEAD, Segment
 from ..store.store import Store
-from .warm_file import ALIGN, mapped, read_body, read_view, write_body, write_end
+from .warm_file import ALIGN, checked, file_name, mapped, read_body, read_view, write_body, write_view
 
 _log = logging.getLogger("trijoin_sql")
 
@@ -118,10 +121,7 @@ class WarmCopy:
         self._touched = time.monotonic()
 
     def load(self, nonces: Sequence[str], stores: Mapping[str, Store]) -> None:
-        """Fill empty stores with the segments of the first version that there is a view of.
-
-        A segment whose file is gone or damaged comes without a body.
-        """
+        """Fill empty stores with the segments of the first version that there is a view of."""
         if not _is_ours(self.directory.parent):
             return
         for nonce in nonces:
@@ -134,35 +134,43 @@ class WarmCopy:
                 for store in stores.values():
                     store.segments, store.next_ids = [], [0, AHEAD]
                 continue
-            for store in stores.values():
-                for segment in store.segments:
-                    self.map(segment, store)
+            self._look(stores, touch=True)
             return
 
-    def map(self, segment: Segment, store: Store) -> None:
+    def _map(self, segment: Segment, *, store: Store) -> None:
         """Map a segment's file into memory; where that fails it has no file any more."""
-        if segment.file is None:
-            return
+        assert segment.file is not None
+        path = self.directory / segment.file
         try:
-            segment.body = read_body(mapped(self.directory / segment.file), segment.count, store)
-            os.utime(self.directory / segment.file)
-        except (OSError, ValueError, KeyError, TypeError, StopIteration, pa.ArrowException):
+            segment.stamp = path.stat().st_mtime_ns
+            segment.body = read_body(checked(path), segment.count, store)
+        except (OSError, ValueError, KeyError, TypeError, StopIteration, pa.ArrowException) as error:
             segment.file = segment.body = None
+            if not isinstance(error, FileNotFoundError):
+                _log.warning("%s is damaged: its rows are read from Spark's state store instead", path)
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
 
     def revise(self, stores: Mapping[str, Store]) -> None:
         """Let go of the segments whose files another worker has evicted, and say that the others are in use."""
         touch = time.monotonic() - self._touched > _TOUCH_SECONDS
         if touch:
             self._touched = time.monotonic()
+        self._look(stores, touch=touch)
+
+    def _look(self, stores: Mapping[str, Store], *, touch: bool) -> None:
+        """Look which files are there. One that was changed after it had been mapped will be checked again."""
         for store in stores.values():
             for segment in store.segments:
                 if segment.file is None:
                     continue
+                segment.map = partial(self._map, store=store)
                 try:
+                    changed = (self.directory / segment.file).stat().st_mtime_ns
                     if touch:
-                        os.utime(self.directory / segment.file)
-                    elif self.limit is not None:
-                        (self.directory / segment.file).stat()
+                        os.utime(self.directory / segment.file, ns=(time.time_ns(), changed))
+                    if changed != segment.stamp:
+                        segment.body = None
                 except OSError:
                     segment.file = segment.body = None
 
@@ -207,33 +215,35 @@ class WarmCopy:
             self._keep(store)
         self._evict(stores)
         temporary = self.directory / f"{nonce}.tmp"
-        with pa.OSFile(str(temporary), "wb") as file:
-            view = {
-                name: {
-                    "next_ids": store.next_ids,
-                    "segments": [_description(segment, file) for segment in store.segments],
-                }
-                for name, store in stores.items()
+        small = pa.BufferOutputStream()
+        view = {
+            name: {
+                "next_ids": store.next_ids,
+                "segments": [_description(segment, small) for segment in store.segments],
             }
-            write_end(file, view)
+            for name, store in stores.items()
+        }
+        with pa.OSFile(str(temporary), "wb") as file:
+            write_view(file, small.getvalue(), view)
         temporary.replace(self.directory / f"{nonce}.view")
         self._clean()
 
     def write(self, segment: Segment, store: Store) -> None:
-        """Write a segment's body to a file, and map that instead; where that fails the segment has no body any more."""
+        """Write a segment's body to a file, and map that instead."""
         global _unseen
         assert segment.body is not None
         self._make()
-        file = f"{uuid.uuid4().hex}.seg"
-        temporary = self.directory / f"{file}.tmp"
+        temporary = self.directory / f"{uuid.uuid4().hex}.seg.tmp"
         with pa.OSFile(str(temporary), "wb") as sink:
             size = write_body(sink, *segment.body)
+        data = mapped(temporary)
+        file = file_name(data)
         _unseen = _unseen + size if _looked else math.inf
         if self._used is not None:
             self._used += size
-        temporary.replace(self.directory / file)
-        segment.file = file
-        self.map(segment, store)
+        path = temporary.replace(self.directory / file)
+        segment.file, segment.map, segment.stamp = file, partial(self._map, store=store), path.stat().st_mtime_ns
+        segment.body = read_body(data, segment.count, store)
 
     def takes(self, size: int) -> bool:
         """Return whether a segment with that many bytes of rows gets a file; others are in the views."""
@@ -363,7 +373,7 @@ def _segment_bytes(directory: str) -> int:
 def _files() -> list[tuple[float, int, str]]:
     """Return time of last use, size and path of all segments on this machine."""
     return [
-        (status.st_mtime, status.st_size, path) for directory in _copies() for path, status in _segments(directory.path)
+        (status.st_atime, status.st_size, path) for directory in _copies() for path, status in _segments(directory.path)
     ]
 
 

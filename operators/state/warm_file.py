@@ -1,4 +1,7 @@
-"""Files of the warm copy: rows and index arrays that are mapped as they are, and a tail by which a cut one is known."""
+"""Files of the warm copy: rows and index arrays that are mapped as they are, and a tail by which a cut one is known.
+
+A segment's file has the check sum of all of its bytes in its name, and a view has one of what is before its text.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import mmap
 import os
 import struct
+import uuid
 import weakref
 import zlib
 from collections.abc import Mapping
@@ -27,7 +31,7 @@ ALIGN = 64
 
 #: The version of these files. Indexes and zones hold order keys, which another version of the library may make in
 #: another way: to each the files of the other are damaged, and the rows come from the state store, which has no keys.
-VERSION = 3
+VERSION = 4
 
 _TAIL = struct.Struct("<QQQQ")  # version, length of the text before it, of the whole file, check sum of the text
 
@@ -138,7 +142,42 @@ def mapped(path: Path) -> pa.Buffer:
     return pa.foreign_buffer(mapping.address, mapping.size, mapping)
 
 
+def file_name(data: pa.Buffer) -> str:
+    """Return a new name for a segment's file, with the check sum of its bytes."""
+    return f"{uuid.uuid4().hex}-{zlib.crc32(data):08x}.seg"
+
+
+def checked(path: Path) -> pa.Buffer:
+    """Map a segment's file into memory.
+
+    Raises
+    ------
+    ValueError
+        It has other bytes than were written.
+    """
+    data = mapped(path)
+    if zlib.crc32(data) != int(path.stem.rpartition("-")[2], 16):
+        raise ValueError("damaged")
+    return data
+
+
+def write_view(file: pa.NativeFile, small: pa.Buffer, stores: Mapping[str, Any]) -> None:
+    """Write a view: what is in its small segments, and what it says of all."""
+    file.write(small)
+    write_end(file, {"check": zlib.crc32(small), "small": small.size, "stores": stores})
+
+
 def read_view(path: Path) -> tuple[Any, pa.Buffer]:
-    """Return a view and the bytes that its small segments are in."""
+    """Return what a view says of its stores, and the bytes that its small segments are in.
+
+    Raises
+    ------
+    ValueError
+        It has other bytes than were written, or another version wrote it.
+    """
     data = pa.py_buffer(path.read_bytes())
-    return read_end(data), data
+    header = read_end(data)
+    small = data.slice(0, header["small"])
+    if zlib.crc32(small) != header["check"]:
+        raise ValueError("damaged")
+    return header["stores"], small

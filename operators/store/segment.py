@@ -38,10 +38,14 @@ class Segment:
         For each index the least and greatest keys in it, as far as they are known.
     file
         Its name in the warm copy, None if it is not there.
-    body
+    held
         Rows and indexes, None while they are neither in memory nor mapped.
     fetch
         Brings the body back from the state store.
+    map
+        Maps the file and sets what is held; or takes the file away, if it is damaged.
+    stamp
+        When the file had been changed last (nanoseconds) as it was mapped.
     small
         The body as the warm copy's views hold it, where it is too small for a file.
     longest
@@ -55,8 +59,10 @@ class Segment:
     size: int = 0
     zones: dict[str, Zone] = field(default_factory=dict)
     file: str | None = None
-    body: Body | None = None
+    held: Body | None = None
     fetch: Callable[[Segment], Body] | None = None
+    map: Callable[[Segment], None] | None = None
+    stamp: int = 0
     small: pa.Buffer | None = None
     longest: int = 0
 
@@ -74,6 +80,25 @@ class Segment:
         return self.start + self.count
 
     @property
+    def is_here(self) -> bool:
+        """Whether rows and indexes are in memory, or (unless it is damaged) in a file of this machine."""
+        return self.held is not None or self.file is not None
+
+    @property
+    def body(self) -> Body | None:
+        """Rows and indexes, None if they are neither in memory nor in a file of this machine, mapped at the first look.
+
+        So a worker looks at (and checks) those files only that it needs.
+        """
+        if self.held is None and self.file is not None and self.map is not None:
+            self.map(self)
+        return self.held
+
+    @body.setter
+    def body(self, body: Body | None) -> None:
+        self.held = body
+
+    @property
     def rows(self) -> pa.RecordBatch:
         """Its rows, brought back if need be."""
         return self.loaded()[0]
@@ -85,8 +110,8 @@ class Segment:
 
     def loaded(self) -> Body:
         """Return rows and indexes. The caller's reference keeps them in memory, the segment's own may go any time."""
-        if self.body is not None:
-            return self.body
+        if (body := self.body) is not None:
+            return body
         assert self.fetch is not None, "a segment without a body knows where to get it"
         return self.fetch(self)
 

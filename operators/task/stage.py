@@ -106,6 +106,7 @@ class StageTask:
         if KEEP_FREED in stage.liberties:
             hold(stage.warm_bytes)
         self.time = next((stream.time for stream in stage.spec.streams if stream.time), None)
+        self.state: SlotState | None = None  # of the slot that is at work
 
     def join(
         self, key: Any, rows: Iterator[Any], timer_values: Any, fired: int | None = None
@@ -117,11 +118,21 @@ class StageTask:
                 self._set_clock(clock, replace(clock, watermark=sparks, timer=sparks), fired)
                 return iter(())
         packed = chain.from_iterable(zip(frame["kind"], frame["data"], strict=True) for frame in rows)
-        return map(framed, in_arrow(self._batch(int(key[0]), packed, timer_values, fired)))
+        return map(framed, in_arrow(self._trusting(self._batch(int(key[0]), packed, timer_values, fired))))
 
     def join_tables(self, key: int, packed: Iterable[tuple[int, bytes | pa.Buffer]]) -> Iterator[pa.RecordBatch]:
         """Join all rows of one slot: their ranks, or what else they are, with their bytes."""
         return in_arrow(self._batch(key, packed, None, None))
+
+    def _trusting(self, found: Iterator[pa.RecordBatch | PackedRow]) -> Iterator[pa.RecordBatch | PackedRow]:
+        """Put out what a slot finds; after an error have the next attempt do without its warm copy."""
+        self.state = None
+        try:
+            yield from found
+        except Exception as error:
+            if self.state is not None:
+                self.state.distrust(error)
+            raise
 
     def _batch(
         self, key: int, packed: Iterable[tuple[int, Any]], timer_values: Any, fired: int | None
@@ -135,7 +146,7 @@ class StageTask:
         state: SlotState | None = None
         if self.stage.streaming:
             layouts = self.history.until(batch_id())
-            state = SlotState(
+            state = self.state = SlotState(
                 make, self.chunks, self.spec.fingerprint, layouts, self.stage.warm_bytes, made_for=self.spec
             )
         slot = make() if state is None else state.slot

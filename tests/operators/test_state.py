@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import mmap
+import os
 import shutil
 import struct
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -14,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from trijoin_sql.operators.batches.ipc import from_bytes
+from trijoin_sql.operators.batches.ipc import from_bytes, to_bytes
 from trijoin_sql.operators.checks import Band, Compare, EdgeSpec
 from trijoin_sql.operators.kernels import order_keys, sorting
 from trijoin_sql.operators.schemes import SCHEMES
@@ -26,6 +29,8 @@ from trijoin_sql.operators.state.manifest import FORMAT, MANIFEST, Chunk
 from trijoin_sql.operators.state.slot_state import FAN_IN, SlotState
 from trijoin_sql.operators.store import index, probe_plan
 from trijoin_sql.operators.store.store import Store
+from trijoin_sql.operators.task.dispatch import slot_keys
+from trijoin_sql.operators.task.stage import Stage, StageTask
 
 from trijoin_sql.errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 
@@ -213,6 +218,54 @@ def test_a_damaged_copy_is_rebuilt(
             damaged(path, int(path.stat().st_size * share))
         found += task.batch(number, batch)
     assert found == nested_loop(SPECS["symmetric"], rows)
+
+
+def flipped(path: Path, random: Random) -> None:
+    """Flip three bits of a file in place, where a worker may have it mapped."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+        for _ in range(3):
+            data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+    os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns + 1))  # a clock may tick every 4 ms only
+
+
+@pytest.mark.parametrize(("suffix", "small"), [("seg", 0), ("view", 0), ("view", 16 << 10)])
+@pytest.mark.parametrize("scheme", ["symmetric", "matrix"])
+def test_bits_that_flip_in_a_copy_change_no_row(
+    scheme: str, suffix: str, small: int, local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever they are, in files that a worker has mapped before or maps now: the rows come from the state store."""
+    small_are(small, monkeypatch)
+    rows, batches = inputs(60, 10)
+    for seed in range(3):
+        random, task, found = Random(seed), Task(SPECS[scheme]), Counter[tuple[Any, ...]]()
+        for number, batch in enumerate(batches):
+            if number % 3:
+                no_worker()
+            for path in sorted(local.glob(f"*/*.{suffix}")):
+                flipped(path, random)
+            found += task.batch(number, batch)
+        assert found == nested_loop(SPECS[scheme], rows)
+
+
+@pytest.mark.parametrize(("error", "stays"), [(pa.ArrowIndexError, False), (MemoryError, False), (EOFError, True)])
+def test_a_task_that_fails_does_not_try_the_same_copy_again(
+    error: type[Exception], stays: bool, local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt found the same damage, and so did each restart. A task that is stopped has found none."""
+    _, batches = inputs(60, 10)
+    chunks, stage = Chunks(), Stage(replace(SPECS["symmetric"], fingerprint="stream r: id"), 0, packed=True)
+    packed = {"kind": list(batches[1]), "data": [to_bytes(rows) for rows in batches[1].values()]}
+    work = StageTask(stage, None, chunks)
+    assert list(work.join(slot_keys(1), iter([packed]), None))
+    assert list(local.glob("*/*.view"))
+
+    def fail(*_: Any) -> Iterator[Any]:
+        raise error("damaged")
+
+    monkeypatch.setattr(StageTask, "_counted", fail)
+    with pytest.raises(error):
+        list(work.join(slot_keys(1), iter([packed]), None))
+    assert bool(list(local.glob("*/*.view"))) is stays
 
 
 @pytest.mark.parametrize("small", SMALL)
