@@ -1,14 +1,18 @@
-"""Scaling by load: the policy alone. What a scaled query does is tested with the layouts of its checkpoint."""
+"""Scaling by load: the policy, and its stop. What else a scaled query does, layouts of its checkpoint show."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from trijoin_sql.errors import InvalidSettingError
 from trijoin_sql.running.listener import LayoutListener, Running
+from trijoin_sql.running.scaled_query import ScaledQuery
 from trijoin_sql.running.scaling import Scaler, ScalingPolicy
+from trijoin_sql.running.stopping import end_after_batch
 
 POLICY = ScalingPolicy(capacity=100, decisions=3, most=12)
 
@@ -88,3 +92,25 @@ def test_the_end_of_a_run_is_not_that_of_the_next() -> None:
         told = {key: lambda value=value: SimpleNamespace(toString=lambda: value) for key, value in java.items()}
         listener.onQueryTerminated(SimpleNamespace(**told))
         assert len(listener.running) == left
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("how", ["while it starts", "before it starts", "its query"])
+def test_stop_in_the_middle_of_a_restart(spark: SparkSession, how: str) -> None:
+    """From a signal handler or another thread: nothing runs afterwards."""
+    started: list[StreamingQuery] = []
+
+    def start() -> StreamingQuery:
+        query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+        started.append(query)
+        if len(started) == 2:
+            scaled.stop()
+        return query
+
+    scaled = ScaledQuery(spark, start)
+    scaled._ending = end_after_batch(spark, scaled.query)  # as its policy decides
+    if how != "while it starts":
+        (scaled.query if how == "its query" else scaled).stop()
+    assert scaled.awaitTermination(60)
+    assert len(started) == (2 if how == "while it starts" else 1)
+    assert not any(query.isActive for query in started)

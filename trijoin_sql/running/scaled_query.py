@@ -55,7 +55,7 @@ class ScaledQuery:
     Attributes
     ----------
     query
-        The query that runs now; another object after a change.
+        The query that runs now; another object after a change. Its ``stop`` is that of this object.
     restarts
         The number of restarts.
     """
@@ -64,7 +64,8 @@ class ScaledQuery:
         self, spark: SparkSession, start: Callable[[], StreamingQuery], policy: ScalingPolicy | None = None
     ) -> None:
         self._spark, self._start, self.policy = spark, start, policy
-        self.query = start()
+        self._stopped = False
+        self.query = self._run()
         self.restarts = 0
         self._batch = -1
         self._ending: Any = None
@@ -72,6 +73,12 @@ class ScaledQuery:
         self._scalers: dict[str, Scaler] = {}
         self._loads: dict[str, dict[int, int]] = {}
         self._decisions: dict[str, deque[Decision]] = {}
+
+    def _run(self) -> StreamingQuery:
+        query = self._start()
+        self._stop_run = query.stop
+        vars(query)["stop"] = self.stop  # else one that is stopped in the middle of a change would be started again
+        return query
 
     @property
     def active(self) -> bool:
@@ -136,9 +143,9 @@ class ScaledQuery:
         return True
 
     def stop(self) -> None:
-        """Stop the query, and do not restart it."""
-        self._ending = None
-        self.query.stop()
+        """Stop the query, and do not restart it; also in the middle of a restart, from wherever this is called."""
+        self._stopped, self._ending = True, None
+        self._stop_run()
 
     def look(self) -> bool:
         """Read the last micro-batch, and continue a change that is under way.
@@ -155,29 +162,32 @@ class ScaledQuery:
             return False
         self._batch = progress.batchId
         wanted = self._decide(progress)
-        if wanted and self.query.isActive:
+        if wanted and self.query.isActive and not self._stopped:
             self._wanted = wanted
             self._ending = end_after_batch(self._spark, self.query) or self.query
         return False
 
     def _go_on(self) -> bool:
         """Start the query again once its last micro-batch is over."""
-        if self._ending is self.query:  # not ours to end, or not as we know it: stop it while it waits for rows
+        ending = self._ending
+        if ending is self.query:  # not ours to end, or not as we know it: stop it while it waits for rows
             if self.query.isActive and not self.query.status["isTriggerActive"]:
-                self.query.stop()
+                self._stop_run()
             if self.query.isActive:
                 return False
-        elif self._ending.isAlive():
+        elif ending is None or ending.isAlive():  # it may have been stopped in this moment
             return False
         self._ending = None
-        if failure(self.query) is not None:
+        if self._stopped or failure(self.query) is not None:
             return False
         before = self.query
         want_units(before, self._wanted)
         try:
-            self.query = self._start()
+            self.query = self._run()
         finally:
             want_units(before, {})  # it did not start: a later start requests its own units
+        if self._stopped:  # meanwhile
+            self._stop_run()
         self.restarts += 1
         return True
 
