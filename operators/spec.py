@@ -26,6 +26,11 @@ def is_key(name: str) -> bool:
     return name.startswith(PREFIX) and name.partition(RUN)[2].isdigit()
 
 
+def number_of(key: str) -> int:
+    """Return the number of the statement that the join of a key was compiled from."""
+    return int(key.partition(RUN)[2])
+
+
 #: What workers do about their memory, where the driver allows it: names of `trijoin_sql.spark.liberties`.
 KEEP_FREED, FREEZE_IMPORTS = "keepFreed", "freezeImports"
 

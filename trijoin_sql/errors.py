@@ -90,20 +90,32 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
 )
 
 
-#: What Spark says when a Python process that it started does not answer, and what that means.
-NO_WORKER = "Python worker failed to connect back"
-TOO_BUSY = (
-    "a Python worker did not start in time: the machine is too busy, or too many sessions and queries share it. Run "
-    "fewer at once, give Spark fewer cores (local[2,4]), or more time (spark.python.authenticate.socketTimeout=120s)"
+_TWICE = (
+    "another run of this query is writing to the same checkpoint or folder: a job that was started twice. Let one of "
+    "them end; the other goes on where it stopped"
 )
 
-#: What Spark says when a sink left rows of a micro-batch unread, and what that means.
-UNREAD = "assertion failed: CheckpointInfo length"
-UNREAD_ROWS = (
-    "its sink did not read all rows of a micro-batch, so no state was saved. In a classic session "
-    "spark.trijoin.liberties.wholeBatches=true computes them all the same, or trijoin_sql.recover_file_sink and "
-    "recover_foreach_batch do; elsewhere a function of foreachBatch must read its whole DataFrame"
-)
+#: What Spark says of causes that it does not name, and what that means.
+_CAUSES = {
+    "Python worker failed to connect back": (
+        "a Python worker did not start in time: the machine is too busy, or too many sessions and queries share it. "
+        "Run fewer at once, give Spark fewer cores (local[2,4]), or more time "
+        "(spark.python.authenticate.socketTimeout=120s)"
+    ),
+    "assertion failed: CheckpointInfo length": (
+        "its sink did not read all rows of a micro-batch, so no state was saved. In a classic session "
+        "spark.trijoin.liberties.wholeBatches=true computes them all the same, or trijoin_sql.recover_file_sink and "
+        "recover_foreach_batch do; elsewhere a function of foreachBatch must read its whole DataFrame"
+    ),
+    "CONCURRENT_STREAM_LOG_UPDATE": _TWICE,
+    "multiple concurrent streaming queries are writing to the same output": _TWICE,
+    "Multiple streaming queries are concurrently using": _TWICE,
+}
+
+
+def cause_of(failure: str) -> str | None:
+    """Return why a query failed, where Spark's own message about that does not say it."""
+    return next((why for mark, why in _CAUSES.items() if mark in failure), None)
 
 
 class TriJoinError(Exception):

@@ -27,7 +27,7 @@ from .rewriter.sql.hints import for_spark
 from .rewriter.sql.places import place_of_reason
 from .rewriter.sql.statement import ASOF, Statement, View, without_online
 from .rewriter.strict import unproven
-from .running.listener import listen, observed_rates
+from .running.listener import known_numbers, listen, observed_rates
 from .running.metrics import numbers_of
 from .settings import STRICT, rewriter_settings, value
 from .spark.flags import Setting, settings_of
@@ -46,6 +46,9 @@ stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
 late_rows: ContextVar[bool] = ContextVar("late_rows", default=False)
 
 _log = logging.getLogger("trijoin_sql")
+
+#: How many statements can be explained by their DataFrames on Spark Connect: the latest.
+_REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +308,10 @@ class StatementRunner:
         ran = compile_statement(self.spark, planned, settings_of(self.spark), **asked)
         if ran.frame.isStreaming:  # for `explain`; a batch query reports nothing to explain
             self.compiled[ran.number] = ran.rewritten
+            classic = hasattr(self.spark, "_jsparkSession")  # else nobody tells which can still run
+            known = known_numbers() if classic else set(list(self.compiled)[-_REMEMBERED:])
+            for number in self.compiled.keys() - known:
+                del self.compiled[number]
         return ran
 
     def _watermarks(self, get: Setting) -> Literal["plan", "text", "none"]:

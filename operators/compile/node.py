@@ -33,6 +33,7 @@ from .compiling import Compiling
 from .edges import compile_closest, compile_edge
 from .fingerprint import fingerprint
 from .inputs import Input, read_inputs
+from .lifetimes import bind
 from .travel_types import arrow_type, from_wire, is_fixed_width, is_plain, quoted, type_names, wire_type
 from .watermarks import DELAY
 
@@ -448,6 +449,8 @@ def _join_streams(compiling: Compiling, spec: JoinSpec, frame: DataFrame, kinds:
     if in_rows:
         report = F.col(COUNTERS) if plain else F.when(F.col("kind") == COUNTED, F.col("data").cast("string"))
         frame = frame.observe(spec.key, F.collect_list(report).alias(OBSERVED)).where(report.isNull())
+    else:
+        bind(frame, compiling.number)
     return frame if plain else frame.mapInArrow(unpack, _ddl(spec, kinds))
 
 

@@ -12,9 +12,10 @@ A worker imports this before it imports anything else of ours (see `processor`),
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegistry
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -99,6 +100,20 @@ def late_accumulator(context: SparkContext, key: str) -> Accumulator[LateReports
     found: Accumulator[LateReports] = context.accumulator({}, LatestReports(_LATE_BATCHES))
     _late[key] = found
     return found
+
+
+def forget(keys: Iterable[str]) -> None:
+    """Drop the accumulators of joins that nothing can run any more."""
+    for key in keys:
+        for known in (_accumulators, _late):
+            found: Any = known.pop(key, None)
+            if found is not None:
+                _accumulatorRegistry.pop(found.aid, None)  # of PySpark, which drops none
+
+
+def known_keys() -> set[str]:
+    """Return the keys of the joins that have accumulators."""
+    return set(_accumulators)
 
 
 def keeps_late_rows(key: str) -> bool:

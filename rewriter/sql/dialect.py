@@ -311,7 +311,7 @@ def tokenize(sql: str) -> list[Token]:
         raise SqlSyntaxError(f"a closing {sign} is missing", sql, *line_and_column(sql, start)) from None
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)  # a tree takes 12 KB
 def parse_expression(sql: str) -> exp.Expr:
     """Parse one expression over qualified columns. The result is shared: copy it before you change it.
 

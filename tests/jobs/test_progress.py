@@ -187,6 +187,12 @@ def test_sizes(count: int, text: str) -> None:
             "[STREAM_FAILED] Query [id = 1] terminated with exception: Connection refused SQLSTATE: XXKST",
             "Connection refused",
         ),
+        (
+            "[STREAM_FAILED] Query terminated with exception: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the "
+            "log. Multiple streaming jobs detected for 5.",
+            "another run of this query is writing to the same checkpoint or folder: a job that was started twice. Let "
+            "one of them end; the other goes on where it stopped",
+        ),
     ],
 )
 def test_a_failure_is_one_sentence(text: str, said: str) -> None:

@@ -17,20 +17,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ..errors import (
-    NO_WORKER,
-    TOO_BUSY,
-    UNREAD,
-    UNREAD_ROWS,
-    CheckpointDamagedError,
-    CheckpointMismatchError,
-    SinkMismatchError,
-)
-from ..operators.spec import JoinSpec, is_key
+from ..errors import CheckpointDamagedError, CheckpointMismatchError, SinkMismatchError, cause_of
+from ..operators.compile.lifetimes import ended
+from ..operators.spec import JoinSpec, is_key, number_of
 from ..operators.task.micro_batch import LAYOUTS
-from ..operators.task.reports import keeps_late_rows
+from ..operators.task.reports import forget, keeps_late_rows, known_keys
 from ..rewriter.plan.stored import Stored
 from ..settings import SCALING_ENABLED, spark_flag
+from ..spark.callbacks import close_connection, connection_here
 from ..spark.flags import settings_of
 from ..spark.liberties import LOCAL_FILES, REFUSE_EARLY, taken
 from ..spark.local_disk import set_permissions_without_processes
@@ -51,7 +45,10 @@ _listeners: dict[int, LayoutListener] = {}
 
 #: The joins that were compiled, by key; and the warnings about rows that are kept for ever, already given.
 _joins: dict[str, Registered] = {}
-_said: set[tuple[str, str]] = set()
+_said: dict[tuple[str, str], None] = {}
+
+#: How many warnings are remembered.
+_MOST_SAID = 1000
 
 #: Of how many queries it is known what they have lost.
 _REMEMBERED = 100
@@ -91,7 +88,9 @@ class Registered:
         """Log the warnings once, however often the query restarts."""
         for text in self.said:
             if (self.spec.fingerprint, text) not in _said:
-                _said.add((self.spec.fingerprint, text))
+                _said[self.spec.fingerprint, text] = None
+                while len(_said) > _MOST_SAID:
+                    del _said[next(iter(_said))]
                 _log.warning("%s", text)
 
 
@@ -101,11 +100,17 @@ def next_number() -> int:
 
 
 def register(spark: SparkSession, joins: Sequence[Registered]) -> None:
-    """Register joins with the listener of a session, and make sure that there is one."""
-    _joins.update({join.spec.key: join for join in joins})
+    """Register joins with the listener of a session, and make sure that there is one; forget those that have ended."""
     if not listen(spark):  # at their start
         for join in joins:
             join.warn()
+        return
+    _joins.update({join.spec.key: join for join in joins})
+    gone = ended()
+    keys = [key for key in known_keys() if number_of(key) in gone]
+    forget(keys)
+    for key in keys:
+        _joins.pop(key, None)
 
 
 def listen(spark: SparkSession) -> bool:
@@ -127,6 +132,11 @@ def observed_rates(spark: SparkSession) -> dict[str, float]:
     java: Any = getattr(spark, "_jsparkSession", None)
     listener = None if java is None else _listeners.get(java.hashCode())
     return {} if listener is None else listener.observed.rates()
+
+
+def known_numbers() -> set[int]:
+    """Return the numbers of the statements whose joins are registered."""
+    return {number_of(key) for key in tuple(_joins)}
 
 
 def known_join(key: str) -> JoinSpec | None:
@@ -153,8 +163,11 @@ def execution_of(query_id: str) -> Execution | None:
 
 
 def want_units(query: StreamingQuery, units: Mapping[str, int]) -> None:
-    """Set the units that the joins of a query (by name) have from its next start on."""
-    _wanted[query.id] = dict(units)
+    """Set the units that the joins of a query (by name) have from its next start on; none takes that back."""
+    if units:
+        _wanted[query.id] = dict(units)
+    else:
+        _wanted.pop(query.id, None)
 
 
 @dataclass(slots=True)
@@ -191,9 +204,8 @@ def _look_at_failure(event: Any) -> None:
     """Log why a query failed where Spark's own message names no cause."""
     failed = getattr(event, "exception", None)
     text = str(failed().get()) if failed is not None and failed().isDefined() else ""
-    for mark, why in ((NO_WORKER, TOO_BUSY), (UNREAD, UNREAD_ROWS)):
-        if mark in text:
-            _log.warning("a query failed: %s", why)
+    if (why := cause_of(text)) is not None:
+        _log.warning("a query failed: %s", why)
 
 
 def _watermarks(execution: Any, version: str) -> dict[int, int]:
@@ -219,11 +231,15 @@ class LayoutListener:
         self.spark = spark
         self.running: dict[str, Running] = {}
         self.vanished: dict[str, tuple[str, Vanished]] = {}  # by query: its run, and what it has lost
+        self.connections: dict[str, int] = {}  # by run: over which the JVM calls us in the query's thread
         self.observed = ObservedRates()
         self.files_are_ours = False  # whether files on a local disk are created our way, where that can be
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
         """Compare, record, tell the tasks."""
+        port = connection_here(self.spark.sparkContext._gateway)
+        if port is not None:
+            self.connections[str(event.runId().toString())] = port
         try:
             self._start(str(event.id().toString()))
         except Exception:  # a query must not fail for a feature that it may not need; its tasks see what is missing
@@ -248,14 +264,17 @@ class LayoutListener:
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Forget the run. Spark calls this late, but a new start at once: the query may already run again."""
-        query_id = str(event.id().toString())
+        query_id, run_id = str(event.id().toString()), str(event.runId().toString())
         _look_at_failure(event)
+        port = self.connections.pop(run_id, None)
+        if port is not None:
+            close_connection(self.spark.sparkContext._gateway, port)
         for runs in (self.running, _executions):
             known: Any = runs.get(query_id)
-            if known is not None and known.run_id == str(event.runId().toString()):
+            if known is not None and known.run_id == run_id:
                 del runs[query_id]
         run, vanished = self.vanished.get(query_id, ("", None))
-        if vanished is not None and run == str(event.runId().toString()):
+        if vanished is not None and run == run_id:
             _warn(vanished.silent(while_others=True))
 
     def _look_for_vanished(self, progress: Mapping[str, Any]) -> None:

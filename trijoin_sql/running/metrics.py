@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ..operators.compile.logical_plans import plan_of, walk
 from ..operators.compile.node import OBSERVED
-from ..operators.spec import PREFIX, RUN, is_key
+from ..operators.spec import PREFIX, RUN, is_key, number_of
 from ..operators.task.outputs import COUNTER_NAMES
 from ..operators.task.reports import reported
 from ..rewriter.plan.trees import root_of
@@ -27,7 +27,7 @@ def compiled_number(query: StreamingQuery) -> int | None:
     for progress in reversed(query.recentProgress):
         for name in progress.observedMetrics or {}:
             if is_key(name):
-                return int(name.partition(RUN)[2])
+                return number_of(name)
     return None
 
 
@@ -41,7 +41,7 @@ def numbers_of(frame: DataFrame) -> list[int]:
     shown: Any = frame
     text = plan_of(frame).toString() if hasattr(frame, "_jdf") else shown._explain_string(extended=True)
     found = re.findall(rf"CollectMetrics ({PREFIX}_\d+{RUN}\d+)", text)
-    return sorted({int(key.partition(RUN)[2]) for key in found})
+    return sorted({number_of(key) for key in found})
 
 
 def join_keys(plan: Any) -> list[str]:

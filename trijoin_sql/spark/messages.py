@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..errors import NO_WORKER, TOO_BUSY, UNREAD, UNREAD_ROWS
+from ..errors import cause_of
 
 #: Conditions of Spark that only say that something below failed.
 _WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
@@ -49,10 +49,8 @@ def last_cause(text: str) -> str:
 def reason(error: object) -> str:
     """Return why a query failed: our condition, the Python exception below all wrappers, or Spark's own sentence."""
     text = str(error)
-    if NO_WORKER in text:
-        return TOO_BUSY
-    if UNREAD in text:
-        return UNREAD_ROWS
+    if (why := cause_of(text)) is not None:
+        return why
     ours = re.search(r"\[TRIJOIN_\w+\] .*", text)
     if ours:
         return ours[0].strip()
