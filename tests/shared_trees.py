@@ -24,9 +24,10 @@ def watched() -> Iterator[list[str]]:
     parse = dialect.DIALECT.parse_into
 
     def noted(kind: Any, sql: str, **options: Any) -> Any:
-        if kind is exp.Condition:
+        found = parse(kind, sql, **options)
+        if kind is exp.Condition:  # that can be read
             made.append(sql)
-        return parse(kind, sql, **options)
+        return found
 
     dialect.parse_expression.cache_clear()  # what is there already was not noted
     dialect.DIALECT.parse_into = noted  # type: ignore[method-assign]
