@@ -1,5 +1,7 @@
 """EXISTS, NOT EXISTS and IN over a stream as semi and anti joins: Spark lets no subquery in WHERE read a stream.
 
+Over tables they become joins where WITHIN bounds them, which Spark does not know.
+
 Example: ``FROM r WHERE r.k > 0 AND NOT EXISTS (SELECT 1 FROM s WHERE s.x >= r.x)`` becomes ``FROM r LEFT ANTI JOIN s ON
 s.x >= r.x WHERE r.k > 0``. NOT IN stays as it is: over NULLs it is not an anti join.
 """
@@ -30,11 +32,16 @@ def as_semi_joins(resolution: Resolution) -> bool:
     blocks = {id(block.select): block for block in resolution.blocks}
     for block in resolution.blocks:
         where = block.select.args.get("where")
-        if where is None or block.problem or not any(source.info and source.info.streaming for source in block.sources):
+        streams = any(source.info and source.info.streaming for source in block.sources)
+        if where is None or block.problem or not (streams or block.select.args.get("within")):
             continue
         conjuncts = split_and(where.this)
         taken = {source.alias.lower() for source in block.sources}
-        joins = {at: join for at, one in enumerate(conjuncts) if (join := _join(one, block, blocks, taken)) is not None}
+        joins = {
+            at: join
+            for at, one in enumerate(conjuncts)
+            if (join := _join(one, block, blocks, taken, streams)) is not None
+        }
         if not joins:
             continue
         changed = True
@@ -48,9 +55,9 @@ def as_semi_joins(resolution: Resolution) -> bool:
 
 
 def _join(
-    conjunct: exp.Expr, block: ResolvedSelect, blocks: Mapping[int, ResolvedSelect], taken: set[str]
+    conjunct: exp.Expr, block: ResolvedSelect, blocks: Mapping[int, ResolvedSelect], taken: set[str], streams: bool
 ) -> exp.Join | None:
-    """Return the join that a conjunct is, None if it is none of them over one stream."""
+    """Return the join that a conjunct is, None if it is none of them over one stream, or table."""
     kind, tested = "SEMI", conjunct.unnest()
     if isinstance(tested, exp.Not):
         kind, tested = "ANTI", tested.this.unnest()
@@ -62,7 +69,9 @@ def _join(
     if not isinstance(query, exp.Select) or inner is None or inner.problem or len(inner.sources) != 1:
         return None
     (source,) = inner.sources
-    if {key for key, value in query.args.items() if value} - _CLAUSES or not (source.info and source.info.streaming):
+    if {key for key, value in query.args.items() if value} - _CLAUSES:
+        return None
+    if bool(source.info and source.info.streaming) is not streams:
         return None
     nodes = [node for item in query.expressions for node in item.walk()]
     if any(called(node) in AGGREGATES | GENERATORS for node in nodes):

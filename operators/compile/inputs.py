@@ -366,7 +366,8 @@ def _event_time(
         return None
     name = read["time", scan.event_time]
     field = next(field for field in frame.schema.fields if field.name == name)
-    return scan.event_time if types[name] == "timestamp" and DELAY in (field.metadata or {}) else None
+    marked = bool(scan.first_of) or DELAY in (field.metadata or {})  # Spark marks no expression
+    return scan.event_time if types[name] == "timestamp" and marked else None
 
 
 def _held_back(frame: DataFrame, micros: int, scan: Scan, statement: str) -> tuple[DataFrame, tuple[str, ...]]:

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 
-from ..plan.conjuncts import Band, Compare, Comparison, Either, KernelPredicate
-from ..plan.joins import Closest
-from ..plan.nodes import Join, JoinNode, Node, Scan, scans, walk
+from ..plan.conjuncts import At, Band, Compare, Comparison, Either, KernelPredicate
+from ..plan.joins import PADDED, Closest
+from ..plan.nodes import Join, JoinNode, Node, Scan, in_results, kind_of, once, own_tree, scans, walk
 from ..plan.parts import Retention, TimeStep
 from ..predicates.terms import column_term, tree_of
 from ..predicates.time_forms import implied_bounds
-from ..sql.dialect import parse_expression
+from ..sql.dialect import identifier, parse_expression
+from ..sql.functions import called
 from ..sql.spark_types import TIMES, UNKNOWN
 
 _NAME = re.compile(r"[\w.`]+")
@@ -43,21 +44,42 @@ class Constraint:
     by: tuple[TimeStep, ...] = dataclasses.field(default=(), compare=False)
 
 
+@once
 def input_scan(source: Node) -> Scan:
     """Return the scan that stands for an input of a join node.
 
     Rows from a join of streams by Spark (`Scan.stateful`) may be at or before the watermark, such as the rows
-    of an outer join without a match. A column that may be NULL there is not an event time; neither is one that
-    lags without bound in the results of a join of ours.
+    of an outer join without a match. A column that may be NULL there is not an event time, but the first of several
+    that is not NULL may be (`Scan.first_of`); neither is one that lags without bound in the results of a join of ours.
     """
     first, *others = scans(source)
     alone = all(scan.streaming is False for scan in others)
-    optional = pads_time(source)
     stateful = first.stateful or joins_streams(source)
-    event_time = None if optional or loses_time(source) else first.event_time
+    times = event_times_of(source)
+    event_time = first.event_time if times and not loses_time(source) else None
     streaming = first.streaming if alone else any(scan.streaming for scan in (first, *others)) or None
-    found = dataclasses.replace(first, event_time=event_time, streaming=streaming, stateful=stateful)
+    first_of = times if len(times) > 1 and event_time is not None else first.first_of
+    found = dataclasses.replace(first, event_time=event_time, streaming=streaming, stateful=stateful, first_of=first_of)
     return first if found == first else found
+
+
+def event_times_of(source: Node) -> tuple[At, ...]:
+    """Return the columns of which the first that is not NULL is the event time of an input; none if it has none.
+
+    That is the time of its first relation, unless a join of ours may pad that. Results of Spark's joins have one column
+    with a watermark, and no expression over several has.
+    """
+    times: list[At] = []
+    for scan, padded in in_results(source):
+        if scan.first_of:
+            return scan.first_of
+        if scan.event_time is None or any(_pads_first(one) for below in scan.below for one in walk(below)):
+            return ()
+        times.append((scan.alias, scan.event_time))
+        if not padded:
+            break
+    by_spark = (one for one in own_tree(source) if isinstance(one, Join) and is_of_streams(one))
+    return tuple(times) if len(times) == 1 or not any(by_spark) else ()
 
 
 def joins_streams(node: Node) -> bool:
@@ -74,15 +96,9 @@ def _comes_late(node: Node) -> bool:
     return isinstance(node, Join) and is_of_streams(node)
 
 
-def pads_time(source: Node) -> bool:
-    """Return whether the event time of an input may be NULL, for a join below fills its first relation with NULL."""
-    return any(_pads_first(below) for below in walk(source))
-
-
 def _pads_first(node: Node) -> bool:
     """Return whether a join may fill its first relation with NULL."""
-    kind = node.join if isinstance(node, JoinNode) else node.kind if isinstance(node, Join) else "inner"
-    return kind in ("right", "full")
+    return 0 in PADDED.get(kind_of(node), ())
 
 
 def is_of_streams(join: Join) -> bool:
@@ -96,7 +112,18 @@ def loses_time(source: Node) -> bool:
     alias = first.alias if first.time_of is None else first.time_of[0]
     below = walk(source) if first.time_of is None else (one for node in first.below for one in walk(node))
     nodes = (one for one in below if isinstance(one, JoinNode) and alias in one.graph.relations)
-    return any(lag_of(one, alias) is None for one in nodes)
+    return any(time_lag(one, alias) is None for one in nodes)
+
+
+def time_lag(node: JoinNode, alias: str) -> int | None:
+    """Return `lag_of` the time that stands for a relation: where that is padded, it is another one's.
+
+    A row alone comes when the watermark says that it has no partner.
+    """
+    first, *others = node.graph.relations
+    alone = [node.graph.most(other, first) for other in others if alias == first and _pads_first(node)]
+    lags = [lag_of(node, alias), *alone]
+    return None if None in lags else max(0, *(lag for lag in lags if lag is not None))
 
 
 def lag_of(node: JoinNode, alias: str) -> int | None:
@@ -132,6 +159,8 @@ def constraints(
     predicates: Iterable[KernelPredicate], below: Iterable[Scan], zone_shift: int, *, ansi: bool = True
 ) -> list[Constraint]:
     """Read the difference constraints off the kernel predicates that compare event times."""
+    below = tuple(below)
+    firsts = {_names(scan.first_of): (scan.alias, scan.event_time) for scan in below if scan.first_of}
     times = {
         (scan.alias, time): next((c.type for c in scan.columns if c.name.lower() == time), UNKNOWN)
         for scan in below
@@ -143,10 +172,18 @@ def constraints(
         kind = times.get((at[0], at[1].lower()))
         return kind if kind in (*TIMES, UNKNOWN) else None
 
+    def stands_for(tree: exp.Expr) -> exp.Expr:
+        """Return the event time of an input for the expression that it is computed by."""
+        if called(tree) != "coalesce" or not all(isinstance(one, exp.Column) for one in tree.expressions):
+            return tree
+        at = firsts.get(_names((one.table, one.name) for one in tree.expressions))
+        return tree if at is None else exp.column(identifier(str(at[1])), identifier(at[0]))
+
     def of_comparison(predicate: Comparison, whole: KernelPredicate) -> _Steps:
         found: _Steps = {}
         if all(any(map(event_time, side.columns)) for side in predicate.keys):
             for tree in _comparisons(predicate):
+                tree = tree.transform(stands_for) if firsts else tree
                 for bound in implied_bounds(tree, event_time, zone_shift, ansi=ansi):
                     earlier, later = (".".join(at) for at in (bound.earlier, bound.later))
                     step = TimeStep(earlier, later, bound.most, whole.sql, whole.derived, whole.places)
@@ -166,6 +203,10 @@ def constraints(
         return {pair: max((one[pair] for one in branches), key=lambda step: step.most) for pair in sorted(shared)}
 
     return [Constraint(*pair, step.most, (step,)) for predicate in predicates for pair, step in of(predicate).items()]
+
+
+def _names(columns: Iterable[At]) -> tuple[At, ...]:
+    return tuple((alias, name.lower()) for alias, name in columns)
 
 
 def _keep_least(found: _Steps, pair: tuple[str, str], step: TimeStep) -> None:

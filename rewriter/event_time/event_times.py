@@ -18,9 +18,17 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from ..options import Settings
-from ..plan.nodes import Block, Join, JoinNode, Node, Scan, own_tree, scans, source_scan, transform, walk
+from ..plan.nodes import Block, Join, JoinNode, Node, Scan, in_results, own_tree, scans, source_scan, transform, walk
 from ..plan.parts import At, Refusal
-from .bounds import input_scan, is_of_streams, joins_streams, lag_of, loses_time, watermark_clause
+from .bounds import (
+    input_scan,
+    is_of_streams,
+    joins_streams,
+    lag_of,
+    loses_time,
+    time_lag,
+    watermark_clause,
+)
 
 #: Output column of a join node with the latest event time of a result's rows.
 RESULT_TIME = "__result_time"
@@ -47,8 +55,15 @@ def carry_event_times(plan: Node, settings: Settings) -> Node:
                 marked = [at for at in found if at in read] or sorted(found, key=lambda at: found[at])[:1]
             carried[node.name] = tuple(c.name for c in node.output if (c.relation, c.column.lower()) in marked)
             lags[node.name] = max((found[at] for at in marked), default=0)
+        for source in above:  # whose time may be computed of several columns
+            first, times = scans(source)[0].alias, input_scan(source).first_of
+            inside = [one for one in own_tree(source) if isinstance(one, JoinNode) and first in one.graph.relations]
+            for node in inside if times and all(_can_hold_back(one, settings) for one in inside) else ():
+                lags[node.name] = max(lags[node.name], time_lag(node, first) or 0)
+                names = (c.name for c in node.output if (c.relation, c.column) in times)
+                carried[node.name] = tuple(dict.fromkeys((*carried[node.name], *names)))
     held: dict[str, int] = {}
-    _hold_back(plan, 0, lags, held)
+    _hold_back(plan, 0, lags, held, {})
 
     def visit(node: Node) -> Node:
         if isinstance(node, Scan):
@@ -87,13 +102,16 @@ def _waits_for(at: At, block: Block, joins: Iterable[Join]) -> bool:
     return any(scan.alias == at[0] for side in sides for scan in scans(side))
 
 
-def _hold_back(node: Node, above: int, lags: dict[str, int], held: dict[str, int]) -> None:
-    """Add up the lags of the join nodes on the way down to each."""
+def _hold_back(node: Node, above: int, lags: dict[str, int], held: dict[str, int], seen: dict[int, int]) -> None:
+    """Add up the lags of the join nodes on the longest way down to each."""
+    if seen.get(id(node), -1) >= above:
+        return
+    seen[id(node)] = above
     if isinstance(node, JoinNode):
         above += -(-lags.get(node.name, 0) // 1000) * 1000  # Spark's watermarks are in milliseconds
         held[node.name] = max(above, held.get(node.name, 0))
     for below in node.inputs:
-        _hold_back(below, above, lags, held)
+        _hold_back(below, above, lags, held, seen)
 
 
 def _lag(node: JoinNode, at: At, settings: Settings) -> int | None:
@@ -116,7 +134,7 @@ def _read_by(join: Join) -> set[At]:
 def _times(source: Node) -> Iterator[At]:
     """Yield the event times of one input of a node: a Spark join may have several."""
     first = input_scan(source)
-    if first.event_time is not None and _type(first) == "timestamp":
+    if first.event_time is not None and not first.first_of and _type(first) == "timestamp":
         yield first.alias, first.event_time.lower()
 
 
@@ -138,6 +156,8 @@ def event_times(node: JoinNode) -> frozenset[At]:
     for source in node.sources:
         scan = source_scan(source)
         if node.join != "inner" or not scan.streaming or scan.event_time is None or _type(scan) != "timestamp":
+            return frozenset()
+        if in_results(source)[0][1] or scan.first_of:  # it may be NULL
             return frozenset()
         found.add((scan.alias, scan.event_time.lower()))
     return frozenset(found)
@@ -219,6 +239,8 @@ def _hint(node: JoinNode, alone: At | None) -> str:
     without = next((scan for scan in below if scan.event_time is None and scan.streaming is not False), None)
     if without is not None:
         return f"give {without.alias} a watermark ({watermark_clause(without)}){_bound(node)}, or use MODE update"
+    if any(scan.first_of for scan in below):
+        return "use MODE update"  # greatest(...) of its columns would not be its time
     times = ", ".join(f"{scan.alias}.{scan.event_time}" for scan in below)
     latest = f"group by window(greatest({times}), ...), the time of a joined row, or use MODE update"
     if alone is not None and _has(node, alone):

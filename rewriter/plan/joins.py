@@ -25,6 +25,8 @@ KINDS_OF_JOINS: dict[str, str] = {
     "closest": "a join with the closest rows",
     "left_closest": "a left outer join with the closest rows",
 }
+#: Which of its two inputs a join of a kind fills with NULL, where a row of the other has no partner.
+PADDED: dict[str, tuple[int, ...]] = {"left": (1,), "left_closest": (1,), "right": (0,), "full": (0, 1)}
 #: How SQL begins a join of a kind that it names.
 JOIN_WORDS: dict[str, str] = {
     "left": "LEFT JOIN",

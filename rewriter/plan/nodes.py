@@ -10,13 +10,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import TypeVar
 
 from ...errors import PlanError
 from .conjuncts import Predicate, Term
 from .decision import Decision
-from .joins import Closest, JoinKind, NodeKind
+from .joins import PADDED, Closest, JoinKind, NodeKind
 from .parts import Aggregation, Column, JoinGraph, OutputColumn, Retention, RowsFrom, TimeUses
 from .trees import TreeOf
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,9 @@ class Scan(Node):
         micro-batch's own watermark, but later than that of the micro-batch before. None of them is late.
     time_of
         For a derived table: the column of a relation inside it, as ``(alias, name)``, that is its event time.
+    first_of
+        For the result of a join that may fill its first relation with NULL: the event times of relations inside it, as
+        ``(alias, name)``. The first of them that is not NULL is its own.
     """
 
     alias: str
@@ -99,6 +106,7 @@ class Scan(Node):
     lasting: str = ""
     stateful: bool = False
     time_of: tuple[str, str] | None = None
+    first_of: tuple[tuple[str, str], ...] = ()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -401,10 +409,32 @@ def source_conditions(source: Node) -> tuple[str, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield a node and all nodes below it, parents first."""
-    yield node
-    for below in node.inputs:
-        yield from walk(below)
+    """Yield a node and all nodes below it, parents first; one that stands in several places (a CTE) once."""
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            waiting.extend(reversed(one.inputs))
+
+
+def once(function: Callable[[Node], T]) -> Callable[[Node], T]:
+    """Return a function that asks each node once, and keeps the answer in the node, which never changes.
+
+    A node may stand in several places, and those below it again: without this they would be asked for each path.
+    """
+    name = f"_{function.__name__}"
+
+    @wraps(function)
+    def ask(node: Node) -> T:
+        if name not in node.__dict__:
+            node.__dict__[name] = function(node)
+        found: T = node.__dict__[name]
+        return found
+
+    return ask
 
 
 def own_tree(node: Node) -> Iterator[Node]:
@@ -431,6 +461,21 @@ def transform(node: Node, change: Callable[[Node], Node], *, own: bool = False) 
         return done[id(one)]
 
     return visit(node)
+
+
+def kind_of(node: Node) -> str:
+    """Return how a node joins its inputs; ``inner`` if it does not."""
+    return node.join if isinstance(node, JoinNode) else node.kind if isinstance(node, Join) else "inner"
+
+
+def in_results(node: Node) -> tuple[tuple[Scan, bool], ...]:
+    """Return the relations whose columns a join tree's results have, and whether each may be filled with NULL there."""
+    if isinstance(node, Scan):
+        return ((node, False),)
+    kind = kind_of(node)
+    sides = node.inputs[:1] if kind in ("semi", "anti") else node.inputs
+    padded = PADDED.get(kind, ())
+    return tuple((scan, null or at in padded) for at, side in enumerate(sides) for scan, null in in_results(side))
 
 
 def scans(node: Node) -> tuple[Scan, ...]:

@@ -8,29 +8,61 @@ floats keep their expressions as keys: ``x >= y - 0.5`` and ``x - y >= -0.5`` di
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from sqlglot import exp
 
-from ..plan.conjuncts import ALWAYS, FLIPPED, Band, Compare, ComparisonOp, Either, NotEqual, Predicate, Residual, Term
+from ..plan.conjuncts import (
+    ALWAYS,
+    FLIPPED,
+    At,
+    Band,
+    Compare,
+    ComparisonOp,
+    Either,
+    NotEqual,
+    Predicate,
+    Residual,
+    Term,
+)
+from ..sql.dialect import parse_expression, render
 from ..sql.failing import may_fail
+from ..sql.spark_types import is_window
 from .bands import Difference
 from .differences import exact_difference
 from .rounded import rounded_difference
 from .simple_form import branches_of
 from .terms import OPERATORS, Scope, bare, tree_of
 
+#: What stands for NULL among numbers of microseconds; Spark's timestamps end long before it.
+_NO_TIME = 2**63 - 1
 
-def classify(predicates: Iterable[Predicate], scope: Scope) -> tuple[Predicate, ...]:
-    """Classify raw predicates, and merge the two sides of a band into one predicate."""
+
+def classify(
+    predicates: Iterable[Predicate], scope: Scope, inputs: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Predicate, ...]:
+    """Classify raw predicates, and merge the two sides of a band into one predicate.
+
+    One that reads more than two relations may compare two `inputs` of the join (`Scope.inputs`).
+    """
     done: list[Predicate | Difference] = []
     for predicate in predicates:
         if isinstance(predicate, Residual):
-            for found in _classify(predicate, tree_of(predicate.condition), scope):
+            for found in _classified(predicate, scope, inputs if len(predicate.relations) > 2 else {}):
                 _add(done, found)
         else:
             done.append(predicate)
     return tuple(dict.fromkeys(one.predicate() if isinstance(one, Difference) else one for one in done))
+
+
+def _classified(predicate: Residual, scope: Scope, inputs: Mapping[str, str]) -> Sequence[Predicate | Difference]:
+    tree = tree_of(predicate.condition)
+    if not inputs:
+        return _classify(predicate, tree, scope)
+    scope = dataclasses.replace(scope, inputs=inputs)
+    found = _classify(dataclasses.replace(predicate, condition=scope.term(tree)), tree, scope)
+    return [predicate] if any(isinstance(one, Residual) for one in found) else found
 
 
 def _add(done: list[Predicate | Difference], found: Predicate | Difference) -> None:
@@ -62,7 +94,16 @@ def _classify(predicate: Residual, tree: exp.Expr, scope: Scope) -> list[Predica
     op = OPERATORS.get(type(tree))
     if op is None:
         return [predicate]
+    if op == "=" and all(is_window(scope.type_of(side)) for side in (tree.this, tree.expression)):
+        ends = ((_end_of(tree.this, name), _end_of(tree.expression, name)) for name in ("start", "end"))
+        return [found for one, other in ends for found in _comparison(predicate, op, one, other, scope) or [predicate]]
     return _comparison(predicate, op, tree.this, tree.expression, scope) or [predicate]
+
+
+def _end_of(window: exp.Expr, name: str) -> exp.Expr:
+    """Return one end of a window as a number. Inside of structs, NULL equals NULL."""
+    text = render(window)
+    return parse_expression(f"IF({text} IS NULL, NULL, COALESCE(unix_micros({text}.`{name}`), {_NO_TIME}))")
 
 
 def _comparison(
@@ -108,7 +149,11 @@ def _either(predicate: Residual, branches: list[list[exp.Expr]], scope: Scope) -
             if may_fail(tree, scope.type_of):
                 return None
             part = dataclasses.replace(predicate, condition=scope.term(tree))
-            for one in [flag(part, predicate)] if len(part.relations) == 1 else _classify(part, tree, scope):
+            if len(part.relations) == 1:
+                there = (at for at in predicate.condition.columns if scope.input_of(at[0]) not in part.relations)
+                _add(done, flag(part, predicate, there))
+                continue
+            for one in _classify(part, tree, scope):
                 _add(done, one)
         compared = [one.predicate() if isinstance(one, Difference) else one for one in done]
         kept = tuple(one for one in compared if isinstance(one, Compare | Band | NotEqual))
@@ -119,11 +164,13 @@ def _either(predicate: Residual, branches: list[list[exp.Expr]], scope: Scope) -
     return Either(predicate.sql, predicate.condition, tuple(found), derived=flags[0], places=flags[1])
 
 
-def flag(part: Residual, whole: Residual) -> Compare:
-    """Return a condition over one relation as ``condition = TRUE``, where the other relation has TRUE in every row."""
+def flag(part: Residual, whole: Residual, there: Iterable[At]) -> Compare:
+    """Return a condition over one relation as ``condition = TRUE``, where the other relation has TRUE in every row.
+
+    ``there`` are columns of the other relation, by which the constant moves with it.
+    """
     first, second = whole.relations
     (own,) = part.relations
-    there = tuple(at for at in whole.condition.columns if at[0] != own)  # by them the constant moves with its relation
-    flag, constant = part.condition, Term(ALWAYS, there, (second if own == first else first,), "boolean")
+    flag, constant = part.condition, Term(ALWAYS, tuple(there), (second if own == first else first,), "boolean")
     sides = (flag, constant) if own == first else (constant, flag)
     return Compare(part.sql, part.condition, *sides, "=")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from sqlglot import exp
@@ -61,13 +61,17 @@ def _columns_of(tree: exp.Expr) -> tuple[At, ...]:
 
 @dataclass(frozen=True)
 class Scope:
-    """The relations of a join tree, in plan order, the types of their columns, and whether overflow is an error."""
+    """The relations of a join tree, in plan order, the types of their columns, and whether overflow is an error.
+
+    Relations that a join reads together, as the results of another join, count as the one that `inputs` names.
+    """
 
     order: tuple[str, ...]
     types: Mapping[At, str]
     ansi: bool = True
     ask: TypesOf | None = None
     left_to_spark: frozenset[str] = frozenset()
+    inputs: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, node: Node, *, ansi: bool = True, ask: TypesOf | None = None) -> Scope:
@@ -79,16 +83,22 @@ class Scope:
     def term(self, tree: exp.Expr) -> Term:
         """Return an expression as a term."""
         columns = _columns_of(tree)
-        read = {alias for alias, _ in columns}
-        relations = tuple(alias for alias in self.order if alias in read)
+        relations = self._in_order({alias for alias, _ in columns})
         op = OPERATORS[type(tree)] if isinstance(tree, exp.EQ | exp.NullSafeEQ) else None
         sides = (self.term(tree.this), self.term(tree.expression)) if op is not None else ()
         return Term(render(tree), columns, relations, self.type_of(tree), op, sides)
 
     def relations(self, tree: exp.Expr) -> tuple[str, ...]:
         """Return the relations that an expression reads, in plan order."""
-        found = {column.table for column in tree.find_all(exp.Column)}
+        return self._in_order({column.table for column in tree.find_all(exp.Column)})
+
+    def _in_order(self, aliases: set[str]) -> tuple[str, ...]:
+        found = {self.inputs.get(alias, alias) for alias in aliases} if self.inputs else aliases
         return tuple(alias for alias in self.order if alias in found)
+
+    def input_of(self, alias: str) -> str:
+        """Return the relation that stands for the input of a join that has a relation."""
+        return self.inputs.get(alias, alias)
 
     def type_of(self, tree: exp.Expr) -> str:
         """Return the type of an expression, ``unknown`` if the schemas do not tell."""

@@ -100,7 +100,7 @@ class FromClause:
         first, stands = inside[0], input_scan(source)
         aliases = {scan.alias for scan in inside}
         wanted = [pair for pair in sorted(read_by_node(node)) if pair[0] in aliases]
-        if stands.event_time is not None and (first.alias, stands.event_time) not in wanted:
+        if not stands.first_of and stands.event_time is not None and (first.alias, stands.event_time) not in wanted:
             wanted += [(first.alias, c.name) for c in first.columns if c.name == stands.event_time]
         types = {(scan.alias, column.name): column.type for scan in inside for column in scan.columns}
         taken = {name.lower() for alias, name in wanted if alias == first.alias}
@@ -113,6 +113,14 @@ class FromClause:
             value = self.tree(column_term((alias, name)))
             items.append(exp.alias_(value, identifier(unique), copy=False))
             columns.append(Column(unique, types.get((alias, name), "unknown")))
+        event_time = stands.event_time
+        if stands.first_of:
+            event_time = unused("event_time", taken)
+            times = [self.tree(column_term(at)) for at in stands.first_of]
+            value = exp.Anonymous(this="COALESCE", expressions=times)
+            items.append(exp.alias_(value, identifier(event_time), copy=False))
+            columns.append(Column(event_time, "timestamp"))
+            event_time = event_time if self._carries(source, stands.first_of) else None
         select = exp.Select(expressions=items or [exp.Literal.number(1)])
         self.put(source, select)
         _rename_ctes(select, names)
@@ -121,7 +129,8 @@ class FromClause:
         return lasting(
             dataclasses.replace(
                 first,
-                event_time=stands.event_time,
+                event_time=event_time,
+                first_of=stands.first_of,
                 streaming=stands.streaming,
                 stateful=stands.stateful,
                 relation=render(exp.Subquery(this=select)),
@@ -130,6 +139,11 @@ class FromClause:
                 below=(*_outermost(source, self.nodes), *dict.fromkeys(one for scan in read for one in scan.below)),
             )
         )
+
+    def _carries(self, source: Node, times: Iterable[tuple[str, str]]) -> bool:
+        """Return whether the results of a join have some event times, for which its watermarks are held back."""
+        columns = [self.columns.get(at, ("", "")) for at in times]
+        return all(name in self.nodes and column in self.nodes[name].event_times for name, column in columns)
 
     def _finished(self, node: Node) -> Node:
         if isinstance(node, Scan):

@@ -1,24 +1,26 @@
-"""Turn WITHIN (BiStream's clause) into a band between the event times of every pair of relations.
+"""Turn WITHIN (BiStream's clause) into bands between the event times of the two sides of every join.
 
 Example: ``FROM r JOIN s ON r.a = s.a WITHIN 10 MINUTES`` adds
 ``INTERVAL '-10' MINUTE <= r.ts - s.ts <= INTERVAL '10' MINUTE``. The distance is a length of time, not one on the
 calendar: 1 DAY is 24 hours. Static relations are left out.
+
+WITHIN bounds rows that are there. Where ``s`` may be padded, ``COALESCE(s.ts, r.ts)`` takes its place: that is the time
+of a row of the same join that is there, and is bounded anyway. A row without an event time is near no other one.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from itertools import combinations, product
+from collections.abc import Iterator
+from itertools import product
 
 from ...errors import UnsupportedQueryError
 from ..event_time.bounds import likely_time, watermark_clause
 from ..plan.conjuncts import Band, Bounds, Term, interval_text
-from ..plan.nodes import Block, Join, Node, Scan, scans, transform
+from ..plan.nodes import Block, Join, Node, Scan, in_results, scans, transform
 from ..predicates.terms import column_term
 from ..sql.spark_types import UNKNOWN
-from .push_down_conditions import place
-from .rule import NotApplicable, each_block, regions
+from .rule import NotApplicable, each_block, inputs_of_inner
 
 
 def apply_within(plan: Node) -> Node | NotApplicable:
@@ -34,72 +36,73 @@ def apply_within(plan: Node) -> Node | NotApplicable:
         if block.within is None:
             return block
         length = block.within
-
-        def add(region: Node) -> Node:
-            for left, right in combinations(
-                _streams(scan for side in _inner_inputs(region) for scan in scans(side)), 2
-            ):
-                placed = place(region, band(left, right))
-                region = placed or region
-            return region
-
-        def band(left: Scan, right: Scan) -> Band:
-            return dataclasses.replace(_band(left, right, length), places=block.within_places)
+        relations = scans(block.input)
+        streams = [scan.alias for scan in relations if scan.streaming is not False]
+        timed = frozenset(streams or (scan.alias for scan in relations))
 
         def bound(node: Node) -> Node:
-            if not isinstance(node, Join) or node.kind in ("inner", "cross"):
+            if not isinstance(node, Join):
                 return node
-            static = [all(scan.streaming is False for scan in scans(side)) for side in node.inputs]
-            if static[0] != static[1]:
+            left, right = (list(_times(side, timed)) for side in node.inputs)
+            bands = [
+                dataclasses.replace(_band(one, other, length), places=block.within_places)
+                for one, other in product(left, right)
+            ]
+            if not bands:
                 return node
-            bands = (band(left, right) for left, right in product(*map(_streams, map(scans, node.inputs))))
-            return dataclasses.replace(node, predicates=(*node.predicates, *bands))
+            kind = "inner" if node.kind == "cross" else node.kind
+            return dataclasses.replace(node, kind=kind, predicates=(*node.predicates, *bands))
 
-        return dataclasses.replace(block, input=transform(regions(block.input, add), bound, own=True))
+        return dataclasses.replace(block, input=transform(block.input, bound, own=True))
 
     return each_block(plan, change, "there is no WITHIN")
 
 
-def _streams(below: Iterable[Scan]) -> list[Scan]:
-    """Return the relations that may be streams, or all if none is."""
-    found = list(below)
-    return [scan for scan in found if scan.streaming is not False] or found
+def _times(side: Node, timed: frozenset[str]) -> Iterator[tuple[str, Term]]:
+    """Yield each relation of one side of a join whose rows WITHIN bounds, and the time that stands for its rows."""
+    for below in inputs_of_inner(side):
+        found = [(scan, padded) for scan, padded in in_results(below) if scan.alias in timed]
+        there = next((at for at, (_, padded) in enumerate(found) if not padded), len(found))
+        for scan, padded in found:
+            # of the others, as many as it takes until one is there for certain
+            others = [one for one, _ in found[: there + 1] if one is not scan] if padded else []
+            yield scan.alias, _first_of([_time(one) for one in (scan, *others)])
 
 
-def _inner_inputs(node: Node) -> Iterator[Node]:
-    """Yield the inputs of a tree of inner joins, without those below other joins."""
-    match node:
-        case Join(kind="inner" | "cross"):
-            yield from _inner_inputs(node.left)
-            yield from _inner_inputs(node.right)
-        case Scan():
-            yield node
-        case Join():
-            return
-        case _:
-            for below in node.inputs:
-                yield from _inner_inputs(below)
+def _first_of(times: list[Term]) -> Term:
+    """Return the first of some times that is not NULL, as a term of the first one's relation."""
+    first, *others = times
+    if not others:
+        return first
+    columns = tuple(at for time in times for at in time.columns)
+    return dataclasses.replace(first, sql=f"COALESCE({', '.join(time.sql for time in times)})", columns=columns)
 
 
-def _band(left: Scan, right: Scan, length: int) -> Band:
-    times = []
-    for scan in (left, right):
-        name = likely_time(scan)
-        if name is None:
-            raise UnsupportedQueryError(
-                f"WITHIN needs the event time of {scan.alias}",
-                f"declare it: {watermark_clause(scan)}",
-            )
-        known = {column.name.lower(): column for column in scan.columns}
-        column = known.get(name.lower())
-        times.append(column_term((scan.alias, column.name if column else name), column.type if column else UNKNOWN))
-    one, other = times
+def _time(scan: Scan) -> Term:
+    """Return the event time of a relation."""
+    name = likely_time(scan)
+    if name is None:
+        raise UnsupportedQueryError(
+            f"WITHIN needs the event time of {scan.alias}",
+            f"declare it: {watermark_clause(scan)}",
+        )
+    column = next((column for column in scan.columns if column.name.lower() == name.lower()), None)
+    if column is not None and column.type.startswith("struct"):
+        raise UnsupportedQueryError(
+            f"WITHIN needs the event time of {scan.alias}, and {scan.alias}.{name} is a window of it",
+            f"select the time beside it, or window_time({name})",
+        )
+    return column_term((scan.alias, column.name if column else name), column.type if column else UNKNOWN)
+
+
+def _band(left: tuple[str, Term], right: tuple[str, Term], length: int) -> Band:
+    (name, one), (other_name, other) = left, right
     if one.type != other.type and UNKNOWN not in (one.type, other.type):
         raise UnsupportedQueryError(
-            f"WITHIN compares {left.alias}'s event time, a {one.type}, with {right.alias}'s, a {other.type}",
+            f"WITHIN compares {name}'s event time, a {one.type}, with {other_name}'s, a {other.type}",
             "cast one of them in a derived table",
         )
-    difference = " - ".join(f"unix_micros(CAST({time.sql} AS TIMESTAMP))" for time in times)
+    difference = " - ".join(f"unix_micros(CAST({time.sql} AS TIMESTAMP))" for time in (one, other))
     text = f"{difference} BETWEEN {-length} AND {length}"
     return Band(
         f"WITHIN {interval_text(length).removeprefix('INTERVAL ')}",

@@ -10,14 +10,14 @@ from ..event_time.bounds import (
     Constraint,
     closed_with_steps,
     constraints,
+    event_times_of,
     input_scan,
     likely_time,
-    pads_time,
     retentions,
 )
 from ..options import DEFAULTS, Settings
 from ..plan.conjuncts import Band, Compare
-from ..plan.joins import Closest
+from ..plan.joins import PADDED, Closest
 from ..plan.nodes import JoinNode, Node, Scan, own_tree, scans, transform
 from ..plan.parts import Edge, Retention, TimeBound, TimeStep
 from ..predicates.terms import column_term
@@ -142,11 +142,12 @@ def _only_latest(node: JoinNode, closest: Closest, below: Iterable[Scan]) -> tup
 def _padded(source: Node) -> str | None:
     """Return what to do about an input whose event time may be NULL, for a join below pads it."""
     first = scans(source)[0]
-    if first.event_time is None or not pads_time(source):
+    if first.event_time is None or event_times_of(source):
         return None
     time = f"{first.alias}.{first.event_time}"
     return (
-        f"{time} may be NULL in rows of the join below; let the relation whose rows it keeps come first, in a LEFT JOIN"
+        f"{time} may be NULL in rows of the join below; bound that join with WITHIN, or let the relation whose rows it "
+        "keeps come first, in a LEFT JOIN"
     )
 
 
@@ -160,12 +161,16 @@ def _placed(step: TimeStep, written: Mapping[str, tuple[tuple[int, int], ...]]) 
 
 
 def _between(node: JoinNode) -> Iterator[Constraint]:
-    """Yield the bounds between the rows of an inner join node's results."""
+    """Yield the bounds between the rows of a node's results.
+
+    Where the first relation is padded, the time of the other one stands for it: then they do not differ.
+    """
+    least = 0 if 0 in PADDED.get(node.join, ()) else None
     for bound in node.graph.time_bounds:
-        if bound.upper is not None:
-            yield Constraint(bound.left, bound.right, bound.upper, bound.upper_by)
-        if bound.lower is not None:
-            yield Constraint(bound.right, bound.left, -bound.lower, bound.lower_by)
+        for one, other in ((bound.left, bound.right), (bound.right, bound.left)):
+            most = node.graph.most(one, other)
+            if most is not None:
+                yield Constraint(one, other, most if least is None else max(least, most), node.graph.proof(one, other))
 
 
 def _with_wide_bands(edge: Edge, below: Iterable[Scan], kept: Iterable[Retention]) -> Edge:

@@ -64,7 +64,10 @@ def _unless(band: Band, beyond: Iterable[Beyond], whole: Residual, scope: Scope)
     for one in beyond:
         by_relation.setdefault(scope.relations(one.condition), []).append(one.condition)
     flags = [scope.term(exp.or_(*some)) for some in by_relation.values()]
-    branches: list[tuple[Comparison, ...]] = [(band,), *((flag(Residual(one.sql, one), whole),) for one in flags)]
+    branches: list[tuple[Comparison, ...]] = [(band,)]
+    for term in flags:
+        there = (at for at in whole.condition.columns if at[0] not in term.relations)
+        branches.append((flag(Residual(term.sql, term), whole, there),))
     text = " OR ".join((band.sql, *(one.text for one in beyond)))
     return Either(text, whole.condition, tuple(branches), derived=True, source=whole.sql, exceptions=True)
 

@@ -54,7 +54,8 @@ def read_by_node(node: JoinNode) -> set[tuple[str, str]]:
 def _event_times(node: JoinNode) -> set[tuple[str, str]]:
     """Return the columns by which a join node knows how long rows are kept; another node may be below it."""
     inputs = [input_scan(source) for source in node.sources]
-    return {(scan.alias, scan.event_time) for scan in inputs if scan.event_time is not None}
+    found = {at for scan in inputs for at in scan.first_of}
+    return found | {(scan.alias, scan.event_time) for scan in inputs if scan.event_time is not None}
 
 
 def _read_by_spark(node: Node) -> set[tuple[str, str]]:

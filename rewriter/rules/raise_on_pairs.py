@@ -81,22 +81,29 @@ def _without_errors(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Pr
     return (*dict.fromkeys(kept), *(_either(some, scope) for some in pairs.values()))
 
 
+def _of_same(key: Term, term: Term) -> Term:
+    """Return a term over the input of another one, which may be a join of several relations."""
+    return dataclasses.replace(term, relations=key.relations)
+
+
 def _either(some: list[Comparison], scope: Scope) -> Either:
     """Return that two rows may join by conditions that may fail, or that one of these fails for a row."""
     compared = []
     fails: dict[Term, dict[str, None]] = {}
     for one in some:
         found = [(key, _tried(key, scope)) for key in one.keys]
-        keys = [key if two is None else scope.term(two[0]) for key, two in found]
+        keys = [key if two is None else _of_same(key, scope.term(two[0])) for key, two in found]
         compared.append(dataclasses.replace(one, left=keys[0], right=keys[1], guards=()))
         for key, two in found:
             if two is not None:
-                fails.setdefault(scope.term(two[1]), {})[f"{key.sql} fails"] = None
+                fails.setdefault(_of_same(key, scope.term(two[1])), {})[f"{key.sql} fails"] = None
     sql = " AND ".join(one.sql for one in some)
     columns = dict.fromkeys(at for one in some for at in one.condition.columns)
     text = " AND ".join(one.condition.sql for one in some)
+    keys = [key for one in some for key in one.keys]
     condition = Term(text, tuple(columns), some[0].relations, "boolean")
-    flags = tuple((flag(Residual(one.sql, one), Residual(sql, condition)),) for one in fails)
+    there = {one: [at for key in keys if key.relations != one.relations for at in key.columns] for one in fails}
+    flags = tuple((flag(Residual(one.sql, one), Residual(sql, condition), there[one]),) for one in fails)
     shown = [" AND ".join(one.shown for one in compared), *(text for texts in fails.values() for text in texts)]
     branches = tuple(compared), *flags
     return Either(" OR ".join(shown).replace("`", ""), condition, branches, derived=True, source=sql, exceptions=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..plan.conjuncts import KINDS, Band
-from ..plan.nodes import Block, Exchange, Join, Node, Project, Where, scans, transform
+from ..plan.nodes import Block, Exchange, Join, Node, Project, Scan, Where, scans, transform
 from ..predicates.terms import is_equality
 
 
@@ -77,6 +77,18 @@ def inner_joins(block: Block, change: Callable[[Join], Join]) -> Block:
         return node
 
     return dataclasses.replace(block, input=regions(block.input, visit))
+
+
+def inputs_of_inner(node: Node) -> Iterator[Node]:
+    """Yield the inputs of a tree of inner joins, or the node if it is none; a join of another kind is an input."""
+    match node:
+        case Scan() | Join(by_spark=True):
+            yield node
+        case Join(kind=kind) if kind not in ("inner", "cross"):
+            yield node
+        case _:
+            for below in node.inputs:
+                yield from inputs_of_inner(below)
 
 
 def regions(node: Node, change: Callable[[Node], Node]) -> Node:

@@ -49,6 +49,15 @@ def may_be_event_time(type_: str) -> bool:
     return type_.startswith(("timestamp", "struct", UNKNOWN))
 
 
+#: The type of what the functions `window` and `session_window` make.
+WINDOW = "struct<start:timestamp,end:timestamp>"
+
+
+def is_window(type_: str) -> bool:
+    """Return whether a type is that of windows."""
+    return type_ == WINDOW
+
+
 #: The type of a constant interval of days or less.
 INTERVAL = "interval"
 
@@ -56,7 +65,7 @@ _FUNCTIONS = {
     **dict.fromkeys(("row_number", "rank", "dense_rank", "length", "char_length", "size", "unix_date"), "int"),
     **dict.fromkeys(("year", "quarter", "month", "day", "dayofmonth", "dayofweek", "dayofyear", "weekofyear"), "int"),
     **dict.fromkeys(("hour", "minute", "second"), "int"),
-    **dict.fromkeys(("window", "session_window"), "struct<start:timestamp,end:timestamp>"),
+    **dict.fromkeys(("window", "session_window"), WINDOW),
     **dict.fromkeys(("count", "unix_timestamp", "unix_seconds", "unix_millis", "unix_micros"), "bigint"),
 }
 

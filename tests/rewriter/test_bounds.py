@@ -35,11 +35,10 @@ def test_bounds_are_closed_over_the_graph() -> None:
 
 
 @pytest.mark.parametrize("kind", ["RIGHT", "FULL"])
-@pytest.mark.parametrize("equal", ["r.a < s.a", "r.a = s.a"])  # by us, and by Spark
-def test_no_bound_leads_past_an_input_whose_time_may_be_null(kind: str, equal: str) -> None:
-    """s bounds t, and r bounds s; but rows of the join below come by r.ts, which it pads."""
+def test_no_bound_leads_past_an_input_whose_time_may_be_null(kind: str) -> None:
+    """s bounds t, and r bounds s; but rows of the join below, which is Spark's, come by r.ts, which it pads."""
     near = "{}.ts BETWEEN {}.ts AND {}.ts + INTERVAL 1 MINUTE"
-    below = f"FROM r {kind} JOIN s ON {equal} AND {near.format('s', 'r', 'r')}"
+    below = f"FROM r {kind} JOIN s ON r.a = s.a AND {near.format('s', 'r', 'r')}"
     for above in ("JOIN", "LEFT SEMI JOIN", "LEFT JOIN"):
         result = rewritten(f"SELECT 1 AS o {below} {above} t ON s.x < t.x AND {near.format('t', 's', 's')}")
         last = result.groups[-1]
@@ -48,6 +47,20 @@ def test_no_bound_leads_past_an_input_whose_time_may_be_null(kind: str, equal: s
         assert all("r.ts may be NULL in rows of the join below" in (one.advice or "") for one in last.retention)
         never = [refusal.reason for refusal in result.refusals if "never know" in refusal.reason]
         assert len(never) == (above == "LEFT JOIN")
+
+
+@pytest.mark.parametrize("kind", ["RIGHT", "FULL"])
+@pytest.mark.parametrize("above", ["JOIN", "LEFT SEMI JOIN", "LEFT JOIN", "FULL JOIN"])
+def test_the_time_of_an_input_is_the_first_that_is_there(kind: str, above: str) -> None:
+    """Of results of ours: r.ts, or s.ts where r is padded; which of them a bound is over does not matter."""
+    below = f"FROM r {kind} JOIN s ON r.a < s.a AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 1 MINUTE"
+    for time, most in (("s.ts", 2), ("coalesce(r.ts, s.ts)", 1), ("r.ts", 1)):
+        on = f"r.x < t.x AND t.ts BETWEEN {time} AND {time} + INTERVAL 1 MINUTE"
+        result = rewritten(f"SELECT 1 AS o {below} {above} t ON {on}")
+        last = result.groups[-1]
+        assert isinstance(last, JoinNode)
+        assert [one.keep_for for one in last.retention] == [most * MINUTE, 0], time
+        assert not result.refusals
 
 
 def test_a_one_sided_condition_keeps_one_side_for_ever_and_says_what_to_do() -> None:
