@@ -202,9 +202,16 @@ class _Builder:
         )
 
     def event_time(self, source: Source, info: TableInfo) -> tuple[str | None, int | None]:
-        """Return the event time of a relation and its delay; if there are several, the first that a condition reads."""
-        compared = (time for time in info.times if (id(source), time[0].lower()) in self.compared)
-        return next(compared, info.times[0] if info.times else (None, None))
+        """Return the event time of a relation and its delay; if there are several, the first that a condition reads.
+
+        WITHIN reads one too: a time, if there is one beside windows of it.
+        """
+        times = info.times
+        if self.block.select.args.get("within"):
+            types = {field.name.lower(): field.type for field in _fields_of(source)}
+            times = tuple(time for time in times if not types.get(time[0].lower(), "").startswith("struct")) or times
+        compared = (time for time in times if (id(source), time[0].lower()) in self.compared)
+        return next(compared, times[0] if times else (None, None))
 
     @cached_property
     def compared(self) -> set[tuple[int, str]]:

@@ -10,6 +10,7 @@ from .event_time.bounds import is_of_streams
 from .plan.joins import join_words
 from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Scan, scans, walk
 from .plan.parts import Retention
+from .rules.create_multi_join_nodes import BY_WINDOWS
 from .sql.places import place_of, place_of_relation
 
 _NOT_OURS = "which Spark would run, and TriJoin SQL does not prove what Spark keeps"
@@ -71,6 +72,8 @@ def _left_to_spark(plan: Node, sql: str) -> Iterator[NotProvenError]:
             continue
         streams = ", ".join(scan.alias for scan in scans(node) if _may_stream(scan))
         words = None if node.kind in ("inner", "cross") else join_words(node.kind, node.closest)
+        if words is None and why.get(id(node)) == BY_WINDOWS:
+            continue  # Spark forgets a window that the watermark has passed
         if words is None:
             reason = f"it joins the streams {streams} by a join {_NOT_OURS}: {why.get(id(node), 'it stays with Spark')}"
             yield NotProvenError(reason, streams, "write it so that TriJoin SQL runs it: EXPLAIN says how", sql)

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from ..sql.dialect import render
 from ..sql.functions import GENERATORS, called
-from .scopes import Field, Frame, Source, Unresolvable, expression_type, field_of
+from .scopes import WINDOWS, Field, Frame, Source, Unresolvable, expression_type, field_of
 
 _UNKNOWN_STAR: list[Field] = []
 
@@ -166,8 +166,8 @@ def star_fields(item: exp.Expr) -> list[Field] | None:
 
 
 def column_name(item: exp.Expr) -> str:
-    """Return the name that we give an item of SELECT that has none."""
-    name: str = item.meta.setdefault("column_name", render(item))
+    """Return the name that we give an item of SELECT that has none; a window has one of Spark's."""
+    name: str = item.meta.setdefault("column_name", called(item) if called(item) in WINDOWS else render(item))
     return name
 
 

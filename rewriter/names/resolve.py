@@ -39,6 +39,7 @@ from .scopes import (
     marked,
     own_nodes,
     times_of,
+    windows_of,
 )
 from .struct_names import keep_field_name
 
@@ -332,8 +333,8 @@ class _Resolver(Names):
     def clauses(self, select: exp.Select, frame: Frame, ctes: Mapping[str, Cte], outer: list[Frame]) -> None:
         names = {self.key(item.alias_or_name) for item in select.expressions if item.alias_or_name}
         explicit = {self.key(item.alias) for item in select.expressions if isinstance(item, exp.Alias)}
-        explicit |= windows_of(select)
-        names |= windows_of(select)
+        windows = set(windows_of(select))
+        explicit, names = explicit | windows, names | windows
         problem: Unresolvable | None = None
         for key, value in select.args.items():
             if key in ("from_", "joins", "laterals", "with_", "hint", "within", "kind") or not value:
@@ -458,13 +459,6 @@ def _both(left: Frame, right: Frame) -> Frame:
         left.complete and right.complete,
         [*left.hidden, *right.hidden],
     )
-
-
-def windows_of(select: exp.Select) -> set[str]:
-    """Return the names that Spark gives the windows of GROUP BY, by which a SELECT may read them (``window.start``)."""
-    group = select.args.get("group")
-    calls = set() if group is None else {called(node) for node in own_nodes(group)}
-    return calls & {"window", "session_window"}
 
 
 def _spoil(outer: list[Frame], reason: str) -> None:

@@ -293,14 +293,34 @@ def times_of(select: exp.Select, columns: list[Field] | None) -> tuple[Time, ...
         return ()
     times: list[Time] = []
     windows: list[Time] = []
+    made = windows_of(select)
     for column in columns:
-        time = _time_of(column)
-        if time is not None and called(origin_of(column).tree) in WINDOWS:
+        window = _window(column.tree, made)
+        time = _time_of(column if window is None else Field(None, "", UNKNOWN, window))
+        if time is not None and called(window or origin_of(column).tree) in WINDOWS:
+            column.type = expression_type(window) if window is not None else column.type
             windows.append((column.name, time[1]))
         elif time is not None:
             column.type = "timestamp" if column.type == UNKNOWN else column.type
             times.append((column.name, time[1]))
     return (*times, *windows)
+
+
+def windows_of(select: exp.Select) -> dict[str, exp.Expr]:
+    """Return the windows of GROUP BY by the names that Spark gives them, by which a SELECT may read them."""
+    group = select.args.get("group")
+    return {} if group is None else {called(node): node for node in own_nodes(group) if called(node) in WINDOWS}
+
+
+def _window(tree: exp.Expr | None, made: Mapping[str, exp.Expr]) -> exp.Expr | None:
+    """Return the window of GROUP BY that an output reads by its name, or ``window_time`` of it; None if it does not."""
+    tree = tree.unalias() if tree is not None else None
+    if called(tree) == "window_time" and isinstance(tree, exp.Anonymous) and tree.expressions:
+        inner = _window(tree.expressions[0], made)
+        return None if inner is None else exp.Anonymous(this="window_time", expressions=[inner.copy()])
+    if not isinstance(tree, exp.Column) or tree.table or field_of(tree) is not None:
+        return None
+    return made.get(tree.name.lower())
 
 
 def _time_of(column: Field) -> Time | None:

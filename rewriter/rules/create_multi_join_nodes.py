@@ -20,6 +20,7 @@ from ..plan.joins import Closest, NodeKind
 from ..plan.nodes import (
     Block,
     Exchange,
+    Hints,
     Join,
     JoinGroup,
     LeftAlone,
@@ -28,17 +29,21 @@ from ..plan.nodes import (
     Query,
     Scan,
     join_node_class,
+    own_tree,
     scans,
     source_scan,
 )
 from ..plan.parts import JoinGraph, OutputColumn, unused
-from ..predicates.terms import over_output
-from ..sql.spark_types import UNKNOWN
+from ..predicates.terms import is_equality, over_output
+from ..sql.spark_types import TIMES, UNKNOWN, is_window
 from .create_multi_join_groups import can_be_member
 from .raise_on_pairs import MAY_FAIL
 from .rule import NotApplicable, beyond_spark
 
 UNDECIDED = Decision("none", None, None, "not decided yet")
+
+#: Why a group of streams that windows of event time equate is left alone.
+BY_WINDOWS = "it equates windows of event time, by which Spark itself joins streams and forgets their rows"
 
 
 def create_multi_join_nodes(plan: Node) -> Node | NotApplicable:
@@ -122,7 +127,11 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
     if join == "inner":
         own = [over_output(one, mapping) if isinstance(one, Residual) else one for one in own]
     graph = build_graph(relations, own)
-    reason = why_left_alone(relations, block) or (_why_not_tested(graph, closest) if join != "inner" else None)
+    reason = why_left_alone(relations, block)
+    if join != "inner":
+        reason = reason or _why_not_tested(graph, closest)
+    elif reason is None and block is not None and _by_windows(root, block):
+        reason = BY_WINDOWS
     if reason:
         return LeftAlone(group.input, graph, Decision("none", None, None, reason))
     return join_node_class(len(sources))(
@@ -163,6 +172,33 @@ def _why_not_tested(graph: JoinGraph, closest: Closest | None) -> str | None:
     failing = (one for edge in graph.edges for one in edge.predicates if isinstance(one, Either) and one.exceptions)
     why = f": {MAY_FAIL}" if any(failing) else ""
     return f"only Spark can evaluate {residual.sql}, on pairs of rows{why}"
+
+
+def _by_windows(root: Node, block: Block) -> bool:
+    """Return whether all joins of a group equate windows that are event times, of streams.
+
+    Spark hashes by them, and forgets a window when the watermark has passed it. It refuses a stream with a second event
+    time, though, that something above reads.
+    """
+    joins = [node for node in own_tree(root) if isinstance(node, Join)]
+    streams = {(scan.alias, scan.event_time): scan for scan in scans(root)}
+    types = {(alias, column.name): column.type for (alias, _), scan in streams.items() for column in scan.columns}
+
+    def equates_windows(join: Join) -> bool:
+        equal = (one.condition.sides for one in join.predicates if is_equality(one.condition))
+        return any(
+            all(side.columns[:1] and side.columns[0] in streams and is_window(side.type) for side in sides)
+            for sides in equal
+        )
+
+    read = {*block.required, *(at for join in joins for one in join.predicates for at in one.condition.columns)}
+    return (
+        block.within is None
+        and block.hints == Hints()
+        and all(scan.streaming for scan in streams.values())
+        and not any(types.get(at) in TIMES for at in read)
+        and all(join.kind == "inner" and equates_windows(join) for join in joins)
+    )
 
 
 def why_left_alone(relations: list[str], block: Block | None) -> str | None:

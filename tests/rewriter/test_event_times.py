@@ -9,6 +9,9 @@ from trijoin_sql.rewriter.options import DEFAULTS
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.nodes import JoinNode, Query, source_scan, walk
 from trijoin_sql.rewriter.render.delays import without_delays
+from trijoin_sql.rewriter.rules.create_multi_join_nodes import BY_WINDOWS
+
+from trijoin_sql.errors import UnsupportedQueryError
 
 from .tables import CATALOG, rewritten
 
@@ -195,7 +198,7 @@ def test_windows_over_a_stream_itself_are_left_alone() -> None:
 def test_a_window_is_no_time_by_which_rows_expire() -> None:
     """It is event time to Spark, but no instant: windows that are equal are no rows of one moment."""
     sides = [f"(SELECT id, window(ts, '5 minutes') AS w FROM {name}) {name}" for name in "rs"]
-    (node,) = nodes(f"SELECT r.id FROM {sides[0]} JOIN {sides[1]} ON r.w = s.w")
+    (node,) = nodes(f"SELECT /*+ UNITS(2) */ r.id FROM {sides[0]} JOIN {sides[1]} ON r.w = s.w")
     assert [kept.keep_for for kept in node.retention] == [None, None]
 
 
@@ -219,3 +222,73 @@ BY_S = "s.id = t.id AND t.ts BETWEEN s.ts AND s.ts + INTERVAL 4 SECONDS"
 def test_what_waits_for_the_time_of_a_padded_side(sql: str, carried: tuple[str, ...]) -> None:
     """The watermark never passes a NULL: groups, DISTINCT and rows that Spark's outer join keeps would never come."""
     assert nodes(sql)[0].event_times == carried
+
+
+WINDOWED = "SELECT {}, count(*) AS n FROM r GROUP BY a, window(ts, '5 seconds')"
+WINDOW = "window(ts, '5 seconds')"
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        f"SELECT window_time(window) AS at, n FROM ({WINDOWED.format('window')})",
+        f"SELECT window_time(window) AS at, n FROM ({WINDOWED.format('WINDOW AS window')})",
+        f"SELECT window_time(window) AS at, n FROM ({WINDOWED.format(WINDOW)})",
+        WINDOWED.format("window_time(window) AS at"),
+        f"SELECT window_time(q.w) AS at, n FROM ({WINDOWED.format('window AS w')}) AS q",
+    ],
+)
+def test_the_window_of_group_by_is_event_time_by_its_name(below: str) -> None:
+    """Spark calls it `window`; so does a SELECT that names it nowhere else."""
+    sql = (
+        f"SELECT q.n FROM ({below}) AS q LEFT JOIN s ON q.n <= s.a AND s.ts BETWEEN q.at - INTERVAL 5 SECONDS AND q.at"
+    )
+    (node,) = nodes(sql)
+    assert [one.keep_for for one in node.retention] == [0, 5_000_000]
+    assert not rewritten(sql).refusals
+
+
+SIDES = "(SELECT a, window(ts, '9 seconds') AS w, ts FROM {}) AS {}"
+L, R = SIDES.format("r", "l"), SIDES.format("s", "q")
+
+
+@pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"])
+@pytest.mark.parametrize("on", ["l.w.start <= q.w.start AND l.w.start >= q.w.start", "l.w = q.w", "l.w.end = q.w.end"])
+def test_a_condition_may_read_a_window_beside_within(kind: str, on: str) -> None:
+    """WITHIN compares the times, not the windows of them; and the units compare windows."""
+    (node,) = nodes(f"SELECT l.a FROM {L} {kind} {R} ON l.a <= q.a AND {on} WITHIN 10 SECONDS")
+    assert [one.keep_for for one in node.retention] == [10_000_000, 10_000_000]
+    assert node.graph.residuals == ()
+    assert {at for p in node.graph.edges[0].predicates if p.derived for at in p.condition.columns} == {
+        ("l", "ts"),
+        ("q", "ts"),
+    }
+
+
+def test_within_of_windows_alone_says_what_to_select() -> None:
+    only = "(SELECT a, window(ts, '9 seconds') AS w FROM {}) AS {}"
+    with pytest.raises(UnsupportedQueryError, match=r"and l\.w is a window of it\.\nHint: select the time beside it"):
+        rewritten(f"SELECT 1 FROM {only.format('r', 'l')} JOIN {only.format('s', 'q')} ON l.w = q.w WITHIN 10 SECONDS")
+
+
+@pytest.mark.parametrize(
+    ("select", "reason"),
+    [
+        (f"SELECT l.a FROM {L} JOIN {R} ON l.a = q.a AND l.w = q.w AND l.a < q.a", BY_WINDOWS),
+        (f"SELECT l.a, w FROM {L} JOIN {R} USING (a, w)", BY_WINDOWS),
+        (f"SELECT l.a FROM {L} JOIN {R} ON l.w = q.w JOIN {SIDES.format('t', 'v')} ON v.w = q.w", BY_WINDOWS),
+        # Spark refuses two event times in a stream; of the third stream it would keep all; the user says whose it is
+        (f"SELECT l.a, l.ts FROM {L} JOIN {R} ON l.w = q.w", None),
+        (f"SELECT l.a FROM {L} JOIN {R} ON l.w = q.w JOIN t ON t.a < l.a", None),
+        (f"SELECT l.a FROM {L} JOIN {R} ON l.w = q.w WITHIN 1 MINUTE", None),
+        (f"SELECT /*+ UNITS(2) */ l.a FROM {L} JOIN {R} ON l.w = q.w", None),
+    ],
+)
+def test_joins_of_windows_stay_with_spark_which_forgets_them(select: str, reason: str | None) -> None:
+    """Here their rows would be kept for ever."""
+    (group,) = rewritten(select).groups
+    assert (None if isinstance(group, JoinNode) else group.decision.reason) == reason
+    if isinstance(group, JoinNode):
+        assert all(one.kind == "equi" for one in group.graph.edges[0].predicates if "w = " in one.sql)
+    else:
+        rewritten(select, replace(DEFAULTS, strict=True))
