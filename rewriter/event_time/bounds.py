@@ -291,7 +291,8 @@ def likely_time(scan: Scan) -> str | None:
 
 def watermark_clause(scan: Scan) -> str:
     """Return the clause that gives a relation its event time, as it stands in FROM."""
-    name = scan.relation if _NAME.fullmatch(scan.relation) else scan.alias
+    ours = scan.relation.startswith("__trijoin")  # a view that stands for an input of a join in Spark's plan
+    name = scan.relation if _NAME.fullmatch(scan.relation) and not ours else scan.alias
     alias = "" if name.lower() == scan.alias.lower() else f" AS {scan.alias}"
     return f"{name} WATERMARK {likely_time(scan) or 'column'} DELAY OF INTERVAL 10 SECONDS{alias}"
 

@@ -128,13 +128,13 @@ def _cast(tree: exp.Expr, kind: str) -> exp.Expr:
     return parse_expression(f"CAST({render(bare(tree))} AS {kind})")
 
 
-def reads_only(text: str, aliases: Iterable[str]) -> bool:
-    """Return whether we can read a condition, and it has only columns of some relations."""
+def reread(text: str, aliases: Iterable[str]) -> str | None:
+    """Return a condition as we write what we read of it, None if we cannot read it, or it has other relations."""
     try:
-        found = _columns_of(parse_expression(text))
+        tree = parse_expression(text)
     except (SqlglotError, SqlSyntaxError):
-        return False
-    return {alias for alias, _ in found} <= set(aliases)
+        return None
+    return render(tree) if {alias for alias, _ in _columns_of(tree)} <= set(aliases) else None
 
 
 def is_equality(term: Term) -> bool:

@@ -185,6 +185,57 @@ def bounded() -> Column:
     return F.expr("s.ts BETWEEN r.ts - INTERVAL 3 MINUTES AND r.ts + INTERVAL 3 MINUTES")
 
 
+def test_times_before_an_event_bound_a_join(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+    """An outer join above another one in a view of Spark's, and an anti join of frames without names."""
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    later = "BETWEEN r.ts - INTERVAL 3 MINUTES AND r.ts + INTERVAL 5 MINUTES"
+    view = (
+        "CREATE OR REPLACE TEMP VIEW stacked AS SELECT r.id, s.id AS sid, t.id AS tid FROM r "
+        f"LEFT JOIN s ON r.x > s.x AND s.ts {later} LEFT JOIN t ON t.x < r.x AND t.ts {later}"
+    )
+
+    def lonely() -> DataFrame:
+        r, s = (spark.table(name).select("id", "x", "ts") for name in "rs")
+        early = s["ts"] >= r["ts"] - F.expr("INTERVAL 3 MINUTES")
+        return r.join(s, (r["x"] < s["x"]) & early & (s["ts"] <= r["ts"]), "left_anti").select(r["id"])
+
+    for name in "rst":
+        for far in (10_000, 20_000):
+            tables.add(name, [{**row(far, 0, name), "x": -far if name == "r" else far}], ARROW)
+    tables.use(streaming=False)
+    spark.sql(view)
+    wanted = [bag(spark.table("stacked").where("id < 10000").collect()), bag(lonely().where("id < 10000").collect())]
+    tables.use(streaming=True)
+    spark.sql(view)
+    try:
+        found = [
+            run_stream(tj.sql("SELECT * FROM stacked WHERE id < 10000"), tmp_path / "stacked"),
+            run_stream(tj.rewrite(lonely().where("id < 10000")), tmp_path / "lonely"),
+        ]
+    finally:
+        spark.catalog.dropTempView("stacked")
+    assert found == wanted
+    assert all(wanted)
+
+
+def test_python_functions_need_no_name_in_sql(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+    """Over both sides Spark calls them for pairs of rows; over one side for its rows."""
+
+    @F.udf("boolean")
+    def near(one, other):  # type: ignore[no-untyped-def]  # PySpark would read annotations
+        return one is not None and other is not None and abs(one - other) < 3
+
+    def joined() -> DataFrame:
+        r, s = (spark.table(name) for name in "rs")
+        return r.join(s, (r["x"] <= s["x"]) & near(r["id"], s["id"]) & near(s["x"], s["id"])).select(r["id"], s["x"])
+
+    tables.use(streaming=False)
+    wanted = bag(joined().collect())
+    tables.use(streaming=True)
+    assert run_stream(trijoin_sql.TriJoinSession.create(spark).rewrite(joined()), tmp_path / "checkpoint") == wanted
+    assert wanted
+
+
 def test_what_dataframe_join_makes_runs(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """By `rewrite`, and in a session that `enable` extended by itself."""
     tj = trijoin_sql.TriJoinSession.create(spark)

@@ -107,6 +107,47 @@ def test_all_of_sparks_sql_is_joined(spark: SparkSession, tables: Tables, tmp_pa
         assert wanted, sql
 
 
+#: What Spark's own text of it does not say: no SQL at all, fewer arguments, or (in Berlin, when clocks go back) another
+#: instant. On one input, and on both.
+AT = "timestamp_seconds(1729987200 + 900 * {})"
+OTHERWISE = (
+    "r.x < s.x",
+    "exists(r.l, e -> e > 1)",
+    "array_sort(s.l)[1] > r.x",
+    """from_json(concat('{"a": ', r.id, '}'), 'a INT').a <= s.id + 3""",
+    "extract(MINUTE FROM timestamp_seconds(60 * r.id)) <> extract(MINUTE FROM timestamp_seconds(60 * s.id))",
+    "variant_get(parse_json(CAST(r.id AS STRING)), '$', 'int') <> s.id - 1",
+    f"greatest({AT.format('r.id')}, {AT.format('s.id')}) < TIMESTAMP'2024-10-27 01:15:00Z'",
+    f"{AT.format('s.id')} >= TIMESTAMP'2024-10-27 00:30:00Z'",
+    "exists(s.l, e -> e > r.id - 3)",
+)
+
+
+def test_an_expression_goes_over_as_an_expression(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+    """Conditions of a view that Spark alone made; and a text that a setting makes only Spark read rightly."""
+    zone, escaped = "spark.sql.session.timeZone", "spark.sql.parser.escapedStringLiterals"
+    before = spark.conf.get(zone)
+    view = f"CREATE OR REPLACE TEMP VIEW viewed AS SELECT r.id, s.id AS sid FROM r JOIN s ON {' AND '.join(OTHERWISE)}"
+    raw = (
+        r"SELECT r.id, s.id AS sid FROM r JOIN s ON r.x < s.x AND r.st.b RLIKE '^r\d$' AND concat(r.x, s.x) RLIKE '\d'"
+    )
+    spark.conf.set(zone, "Europe/Berlin")
+    spark.conf.set(escaped, "true")
+    try:
+        for number, sql in enumerate(("SELECT * FROM viewed", raw)):
+            tables.use(streaming=False)
+            spark.sql(view)
+            wanted = bag(spark.sql(sql).collect())
+            tables.use(streaming=True)
+            spark.sql(view)
+            found = run_stream(trijoin_sql.TriJoinSession.create(spark).sql(sql), tmp_path / f"checkpoint{number}")
+            assert found == wanted
+            assert wanted
+    finally:
+        spark.conf.set(zone, before)
+        spark.conf.unset(escaped)
+
+
 def test_it_goes_on_from_its_checkpoint(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """Names that we make up are the same at each start."""
     tj = trijoin_sql.TriJoinSession.create(spark)

@@ -22,11 +22,9 @@ from ..operators.compile.logical_plans import frame_of, items, joins_streams, ov
 from ..operators.compile.travel_types import quoted
 from ..operators.compile.watermarks import DELAY
 from ..rewriter.plan.parts import Refusal
-from ..rewriter.predicates.terms import reads_only
+from .conditions import Conditions, is_bound
 from .frames import view_names
 
-#: Expressions whose meaning depends on their place.
-_BOUND = frozenset({"ScalarSubquery", "Exists", "ListQuery", "InSubquery", "OuterReference", "LateralSubquery"})
 _EQUALITIES = ("EqualTo", "EqualNullSafe")
 
 #: By Spark's name of a join's type how SQL writes it, for those that are not inner joins.
@@ -110,6 +108,15 @@ class _Group:
         columns = [_unique([one.name() for one in items(plan.output())], "c") for plan in self.inputs]
         return list(zip(_unique(aliases, "i"), columns, strict=True))
 
+    @property
+    def named(self) -> list[tuple[str, list[tuple[str, Any]]]]:
+        """By input: its name, and its attributes with theirs."""
+        outputs = (items(plan.output()) for plan in self.inputs)
+        return [
+            (alias, list(zip(columns, output, strict=True)))
+            for (alias, columns), output in zip(self.names, outputs, strict=True)
+        ]
+
     def read_by(self, expression: Any) -> set[int]:
         """Return which inputs an expression reads."""
         ids = (attribute.exprId().id() for attribute in items(expression.references().toSeq()))
@@ -152,7 +159,7 @@ class _Plan:
         if plan.nodeName() == "CTERelationRef":
             return self.told_anew(plan, self.defined(plan))
         if plan.nodeName() == "Filter" and _is_inner(plan.child()):
-            wanted = [one for one in _split(plan.condition()) if one.deterministic() and not _is_bound(one)]
+            wanted = [one for one in _split(plan.condition()) if one.deterministic() and not is_bound(one)]
             return self.over(plan, [self.visit(plan.child(), wanted)])  # rows that pass the filter pass it again
         if _is_inner(plan):
             group = self.flattened(plan)
@@ -247,21 +254,18 @@ class _Plan:
         """Return the result of a group, under the ids that its attributes have above it."""
         self.changes += 1
         inputs = [self.visit(one) for one in group.inputs]
-        frames = [self.input(plan, group) for plan in inputs]
         given = [f"__trijoin_input_{n}" for n in range(len(inputs))]  # what checkpoints know inputs by
         if group.asked is not None:
             given = view_names([alias for alias, _ in group.names])
-        views = dict(zip(given, frames, strict=True))
-        texts, left = [], []
-        for one in group.conjuncts:
-            text = self.written(one, group).sql() if one.deterministic() and not _is_bound(one) else ""
-            if text and reads_only(text, [alias for alias, _ in group.names]):
-                texts.append(f"({text})")
-            else:
-                left.append(one)
+        conditions = Conditions(self.spark, group.named)
+        read_as = [conditions.text(one) for one in group.conjuncts]
+        left = [one for one, text in zip(group.conjuncts, read_as, strict=True) if text is None]
+        texts = [f"({text})" for text in read_as if text is not None]
         if left and group.kind:
             reason = f"only Spark can evaluate {left[0].sql()}, on pairs of rows"
             raise UnsupportedQueryError(f"a {group.kind} of streams without an equality between its sides: {reason}")
+        plans = [conditions.under(plan, number) for number, plan in enumerate(inputs)]
+        views = dict(zip(given, map(self.input, plans), strict=True))
         read = self.read_outside(group, left)
         columns = [
             (number, place, attribute)
@@ -279,20 +283,11 @@ class _Plan:
         lost = [one for (_, _, one), new in zip(kept, items(result.output()), strict=True) if not _is_time(new)]
         if any(map(_is_time, lost)):
             self.lost.append(_of_lost(lost))
-        jvm = self.spark._jvm
-        expressions = jvm.org.apache.spark.sql.catalyst.expressions
         renamed = [
-            expressions.Alias(
-                found,
-                attribute.name(),
-                attribute.exprId(),
-                attribute.qualifier(),
-                jvm.scala.Option.empty(),
-                sequence(self.spark, []),
-            )
+            conditions.alias(found, attribute.name(), attribute)
             for found, (_, _, attribute) in zip(items(result.output()), kept, strict=True)
         ]
-        logical = jvm.org.apache.spark.sql.catalyst.plans.logical
+        logical = self.spark._jvm.org.apache.spark.sql.catalyst.plans.logical
         plan = logical.Project(sequence(self.spark, renamed), result)
         for conjunct in left:
             plan = logical.Filter(conjunct, plan)
@@ -307,39 +302,12 @@ class _Plan:
                 yield node
                 stack += items(node.children())
 
-    def input(self, plan: Any, group: _Group) -> DataFrame:
-        """Return an input as a DataFrame whose columns have the group's names."""
-        owned = (group.owners[one.exprId().id()] for one in items(plan.output()))
-        names = [group.names[number][1][place] for number, place in owned]
+    def input(self, plan: Any) -> DataFrame:
+        """Return the plan of an input as a DataFrame, with the common table expressions that it may read."""
         if self.definitions:
             logical = self.spark._jvm.org.apache.spark.sql.catalyst.plans.logical
             plan = logical.WithCTE(plan, sequence(self.spark, self.definitions))
-        return frame_of(self.spark, plan).toDF(*names)
-
-    def written(self, expression: Any, group: _Group) -> Any:
-        """Return an expression over the names of a group's inputs."""
-        name = expression.nodeName()
-        if name == "UnresolvedAttribute":
-            return expression
-        if name == "AttributeReference":
-            number, place = group.owners[expression.exprId().id()]
-            unresolved = self.spark._jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
-            alias, columns = group.names[number]
-            return unresolved(sequence(self.spark, [alias, columns[place]]))
-        if name == "VariableReference":  # a session variable keeps its current value, as in Spark
-            return expression.varDef().currentValue()
-        if name == "Between":  # compare each end separately with the shared value
-            expression = expression.replacement()
-        if expression.nodeName() == "With":
-            shared = {str(one.id().toString()): self.written(one.child(), group) for one in items(expression.defs())}
-            return self.written(self.unshared(expression.child(), shared), group)
-        return over(self.spark, expression, [self.written(child, group) for child in items(expression.children())])
-
-    def unshared(self, expression: Any, shared: dict[str, Any]) -> Any:
-        """Return an expression with the common expressions in it written out."""
-        if expression.nodeName() == "CommonExpressionRef":
-            return shared[str(expression.id().toString())]
-        return over(self.spark, expression, [self.unshared(child, shared) for child in items(expression.children())])
+        return frame_of(self.spark, plan)
 
     def read_outside(self, group: _Group, left: list[Any]) -> set[int]:
         """Return the ids of the attributes that the plan reads outside of a group, and in conjuncts left above it."""
@@ -413,7 +381,7 @@ def _is_inner(plan: Any) -> bool:
     """Return whether a plan is an inner join, possibly below names and filters."""
     plan = _bare(plan)
     if plan.nodeName() == "Filter":
-        return plan.condition().deterministic() and not _is_bound(plan.condition()) and _is_inner(plan.child())
+        return plan.condition().deterministic() and not is_bound(plan.condition()) and _is_inner(plan.child())
     return plan.nodeName() == "Join" and plan.joinType().sql() in ("INNER", "CROSS")
 
 
@@ -434,7 +402,3 @@ def _split(condition: Any) -> list[Any]:
     if condition.nodeName() == "And":
         return [one for side in items(condition.children()) for one in _split(side)]
     return [condition]
-
-
-def _is_bound(expression: Any) -> bool:
-    return expression.nodeName() in _BOUND or any(map(_is_bound, items(expression.children())))

@@ -17,6 +17,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from .config import submitted_settings
@@ -144,6 +145,28 @@ def _write_all(data: bytes) -> None:
     with contextlib.suppress(OSError):  # nobody reads our stderr any more; the JVM must not wait for that
         while data:
             data = data[os.write(2, data) :]
+
+
+#: Whether errors are expected, and answered by us.
+_expected: ContextVar[bool] = ContextVar("expected", default=False)
+
+
+def _is_told(_: logging.LogRecord) -> bool:
+    return not _expected.get()
+
+
+@contextlib.contextmanager
+def errors_expected() -> Iterator[None]:
+    """For a block, and this thread alone, keep PySpark from logging an error that it raises."""
+    from pyspark.logger import PySparkLogger  # whoever makes one of its loggers first says of which class it is
+
+    for name in _OF_ERRORS:
+        PySparkLogger.getLogger(name).addFilter(_is_told)  # once, however often it is added
+    token = _expected.set(True)
+    try:
+        yield
+    finally:
+        _expected.reset(token)
 
 
 @contextlib.contextmanager
