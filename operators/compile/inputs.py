@@ -7,7 +7,7 @@ columns.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +21,7 @@ from ...rewriter.plan.conjuncts import KernelPredicate
 from ...rewriter.plan.nodes import JoinNode, Node, Scan, source_conditions, source_scan
 from .compiling import Compiling
 from .logical_plans import calls_python, plan_of
-from .travel_types import quoted, to_wire, travels, type_names
+from .travel_types import CHAR, quoted, to_wire, travels, type_names
 from .watermarks import DELAY, held_back
 
 #: The column of an input with the whole row as JSON, and how Spark writes that: all columns, times to the microsecond.
@@ -92,6 +92,13 @@ class Input:
     def type_of(self, what: str, text: str) -> str:
         """Return the type of a column or key that was read."""
         return self.types[self.read[what, text]]
+
+    def lengths(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield the outputs that are of type CHAR or VARCHAR, with the metadata that says so."""
+        for column, name in self.outputs:
+            metadata = self.frame.schema[self.read["column", column]].metadata or {}
+            if CHAR in metadata:
+                yield name, {CHAR: metadata[CHAR]}
 
     def pack(self, column: Column, identity: str, value: str | None = None) -> str:
         """Return the packed name of a column; the same ``identity`` is packed once.

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_, or_
+from typing import Any
 
 import pyarrow as pa
 from pyspark.accumulators import Accumulator
@@ -84,12 +85,15 @@ class Prepared:
         DDL names of the output columns.
     in_units
         Whether units aggregate.
+    lengths
+        Metadata of the output columns that are of type CHAR or VARCHAR: Spark compares them by it.
     """
 
     spec: JoinSpec
     packed: tuple[Packed, ...]
     types: dict[str, str]
     in_units: bool
+    lengths: dict[str, dict[str, str]]
 
     @property
     def frames(self) -> list[DataFrame]:
@@ -98,7 +102,8 @@ class Prepared:
 
     def typed(self, frame: DataFrame) -> DataFrame:
         """Return results as they come from workers with their types."""
-        return frame.select(*[from_wire(F.col(quoted(one)), self.types[one]).alias(one) for one in self.spec.output])
+        columns = {name: from_wire(F.col(quoted(name)), self.types[name]) for name in self.spec.output}
+        return frame.select(*[one.alias(name, metadata=self.lengths.get(name, {})) for name, one in columns.items()])
 
 
 def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
@@ -160,7 +165,8 @@ def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
     in_one = len(SCHEMES[spec.scheme].stages(spec)) == 1 and all(is_plain(wire_type(types[one])) for one in spec.output)
     of_streams = any(side.frame.isStreaming for side in inputs.values())
     spec = replace(spec, fixed_width=in_one and of_streams and all(one.fixed_width for one in packed))
-    return Prepared(spec, tuple(packed), types, in_units)
+    lengths = {name: kind for side in inputs.values() for name, kind in side.lengths()}
+    return Prepared(spec, tuple(packed), types, in_units, lengths)
 
 
 def _spec(
@@ -477,5 +483,6 @@ def _finish(node: JoinNode, frame: DataFrame, *, in_units: bool) -> DataFrame:
     if node.aggregation is not None:
         return frame if in_units else aggregation_.states_of_rows(frame, node.aggregation)
     names = [column.name for column in node.output] + ([node.result_time] if node.result_time else [])
-    times = {name: {DELAY: 0} for name in (node.event_times if frame.isStreaming else ())}
-    return frame.select(*[F.col(quoted(name)).alias(name, metadata=times.get(name, {})) for name in names])
+    times = node.event_times if frame.isStreaming else ()
+    marks: dict[str, Any] = {name: {"metadata": {DELAY: 0}} for name in times}  # the others keep what they have
+    return frame.select(*[F.col(quoted(name)).alias(name, **marks.get(name, {})) for name in names])

@@ -18,6 +18,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from ..batches.ipc import uniform_type
 
+#: What Spark knows a CHAR or VARCHAR column by, in its metadata.
+CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+
 _YEAR_MONTH = re.compile(r"interval (year|month)( to month)?")
 
 

@@ -17,7 +17,7 @@ from ..plan.nodes import Node, scans
 from ..plan.parts import OutputColumn
 from ..sql.catalog import TypesOf
 from ..sql.dialect import identifier, parse_expression, quote, render
-from ..sql.spark_types import UNKNOWN, text_compared_as, text_type, type_of
+from ..sql.spark_types import UNKNOWN, char_length, text_compared_as, text_type, type_of
 
 #: By node: the operator of a comparison.
 OPERATORS: dict[type[exp.Expr], ComparisonOp] = {
@@ -122,6 +122,23 @@ class Scope:
             return (_cast(left, wanted), _cast(right, wanted)) if wanted else None
         known = [kind for kind in kinds if kind != UNKNOWN]
         return (left, right) if not known or common_type(known[0], known[-1]) is not None else None
+
+    def padded(self, tree: exp.Expr) -> exp.Expr:
+        """Return a condition whose comparisons of CHAR columns of several lengths pad the shorter ones, as Spark does.
+
+        Spark knows them by the columns' metadata, and pads where both sides are columns (`ApplyCharTypePadding`), but
+        for BETWEEN. A side alone does not tell.
+        """
+        found = tree.copy()
+        for node in [*found.find_all(*OPERATORS, exp.In)]:
+            compared = [bare(one) for one in (node.this, *(node.expressions or [node.args.get("expression")])) if one]
+            lengths = [char_length(self.type_of(one)) if isinstance(one, exp.Column) else None for one in compared]
+            if None in lengths or len(set(lengths)) < 2:
+                continue
+            for one, length in zip(compared, lengths, strict=True):
+                if length != (longest := max(filter(None, lengths))):
+                    one.replace(parse_expression(f"RPAD({render(one)}, {longest}, ' ')").copy())
+        return tree if found == tree else found
 
 
 def _cast(tree: exp.Expr, kind: str) -> exp.Expr:

@@ -1,7 +1,7 @@
 """Rewrite conjuncts into the form that later rules read.
 
 Example: ``NOT (r.a < s.a) AND 1 = 1 AND ((r.b = s.b AND r.c = 1) OR (r.b = s.b AND r.c = 2))`` becomes
-``r.a >= s.a``, ``r.b = s.b`` and ``(r.c = 1 OR r.c = 2)``.
+``r.a >= s.a``, ``r.b = s.b`` and ``(r.c = 1 OR r.c = 2)``. Comparisons of CHAR columns get what Spark would add.
 
 What is exact under three-valued logic, where only TRUE keeps a row, is in `predicates.simple_form`.
 """
@@ -41,7 +41,7 @@ def _simplified(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Predic
     found = []
     for predicate in predicates:
         tree = tree_of(predicate.condition)
-        parts = list(simplify(tree))
+        parts = list(simplify(scope.padded(tree)))
         if parts == [tree]:
             found.append(predicate)
             continue

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from .dialect import parse_expression, render
 from .functions import ALIKE, CASTS, PARTS_OF_DATES, PURE, TIME_ARITHMETIC, TWINS, called
-from .spark_types import FRACTIONS, INTEGERS, TIMES, UNKNOWN, is_decimal, type_name
+from .spark_types import FRACTIONS, INTEGERS, TIMES, UNKNOWN, is_decimal, text_type, type_name
 
 TypeOf = Callable[[exp.Expr], str]
 
@@ -36,7 +36,7 @@ def may_fail(tree: exp.Expr, type_of: TypeOf) -> bool:
         if not (isinstance(node, _HARMLESS) or called(node) in PURE or _harmless_special(node, type_of)):
             return True
         for operands in (_alike(node), _results(node)):
-            kinds = {type_of(operand) for operand in operands}
+            kinds = {text_type(type_of(operand)) for operand in operands}
             if "string" in kinds and len(kinds - {UNKNOWN}) > 1:
                 return True
     return False

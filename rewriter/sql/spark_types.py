@@ -106,6 +106,12 @@ def text_type(name: str) -> str:
     return "string" if re.fullmatch(r"(var)?char\(\d+\)", name) else name
 
 
+def char_length(name: str) -> int | None:
+    """Return the length of ``char(n)``, to which Spark pads its values; None for other types."""
+    found = re.fullmatch(r"char\((\d+)\)", name)
+    return int(found[1]) if found else None
+
+
 def text_compared_as(other: str) -> str | None:
     """Return the type to which Spark (ANSI mode) casts a text and the value it is compared with."""
     if other in INTEGERS:

@@ -7,14 +7,21 @@ from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField
 
 from ..operators.compile.logical_plans import plan_of
-from ..operators.compile.travel_types import quoted, type_name
+from ..operators.compile.travel_types import CHAR, quoted, type_name
 from ..operators.compile.watermarks import DELAY, keeps_state
 from ..rewriter.plan.parts import Column, RowsFrom
 from ..rewriter.sql.catalog import FRAME, TableInfo
-from .flags import settings_of
+from .flags import flag, settings_of
 from .rates import declared_rate, rate_of, sources_in
+
+#: Settings by which Spark compares texts of CHAR columns as they are: the first, or the second without the third.
+_AS_STRING, _NOT_PADDED, _READ_PADDED = (
+    *("spark.sql.legacy.charVarcharAsString", "spark.sql.legacy.noCharPaddingInPredicate"),
+    "spark.sql.readSideCharPadding",
+)
 
 
 class SparkCatalog:
@@ -70,11 +77,25 @@ class SparkCatalog:
             return None
         times = [field for field in fields if DELAY in (field.metadata or {})]
         times.sort(key=lambda field: field.dataType.simpleString() != "timestamp")  # before windows of time
-        columns = tuple(Column(field.name, type_name(field.dataType)) for field in fields)
+        columns = tuple(Column(field.name, self._type(field)) for field in fields)
         rows, rows_from = self._rate(name, frame) if frame.isStreaming else _rows(frame)
         stateful = bool(times) and frame.isStreaming and keeps_state(frame)
         delays = tuple((field.name, int(field.metadata[DELAY]) * 1000) for field in times)
         return TableInfo(columns, frame.isStreaming, rows, delays, rows_from, stateful)
+
+    def _type(self, field: StructField) -> str:
+        """Return the type of a column, ``char(n)`` for a text that Spark pads where it compares it."""
+        kind = str((field.metadata or {}).get(CHAR, ""))
+        if (
+            not kind.startswith("char(")
+            or self._is(_AS_STRING)
+            or (self._is(_NOT_PADDED) and not self._is(_READ_PADDED))
+        ):
+            return type_name(field.dataType)
+        return kind
+
+    def _is(self, setting: str) -> bool:
+        return flag(self._setting, setting, default=setting == _READ_PADDED)
 
     def _rate(self, name: tuple[str, ...], frame: DataFrame) -> tuple[float | None, RowsFrom]:
         """Return the rows a second of a stream and their origin: a view over one stream has the stream's rate."""

@@ -1,0 +1,99 @@
+"""CHAR columns: Spark pads the shorter of two where it compares them, which it knows by metadata; the rows of batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import trijoin_sql
+
+from .differential import bag, run_stream
+
+NULL = "(4, NULL, '', '')"
+ROWS = {
+    "chars_r": f"(1, 'ab', 'ab', 'ab '), (2, 'b', 'b', 'b'), (3, 'abc', 'abc', ''), {NULL}, (5, '', '', '')",
+    "chars_s": f"(1, 'ab', 'ab', 'ab'), (2, 'abcde', 'abcd', 'b'), (3, 'b', 'b', 'abc'), {NULL}, (5, 'a', '', '')",
+}
+#: By table: the lengths of its two CHAR columns; v is VARCHAR(6).
+LENGTHS = {"chars_r": (3, 4), "chars_s": (5, 4)}
+
+#: What is compared and what is not, as a condition between r and s beside one that makes the join ours.
+CONDITIONS = (
+    *(f"r.c {sign} s.c" for sign in ("=", "<=>", "<", "<=", ">", ">=", "<>")),
+    "s.c = r.c AND r.e = s.e",
+    "r.c = s.v",
+    "r.c < s.v OR r.c = s.c",
+    "r.c = s.c OR r.id = 1 AND r.c <> s.c",
+    "r.c BETWEEN s.c AND s.e",
+    "r.c IN (s.c, s.e)",
+    "r.c IN (s.c, s.v)",
+    "r.c = 'ab' AND s.c <> 'ab'",
+    "r.c = 'ab' OR s.c = 'ab' OR r.c = 'ab  '",
+    "upper(r.c) = upper(s.c)",
+    "NOT (r.c < s.c) AND concat(r.c, s.c) <> 'ab ab   '",
+    "CASE r.c WHEN s.c THEN true ELSE r.e = s.c END",
+    "length(r.c) < length(s.c)",
+    "coalesce(r.c, s.c) = s.c",
+)
+JOINS = ("JOIN", "LEFT JOIN", "LEFT ANTI JOIN", "FULL JOIN")
+
+
+@pytest.fixture
+def chars(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
+    for name, rows in ROWS.items():
+        c, e = LENGTHS[name]
+        columns = f"id INT, c CHAR({c}), e CHAR({e}), v VARCHAR(6)"
+        spark.sql(f"CREATE TABLE {name} ({columns}) USING parquet LOCATION '{tmp_path / name}'")
+        spark.sql(f"INSERT INTO {name} VALUES {rows}")
+    yield
+    for name in ROWS:
+        spark.sql(f"DROP TABLE {name}")
+
+
+def statements() -> Iterator[str]:
+    for number, condition in enumerate(CONDITIONS):
+        join = JOINS[number % len(JOINS)] if "OR" not in condition else "JOIN"
+        columns = (
+            "r.id" if "ANTI" in join else "r.id, s.id AS sid, r.c = s.c AS same, r.c < s.e AS less, r.c || s.c AS both"
+        )
+        yield f"SELECT {columns} FROM chars_r r {join} chars_s s ON r.id <> s.id + 3 AND ({condition})"
+    yield "SELECT * FROM chars_r r JOIN (SELECT id AS sid, c FROM chars_s) s USING (c) WHERE r.id <> sid + 3"
+    yield "SELECT * FROM (SELECT c, id FROM chars_r) r NATURAL JOIN (SELECT c, id AS i FROM chars_s) s WHERE id < i + 9"
+    yield "SELECT r.id FROM chars_r r WHERE EXISTS (SELECT 1 FROM chars_s s WHERE s.c = r.c AND s.id < r.id + 9)"
+    yield (
+        "SELECT MIN(r.c) AS least, COUNT(*) AS n FROM chars_r r JOIN chars_s s ON r.c <= s.c "
+        "JOIN chars_r t ON t.c >= s.c GROUP BY s.c"
+    )
+
+
+def test_tables_compare_as_in_spark(spark: SparkSession, chars: None) -> None:
+    """Also where a condition is cut into its sides, goes over results, or stands in SELECT."""
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    for sql in statements():
+        assert bag(tj.sql(sql).collect()) == bag(spark.sql(sql).collect()), sql
+
+
+def test_a_setting_switches_padding_off(spark: SparkSession, chars: None) -> None:
+    tj, name = trijoin_sql.TriJoinSession.create(spark), "spark.sql.legacy.charVarcharAsString"
+    sql = "SELECT r.id, s.id AS sid FROM chars_r r JOIN chars_s s ON r.c < s.c"
+    padded = bag(tj.sql(sql).collect())
+    spark.conf.set(name, "true")
+    try:
+        assert padded != bag(tj.sql(sql).collect()) == bag(spark.sql(sql).collect())
+    finally:
+        spark.conf.unset(name)
+
+
+def test_streams_compare_as_in_spark(spark: SparkSession, chars: None, tmp_path: Path) -> None:
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    sql = (
+        "SELECT r.id, s.id AS sid, r.c = s.c AS same FROM {r} r JOIN {s} s "
+        "ON r.c <= s.c AND r.id <> s.id + 3 AND (r.c = s.c OR r.id = 3)"
+    )
+    frame = tj.sql(sql.format(r="STREAM(chars_r)", s="STREAM(chars_s)"))
+    wanted = bag(spark.sql(sql.format(r="chars_r", s="chars_s")).collect())
+    assert run_stream(frame, tmp_path / "checkpoint") == wanted
+    assert len(wanted) > 2
