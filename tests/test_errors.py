@@ -89,3 +89,10 @@ def test_a_syntax_error_points_at_the_place() -> None:
 
 def test_the_caret_stands_below_a_tab_as_wide_as_it_is() -> None:
     assert str(errors.SqlSyntaxError("unexpected FROM", "\tSELECT FROM r", 1, 9)).endswith("\n\t       ^")
+
+
+def test_a_column_named_like_a_secret_is_none() -> None:
+    """It stands in conditions, which errors have to show."""
+    sql = "SELECT r.token, s.token x FROM r JOIN s ON r.token = s.token WHERE MAX(token) < 3"
+    assert errors.without_secrets(sql) == sql
+    assert errors.without_secrets("SET my.token = a.b; SET x = y") == "SET my.token = ***; SET x = y"

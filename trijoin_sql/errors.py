@@ -184,11 +184,14 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 SHOWN = 100
 
 
-#: A key whose value nobody is to read in a log, and the value: a literal, which may have lost its end, or a word behind
-#: an equals sign or before a comma or parenthesis.
+_KEY = r"(?:password|passwd|secret|credential|jaas|token)[\w.\-]*+['\"`]?"
+
+#: A key whose value nobody is to read in a log, and the value: a literal, which may have lost its end; a word behind an
+#: equals sign or before a comma or parenthesis, unless it has a dot, as a column that is compared has; what SET gives.
 _SECRET = re.compile(
-    r"""((?:password|passwd|secret|credential|jaas|token)[\w.\-]*+['"`]?\s*=?\s*)"""
-    r"""('(?:[^'\\]|\\.|'')*|"(?:[^"\\]|\\.)*|(?<==)[^\s;,)'"]+|(?<== )[^\s;,)'"]+|(?<=\s)[^\s;,()'"]+(?=\s*[,)]))""",
+    rf"""({_KEY}\s*=?\s*)('(?:[^'\\]|\\.|'')*|"(?:[^"\\]|\\.)*"""
+    r"""|(?:(?<==)|(?<== )|(?<=\s)(?=[^\s;]+\s*[,)]))[^\s;,()'".]++(?!\.))"""
+    rf"""|(\bSET\s+[\w.\-]*?{_KEY}\s*=\s*)([^\s;'"]+)""",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -201,17 +204,17 @@ def without_secrets(text: str) -> str:
     >>> without_secrets("OPTIONS (path 'out', kafka.ssl.key.password 'abc', topic 'r'); SET my.token=xy;")
     "OPTIONS (path 'out', kafka.ssl.key.password '***', topic 'r'); SET my.token=**;"
     """
-    return _SECRET.sub(lambda found: found[1] + _starred(found[2]), text)
+    return _SECRET.sub(lambda found: (found[1] or found[3]) + _starred(found[2] or found[4] or ""), text)
 
 
 def _starred(value: str) -> str:
-    quote = value[0] if value[0] in "'\"" else ""
+    quote = value[:1] if value[:1] in ("'", '"') else ""
     return quote + re.sub(r"[^\n]", "*", value[len(quote) :])
 
 
 def secrets_in(text: str) -> list[str]:
     """Return what `without_secrets` takes from a text."""
-    return [value for found in _SECRET.finditer(text) if (value := found[2].lstrip("'\""))]
+    return [value for found in _SECRET.finditer(text) if (value := (found[2] or found[4] or "").lstrip("'\""))]
 
 
 def _marked(text: str, line: int, column: int) -> str:
