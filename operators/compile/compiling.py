@@ -13,6 +13,12 @@ from ...errors import PlanError
 from ...rewriter.plan.nodes import JoinNode
 from ..spec import RUN
 
+#: Spark's tokens as far as a name could be in them, literals and comments first: a literal may say what a name says.
+_TOKENS = re.compile(
+    r"""(?<!\w)r'[^']*'|(?<!\w)r"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/|\w+""",
+    re.IGNORECASE | re.DOTALL,
+)
+
 
 class NotAsPlannedError(PlanError):
     """Spark's types, which the planner did not know, rule out a part of the plan. Planned without it, the query runs.
@@ -89,11 +95,16 @@ def sql_over(spark: SparkSession, text: str, arguments: Any, frames: Mapping[str
     frames
         DataFrames by name.
     """
-    # Whole words only: the first node's name begins the tenth's.
-    used = {name: frames[name] for name in re.findall(r"\w+", text) if name in frames} if frames else {}
-    sql = type(spark).sql
+    sql, used = type(spark).sql, dict[str, DataFrame]()
+
+    def in_braces(found: re.Match[str]) -> str:
+        name = found[0].strip("`")
+        if name not in frames or not name.isidentifier() or found[0][0] in "'\"":
+            return found[0]
+        used[name] = frames[name]
+        return f"{{{name}}}"
+
+    given = _TOKENS.sub(in_braces, text.replace("{", "{{").replace("}", "}}")) if frames else text
     if not used:
         return sql(spark, text) if arguments is None else sql(spark, text, args=arguments)
-    text = text.replace("{", "{{").replace("}", "}}")
-    text = re.sub(r"(`?)\b(" + "|".join(used) + r")\b\1", r"{\2}", text)
-    return sql(spark, text, args=arguments, **used)
+    return sql(spark, given, args=arguments, **used)

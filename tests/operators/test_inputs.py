@@ -34,6 +34,13 @@ def test_nodes_are_found_by_whole_words(text: str, asked: str) -> None:
 
 
 def test_other_text_is_left_as_it_is() -> None:
+    literals = (
+        """SELECT 'j_1', "j_1", 'it\\'s j_1', 'it''s j_1', r'\\', r"j_1\\", `a`` j_1` /* 'j_1 */ -- it's j_1\n FROM """
+    )
+    below: Any = {"j_1": "frame"}
+    found, used = Compiling(Recorder(), below).run_sql(literals + "`j_1`, j_1")  # type: ignore[arg-type]
+    assert found == literals + "{j_1}, {j_1}", "what is in literals, comments and other names is the user's"
+    assert used == {"args": None, **below}
     assert Compiling(Recorder(), {}).run_sql("SELECT '{x}'") == ("SELECT '{x}'", {})  # type: ignore[arg-type,comparison-overlap]
 
 
