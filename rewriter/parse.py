@@ -34,13 +34,13 @@ from .plan.parts import Aggregation, Column, TimeUses, unused
 from .predicates.terms import Scope, operands
 from .sql.catalog import TableInfo
 from .sql.dialect import identifier, places_of, render
-from .sql.functions import AGGREGATES, GENERATORS, VOLATILE, called
+from .sql.functions import AGGREGATES, GENERATORS, RANDOM, called, read_anew
 from .sql.hints import read_hints
 from .sql.intervals import interval_microseconds
 from .sql.spark_types import INTEGERS
 
 #: Functions that return another value for each call, even within one micro-batch.
-_OTHER_EACH_TIME = VOLATILE - frozenset({"now", "current_timestamp", "localtimestamp", "assert_true", "raise_error"})
+_OTHER_EACH_TIME = RANDOM - {"assert_true", "raise_error"}
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,9 @@ class _Builder:
                 if tree.closest is not None and not self.problem:
                     aliases = [frozenset(scan.alias for scan in scans(side)) for side in (left, right)]
                     closest, reason = read_closest(tree.closest, aliases, self.relations, self.term)
+                    if any(map(read_anew, tree.closest.walk())):
+                        told = f"what is closest by {render(tree.closest)} changes with the clock, or with each look"
+                        closest, reason = None, (told, "compare columns of the two sides")
                     if reason is not None and any(scan.streaming for scan in scans(right)):
                         raise UnsupportedQueryError(*reason)
                     self.problem = self.problem or (reason and reason[0])
@@ -235,9 +238,7 @@ class _Builder:
         for node in own_nodes(conjunct):
             if isinstance(node, exp.Query | exp.Window | exp.Star | exp.Alias):
                 return None
-            if called(node) in VOLATILE | AGGREGATES | GENERATORS:
-                return None
-            if isinstance(node, exp.CurrentTimestamp):
+            if called(node) in AGGREGATES | GENERATORS or read_anew(node):
                 return None
             if isinstance(node, exp.Interval) and node.args.get("unit") is None and isinstance(node.this, exp.Column):
                 raise ValueError("an INTERVAL has no unit")

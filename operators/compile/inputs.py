@@ -19,8 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from ...errors import UnsupportedQueryError
 from ...rewriter.plan.conjuncts import KernelPredicate
 from ...rewriter.plan.nodes import JoinNode, Node, Scan, source_conditions, source_scan
-from .compiling import Compiling
-from .logical_plans import calls_python, plan_of
+from .compiling import Compiling, NotAsPlannedError
+from .logical_plans import calls_python, is_lasting, items, plan_of, walk
 from .travel_types import CHAR, quoted, to_wire, travels, type_names
 from .watermarks import DELAY, held_back
 
@@ -304,7 +304,10 @@ def _inputs(
         By alias, the column that says which rows its filters keep.
     """
     first, _ = read[0]
-    frame, above = _held_back(compiling.run_sql(_with(first) + text), node.held_back, first, str(compiling.number))
+    frame = compiling.run_sql(_with(first) + text)
+    for scan, names in read:
+        _check_lasting(node, scan, names, frame)
+    frame, above = _held_back(frame, node.held_back, first, str(compiling.number))
     types = dict(zip(frame.schema.names, type_names(frame), strict=True))
     whole = _WHOLE if _asks_for_late_rows(compiling, first) else None
     found = {}
@@ -349,6 +352,27 @@ def _as_column(text: str, alias: str) -> str:
     if found is None or (found[1] or found[2]).replace("``", "`") != alias:
         return text
     return f"{quoted(alias)}.{quoted((found[3] or found[4]).replace('``', '`'))}"
+
+
+def _check_lasting(node: JoinNode, scan: Scan, read: Mapping[tuple[str, str], str], frame: DataFrame) -> None:
+    """Leave to Spark, over the results, what it may compute otherwise later: a stored key would stay what it was.
+
+    The rewriter knows such functions by name, Spark all of them: a user's own, too. Spark Connect does not show it.
+    """
+    if not hasattr(frame, "_jdf"):
+        return
+    plan = plan_of(frame)
+    if is_lasting(frame.sparkSession, plan):
+        return
+    project = next(step.node for step in walk(plan) if step.name == "Project")
+    columns = {str(one.name()): one for one in items(project.projectList())}
+    anew = {name for name, one in columns.items() if not is_lasting(frame.sparkSession, one)}
+    for edge in node.graph.edges:
+        for predicate in edge.predicates:
+            if any(read.get(("key", one.sql)) in anew for one in predicate.keys):
+                raise NotAsPlannedError(f"it has another value each time, or later: {predicate.sql}", predicate.sql)
+    if any(what == "argument" and name in anew for (what, _), name in read.items()):
+        raise NotAsPlannedError("what is aggregated has another value each time, or later")
 
 
 def _check_payload(

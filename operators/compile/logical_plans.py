@@ -20,6 +20,15 @@ def calls_python(spark: SparkSession, plan: Any) -> bool:
     return bool(plan.containsPattern(session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()))
 
 
+def is_lasting(spark: SparkSession, tree: Any) -> bool:
+    """Return whether a plan or an expression has the same values whenever it is computed: it draws none, and reads no
+    clock, user or current catalog.
+    """
+    session: Any = spark
+    current = session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    return bool(tree.deterministic() and not tree.containsPattern(current))
+
+
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
     """Return the DataFrame of a plan."""
     from pyspark.sql import DataFrame  # what only looks at settings loads this module too

@@ -17,7 +17,7 @@ from ..plan.conjuncts import Term
 from ..plan.parts import Aggregation, GroupKey, PartialState
 from ..sql.dialect import parse_expression, render
 from ..sql.failing import may_fail
-from ..sql.functions import AGGREGATES, PARTS_OF_DATES, PURE, SCALARS, called
+from ..sql.functions import AGGREGATES, PARTS_OF_DATES, PURE, SCALARS, called, read_anew
 from ..sql.spark_types import INTEGERS, UNKNOWN
 from .state_types import argument_type, decimal_size, is_average_exact, sum_type
 
@@ -158,6 +158,8 @@ class AggregationReader:
         relations = self.relations(tree)
         if relations is None:
             raise NotInUnits(f"{what} {render(tree)} is not over the joined relations alone")
+        if any(map(read_anew, tree.walk())):
+            raise NotInUnits(f"{what} {render(tree)} has another value later")
         unknown = any(field_of(column) is None for column in tree.find_all(exp.Column))
         if unknown or may_fail(tree, expression_type):
             raise NotInUnits(f"{what} {render(tree)} could raise an error on a row that does not join")

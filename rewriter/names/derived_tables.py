@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ..sql.functions import VOLATILE, called
+from ..sql.functions import called, read_anew
 from .scopes import JoinTree, Output, ResolvedSelect, Source, Tree, leaves, own_nodes
 
 
@@ -79,7 +79,7 @@ def _is_plain(source: Source, output: Output) -> bool:
     if len(source.fields or []) != len(output.columns) or not all(_is_scalar(c.tree) for c in output.columns):
         return False
     where = select.args.get("where")
-    if where is not None and any(isinstance(node, exp.Query) or called(node) in VOLATILE for node in own_nodes(where)):
+    if where is not None and any(isinstance(node, exp.Query) or read_anew(node) for node in own_nodes(where)):
         return False
     return _all_inner(inner.tree)
 

@@ -16,7 +16,7 @@ from ..options import DEFAULTS, Settings
 from ..plan.parts import RowsFrom
 from ..sql.catalog import Catalog, TableInfo, Time
 from ..sql.dialect import closest_of, render
-from ..sql.functions import called
+from ..sql.functions import WITHOUT_PARENTHESES, called
 from ..sql.spark_types import UNKNOWN
 from .having import bare_names, grouped_columns, has_subtotals, unsure
 from .lookup import Names, column_of
@@ -411,6 +411,9 @@ class _Resolver(Names):
                 attached, used = found
                 break
         else:
+            if len(names) == 1 and names[0].lower() in WITHOUT_PARENTHESES:
+                column.replace(exp.Anonymous(this=names[0]))
+                return
             raise Unresolvable(f"the column {render(column)} cannot be resolved with the schemas that are known")
         if used == len(parts):
             column.meta["field"] = attached

@@ -2,12 +2,56 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
+from sqlglot.dialects.databricks import Databricks
+
+#: Calls without parentheses (CURRENT_DATE) of which sqlglot makes nodes of their own.
+_OWN_NODES = tuple(set(Databricks.Parser.NO_PAREN_FUNCTIONS.values()))
 
 
 def called(node: object) -> str:
     """Return the name of the function that a node calls, in small letters; empty if it calls none."""
-    return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+    return node.name.lower() if isinstance(node, exp.Anonymous) else ""
+
+
+def of_a_row(name: str) -> bool:
+    """Return whether a function is known to give one value for each row. One that nobody knows may be an aggregate."""
+    return any(name in some for some in (PURE, PARTS_OF_DATES, TIME_ARITHMETIC, CASTS, SCALARS, TWINS))
+
+
+def read_anew(node: exp.Expr) -> bool:
+    """Return whether Spark may give a node another value for each row, micro-batch, task or start.
+
+    A key is computed when its row arrives, and kept. So a condition with such a node is Spark's, over the results.
+    """
+    name = called(node)
+    return (
+        name in RANDOM
+        or name in OF_NOW
+        or (name == "unix_timestamp" and not node.expressions)
+        or isinstance(node, _OWN_NODES)
+        or _is_special(node)
+    )
+
+
+def _is_special(node: exp.Expr) -> bool:
+    """Return whether a node is a text such as 'now' or 'today', which Spark reads from the clock where it wants a time.
+
+    Compared with a text it is one.
+    """
+    if not (isinstance(node, exp.Literal) and node.is_string and _SPECIAL.match(node.this)):
+        return False
+    beside = node.parent
+    return not (isinstance(beside, exp.Predicate) and _is_text(beside, node))
+
+
+def _is_text(comparison: exp.Expr, literal: exp.Expr) -> bool:
+    """Return whether a literal is compared with texts, as far as types of columns are known."""
+    others = [one for one in comparison.iter_expressions() if one is not literal]
+    types = [getattr(one.meta.get("field"), "type", "") for one in others]
+    return all(kind.startswith(("string", "varchar", "char")) for kind in types if kind) and any(types)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -25,11 +69,22 @@ AGGREGATES = _names("""
 """)
 
 #: Functions that return another value each time, or that depend on where they run.
-VOLATILE = _names("""
+RANDOM = _names("""
     rand random randn randstr uniform uuid shuffle monotonically_increasing_id spark_partition_id input_file_name
-    input_file_block_start input_file_block_length now current_timestamp localtimestamp reflect java_method try_reflect
-    raise_error assert_true
+    input_file_block_start input_file_block_length reflect java_method try_reflect raise_error assert_true
 """)
+
+#: Functions that have one value in a micro-batch, and another one later, for another user or in another session.
+OF_NOW = _names("""
+    now current_timestamp localtimestamp current_date curdate current_time current_user session_user user
+    current_catalog current_database current_schema current_path current_timezone
+""")
+
+#: Those among them that are called without parentheses, unless a column has the name.
+WITHOUT_PARENTHESES = _names("current_timestamp current_date current_time current_user session_user user")
+
+#: What Spark reads from the clock where a text is to be a date or a time; a time zone may follow.
+_SPECIAL = re.compile(r"\s*(now|today|yesterday|tomorrow)\b", re.IGNORECASE)
 
 #: Functions that make several rows of one.
 GENERATORS = _names("""

@@ -92,6 +92,50 @@ def test_volatile_conjuncts_and_subqueries_stay_in_where() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "UNIX_TIMESTAMP() - r.a < s.x",
+        "UNIX_TIMESTAMP(NOW()) - r.a < s.x",
+        "DATEDIFF(CURRENT_DATE, r.ts) < s.a",
+        "DATE_DIFF(current_date(), r.ts) < s.a",
+        "DATEDIFF(CURDATE(), r.ts) < s.a",
+        "HOUR(CURRENT_TIME()) + r.a < s.a",
+        "HOUR(CURRENT_TIME) + r.a < s.a",
+        "r.ts < s.ts + (CURRENT_TIMESTAMP - LOCALTIMESTAMP())",
+        "r.ts + (localtimestamp() - s.ts) < CURRENT_TIMESTAMP()",
+        "DATEDIFF(DATE 'today', r.ts) < s.a",
+        "DATEDIFF(CAST(' Yesterday UTC' AS DATE), r.ts) < s.a",
+        "DATEDIFF('now', r.ts) < s.a",
+        "CONCAT(r.a, CURRENT_USER) < CONCAT(s.a, session_user())",
+        "CONCAT(r.a, current_timezone()) < CONCAT(s.a, current_database())",
+        "r.a + LENGTH(UUID()) < s.a",
+        "r.a + `rand`() < s.a",
+        "r.a + builtin.rand() < s.a",
+        "CONCAT(r.a, input_file_name()) < CONCAT(s.a, '')",
+    ],
+)
+def test_what_has_another_value_later_is_no_key(call: str) -> None:
+    """A key is computed when its row arrives, and kept: the clock of then, or the user, would be compared for ever."""
+    join = node(f"SELECT r.id FROM r JOIN s ON r.a < s.a AND {call}")
+    assert [one.sql for edge in join.graph.edges for one in edge.predicates] == ["r.a < s.a"]
+    assert not join.graph.residuals
+
+
+@pytest.mark.parametrize("argument", ["r.a - UNIX_TIMESTAMP()", "DATEDIFF(CURRENT_DATE, r.d)", "r.x * rand()"])
+def test_what_has_another_value_later_is_not_aggregated_in_units(argument: str) -> None:
+    """A stored row would go on with the value that it came with."""
+    sql = "SELECT r.id, MAX({}) AS o FROM r JOIN s ON r.a < s.a GROUP BY r.id"
+    assert node(sql.format("r.a - 1")).aggregation is not None
+    assert node(sql.format(argument)).aggregation is None
+
+
+def test_a_text_that_reads_like_a_clock_is_a_text() -> None:
+    """Where it is compared with texts: there it is a filter as any other."""
+    join = node("SELECT r.id FROM r JOIN s ON r.a < s.a AND r.n = 'now'")
+    assert [conditions for conditions in map(str, conditions(join)) if "now" in conditions]
+
+
 def test_a_residual_with_a_parameter_is_left_in_the_query() -> None:
     """Residuals are applied without the query's arguments; the rest of the query has them."""
     join = node("SELECT r.id FROM r, s WHERE r.id = s.id AND r.a + s.a > :low")
