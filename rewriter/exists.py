@@ -16,7 +16,7 @@ from .names.scopes import Resolution, ResolvedSelect, Source, expression_type, f
 from .parse import relation_of, split_and
 from .plan.parts import unused
 from .sql.dialect import identifier
-from .sql.functions import AGGREGATES, GENERATORS, called
+from .sql.functions import called, of_a_row
 from .sql.spark_types import UNKNOWN
 
 #: The clauses that a subquery may have.
@@ -74,8 +74,8 @@ def _join(
     if bool(source.info and source.info.streaming) is not streams:
         return None
     nodes = [node for item in query.expressions for node in item.walk()]
-    if any(called(node) in AGGREGATES | GENERATORS for node in nodes):
-        return None
+    if not all(of_a_row(name) for node in nodes if (name := called(node))):
+        return None  # over an aggregate it is true for every row, over a generator it may be false for some
     if any(isinstance(node, exp.Column) and not node.find(exp.Star) and field_of(node) is None for node in nodes):
         return None  # a name that nothing has
     where = query.args.get("where")

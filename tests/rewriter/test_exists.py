@@ -39,6 +39,13 @@ def test_names_are_those_of_the_subquery_first() -> None:
     assert node.graph.relations == ("r", "r_2")
 
 
+def test_a_function_of_a_row_may_be_selected() -> None:
+    assert (
+        joined("SELECT id FROM r WHERE EXISTS (SELECT UPPER(s.n), s.a + ABS(s.x) FROM s WHERE s.x > r.x)").join
+        == "semi"
+    )
+
+
 def test_in_is_an_equality() -> None:
     node = joined("SELECT id FROM r WHERE a IN (SELECT a FROM s WHERE s.x > r.x)")
     assert (node.join, conditions(node)) == ("semi", ["r.a = s.a", "s.x > r.x"])
@@ -48,6 +55,9 @@ def test_in_is_an_equality() -> None:
     "condition",
     [
         "EXISTS (SELECT count(*) FROM s WHERE s.x > r.x)",  # always true
+        "EXISTS (SELECT hll_sketch_agg(s.a) FROM s WHERE s.x > r.x)",  # so is this: an aggregate that no list has
+        "NOT EXISTS (SELECT 1 + my_own(s.a) FROM s WHERE s.x > r.x)",  # and this may be one
+        "EXISTS (SELECT `count`(s.a) FROM s WHERE s.x > r.x)",
         "EXISTS (SELECT 1 FROM s WHERE s.x > r.x LIMIT 0)",
         "EXISTS (SELECT 1 FROM s WHERE s.x > r.x GROUP BY s.a HAVING s.a > 1)",
         "a NOT IN (SELECT a FROM s)",  # unknown where there is a NULL
