@@ -21,7 +21,7 @@ from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.hints import with_plain_joins
 from .rewriter.sql.statement import Statement
 from .running.listener import Registered, next_number, register
-from .settings import parallelism, warm_bytes
+from .settings import warm_bytes
 from .spark.flags import Setting
 from .spark.liberties import of_workers
 from .spark.session_catalog import SparkCatalog
@@ -98,7 +98,7 @@ def _compiled(
     rewritten, plan = planned.rewritten, planned.rewritten.plan
     assert plan is not None
     frames: dict[str, DataFrame] = dict(planned.catalog.frames)
-    arguments, units = rewritten.named(planned.arguments), parallelism(get) or 1
+    arguments, units = rewritten.named(planned.arguments), planned.settings.parallelism or 1
     together = all(one.together for one in planned.settings.stored)  # of a checkpoint, whose sources are numbered
     compiling = Compiling(
         spark, frames, arguments, number, units, warm_bytes(get), of_workers(get), late_rows, together

@@ -30,6 +30,7 @@ from .rewriter.strict import unproven
 from .running.listener import known_numbers, listen, observed_rates
 from .running.metrics import numbers_of
 from .settings import STRICT, rewriter_settings, value
+from .spark.config import refuse_default_store, tasks_at_once
 from .spark.flags import Setting, settings_of
 from .spark.frames import Named, named_frames, refuse_missing, takes_frames, temporary_views
 from .spark.liberties import HOLD_BACK_IN_PLAN, JOIN_IN_PLAN, taken
@@ -300,13 +301,15 @@ class StatementRunner:
         """Rewrite a statement; see `rewrite` for what is raised."""
         get = settings_of(self.spark)
         settings = replace(rewriter_settings(get), stored=stored.get(), watermarks=self._watermarks(get))
-        settings = replace(settings, strict=settings.strict or self.strict)
+        parallelism = settings.parallelism or tasks_at_once(self.spark)
+        settings = replace(settings, strict=settings.strict or self.strict, parallelism=parallelism)
         return Planned.of(statement, args, SparkCatalog(self.spark, observed_rates(self.spark), frames), settings)
 
     def _compile(self, planned: Planned) -> Ran:
         asked = {"warns": self.checks_modes, "late_rows": late_rows.get()}
         ran = compile_statement(self.spark, planned, settings_of(self.spark), **asked)
         if ran.frame.isStreaming:  # for `explain`; a batch query reports nothing to explain
+            refuse_default_store(self.spark)
             self.compiled[ran.number] = ran.rewritten
             classic = hasattr(self.spark, "_jsparkSession")  # else nobody tells which can still run
             known = known_numbers() if classic else set(list(self.compiled)[-_REMEMBERED:])
@@ -316,7 +319,7 @@ class StatementRunner:
 
     def _watermarks(self, get: Setting) -> Literal["plan", "text", "none"]:
         """Return where watermarks can be held back. If the furthest one counts, not all can be."""
-        if get("spark.sql.streaming.multipleWatermarkPolicy") == "max":
+        if str(get("spark.sql.streaming.multipleWatermarkPolicy")).lower() == "max":
             return "none"
         if not hasattr(self.spark, "_jsparkSession"):
             return "text"

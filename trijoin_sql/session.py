@@ -20,7 +20,7 @@ from .run_statement import StatementRunner, late_rows, stored
 from .running.checkpoint import stored_groups
 from .running.metrics import Metrics, compiled_number, live_groups, read_metrics, topmost_number
 from .running.scaled_query import ScaledQuery, scaling_policy
-from .spark.config import STATE_SETTINGS, hush_false_alarm, prepare_workers, start_workers
+from .spark.config import hush_false_alarm, prepare_state_store, prepare_workers, start_workers
 from .spark.flags import settings_of
 from .spark.frames import (
     HOW,
@@ -33,8 +33,6 @@ from .spark.plan_joins import Asked, join_in_plan
 from .spark.refusals import leave_out_plan
 from .spark.shipping import ship
 from .spark.versions import make_up_for, refuse_older
-
-_STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
 class TriJoinSession:
@@ -60,10 +58,7 @@ class TriJoinSession:
         refuse_older(spark.version)
         self.spark = spark
         self.statements = StatementRunner(spark)
-        # Without a default of ours: Spark answers with its own where nobody has set the key.
-        if str(spark.conf.get(_STATE_PROVIDER)).endswith("HDFSBackedStateStoreProvider"):
-            for key, value in STATE_SETTINGS.items():
-                spark.conf.set(key, value)
+        prepare_state_store(spark)
         make_up_for(spark)
         context = getattr(spark, "_sc", None)  # of a classic session
         if context is not None:

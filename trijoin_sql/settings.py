@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from .errors import InvalidSettingError
 from .rewriter.options import DEFAULTS, MOST_UNITS, Settings, Tables
-from .spark.flags import Setting, flag
+from .spark.flags import PARTITIONS, Setting, flag
 from .spark.liberties import SWITCHES
 from .spark.rates import COST, SELECTIVITY, WEIGHTS, cost_defaults
 from .spark.zones import largest_shift
@@ -129,7 +129,7 @@ def value(get: Setting, name: str) -> Any:
 
 def parallelism(get: Setting) -> int | None:
     """Return how many tasks Spark runs in parallel, or the units set instead; None if neither is known."""
-    partitions = get("spark.sql.shuffle.partitions")
+    partitions = get(PARTITIONS)
     units: int | None = value(get, UNITS)
     return units or (None if partitions is None else max(int(partitions), 1))
 

@@ -169,7 +169,7 @@ def _by_delay(compiling: Compiling, sources: list[Node]) -> list[Node]:
     """
     if len({source_scan(source).delay for source in sources}) == 1:
         return sources
-    furthest = compiling.spark.conf.get("spark.sql.streaming.multipleWatermarkPolicy") == "max"
+    furthest = str(compiling.spark.conf.get("spark.sql.streaming.multipleWatermarkPolicy")).lower() == "max"
     return sorted(sources, key=lambda source: source_scan(source).delay or 0, reverse=not furthest)
 
 

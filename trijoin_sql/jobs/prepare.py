@@ -146,7 +146,7 @@ def _corrupt_column(session: TriJoinSession, stream: CreateStream, name: str) ->
     """Return the column for which Spark keeps the text of records that it cannot read; None if it keeps none."""
     if name not in ("json", "csv") or (stream.options.text("mode") or "PERMISSIVE").upper() != "PERMISSIVE":
         return None
-    default = session.spark.conf.get("spark.sql.columnNameOfCorruptRecord", None) or "_corrupt_record"
+    default = str(session.spark.conf.get("spark.sql.columnNameOfCorruptRecord"))
     return stream.options.text("columnNameOfCorruptRecord") or default
 
 

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from ..errors import UnavailableError
+from .flags import PARTITIONS
 from .jvm import OPTIONS, java_options
 from .liberties import HUSH_FALSE_ALARM, JVM_PIPE, LIBERTY_SETTINGS, PRELOAD_WORKERS, taken
 
@@ -31,7 +32,6 @@ _log = logging.getLogger("trijoin_sql")
 
 _STREAMING = "org.apache.spark.sql.execution.python.streaming"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_PARTITIONS = "spark.sql.shuffle.partitions"
 _SOCKETS, _SOCKETS_IN = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 _DAEMON, _PRELOAD = "spark.python.daemon.module", "trijoin_sql.operators.preload"
 _SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
@@ -39,12 +39,12 @@ _TRACEBACK = "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"
 #: Partitions on a cluster whose size the settings do not tell. Spark's 200 would start 200 Python tasks a trigger.
 CLUSTER_PARTITIONS = 16
 
+_PROVIDER, _STATE = "spark.sql.streaming.stateStore.providerClass", "org.apache.spark.sql.execution.streaming.state"
+
 #: Needed by every stateful query of ours; a session takes them at any time.
 STATE_SETTINGS: Mapping[str, str] = {
-    # The only provider that transformWithState runs on.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
+    # The only provider of Spark's that transformWithState runs on.
+    _PROVIDER: f"{_STATE}.RocksDBStateStoreProvider",
     # Upload a trigger's changes, not a snapshot of the whole store; snapshots follow in the background.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Version 2 names every state file by the attempt that wrote it: a task that runs twice leaves no ambiguous state.
@@ -185,6 +185,43 @@ def _refuse_without_java() -> None:
         raise UnavailableError("Spark", why, "trijoin-sql doctor says what else this machine lacks")
 
 
+def has_default_store(spark: SparkSession) -> bool:
+    """Return whether a session has Spark's default state store, which transformWithState refuses.
+
+    Spark is asked without a default of ours: it would answer that one where nobody has set the key.
+    """
+    return str(spark.conf.get(_PROVIDER)).endswith("HDFSBackedStateStoreProvider")
+
+
+def prepare_state_store(spark: SparkSession) -> None:
+    """Give a session the settings of `STATE_SETTINGS`, where it has Spark's default state store."""
+    if has_default_store(spark):
+        for key, value in STATE_SETTINGS.items():
+            spark.conf.set(key, value)
+
+
+def refuse_default_store(spark: SparkSession) -> None:
+    """Raise for a join of streams in a session that got Spark's default state store after it was made ours.
+
+    Raises
+    ------
+    UnavailableError
+        It has.
+    """
+    if has_default_store(spark):
+        raise UnavailableError(
+            "a join of streams",
+            "the session's state store is Spark's HDFSBackedStateStoreProvider, which cannot keep its rows",
+            f"spark.conf.set('{_PROVIDER}', '{STATE_SETTINGS[_PROVIDER]}')",
+        )
+
+
+def tasks_at_once(spark: SparkSession) -> int:
+    """Return how many tasks Spark runs side by side, for a session in which nobody chose its partitions."""
+    context = getattr(spark, "_sc", None)
+    return CLUSTER_PARTITIONS if context is None else max(1, min(int(context.defaultParallelism), 200))
+
+
 def prepare_workers(context: Any, partitions: str) -> None:
     """Make the workers of a context that `configure` did not make find our packages, as far as that is known.
 
@@ -200,11 +237,11 @@ def prepare_workers(context: Any, partitions: str) -> None:
         _log.info("workers run on %s instead of %s", sys.executable, found or context.pythonExec)
         context.pythonExec = sys.executable
     cores = _cores(str(context.master), settings) or 0
-    if partitions == "200" and _PARTITIONS not in settings and cores < 100:  # Spark's default, which nobody chose
+    if partitions == "200" and PARTITIONS not in settings and cores < 100:  # Spark's default, which nobody chose
         _log.warning(
             "this session was not made by trijoin_sql.configure and has Spark's 200 shuffle partitions, which means as "
             "many Python tasks a micro-batch: make it with configure, or spark.conf.set('%s', %d)",
-            _PARTITIONS,
+            PARTITIONS,
             cores or CLUSTER_PARTITIONS,
         )
     late = [key for key, value in CONTEXT_SETTINGS.items() if settings.get(key) != value]
@@ -259,7 +296,7 @@ def settings_for(user: Mapping[str, str], *, running: bool = False) -> dict[str,
     master = _master(user)
     if master.startswith("sc:"):
         return settings  # we neither know nor set a server's cores, disks and context
-    settings[_PARTITIONS] = str(_cores(master, user) or CLUSTER_PARTITIONS)
+    settings[PARTITIONS] = str(_cores(master, user) or CLUSTER_PARTITIONS)
     if not running:
         settings.update(CONTEXT_SETTINGS)
         if user.get(_SIMPLIFIED, "true").lower() == "false":  # then no worker of Spark has it either

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from ..errors import InvalidSettingError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ZONE = "spark.sql.session.timeZone"
+PARTITIONS = "spark.sql.shuffle.partitions"
 
-#: Returns the value of a session's setting, None where it is not set.
+#: Returns the value of a session's setting. One that nobody set has Spark's own default, None where Spark has none.
+#: `PARTITIONS` is None, too: Spark's 200 says nothing about where a query runs.
 Setting = Callable[[str], "str | None"]
+
+#: By session: Spark's defaults, which may come from its environment.
+_defaults: WeakKeyDictionary[SparkSession, dict[str, str | None]] = WeakKeyDictionary()
 
 
 def settings_of(spark: SparkSession) -> Setting:
@@ -26,11 +31,24 @@ def settings_of(spark: SparkSession) -> Setting:
 
     def get(name: str) -> str | None:
         text = spark.conf.get(name, None) if hasattr(spark, "_jsparkSession") else known().get(name)
-        if text is None and name == _ZONE:  # unset, it is that of the JVM
-            text = spark.conf.get(name)
-        return None if text is None else str(text)
+        return _default(spark, name) if text is None else str(text)
 
     return get
+
+
+def _default(spark: SparkSession, name: str) -> str | None:
+    """Return Spark's value of a setting that nobody set. With a default given, ``conf.get`` would answer that one."""
+    if not name.startswith("spark.sql.") or name == PARTITIONS:
+        return None
+    found = _defaults.setdefault(spark, {})
+    if name not in found:
+        from pyspark.errors import PySparkException
+
+        try:
+            found[name] = spark.conf.get(name)
+        except PySparkException:  # an older Spark does not know it
+            found[name] = None
+    return found[name]
 
 
 def flag(get: Setting, name: str, *, default: bool) -> bool:
