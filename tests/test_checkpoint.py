@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from trijoin_sql.operators.spec import JoinSpec, StreamSpec
-from trijoin_sql.operators.state.layout import History
+from trijoin_sql.operators.spec import JoinSpec, Options, Ranges, StreamSpec
+from trijoin_sql.operators.state.layout import History, laid_out
 
 from trijoin_sql.errors import CheckpointMismatchError
 from trijoin_sql.running.checkpoint import Join, follow
@@ -140,12 +140,19 @@ def test_joins_of_a_view_are_held_back_for_those_above_it_too() -> None:
     assert [one.held_back for one in held_back_in_all([top, middle, below, beside])] == [300, 320, 321, 4000]
 
 
-def test_a_checkpoint_from_before_units_by_a_key_could_change_goes_on() -> None:
-    """Its fingerprint has the units; cells of a grid have them still, and others are refused."""
+def test_a_checkpoint_with_units_in_its_fingerprint_goes_on() -> None:
+    """Older versions wrote them, and the grid of cells, which cannot change: others that users ask for are refused."""
     spec = replace(SPEC, subgroups=0, units=4)
     old = [Join(f"{spec.fingerprint}\nunits: 2\nsubgroups: 2", History(((0, 2),)))]
     assert layouts(follow(old, [spec], [2], 7)) == [((0, 2),)]
     assert layouts(follow(old, [spec], [4], 7)) == [((0, 2), (7, 4, 2))]
-    cells = replace(spec, scheme="matrix", elastic=False, fingerprint="scheme: matrix\nunits: 4\nsubgroups: 1")
-    with pytest.raises(CheckpointMismatchError, match="units was 2 and is now 4; rows go to cells of a grid"):
-        follow([Join("scheme: matrix\nunits: 2\nsubgroups: 1", History(((0, 2),)))], [cells], [4], 7)
+    options = Options(grid=(4, 1), ranges=(Ranges(1, 1, 0, "c0", 8, floats=False, bands=()),))
+    cells = replace(spec, scheme="matrix", elastic=False, fingerprint="scheme: matrix", options=options)
+    written = "scheme: matrix\nunits: 6\nsubgroups: 1\noption grid: 2x3"
+    saved = Join.from_dict({"fingerprint": written, "layouts": [[0, 6]], "stored": []})
+    (join,) = follow([saved], [cells], [6], 7)
+    assert Join.from_dict(join.to_dict()) == join
+    told = laid_out(cells, join.history.at(7), tuple(join.told()["grid"]))
+    assert (told.units, told.options.grid, told.options.ranges[0].shares) == (6, (2, 3), 3)
+    with pytest.raises(CheckpointMismatchError, match="units was 6 and is now 4; rows go to cells of a grid"):
+        follow([join], [cells], [4], 7)

@@ -88,7 +88,8 @@ def _packed(node: JoinNode, inputs: Mapping[str, Input], dimensions: tuple[Dimen
             continue
         if axis.key is None:
             (alias,) = axis.relations
-            coordinates[alias].append((number, None))
+            if set(node.tested) <= {alias}:  # else no grid divides it
+                coordinates[alias].append((number, None))
             continue
         members = tuple(zip(axis.relations, axis.key, strict=True))
         kind = _hash_type(members, inputs)

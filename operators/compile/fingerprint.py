@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...rewriter.plan.nodes import JoinNode, Scan, source_conditions, source_scan
 from ..spec import JoinSpec
-from ..state.changed_query import STORED, TOGETHER
+from ..state.changed_query import SETTING, STORED, TOGETHER
 
 if TYPE_CHECKING:
     from .inputs import Input
@@ -26,6 +26,7 @@ def fingerprint(
     types: Mapping[str, str],
     stored: Mapping[str, str],
     arguments: Mapping[str, Any] | None,
+    settings: Mapping[str, str],
 ) -> str:
     """Return a join's fingerprint.
 
@@ -43,6 +44,8 @@ def fingerprint(
         By alias: the stored columns with their types, as DDL.
     arguments
         Values of the SQL parameters (``:name``).
+    settings
+        Those of the session by which stored columns are computed.
     """
     lines = [f"scheme: {spec.scheme}"]
     if spec.join != "inner":
@@ -52,10 +55,8 @@ def fingerprint(
         ]
     if node.closest is not None:
         lines.append(f"closest rows: {node.closest.sql}")
-    if not spec.elastic:  # else the units are part of the state: see `operators.state.layout`
-        lines += [f"units: {spec.units}", f"subgroups: {spec.subgroups or spec.units}"]
+    # How many units there are, and the grid of their cells, is part of the state: see `operators.state.layout`.
     options = node.decision.options.shown(tuple(map(str, range(len(spec.streams)))))
-    options |= {"grid": "x".join(map(str, spec.options.grid))} if spec.options.grid else {}
     options |= {f"ranges {one.axis}": f"{one.width} of {spec.streams[one.home].alias}" for one in spec.options.ranges}
     lines += [f"option {name}: {value.replace(', ', ',')}" for name, value in options.items()]
     for stream in spec.streams:
@@ -73,6 +74,7 @@ def fingerprint(
     lines += _together(inputs)
     used = set(re.findall(r":(\w+)", "\n".join(lines)))
     lines += [f"argument {name}: {value!r}" for name, value in sorted((arguments or {}).items()) if name in used]
+    lines += [f"{SETTING}{name}: {value}" for name, value in sorted(settings.items())]
     return "\n".join(line.replace("\n", "\\n") for line in lines)
 
 

@@ -35,6 +35,7 @@ from .edges import compile_closest, compile_edge
 from .fingerprint import fingerprint
 from .inputs import Input, read_inputs
 from .lifetimes import bind
+from .session_settings import settings_of_inputs
 from .travel_types import arrow_type, from_wire, is_fixed_width, is_plain, quoted, type_names, wire_type
 from .watermarks import DELAY
 
@@ -51,8 +52,8 @@ _NAME = re.compile(rf"(?:STREAM\s+)?({_PART}(?:\.{_PART})*)", re.IGNORECASE)
 #: how many packed rows the slots got.
 OBSERVED, PACKED = "slots", "packed"
 
-#: Spark's setting for how many reports of micro-batches it keeps, and its default.
-_RECENT, _RECENT_BY_DEFAULT = "spark.sql.streaming.numRecentProgressUpdates", 100
+#: Spark's setting for how many reports of micro-batches it keeps.
+_RECENT = "spark.sql.streaming.numRecentProgressUpdates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,9 @@ def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
     )
     above = dict.fromkeys(key for side in inputs.values() for key in side.above)
     spec = replace(spec, streams=streams, above=tuple(above))
-    text = fingerprint(spec, node, inputs, types, {one.alias: one.stored for one in packed}, compiling.arguments)
+    settings = settings_of_inputs(compiling.spark, inputs.values())
+    stored = {one.alias: one.stored for one in packed}
+    text = fingerprint(spec, node, inputs, types, stored, compiling.arguments, settings)
     if spec.held_back and getattr(compiling.spark, "_sc", None) is None:  # nobody can tell the tasks where it changed
         text += f"\nwatermark held back by: {spec.held_back} microseconds"
     spec = replace(spec, fingerprint=text)
@@ -468,7 +471,7 @@ def _reports(spark: SparkSession, key: str) -> Accumulator[Reports] | None:
     """Return what slots report to, None on Spark Connect: there a row of results has it."""
     if getattr(spark, "_sc", None) is None:
         return None
-    return accumulator(spark.sparkContext, key, int(spark.conf.get(_RECENT, None) or _RECENT_BY_DEFAULT))
+    return accumulator(spark.sparkContext, key, int(str(spark.conf.get(_RECENT))))
 
 
 def _late_rows(spark: SparkSession, spec: JoinSpec) -> Accumulator[LateReports] | None:

@@ -265,5 +265,12 @@ TO_GROUPS = Routing(
     lambda spec, rank: True,
 )
 
+
+def _may_be_dealt_out(spec: JoinSpec, rank: int) -> bool:
+    """Return whether they may in some grid: the one of a checkpoint is not known when a query is planned."""
+    stream = spec.streams[rank]
+    return any(column == stream.route for _, column in stream.dimensions)
+
+
 #: Units are cells of a grid.
-TO_CELLS = Routing(grid, _first_of_its_cells, _spread_in_grid, _dealt_out)
+TO_CELLS = Routing(grid, _first_of_its_cells, _spread_in_grid, _may_be_dealt_out)

@@ -13,11 +13,16 @@ _KEYS = "keys of "
 #: What the lines begin with that have conditions of the user.
 _WRITTEN = ("condition between ", "filter on ")
 
-#: What the lines begin with that a join has whose units cannot change.
-_UNITS = ("units: ", "subgroups: ")
+#: What the lines begin with that older versions wrote: how many units there are is part of the state.
+_UNITS = ("units: ", "subgroups: ", "option grid: ")
+
+#: What the lines begin with that name a setting of the session by which stored columns were computed.
+SETTING = "setting "
+
+_KIND = "kind of join"
 
 #: The lines that say what cost chooses; a stream's stored columns follow from it.
-CHOSEN = ("scheme", "units", "subgroups", "option grid", "option routing", "option order")
+CHOSEN = ("scheme", "option routing", "option order")
 
 
 def lines_of(text: str) -> dict[str, str]:
@@ -28,27 +33,34 @@ def lines_of(text: str) -> dict[str, str]:
 def is_same(old: str, new: str) -> bool:
     """Return whether a query may go on with what another one has stored, by their fingerprints.
 
-    Older versions wrote the units of a join whose rows go by a key, too. Its checkpoint has them as the first layout.
+    Older versions wrote the units, too, which a checkpoint has as its first layout, and no settings.
     """
-    return new in (old, _without_units(old))
+    return _comparable(old, new) == _comparable(new, old)
 
 
-def _without_units(text: str) -> str:
-    return "\n".join(line for line in text.split("\n") if not line.startswith(_UNITS))
+def _comparable(text: str, other: str) -> list[str]:
+    """Return the lines of a fingerprint but for units, and for settings that the other one does not have."""
+    known = lines_of(other)
+    return [
+        line
+        for line in text.split("\n")
+        if not line.startswith(_UNITS) and (not line.startswith(SETTING) or line.split(": ", 1)[0] in known)
+    ]
 
 
 def _lines(old: str, new: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return the lines of two fingerprints to be compared."""
-    after = lines_of(new)
-    return lines_of(old if "units" in after else _without_units(old)), after
+    before, after = _comparable(old, new), _comparable(new, old)
+    return {_KIND: "inner", **lines_of("\n".join(before))}, {_KIND: "inner", **lines_of("\n".join(after))}
 
 
 def difference(old: str, new: str) -> str:
     """Say in one sentence what differs between two fingerprints."""
     before, after = _lines(old, new)
-    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    # Keys and what is stored follow from what the user wrote: they are said where nothing else is.
-    for following in ((_KEYS, STORED) if any(name.startswith(_WRITTEN) for name in names) else (), (STORED,)):
+    names = [name for name in {**before, **after} if (before.get(name) or "") != (after.get(name) or "")]
+    # Keys, what is stored and how follow from what the user wrote: they are said where nothing else is.
+    of_kind = (*CHOSEN, _KEYS, STORED) if _KIND in names else ()
+    for following in (of_kind, (_KEYS, STORED) if any(name.startswith(_WRITTEN) for name in names) else (), (STORED,)):
         names = [name for name in names if not name.startswith(tuple(following))] or names
     changes = []
     for name in names:
@@ -56,14 +68,8 @@ def difference(old: str, new: str) -> str:
         if name.startswith(_WRITTEN) and was is not None and now is not None:
             was, now = _only_changed(was, now)
         changes.append(f"{name} was {was or 'absent'} and is now {now or 'absent'}")
-    if before.get("scheme") == after.get("scheme") and before.get("units") != after.get("units"):
-        if after.get("scheme") == "matrix":
-            changes.append("rows go to cells of a grid, so another number of units would have to move what is stored")
-        else:
-            changes.append(
-                "what is found goes on by ranges, which other units would cut otherwise; with ROUTING('range', n) from "
-                "the beginning they could change"
-            )
+    if any(name.startswith(SETTING) for name in names):
+        changes.append("what is stored was computed by it: set it as it was, or begin a new checkpoint")
     return "; ".join(changes) or "it was written by another version"
 
 
@@ -93,4 +99,4 @@ def only_chosen_differs(old: str, new: str) -> bool:
     before, after = _lines(old, new)
     names = {**before, **after}
     changed = [name for name in names if before.get(name) != after.get(name) and not name.startswith(STORED)]
-    return any(name in ("scheme", "units", "option order") for name in changed) and set(changed) <= set(CHOSEN)
+    return any(name in ("scheme", "option order") for name in changed) and set(changed) <= set(CHOSEN)

@@ -14,7 +14,8 @@ the slots of their layout until they expire, and new rows and packs reach these 
 - An earlier layout is forgotten, and its slots are free for a later one, when its slots (but those in use) are empty.
 
 Cells of a grid cannot change. A row has copies along the dimensions that it lacks, and a result is made where the
-coordinates of all of its rows meet: two rows of two layouts would meet in no cell, or in several.
+coordinates of all of its rows meet: two rows of two layouts would meet in no cell, or in several. So a query that
+restarts takes the grid of its checkpoint, for however many tasks it was planned.
 
 A history tells which layout a micro-batch has. It is durable before a micro-batch that follows it is planned, so a
 micro-batch that is replayed runs as it was planned. Whoever needs the layout (dispatch, the join) takes it from the
@@ -112,21 +113,36 @@ def _free(blocks: tuple[Block, ...], units: int) -> int:
     return next(base for base in bases if taken.isdisjoint(Block(units, base).slots))
 
 
-def laid_out(spec: JoinSpec, blocks: tuple[Block, ...]) -> JoinSpec:
-    """Return a join with the layout of a micro-batch: the units that store its rows, then those of earlier layouts."""
+def laid_out(spec: JoinSpec, blocks: tuple[Block, ...], grid: tuple[int, ...] = ()) -> JoinSpec:
+    """Return a join with the layout of a micro-batch: the units that store its rows, then those of earlier layouts.
+
+    If the units are cells, ``grid`` has their shares along each dimension.
+    """
+    if grid:
+        ranges = tuple(replace(one, shares=grid[one.axis]) for one in spec.options.ranges)
+        spec = replace(spec, options=replace(spec.options, grid=grid, ranges=ranges))
     return replace(spec, units=blocks[0].units, base=blocks[0].base, earlier=blocks[1:])
 
 
 def obstacle(spec: JoinSpec, old: int, new: int) -> str | None:
-    """Say why an elastic join cannot go from one number of units to another, None if it can.
+    """Say why a join cannot go from one number of units to another, None if it can.
 
     Parameters
     ----------
     spec
-        The join. One that is not elastic has its units in its fingerprint.
+        The join.
     old, new
         Numbers of units.
     """
+    if not spec.elastic and new != old:
+        if spec.scheme == "matrix":
+            why = "rows go to cells of a grid, so another number of units would have to move what is stored"
+        else:
+            why = (
+                "what is found goes on by ranges, which other units would cut otherwise; with ROUTING('range', n) from "
+                "the beginning they could change"
+            )
+        return f"{why}. Without a hint or a setting for its units, the query keeps those of the checkpoint"
     if new < old and not spec.bounded:
         return f"rows are kept for ever, so the units from {new} on would never empty"
     return None

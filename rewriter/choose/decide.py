@@ -121,7 +121,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         rates=rates,
         advice=advice,
         from_checkpoint=resumed,
-        units_by_cost=units_from == "cost",
+        units_from=units_from,
         unscaled=_unscaled(chosen, node, hints, settings, rates),
         probes=_probes(node, settings) if RECORDS[chosen].probes else (),
     )

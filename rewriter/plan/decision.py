@@ -142,8 +142,9 @@ class Decision:
         that scheme.
     from_checkpoint
         Whether scheme and units are those that a checkpoint stores rows by.
-    units_by_cost
-        Whether cost chose the units: then a checkpoint's number has precedence.
+    units_from
+        What chose the units: ``cost``, whose choice gives way to a checkpoint's, ``the hint`` or ``the setting``, which
+        do not, ...
     unscaled
         Where scaling is on: why it leaves these units alone, and what it would scale.
     probes
@@ -163,7 +164,7 @@ class Decision:
     rates: tuple[InputRate, ...] = field(default=(), metadata=ALWAYS)
     advice: str | None = field(default=None, metadata=ALWAYS)
     from_checkpoint: bool = field(default=False, metadata=ALWAYS)
-    units_by_cost: bool = field(default=False, metadata=HIDDEN)
+    units_from: str = field(default="", metadata=HIDDEN)
     unscaled: str | None = None
     probes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     shown: tuple[tuple[str, Json], ...] = field(default=(), metadata={**ALWAYS, "key": "options"})

@@ -130,7 +130,7 @@ def _decided(node: JoinNode) -> JoinNode:
         decide(node, hints, Settings()),
         reason="as a node of an operator tree with so many inputs runs",
         units_reason="those of the group",
-        units_by_cost=node.decision.units_by_cost,
+        units_from=node.decision.units_from,
     )
     return _node(join_node_class(len(node.sources)), node, decision=decision)
 

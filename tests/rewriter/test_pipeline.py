@@ -301,9 +301,9 @@ def test_what_can_be_read_but_is_no_sql_is_a_syntax_error(damaged: str) -> None:
     ],
 )
 def test_the_document_comes_back_from_json(sql: str) -> None:
-    """But for what is only in the plan: typed options, and whether cost chose the units."""
+    """But for what is only in the plan: typed options, and what chose the units."""
     document = rewritten(sql).document
-    plain = [dataclasses.replace(g.decision, options=SchemeOptions(), units_by_cost=False) for g in document.groups]
+    plain = [dataclasses.replace(g.decision, options=SchemeOptions(), units_from="") for g in document.groups]
     groups = [dataclasses.replace(g, decision=d) for g, d in zip(document.groups, plain, strict=True)]
     written = json.loads(json.dumps(rewritten(sql).to_dict()))
     assert decode(Document, written) == dataclasses.replace(document, groups=tuple(groups))

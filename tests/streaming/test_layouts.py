@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -71,7 +71,7 @@ def tables(spark: SparkSession, tmp_path: Path) -> Tables:
     return made
 
 
-def feed(tables: Tables, random: Random, batches: range, count: int = 8) -> None:
+def feed(tables: Tables, random: Random, batches: Iterable[int], count: int = 8) -> None:
     for batch in batches:
         for name in "rst":
             tables.add(name, rows(random, batch, count), ARROW)
@@ -156,6 +156,34 @@ def test_a_replayed_batch_keeps_its_layout(tables: Tables, tmp_path: Path) -> No
     assert seen[1][0] == seen[1][1]
     assert kept(checkpoint)["layouts"] == [[0, 2], [2, 4]]
     assert sum((attempts[-1] for attempts in seen.values()), bag([])) == in_batch(tables, sql)
+
+
+def test_cells_are_those_of_the_checkpoint_however_many_tasks_run(tables: Tables, tmp_path: Path) -> None:
+    """Spark's own joins keep the partitions of the first run, too. One cell and many: rows find the old ones."""
+    sql = (
+        f"SELECT r.id, s.id AS other, 0 AS third FROM r LEFT JOIN s ON {RS} "
+        f"UNION ALL SELECT /*+ SCHEME('matrix') */ r.id, s.id, t.id FROM r JOIN s ON {RS} JOIN t ON {ST} "
+        f"UNION ALL SELECT /*+ SCHEME('semi_symmetric'), ROUTING('range') */ r.id, s.id, t.id FROM r JOIN s ON {RS} "
+        f"JOIN t ON {ST}"
+    )
+    random, checkpoint, key = Random(5), tmp_path / "checkpoint", "spark.sql.shuffle.partitions"
+    found, before, stored = bag([]), str(tables.spark.conf.get(key)), []
+    try:
+        for number, partitions in enumerate(("4", "1")):
+            tables.spark.conf.set(key, partitions)
+            feed(tables, random, (0, 1) if number == 0 else (2, 60))  # the last closes all before it
+            found += go_on(tables, sql, checkpoint)
+            (file,) = (checkpoint / "trijoin").glob("joins-*.json")
+            stored.append(json.loads(file.read_text())["joins"])
+    finally:
+        tables.spark.conf.set(key, before)
+    assert stored == [stored[0]] * 2
+    assert [one.get("grid") for one in stored[0]] == [[4, 1], [1, 2, 2], None]
+    early, wanted = (
+        {row: count for row, count in rows.items() if int(row[1:].split(",")[0]) < 6000}
+        for rows in (found, in_batch(tables, sql))
+    )
+    assert early == wanted
 
 
 def test_what_cannot_change_is_refused(tables: Tables, tmp_path: Path) -> None:

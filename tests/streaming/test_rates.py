@@ -108,9 +108,11 @@ def test_a_job_goes_on_when_its_streams_declare_rates(declared: SparkSession, ta
         prepared = prepare(job, session)
         said.append(prepared[0].kept)
         run_queries(job, prepared, Console(quiet=True), StopRequest(), once=True)
-        schemes.append(kept(tmp_path / f"checkpoint{place}")["fingerprint"].splitlines()[:2])
-    assert [scheme[0] for scheme in schemes] == ["scheme: semi_symmetric"] * 2 + ["scheme: matrix"]
-    assert schemes[-1][1] == "units: 1"
+        schemes.append(kept(tmp_path / f"checkpoint{place}"))
+    assert [one["fingerprint"].splitlines()[0] for one in schemes] == ["scheme: semi_symmetric"] * 2 + [
+        "scheme: matrix"
+    ]
+    assert schemes[-1]["layouts"] == [[0, 1]]
     assert [len(sentences) for sentences in said] == [0, 1, 0]
     assert "on a new one matrix would run" in said[1][0]
     assert bag(declared.read.parquet(str(tmp_path / "out1")).collect()) == in_batch(tables, CHAIN)

@@ -45,6 +45,8 @@ class Join:
         By how much Spark's watermark is behind that of the units, in microseconds.
     turn
         If this length changed: Spark's watermark up to which another one applied (milliseconds), and that length.
+    grid
+        If its units are cells: how many there are along each dimension of their grid.
     """
 
     fingerprint: str
@@ -52,6 +54,7 @@ class Join:
     held_back: int = 0
     turn: tuple[int, int] | None = None
     stored: tuple[Stored, ...] = ()
+    grid: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -65,7 +68,8 @@ class Join:
         """Return the data for tasks."""
         turn = {} if self.turn is None else {"turn": list(self.turn)}
         held = {"held_back": self.held_back} if self.held_back else {}
-        return {**self.history.to_dict(), **turn, **held}
+        grid = {"grid": list(self.grid)} if self.grid else {}
+        return {**self.history.to_dict(), **turn, **held, **grid}
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> Join:
@@ -73,7 +77,8 @@ class Join:
         turn = body.get("turn")
         held = int(body.get("held_back", 0)), None if turn is None else (int(turn[0]), int(turn[1]))
         groups = map(Stored.from_dict, body["stored"]) if "stored" in body else [group_of(body["fingerprint"])]
-        return cls(body["fingerprint"], History.from_dict(body), *held, tuple(groups))
+        grid = body["grid"] if "grid" in body else _grid_of(body["fingerprint"])
+        return cls(body["fingerprint"], History.from_dict(body), *held, tuple(groups), tuple(map(int, grid)))
 
     def turned(self, held_back: int, watermark: int) -> Join:
         """Return the join with a new length by which Spark's watermark is held back from now on.
@@ -111,7 +116,12 @@ def follow(
     if not saved or not batch:
         starting = zip(specs, units, strict=True)
         return [
-            Join(spec.fingerprint, History(((0, wanted if spec.elastic else spec.units),)), spec.held_back)
+            Join(
+                spec.fingerprint,
+                History(((0, wanted if spec.elastic else spec.units),)),
+                spec.held_back,
+                grid=spec.options.grid,
+            )
             for spec, wanted in starting
         ]
     if len(saved) != len(specs):
@@ -121,13 +131,27 @@ def follow(
     for join, spec, wanted in zip(saved, specs, units, strict=True):
         if not is_same(join.fingerprint, spec.fingerprint):
             raise CheckpointMismatchError("of this query", _difference(join, spec))
-        history = join.history.changed(batch, wanted, apart=spec.subgroups != 1) if spec.elastic else join.history
         old = join.history.at(batch - 1)[0].units
-        why = obstacle(spec, old, wanted) if spec.elastic else None
+        why = obstacle(spec, old, wanted)
         if why is not None:
             raise CheckpointMismatchError("of this query", f"units was {old} and is now {wanted}; {why}")
-        joins.append(replace(join, history=history).turned(spec.held_back, watermark))
+        history = join.history.changed(batch, wanted, apart=spec.subgroups != 1)
+        # an older version may have written less
+        joins.append(replace(join, fingerprint=spec.fingerprint, history=history).turned(spec.held_back, watermark))
     return joins
+
+
+def _grid_of(fingerprint: str) -> list[str]:
+    """Return the grid that an older version wrote into its fingerprint."""
+    shares = lines_of(fingerprint).get("option grid")
+    return shares.split("x") if shares else []
+
+
+def recorded(join: Join, groups: Sequence[Stored]) -> Join:
+    """Return a join with its groups as they are planned now; units that cannot change stay those of the checkpoint."""
+    kept = {one.relations: one.units for one in join.stored}
+    units = [None if one.units is None else kept.get(one.relations) or one.units for one in groups]
+    return replace(join, stored=tuple(replace(one, units=own) for one, own in zip(groups, units, strict=True)))
 
 
 def _difference(join: Join, spec: JoinSpec) -> str:

@@ -32,7 +32,7 @@ from ..spark.rates import ObservedRates, sources_in
 from ..spark.unmeasured import hand_over_unmeasured
 from ..spark.versions import metadata_of
 from ..spark.whole_batches import compute_whole_batches
-from .checkpoint import CheckpointFile, Join, follow
+from .checkpoint import CheckpointFile, Join, follow, recorded
 from .metrics import held_by_slot, join_keys, slots_of
 from .recovery import results_of_another
 from .stopping import no_further_batch
@@ -70,8 +70,8 @@ class Registered:
         What runs.
     stored
         The group that it runs, as its checkpoint is to record it.
-    by_cost
-        Whether cost chose its units: a checkpoint's number has precedence.
+    units_from
+        What chose its units, as in a `Decision`.
     said
         Warnings to be given once when a query starts: rows that are kept for ever, products.
     warns
@@ -80,9 +80,16 @@ class Registered:
 
     spec: JoinSpec
     stored: tuple[Stored, ...] = ()
-    by_cost: bool = False
+    units_from: str = ""
     said: tuple[str, ...] = ()
     warns: bool = False
+
+    @property
+    def keeps_units(self) -> bool:
+        """Whether it runs in the units of its checkpoint: where cost chose others, and where they cannot change, unless
+        the user asks for others.
+        """
+        return self.units_from == "cost" or not (self.spec.elastic or self.units_from in ("the hint", "the setting"))
 
     def warn(self) -> None:
         """Log the warnings once, however often the query restarts."""
@@ -319,7 +326,7 @@ class LayoutListener:
             units = self._units(query_id, registered, saved)
             watermarks = _watermarks(execution, self.spark.version)
             joins = follow(saved, specs, units, batch, max(watermarks.values(), default=0))
-            joins = [replace(join, stored=one.stored) for join, one in zip(joins, registered, strict=True)]
+            joins = [recorded(join, one.stored) for join, one in zip(joins, registered, strict=True)]
         except (CheckpointMismatchError, CheckpointDamagedError) as error:
             said = error.getMessageParameters()
             why = said.get("difference") or said["detail"]
@@ -364,7 +371,7 @@ class LayoutListener:
         if len(saved) == len(joins):  # the choice of cost gives way, and so does any other where scaling is on
             scaled = spark_flag(settings_of(self.spark), SCALING_ENABLED)
             units = [
-                old.history.entries[-1][1] if scaled or one.by_cost else one.spec.units
+                old.history.entries[-1][1] if scaled or one.keeps_units else one.spec.units
                 for old, one in zip(saved, joins, strict=True)
             ]
         return [wanted.get(one.spec.name, own) for one, own in zip(joins, units, strict=True)]
