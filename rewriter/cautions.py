@@ -10,7 +10,7 @@ import networkx as nx
 
 from .plan.conjuncts import Either
 from .plan.nodes import JoinNode, LeftAlone, Scan, scans, walk
-from .plan.parts import PRODUCT, JoinGraph, Refusal
+from .plan.parts import PRODUCT, Refusal
 from .sql.spark_types import text_type
 
 #: What Spark refuses, and can be told from the text alone.
@@ -23,6 +23,8 @@ UNBOUNDED_OUTER = Refusal(
     "the {} of streams has no bound in event time, so it would never know that a row has no partner",
     "give both sides a watermark, and bound their event times in ON: AND s.ts BETWEEN r.ts AND r.ts + INTERVAL ...",
 )
+#: What to write instead of an anti join that Spark would have to run.
+UNMATCHED = "use a LEFT JOIN with bounds on event time, and keep the rows without a partner"
 
 #: A cast of a whole key, and what a text must be for it.
 _CAST = re.compile(r"CAST\((.+) AS ([\w(), ]+)\)")
@@ -40,7 +42,7 @@ def cautions(groups: Sequence[JoinNode | LeftAlone]) -> tuple[str, ...]:
     found: list[str] = []
     for group in groups:
         if isinstance(group, JoinNode) and is_over_streams(group):
-            found += [f"{one.sentence}; {one.hint}" for one in products(group.graph)]
+            found += [f"{one.sentence}; {one.hint}" for one in products(group)]
             found += _casts(group)
     return tuple(dict.fromkeys(found))
 
@@ -60,9 +62,10 @@ class Product:
     place: int | None = None
 
 
-def products(graph: JoinGraph) -> Iterator[Product]:
-    """Yield the relations that nothing of the query's own connects with those before them."""
-    if graph.shape != "disconnected":
+def products(group: JoinNode) -> Iterator[Product]:
+    """Yield the relations that nothing of the query's own connects with those before them; NEAREST connects its two."""
+    graph = group.graph
+    if graph.shape != "disconnected" or group.closest is not None:
         return
     whole: nx.Graph[str] = nx.Graph()
     whole.add_nodes_from(graph.relations)

@@ -16,6 +16,7 @@ from .predicates.constants import constant
 from .predicates.terms import bare
 from .sql.dialect import Nearest, render
 from .sql.functions import called
+from .sql.spark_types import TIMES
 
 
 def read_closest(
@@ -46,7 +47,7 @@ def read_closest(
 
     if isinstance(tree, Nearest):
         words = {name: tree.args[name] for name in ("count", "approximate", "similarity")}
-        reader = _FormulaReader(sides, relations)
+        reader = _FormulaReader(sides, relations, term)
         formula, pairs = reader.read(tree.this), reader.whole()
         if formula is None or not pairs:
             wanted = "-ABS(r.x - s.x)" if words["similarity"] else "ABS(r.x - s.x)"
@@ -83,14 +84,17 @@ class _FormulaReader:
 
     Parameters
     ----------
-    sides, relations
+    sides, relations, term
         As for `read_closest`.
     """
 
     def __init__(
-        self, sides: Sequence[frozenset[str]], relations: Callable[[exp.Expr], tuple[str, ...] | None]
+        self,
+        sides: Sequence[frozenset[str]],
+        relations: Callable[[exp.Expr], tuple[str, ...] | None],
+        term: Callable[[exp.Expr], Term],
     ) -> None:
-        self.sides, self.relations = sides, relations
+        self.sides, self.relations, self.term = sides, relations, term
         #: What it is made of: of each number an expression of the left side, of the right side, or both.
         self.pairs: list[list[exp.Expr | None]] = []
 
@@ -103,7 +107,7 @@ class _FormulaReader:
 
     def read(self, tree: exp.Expr) -> Formula | None:
         """Return a formula, None if something in it is no arithmetic of doubles."""
-        tree = bare(tree)
+        tree = self._as_difference(bare(tree))
         side = self._side(tree)
         if side is not None:
             return self._leaf(side, tree)
@@ -129,6 +133,15 @@ class _FormulaReader:
         if name == "abs" and inside[0] is not None and inside[0][0] == "negative":
             return "abs", inside[0][1]
         return None if None in inside else (name, *inside)
+
+    def _as_difference(self, tree: exp.Expr) -> exp.Expr:
+        """Return a number of days between two dates, or times, as the difference of their numbers."""
+        dates = tree.expressions if called(tree) in ("datediff", "date_diff") else []
+        if len(dates) != 2 or any(self.term(one).type not in ("date", *TIMES) for one in dates):
+            return tree
+        days = (exp.Cast(this=one.copy(), to=exp.DataType.build("date")) for one in dates)
+        end, start = (exp.Anonymous(this="unix_date", expressions=[day]) for day in days)
+        return exp.Sub(this=end, expression=start)
 
     def _side(self, tree: exp.Expr) -> int | None:
         used = self.relations(tree)

@@ -4,6 +4,9 @@ Over tables they become joins where WITHIN bounds them, which Spark does not kno
 
 Example: ``FROM r WHERE r.k > 0 AND NOT EXISTS (SELECT 1 FROM s WHERE s.x >= r.x)`` becomes ``FROM r LEFT ANTI JOIN s ON
 s.x >= r.x WHERE r.k > 0``. NOT IN stays as it is: over NULLs it is not an anti join.
+
+Whether a subquery has a row, and which values it has, does not depend on DISTINCT, ORDER BY or GROUP BY of columns; the
+former does not depend on a LIMIT either, if it is not 0.
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ from sqlglot import exp
 
 from .names.scopes import Resolution, ResolvedSelect, Source, expression_type, field_of
 from .parse import relation_of, split_and
+from .plan.comparison import common_type
 from .plan.parts import unused
 from .sql.dialect import identifier
 from .sql.functions import called, of_a_row
 from .sql.spark_types import UNKNOWN
 
 #: The clauses that a subquery may have.
-_CLAUSES = {"expressions", "from_", "where"}
+_CLAUSES = {"expressions", "from_", "where", "distinct", "order", "group", "limit"}
 
 #: What resolving leaves in a tree.
 _NOTES = ("field", "star", "column_name", "cte", "resolved")
@@ -59,8 +63,8 @@ def _join(
 ) -> exp.Join | None:
     """Return the join that a conjunct is, None if it is none of them over one stream, or table."""
     kind, tested = "SEMI", conjunct.unnest()
-    if isinstance(tested, exp.Not):
-        kind, tested = "ANTI", tested.this.unnest()
+    while isinstance(tested, exp.Not):
+        kind, tested = "SEMI" if kind == "ANTI" else "ANTI", tested.this.unnest()
     query = tested.args.get("query") if isinstance(tested, exp.In) and kind == "SEMI" else None
     if isinstance(tested, exp.Exists):
         query = tested.this
@@ -73,8 +77,12 @@ def _join(
         return None
     if bool(source.info and source.info.streaming) is not streams:
         return None
+    if not _keeps_answer(query, only_exists=isinstance(tested, exp.Exists)):
+        return None
+    ordered = query.args.get("order")
     nodes = [node for item in query.expressions for node in item.walk()]
-    if not all(of_a_row(name) for node in nodes if (name := called(node))):
+    called_ones = [called(node) for node in [*nodes, *(ordered.walk() if ordered else ())]]
+    if not all(of_a_row(name) for name in called_ones if name):
         return None  # over an aggregate it is true for every row, over a generator it may be false for some
     if any(isinstance(node, exp.Column) and not node.find(exp.Star) and field_of(node) is None for node in nodes):
         return None  # a name that nothing has
@@ -94,13 +102,40 @@ def _join(
     return join
 
 
+def _keeps_answer(query: exp.Select, *, only_exists: bool) -> bool:
+    """Tell whether the clauses behind WHERE change nothing of what is asked: if there is a row, or which values."""
+    distinct, group, limit = (query.args.get(key) for key in ("distinct", "group", "limit"))
+    plain = {"expressions"}  # ROLLUP adds rows, and so does GROUP BY ()
+    if group is not None and ({key for key, value in group.args.items() if value} != plain or not _columns(group)):
+        return False
+    if distinct is not None and distinct.args.get("on") is not None:
+        return False
+    if limit is None:
+        return True
+    count = limit.args.get("expression")
+    return only_exists and isinstance(limit, exp.Limit) and isinstance(count, exp.Literal) and int(count.name) > 0
+
+
+def _columns(group: exp.Expr) -> bool:
+    return all(isinstance(one, exp.Column) for one in group.expressions)
+
+
 def _equal(tested: exp.Expr, query: exp.Select) -> exp.Expr | None:
-    """Return the equality that IN stands for, None unless both sides are known to be of one type."""
-    (item, *others) = query.expressions
-    value = item.unalias()
-    if others or not expression_type(tested) == expression_type(value) != UNKNOWN:
+    """Return the equalities that IN stands for, None unless ``=`` is known to compare them in the type that IN does."""
+    sides = tested.expressions if isinstance(tested, exp.Tuple) else [tested]
+    values = [item.unalias() for item in query.expressions]
+    if len(sides) != len(values) or not all(map(_alike, sides, values)):
         return None
-    return exp.EQ(this=tested, expression=value)
+    return exp.and_(
+        *(exp.EQ(this=side, expression=value) for side, value in zip(sides, values, strict=True)), copy=False
+    )
+
+
+def _alike(one: exp.Expr, other: exp.Expr) -> bool:
+    kinds = expression_type(one), expression_type(other)
+    if UNKNOWN in kinds:
+        return False
+    return kinds[0] == kinds[1] or ("string" not in kinds and common_type(*kinds) is not None)
 
 
 def _qualified(condition: exp.Expr, source: Source, name: str, block: ResolvedSelect) -> bool:

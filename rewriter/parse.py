@@ -236,7 +236,9 @@ class _Builder:
     def predicate(self, conjunct: exp.Expr) -> Residual | None:
         """Return a conjunct as a raw predicate, None if it must stay in place."""
         for node in own_nodes(conjunct):
-            if isinstance(node, exp.Query | exp.Window | exp.Star | exp.Alias):
+            if isinstance(node, exp.Query | exp.Window | exp.Star):
+                return None
+            if isinstance(node, exp.Alias) and called(node.parent) != "struct":
                 return None
             if called(node) in AGGREGATES | GENERATORS or read_anew(node):
                 return None

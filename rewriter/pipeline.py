@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ..errors import PlanError, TriJoinError, UnsupportedQueryError
-from .cautions import UNBOUNDED_OUTER, cautions
+from .cautions import UNBOUNDED_OUTER, UNMATCHED, cautions
 from .choose.describe import describe
 from .event_time.event_times import append_refusals, carry_event_times, join_refusals
 from .front_end import read
 from .options import DEFAULTS, Settings
-from .plan.conjuncts import KINDS, Residual
+from .plan.conjuncts import KINDS, Compare, Predicate, Residual
 from .plan.display import plan_text
 from .plan.document import Document, Stage
 from .plan.joins import join_words
 from .plan.json_codec import as_object
 from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Query, Scan, scans, walk
 from .plan.parts import Refusal
-from .predicates.terms import is_equality
+from .predicates.terms import is_equality, tree_of
 from .render.delays import held_back_in_text
 from .rules.apply_within import apply_within
 from .rules.bound_event_time import bound_event_time
@@ -233,8 +234,8 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
         plan = changed
         stages.append(Stage(name, plan_text(plan)))
     found = _groups(plan)
-    _check_within(plan)
     refused = (*refusals(plan), *join_refusals(plan, settings))
+    _check_within(plan, refused)
     not_appended = append_refusals(plan, settings)
     final = None
     if any(isinstance(node, JoinNode) for node in found):
@@ -262,7 +263,7 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
     return Rewrite(
         sql=statement.sql,
         kind=statement.kind,
-        spark_sql=for_spark(statement) if final is None or reading.joined is None else reading.joined,
+        spark_sql=for_spark(statement) if reading.joined is None or (final is None and refused) else reading.joined,
         plan=final,
         stages=tuple(stages),
         groups=found,
@@ -294,11 +295,13 @@ def _groups(plan: Node) -> tuple[JoinNode | LeftAlone, ...]:
     return tuple(found.values())
 
 
-def _check_within(plan: Node) -> None:
+def _check_within(plan: Node, refused: Sequence[Refusal]) -> None:
     for block in walk(plan):
         if isinstance(block, Block) and block.within is not None:
             inside = _groups(block.input)
             if not any(isinstance(node, JoinNode) for node in inside):
+                for refusal in refused:
+                    raise UnsupportedQueryError(refusal.reason, refusal.hint)
                 reason = next((node.decision.reason for node in inside), block.problem or "there is no group")
                 raise UnsupportedQueryError(f"WITHIN needs a join that TriJoin SQL runs, and this one is not: {reason}")
 
@@ -356,17 +359,29 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             a_join = f"an {kind}" if str(kind).startswith("A") else f"a {kind}"
             why = alone.get(id(node), "it is left to Spark, which does not run it")
             hint = f"{_ONE_SIDE_EACH}, of types that are numbers or times"
+            hint = hint if node.closest.formula is None else "cast its columns to DOUBLE"
             hint = "leave the hint out" if why.startswith("the hint") else hint
             found.append(Refusal(f"{a_join} of streams: {why}", hint))
             continue
         tested = next((p for p in node.predicates if isinstance(p, Residual) and len(p.relations) > 1), None)
+        if kind is not None and (collated := _collated(node)) is not None:
+            reason = f"a {kind} of streams by texts with a collation, which only Spark compares, and keeps in no state"
+            found.append(Refusal(f"{reason}: {collated.sql}", "compare LOWER(r.a) with LOWER(s.a), say"))
+            continue
+        if any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates):
+            if node.kind == "anti" and tested is not None:
+                words = "NOT EXISTS over a stream" if node.in_where else f"a {kind} of streams"
+                found.append(
+                    Refusal(f"{words}, with a condition that only Spark can evaluate: {tested.sql}", UNMATCHED)
+                )
+            elif kind is not None and node.kind != "anti" and not _may_bound_times(node):
+                words = "EXISTS or IN" if node.in_where else kind
+                hint = (UNBOUNDED_OUTER.hint or "").replace("in ON", "in its WHERE" if node.in_where else "in ON")
+                found.append(Refusal(UNBOUNDED_OUTER.reason.format(words), hint))
+            continue
         if node.in_where and tested is not None:
             reason = f"EXISTS or IN over a stream, with a condition that only Spark can evaluate: {tested.sql}"
             found.append(Refusal(reason, _ONE_SIDE_EACH))
-            continue
-        if any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates):
-            if kind is not None and node.kind != "anti" and not _may_bound_times(node):
-                found.append(dataclasses.replace(UNBOUNDED_OUTER, reason=UNBOUNDED_OUTER.reason.format(kind)))
             continue
         if kind is None:
             reason = "a join of streams without an equality is left to Spark, which refuses it"
@@ -380,6 +395,17 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
         found.append(Refusal(reason, hint))
     found += [refusal for node in walk(plan) if isinstance(node, JoinNode) for refusal in _never_speaks(node)]
     return tuple(dict.fromkeys(found))
+
+
+def _collated(join: Join) -> Predicate | None:
+    """Return a condition of a join over both sides that compares texts by a collation."""
+    types = {(scan.alias, column.name): column.type for scan in scans(join) for column in scan.columns}
+    for one in join.predicates:
+        if len(one.relations) > 1 and isinstance(one, Residual | Compare):
+            by_type = any("collate" in types.get(at, "").lower() for at in one.condition.columns)
+            if by_type or tree_of(one.condition).find(exp.Collate):
+                return one
+    return None
 
 
 def _never_speaks(node: JoinNode) -> Iterator[Refusal]:

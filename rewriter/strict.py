@@ -40,7 +40,7 @@ def unproven(groups: Iterable[JoinNode | LeftAlone], sql: str | None = None) -> 
     for group in groups:
         if isinstance(group, JoinNode):
             if is_over_streams(group):
-                yield from (_of_product(product, sql) for product in products(group.graph))
+                yield from (_of_product(product, sql) for product in products(group))
             yield from (_of_stream(kept, sql) for kept in group.retention if kept.keep_for is None or kept.latest)
 
 

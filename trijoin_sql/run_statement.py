@@ -34,7 +34,7 @@ from .spark.config import refuse_default_store, tasks_at_once
 from .spark.flags import Setting, settings_of
 from .spark.frames import Named, named_frames, refuse_missing, takes_frames, temporary_views
 from .spark.liberties import HOLD_BACK_IN_PLAN, JOIN_IN_PLAN, taken
-from .spark.plan_joins import join_in_plan
+from .spark.plan_joins import LeftToSparkError, join_in_plan
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
 from .spark.session_catalog import SparkCatalog
 from .spark.unproven import refuse_spark_joins
@@ -193,8 +193,9 @@ class StatementRunner:
         except AnalysisException as error:
             if read.unreadable is not None and read.unreadable.detail == ASOF:  # an alias, to Spark
                 raise read.unreadable from None
-            if of_streams(error, read.text) is not None:  # over subqueries: Spark does not know that they are our joins
-                if isinstance(read.refused, NotProvenError):
+            nearest = (error.getCondition() or "") == "NEAREST_BY_JOIN.STREAMING_NOT_SUPPORTED"
+            if nearest or of_streams(error, read.text) is not None:  # Spark does not know that these are our joins
+                if read.refused is not None and (nearest or isinstance(read.refused, NotProvenError)):
                     raise read.refused from None
                 if read.planned is not None:
                     _refuse(read.planned.rewritten, read.text)
@@ -294,7 +295,7 @@ class StatementRunner:
             _refuse(rewritten)
             if not rewritten.converted:
                 reason = next((group.decision.reason for group in rewritten.groups), "its form is not supported")
-                raise UnsupportedQueryError(f"a join of streams without an equality: {reason}")
+                raise LeftToSparkError(reason)
             return self._compile(planned).frame
 
     def plan(self, statement: str | Statement, args: Arguments, frames: Named | None = None) -> Planned:

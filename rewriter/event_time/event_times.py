@@ -241,6 +241,11 @@ def _hint(node: JoinNode, alone: At | None) -> str:
         return f"give {without.alias} a watermark ({watermark_clause(without)}){_bound(node)}, or use MODE update"
     if any(scan.first_of for scan in below):
         return "use MODE update"  # greatest(...) of its columns would not be its time
+    if node.join != "inner":  # of a row without a partner there is one time at most that surely is there
+        kept = {"left": below[0], "left_closest": below[0], "right": below[-1]}.get(node.join)
+        if kept is None or (alone is not None and alone[0] == kept.alias):
+            return f"{_bounding_hint(node, alone)}, or use MODE update" if kept and alone else "use MODE update"
+        return f"group by window({kept.alias}.{kept.event_time}, ...), the time that each row has, or use MODE update"
     times = ", ".join(f"{scan.alias}.{scan.event_time}" for scan in below)
     latest = f"group by window(greatest({times}), ...), the time of a joined row, or use MODE update"
     if alone is not None and _has(node, alone):

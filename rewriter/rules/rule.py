@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ..plan.conjuncts import KINDS, Band
+from sqlglot import exp
+
+from ..plan.conjuncts import KINDS, Band, Term
 from ..plan.nodes import Block, Exchange, Join, Node, Project, Scan, Where, scans, transform
-from ..predicates.terms import is_equality
+from ..predicates.terms import is_equality, tree_of
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ def each_block(plan: Node, change: Callable[[Block], Block], reason: str) -> Nod
 def beyond_spark(node: Node) -> bool:
     """Tell whether a node is an outer, semi or anti join, or one with the closest rows, that Spark cannot run (well).
 
-    On streams Spark needs an equality and runs neither anti joins nor joins with the closest rows, and it does not know
-    WITHIN. Of tables it would try all pairs of rows.
+    On streams Spark needs an equality, runs neither anti joins nor joins with the closest rows, and does not know what
+    WITHIN or a bucket of time bounds. Of tables it would try all pairs of rows.
     """
     if not isinstance(node, Join) or node.kind in ("inner", "cross") or node.by_spark:
         return False
@@ -45,7 +47,7 @@ def beyond_spark(node: Node) -> bool:
         return node.closest is None and not equates(node)
     if not all(any(scan.streaming for scan in scans(side)) for side in node.inputs):
         return False
-    return node.kind == "anti" or node.closest is not None or not equates(node)
+    return node.kind == "anti" or node.closest is not None or not equates(node) or _is_bucketed(node)
 
 
 def equates(join: Join) -> bool:
@@ -53,6 +55,21 @@ def equates(join: Join) -> bool:
     sides = [{scan.alias for scan in scans(side)} for side in join.inputs]
     equal = (p for p in join.predicates if is_equality(p.condition) or KINDS[p.kind].equal)
     return any(not any(side.issuperset(predicate.relations) for side in sides) for predicate in equal)
+
+
+def _is_bucketed(join: Join) -> bool:
+    """Tell whether what bounds a join in time is an equality of what is computed from event times, such as their day.
+
+    It bounds the join, and Spark does not see that: it takes an event time itself for a bound, or a sum with one.
+    """
+    times = {(scan.alias, scan.event_time) for scan in scans(join)}
+    timed = [one.condition for one in join.predicates if not times.isdisjoint(one.condition.columns)]
+    sides = [side for one in timed for side in one.sides]
+    return bool(timed) and all(one.op == "=" for one in timed) and not any(map(_is_column, sides))
+
+
+def _is_column(term: Term) -> bool:
+    return isinstance(tree_of(term), exp.Column)
 
 
 def joins_of_ours(block: Block, change: Callable[[Join], Join]) -> Block:

@@ -114,8 +114,9 @@ def _separated(region: Node, named: frozenset[str], tables: Tables, scope: Scope
 
 
 def _by_spark(node: Node) -> Node:
+    """Leave a tree of inner joins to Spark, and not what is below an outer join in it: that is a tree of its own."""
     match node:
-        case Join():
+        case Join(kind="inner" | "cross"):
             left, right = _by_spark(node.left), _by_spark(node.right)
             return dataclasses.replace(node, left=left, right=right, by_spark=True)
         case Project() | Exchange():

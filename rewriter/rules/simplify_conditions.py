@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 
+from sqlglot import exp
+
+from ..plan.comparison import common_type
 from ..plan.conjuncts import Predicate
 from ..plan.nodes import Block, Join, Node, Where, transform
 from ..predicates.simple_form import simplify
 from ..predicates.terms import Scope, tree_of
+from ..sql.functions import called
+from ..sql.spark_types import UNKNOWN
 from .rule import NotApplicable, each_block
 
 
@@ -41,7 +46,8 @@ def _simplified(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Predic
     found = []
     for predicate in predicates:
         tree = tree_of(predicate.condition)
-        parts = list(simplify(scope.padded(tree)))
+        folded = _known_types(tree, scope) if "typeof" in predicate.condition.sql.lower() else tree
+        parts = list(simplify(scope.padded(folded)))
         if parts == [tree]:
             found.append(predicate)
             continue
@@ -50,3 +56,13 @@ def _simplified(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Predic
             sql = predicate.sql if len(parts) == 1 else term.sql
             found.append(dataclasses.replace(predicate, sql=sql, condition=term))
     return tuple(dict.fromkeys(found))
+
+
+def _known_types(tree: exp.Expr, scope: Scope) -> exp.Expr:
+    """Return a condition with the texts that ``typeof`` gives, as Spark folds it: no column counts as read by it."""
+    return tree.transform(lambda node: _typeof(node, scope) or node)
+
+
+def _typeof(node: exp.Expr, scope: Scope) -> exp.Expr | None:
+    kind = scope.type_of(node.expressions[0]) if called(node) == "typeof" and node.expressions else UNKNOWN
+    return exp.Literal.string(kind) if kind != UNKNOWN and common_type(kind, kind) is not None else None

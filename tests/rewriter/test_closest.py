@@ -312,3 +312,24 @@ def test_explain_says_what_is_closest() -> None:
 def test_what_a_window_above_waits_for(join: str, time: str, lag: int) -> None:
     found = node(f"SELECT COUNT(*) FROM r {join} GROUP BY window({time}, '1 minute') WITHIN 1 HOUR")
     assert (found.event_times, found.held_back) == ((time.replace(".", "__"),), lag * 1_000_000)
+
+
+def test_a_number_of_days_is_a_difference() -> None:
+    found = node("SELECT r.id FROM r JOIN s APPROX NEAREST BY DISTANCE ABS(datediff(r.d, s.ts)) WITHIN 1 HOUR").closest
+    assert found is not None
+    assert (found.left.sql, found.right.sql) == ("unix_date(CAST(r.d AS DATE))", "unix_date(CAST(s.ts AS DATE))")
+    assert found.formula is None
+
+
+def test_nearest_is_no_cross_product() -> None:
+    """Its distance connects both sides, and it takes no ON: else strict mode could take none at all."""
+    for by in ("ABS(r.x - s.x)", "ABS(r.x - s.x) + ABS(r.a - s.a)"):
+        sql = f"SELECT r.id FROM r JOIN s APPROX NEAREST BY DISTANCE {by} WITHIN 1 HOUR"
+        assert not [one for one in rewritten(sql, Settings(strict=True)).advice if "PRODUCT" in one]
+
+
+def test_what_units_do_not_order_says_so_beside_within() -> None:
+    distance = "ABS(r.x - s.x) + ABS(unix_micros(r.ts) - unix_micros(s.ts))"
+    with pytest.raises(UnsupportedQueryError, match="units do not order bigint") as refused:
+        rewritten(f"SELECT r.id FROM r JOIN s APPROX NEAREST BY DISTANCE {distance} WITHIN 1 HOUR")
+    assert refused.value.hint == "cast its columns to DOUBLE"

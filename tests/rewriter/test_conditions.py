@@ -11,7 +11,7 @@ from trijoin_sql.rewriter.plan.nodes import JoinNode, source_conditions, source_
 from trijoin_sql.rewriter.predicates.simple_form import simplify
 from trijoin_sql.rewriter.sql.dialect import parse_expression, render
 
-from .tables import CATALOG, final_sql, node, nodes
+from .tables import CATALOG, final_sql, node, nodes, rewritten
 
 
 @pytest.mark.parametrize(
@@ -187,3 +187,55 @@ def test_a_between_with_one_end_over_one_relation_reads_both() -> None:
         ("r__a BETWEEN 1 AND s__a", ("r", "s"))
     ]
     assert "s.a" not in source_scan(join.sources[0]).relation
+
+
+def test_typeof_is_a_constant() -> None:
+    """Spark folds it, so it equates no columns: what is left decides who runs the join."""
+    found = node("SELECT r.id FROM r LEFT JOIN s ON typeof(r.a) = typeof(s.id) AND r.x < s.x WITHIN 1 HOUR")
+    assert [one.sql for edge in found.graph.edges for one in edge.predicates] == ["r.x < s.x", "WITHIN '1' HOUR"]
+    bound = "s.ts BETWEEN r.ts AND r.ts + INTERVAL 1 HOUR"
+    for equal in (
+        "typeof(r.a) = typeof(s.id)",
+        "typeof(r.a) = typeof(s.x)",
+        "length(typeof(r.a)) = length(typeof(s.m))",
+    ):
+        assert node(f"SELECT r.id FROM r LEFT JOIN s ON {equal} AND r.x < s.x AND {bound}").join == "left"
+
+
+def test_rows_are_compared_under_their_names_for_fields() -> None:
+    """Fields are named before columns are renamed (`names.struct_names`); the condition is one all the same."""
+    (found,) = rewritten("SELECT r.id FROM r JOIN s ON struct(r.x, r.n) < struct(s.x, s.n)").groups
+    (edge,) = found.graph.edges
+    assert [one.sql for one in edge.predicates] == ["struct(r.x AS x, r.n AS n) < struct(s.x AS x, s.n AS n)"]
+
+
+def test_what_an_inner_join_with_a_table_leaves_to_spark() -> None:
+    """Itself, not the joins of streams below an outer join that it reads."""
+    below, above = rewritten(
+        "SELECT r.x FROM r JOIN s ON r.x < s.x LEFT JOIN c ON c.id = r.id JOIN c AS e ON e.id < s.x"
+    ).groups
+    assert isinstance(below, JoinNode)
+    assert above.decision.reason.startswith("it joins one stream with static relations")
+
+
+@pytest.mark.parametrize(
+    ("bucket", "ours"),
+    [
+        ("date_trunc('MINUTE', r.ts) = date_trunc('MINUTE', s.ts)", True),
+        ("CAST(r.ts AS DATE) = CAST(s.ts AS DATE)", True),
+        ("to_date(r.ts) <=> to_date(s.ts)", False),  # no bound where both are NULL
+        ("r.ts = s.ts", False),  # by which Spark clears its state
+        ("r.ts + INTERVAL 1 MINUTE = s.ts", False),
+        ("date_trunc('MINUTE', r.ts) = date_trunc('MINUTE', s.ts) AND r.ts <= s.ts", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "FULL", "LEFT SEMI"])
+def test_a_bucket_of_time_bounds_an_outer_join(bucket: str, ours: bool, kind: str) -> None:
+    """Spark refuses it: it takes for a bound only what compares event times themselves."""
+    found = rewritten(f"SELECT 1 AS o FROM r {kind} JOIN s ON r.a = s.a AND {bucket}")
+    assert found.converted is ours
+    if ours:
+        (group,) = found.groups
+        assert isinstance(group, JoinNode)
+        assert all(one.keep_for is not None for one in group.retention)
+        assert found.refusals == ()

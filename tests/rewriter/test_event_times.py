@@ -292,3 +292,19 @@ def test_joins_of_windows_stay_with_spark_which_forgets_them(select: str, reason
         assert all(one.kind == "equi" for one in group.graph.edges[0].predicates if "w = " in one.sql)
     else:
         rewritten(select, replace(DEFAULTS, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        ("LEFT", "group by window(r.ts, ...), the time that each row has, or use MODE update"),
+        ("RIGHT", "group by window(s.ts, ...), the time that each row has, or use MODE update"),
+        ("FULL", "use MODE update"),
+    ],
+)
+def test_the_latest_time_above_an_outer_join(kind: str, hint: str) -> None:
+    """The way out is not what stands there: of a row without a partner, only its own time is there."""
+    on = "r.x < s.x AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 1 HOUR"
+    sql = f"SELECT window(greatest(r.ts, s.ts), '1 minute'), count(*) FROM r {kind} JOIN s ON {on} GROUP BY 1"
+    (refused,) = rewritten(sql).append_refusals
+    assert refused.hint == hint

@@ -52,8 +52,53 @@ def test_in_is_an_equality() -> None:
 
 
 @pytest.mark.parametrize(
+    ("condition", "kind", "tested"),
+    [
+        ("NOT (NOT EXISTS (SELECT 1 FROM s WHERE s.x > r.x))", "semi", ["s.x > r.x"]),
+        ("NOT (NOT (NOT EXISTS (SELECT 1 FROM s WHERE s.x > r.x)))", "anti", ["s.x > r.x"]),
+        ("NOT (NOT (a IN (SELECT a FROM s)))", "semi", ["r.a = s.a"]),
+        ("EXISTS (SELECT 1 FROM s WHERE s.x > r.x ORDER BY s.id LIMIT 1)", "semi", ["s.x > r.x"]),
+        ("NOT EXISTS (SELECT DISTINCT id FROM s WHERE s.x > r.x)", "anti", ["s.x > r.x"]),
+        ("EXISTS (SELECT a FROM s WHERE s.x > r.x GROUP BY a, s.n)", "semi", ["s.x > r.x"]),
+        ("a IN (SELECT DISTINCT a FROM s ORDER BY a)", "semi", ["r.a = s.a"]),
+        ("a IN (SELECT a FROM s GROUP BY a)", "semi", ["r.a = s.a"]),
+        ("(a, r.n) IN (SELECT a, n FROM s WHERE s.x > r.x)", "semi", ["r.a = s.a", "r.n = s.n", "s.x > r.x"]),
+        ("a IN (SELECT k FROM wide)", "semi", ["r.a = wide.k"]),  # Spark compares numbers in the wider type, as by =
+        ("x IN (SELECT id FROM s)", "semi", ["r.x = s.id"]),
+        ("d IN (SELECT ts FROM s)", "semi", ["r.d = s.ts"]),
+    ],
+)
+def test_what_does_not_change_the_answer(condition: str, kind: str, tested: list[str]) -> None:
+    node = joined(f"SELECT id FROM r WHERE {condition}")
+    assert (node.join, conditions(node)) == (kind, tested)
+
+
+def test_beside_an_equality_spark_evaluates_the_rest() -> None:
+    """As it does in the semi join that people write. It runs no anti join of streams, and the way out is said."""
+    sql = f"SELECT r.id FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.a = r.a AND s.n LIKE r.n AND {BOUND})"
+    found = rewritten(sql)
+    assert (found.converted, found.refusals) == (False, ())
+    assert "FROM r LEFT SEMI JOIN s AS s ON s.a = r.a AND s.n LIKE r.n AND s.ts BETWEEN" in found.spark_sql
+    on = f"s.a = r.a AND s.n LIKE r.n AND {BOUND}"
+    for anti, words in (
+        (sql.replace("EXISTS", "NOT EXISTS"), "NOT EXISTS over a stream"),
+        (f"SELECT r.id FROM r LEFT ANTI JOIN s ON {on}", "a LEFT ANTI JOIN of streams"),
+    ):
+        (refusal,) = rewritten(anti).refusals
+        assert refusal.reason == f"{words}, with a condition that only Spark can evaluate: s.n LIKE r.n"
+        assert (refusal.hint or "").startswith("use a LEFT JOIN with bounds on event time")
+
+
+@pytest.mark.parametrize(
     "condition",
     [
+        "a IN (SELECT a FROM s LIMIT 1)",
+        "EXISTS (SELECT 1 FROM s WHERE s.x > r.x LIMIT 5 OFFSET 3)",
+        "EXISTS (SELECT a FROM s GROUP BY ROLLUP (a))",
+        "EXISTS (SELECT 1 FROM s GROUP BY ())",
+        "(a, r.n) IN (SELECT a, x FROM s)",
+        "(a, r.n) IN (SELECT a FROM s)",
+        "NOT (NOT (a NOT IN (SELECT a FROM s)))",
         "EXISTS (SELECT count(*) FROM s WHERE s.x > r.x)",  # always true
         "EXISTS (SELECT hll_sketch_agg(s.a) FROM s WHERE s.x > r.x)",  # so is this: an aggregate that no list has
         "NOT EXISTS (SELECT 1 + my_own(s.a) FROM s WHERE s.x > r.x)",  # and this may be one

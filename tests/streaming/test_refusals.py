@@ -20,9 +20,18 @@ IN_NO_MODE = {
     f"SELECT r.id FROM {JOIN} LEFT JOIN t ON t.x > r.x": "the LEFT JOIN would never know that a row of r has no",
     f"SELECT r.id FROM {JOIN} FULL JOIN t ON t.k = r.k": "no bound in event time",
     f"SELECT r.id FROM {JOIN} LEFT ANTI JOIN t ON t.x > r.x": "the LEFT ANTI JOIN would never know",
-    "SELECT r.id FROM r WHERE EXISTS (SELECT 1 FROM s WHERE r.k = s.k AND concat(r.id, s.id) LIKE '%1')": (
+    "SELECT r.id FROM r WHERE EXISTS (SELECT 1 FROM s WHERE r.k < s.k AND concat(r.id, s.id) LIKE '%1')": (
         "EXISTS or IN over a stream, with a condition that only Spark can evaluate: .*LIKE"
     ),
+    "SELECT r.id FROM r WHERE NOT EXISTS (SELECT 1 FROM s WHERE r.k = s.k AND concat(r.id, s.id) LIKE '%1')": (
+        "NOT EXISTS over a stream, with a condition that only Spark can evaluate: .*LIKE"
+    ),
+    "SELECT r.id FROM r JOIN s EXACT NEAREST BY DISTANCE levenshtein(r.id, s.id) WITHIN 1 MINUTE": (
+        "NEAREST of streams is by arithmetic over numbers of both sides, not by levenshtein"
+    ),
+    "SELECT r.id FROM r JOIN s EXACT NEAREST BY DISTANCE ABS(r.x - s.x) + r.k WITHIN 1 MINUTE": "units do not order",
+    f"SELECT * FROM (SELECT r.k, s.x FROM {JOIN}) PIVOT (count(*) FOR x IN (1, 2))": "PIVOT of a stream",
+    "FROM r |> JOIN s ON coalesce(1, r.k) = coalesce(1, s.k) AND r.x < s.x": "without an equality is left to Spark",
     f"SELECT r.id FROM {JOIN} RIGHT JOIN c ON c.id = r.id": "keeps all rows of a table",
     f"SELECT r.id FROM {JOIN} ORDER BY r.id": "ORDER BY .*, line 1, column",
     f"SELECT r.id FROM {JOIN} LIMIT 3 OFFSET 1": "OFFSET",

@@ -21,6 +21,7 @@ from ..errors import UnsupportedQueryError
 from ..operators.compile.logical_plans import frame_of, items, joins_streams, over, plan_of, sequence
 from ..operators.compile.travel_types import quoted
 from ..operators.compile.watermarks import DELAY
+from ..rewriter.cautions import UNMATCHED
 from ..rewriter.plan.parts import Refusal
 from .conditions import Conditions, is_bound
 from .frames import view_names
@@ -55,6 +56,10 @@ class Asked:
     aliases: frozenset[str]
     hints: str = ""
     within: str = ""
+
+
+class LeftToSparkError(Exception):
+    """The rewriter leaves a join to Spark; the message is the reason."""
 
 
 def join_in_plan(frame: DataFrame, run: Run, asked: Asked | None = None) -> tuple[DataFrame, tuple[Refusal, ...]]:
@@ -125,20 +130,20 @@ class _Group:
     @property
     def needs_us(self) -> bool:
         """Whether one of its joins has streams on both sides and no equality between them, or is an anti join."""
+        return any(self.kind == "LEFT ANTI JOIN" or not equated for equated in self.equated)
+
+    @property
+    def equated(self) -> Iterator[bool]:
+        """Whether an equality is between its sides, of each join with streams on both."""
         equal = [
             tuple(self.read_by(side) for side in items(one.children()))
             for one in self.conjuncts
-            if one.nodeName() in _EQUALITIES
+            if one.nodeName() in _EQUALITIES and not any(side.foldable() for side in items(one.children()))
         ]
         for left, right in self.sides:
-            if not all(any(self.inputs[n].isStreaming() for n in side) for side in (left, right)):
-                continue
-            if self.kind == "LEFT ANTI JOIN":
-                return True
-            pairs = (pair for sides in equal for pair in (sides, sides[::-1]))
-            if not any(one and other and one <= set(left) and other <= set(right) for one, other in pairs):
-                return True
-        return False
+            if all(any(self.inputs[n].isStreaming() for n in side) for side in (left, right)):
+                pairs = (pair for sides in equal for pair in (sides, sides[::-1]))
+                yield any(one and other and one <= set(left) and other <= set(right) for one, other in pairs)
 
 
 class _Plan:
@@ -279,7 +284,12 @@ class _Plan:
         sources = f" {group.kind or 'CROSS JOIN'} ".join(f"{view} AS {quoted(alias)}" for view, (alias, _) in named)
         where = f" {'ON' if group.kind else 'WHERE'} {' AND '.join(texts or ['TRUE'])}"
         hints, within = ("", "") if group.asked is None else (group.asked.hints, group.asked.within)
-        result = plan_of(self.run(f"SELECT {hints}{selected} FROM {sources}{where}{within}", views))
+        try:
+            result = plan_of(self.run(f"SELECT {hints}{selected} FROM {sources}{where}{within}", views))
+        except LeftToSparkError as found:
+            lacks = "" if all(group.equated) else " without an equality between its sides"
+            hint = UNMATCHED if group.kind == "LEFT ANTI JOIN" else None
+            raise UnsupportedQueryError(f"a {group.kind or 'join'} of streams{lacks}: {found}", hint) from None
         lost = [one for (_, _, one), new in zip(kept, items(result.output()), strict=True) if not _is_time(new)]
         if any(map(_is_time, lost)):
             self.lost.append(_of_lost(lost))

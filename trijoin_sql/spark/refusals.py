@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from ..errors import SqlSyntaxError, UnsupportedQueryError
 from ..operators.compile.logical_plans import items, walk
 from ..operators.spec import DISPATCH
-from ..rewriter.cautions import NEVER_CLOSE, NO_GROUPS, UNBOUNDED_OUTER
+from ..rewriter.cautions import NEVER_CLOSE, NO_GROUPS, UNBOUNDED_OUTER, UNMATCHED
 from ..rewriter.glance import glance
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.places import place_of, place_of_reason
@@ -60,6 +60,13 @@ class _Meaning:
 
 _APPEND_ALONE = "use MODE append"
 _WINDOWS = "use MODE append, with a window of event time in each"
+#: What helps if the hint is there.
+_NOT_OURS = ", or leave out the hint NO_TRIJOIN"
+_PIVOT = Refusal("PIVOT of a stream", "write max(CASE WHEN ... END) for each of its columns")
+_DISTINCT = Refusal(
+    "DISTINCT without an event time among its columns never forgets a row, so append mode would give none",
+    "select an event time too, or use MODE complete or update",
+)
 _SUBQUERIES = "EXISTS ( SELECT|EXISTS ( WITH|IN ( SELECT|IN ( WITH|LATERAL (|( SELECT|( WITH"
 
 _MEANINGS = (
@@ -100,7 +107,7 @@ _MEANINGS = (
         "( DISTINCT",
     ),
     _Meaning(r"Expression\(s\): (.+?) is not supported", "{0} over a stream", "leave it out, or use uuid() for an id"),
-    _Meaning(r"^pivot is not", "PIVOT of a stream", "write max(CASE WHEN ... END) for each of its columns", "PIVOT"),
+    _Meaning(r"^pivot is not", _PIVOT.reason, _PIVOT.hint or "", "PIVOT"),
     _Meaning(
         r"^Stream-stream (\w+) join .* without a watermark",
         UNBOUNDED_OUTER.reason,
@@ -110,13 +117,13 @@ _MEANINGS = (
     _Meaning(
         r"^Stream-stream join without equality",
         "a join of streams without an equality is left to Spark",
-        "add an equality such as a common key, or leave out the hint NO_TRIJOIN",
+        f"add an equality of columns of both sides, such as a common key{_NOT_OURS}",
         "JOIN",
     ),
     _Meaning(
         r"^(LeftAnti) joins with a streaming",
         "a {0}, an anti join, with a stream on its right",
-        "use a LEFT JOIN with bounds on event time, and keep the rows without a partner",
+        UNMATCHED,
         "{0}|NOT",
     ),
     _Meaning(
@@ -134,7 +141,7 @@ _MEANINGS = (
     _Meaning(
         r"^(Inner|Cross) join between two streaming .* not supported in (?:\w+) output",
         "a join of streams that Spark does by itself runs in append and update mode alone",
-        "use MODE append or update, or leave out the hint NO_TRIJOIN",
+        f"use MODE append or update{_NOT_OURS}",
         by_mode=True,
     ),
     _Meaning(
@@ -198,6 +205,9 @@ _MEANINGS = (
     ),
 )
 
+#: A statement with groups that DISTINCT alone makes.
+_ONLY_DISTINCT = re.compile(r"(?is)^(?!.*\bGROUP\s+BY\b).*\bSELECT\s+DISTINCT\b")
+
 #: Joins as Spark names them in messages, and in SQL.
 _JOINS = {
     "LeftOuter": "LEFT JOIN",
@@ -254,11 +264,14 @@ class Answer:
     def error(self, text: str, told: Sequence[Refusal] = ()) -> UnsupportedQueryError:
         """Return the error; ``told`` are refusals of the rewriter, which knows more about the query's event times."""
         own = told[0] if told and "event time" in self.because.reason else self.because
+        if own.reason == NEVER_CLOSE.reason and _ONLY_DISTINCT.search(text):
+            own = _DISTINCT
+        hint = own.hint if "NO_TRIJOIN" in text.upper() else (own.hint or "").replace(_NOT_OURS, "")
         if self.words == _SUBQUERIES and (found := _NOT_IN.search(text)):
             return UnsupportedQueryError(*_not_exists(found), text, found.start("not"), self.condition)
         at = place_of_reason(text, own.reason) if own is not self.because else None
         at = place_of(text, self.words) if at is None else at
-        return UnsupportedQueryError(own.reason, own.hint, text, at, self.condition)
+        return UnsupportedQueryError(own.reason, hint, text, at, self.condition)
 
 
 @dataclass
@@ -395,6 +408,10 @@ def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Ref
     if _runs_aggregated(frame):
         return _checked(check, text, told)
     mode = next((mode for mode in MODES if not found[mode].by_mode), "append")
+    if found[mode].because.reason == NEVER_CLOSE.reason:  # its hint names modes that do not run it either
+        mode = "update"
+        if place_of(text, "PIVOT") is not None:
+            found[mode] = replace(found[mode], because=_PIVOT, words="PIVOT")
     raise found[mode].error(text, told.get(mode, ()))
 
 
