@@ -200,21 +200,3 @@ def test_groups_above(spark: SparkSession, tmp_path: Path, kind: str) -> None:
         {row: n for row, n in wanted.items() if row not in last}
     )
     assert len(wanted) > 5
-
-
-def test_forms_that_equal_others(spark: SparkSession, tmp_path: Path) -> None:
-    """In one query, for each costs a start: conditions that Spark folds, buckets of time, what only Spark evaluates."""
-    near = "s.ts BETWEEN r.ts - INTERVAL 10 SECONDS AND r.ts + INTERVAL 10 SECONDS"
-    like = f"s.k = r.k AND concat(r.w, s.w) LIKE '%a%' AND {near}"
-    minute = "date_trunc('MINUTE', r.ts) = date_trunc('MINUTE', s.ts)"
-    forms = (
-        f"SELECT 1 AS q, r.id, s.id AS o FROM r LEFT JOIN s ON typeof(r.x) = typeof(s.x) AND r.x < s.x AND {near}",
-        f"SELECT 2 AS q, r.id, s.id AS o FROM r FULL JOIN s ON r.k = s.k AND {minute}",
-        f"SELECT 3 AS q, r.id, 0 AS o FROM r WHERE EXISTS (SELECT 1 FROM s WHERE {like})",
-        "SELECT 4 AS q, r.id, 0 AS o FROM r WHERE (r.k, r.w) IN (SELECT DISTINCT k, w FROM s WHERE s.x > r.x) "
-        "AND NOT (NOT EXISTS (SELECT k FROM s WHERE s.n > r.n GROUP BY k LIMIT 1))",
-    )
-    sql = " UNION ALL ".join(forms)
-    found, wanted = compared(spark, streams(spark, tmp_path / "tables", 7, 30), tmp_path, sql)
-    assert found == wanted
-    assert {row[1] for row in wanted} == {str(number) for number in range(1, len(forms) + 1)}, "each has rows"
