@@ -34,6 +34,7 @@ from .spark.config import refuse_default_store, tasks_at_once
 from .spark.flags import Setting, settings_of
 from .spark.frames import Named, named_frames, refuse_missing, takes_frames, temporary_views
 from .spark.liberties import HOLD_BACK_IN_PLAN, JOIN_IN_PLAN, taken
+from .spark.null_keys import with_nulls_apart
 from .spark.plan_joins import LeftToSparkError, join_in_plan
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
 from .spark.session_catalog import SparkCatalog
@@ -259,11 +260,13 @@ class StatementRunner:
         return join_in_plan(frame, self.run_over) if taken(JOIN_IN_PLAN, settings_of(self.spark)) else (frame, ())
 
     def checked(self, frame: DataFrame, told: Sequence[Refusal], read: _Read | None = None) -> DataFrame:
-        """Refuse a query that no output mode runs, and in strict mode one whose state is not proven.
+        """Refuse a query that no output mode runs, and in strict mode one whose state is not proven; return it.
 
-        A job knows its mode, and checks only that one; a view has none.
+        Its FULL JOINs by Spark pair no NULLs then. A job knows its mode, and checks only that one; a view has none.
         """
         self.prove(frame)
+        if (read is None or not left_to_spark(read.text)) and taken(JOIN_IN_PLAN, settings_of(self.spark)):
+            frame = with_nulls_apart(frame)
         if frame.isStreaming:  # Spark's own joins, too, leave state unsaved where a sink does not read all rows
             listen(self.spark)
         planned = None if read is None else read.planned

@@ -84,3 +84,10 @@ def over(spark: SparkSession, node: Any, children: list[Any]) -> Any:
 def joins_streams(plan: Any) -> bool:
     """Return whether a node is a join of two streams."""
     return bool(plan.nodeName() == "Join" and all(side.isStreaming() for side in items(plan.children())))
+
+
+def conjuncts(condition: Any) -> list[Any]:
+    """Return the conditions that an expression joins by AND."""
+    if condition.nodeName() == "And":
+        return [one for side in items(condition.children()) for one in conjuncts(side)]
+    return [condition]

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from ..errors import UnsupportedQueryError
+from ..operators.compile.logical_plans import conjuncts as conjuncts_of
 from ..operators.compile.logical_plans import frame_of, items, joins_streams, over, plan_of, sequence
 from ..operators.compile.travel_types import quoted
 from ..operators.compile.watermarks import DELAY
@@ -164,7 +165,7 @@ class _Plan:
         if plan.nodeName() == "CTERelationRef":
             return self.told_anew(plan, self.defined(plan))
         if plan.nodeName() == "Filter" and _is_inner(plan.child()):
-            wanted = [one for one in _split(plan.condition()) if one.deterministic() and not is_bound(one)]
+            wanted = [one for one in conjuncts_of(plan.condition()) if one.deterministic() and not is_bound(one)]
             return self.over(plan, [self.visit(plan.child(), wanted)])  # rows that pass the filter pass it again
         if _is_inner(plan):
             group = self.flattened(plan)
@@ -232,13 +233,13 @@ class _Plan:
                 group.inputs.append(node)
             elif inner.nodeName() == "Filter":
                 take(inner.child())
-                group.conjuncts += _split(inner.condition())
+                group.conjuncts += conjuncts_of(inner.condition())
             else:
                 left, right = (take(side) for side in items(inner.children()))
                 group.joins.append(inner)
                 group.sides.append((left, right))
                 if inner.condition().isDefined():
-                    group.conjuncts += _split(inner.condition().get())
+                    group.conjuncts += conjuncts_of(inner.condition().get())
             return range(first, len(group.inputs))
 
         take(plan)
@@ -251,7 +252,7 @@ class _Plan:
             [join], items(join.children()), sides=sides, asked=self.asked, kind=_OUTER[join.joinType().sql()]
         )
         if join.condition().isDefined():
-            group.conjuncts += _split(join.condition().get())
+            group.conjuncts += conjuncts_of(join.condition().get())
         self.asked = None
         return group
 
@@ -406,9 +407,3 @@ def _outer(plan: Any, *, tables: bool) -> Any | None:
     plan = _bare(plan)
     joins = plan.nodeName() == "Join" if tables else joins_streams(plan)
     return plan if joins and plan.joinType().sql() in _OUTER else None
-
-
-def _split(condition: Any) -> list[Any]:
-    if condition.nodeName() == "And":
-        return [one for side in items(condition.children()) for one in _split(side)]
-    return [condition]
