@@ -177,7 +177,7 @@ def test_workers_of_a_session_that_nobody_configured_run_on_our_interpreter(
     elsewhere.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     for made in (context("local[2]", "python3"), context("local", "no_such_python")):
-        config.prepare_workers(made, "2")
+        config.prepare_workers(made)
         assert made.pythonExec == sys.executable
     for left in (
         context("spark://host:7077", "python3"),
@@ -185,31 +185,21 @@ def test_workers_of_a_session_that_nobody_configured_run_on_our_interpreter(
         context("local[2]", sys.executable),
     ):
         before = left.pythonExec
-        config.prepare_workers(left, "2")
+        config.prepare_workers(left)
         assert left.pythonExec == before
     monkeypatch.setenv("PYSPARK_PYTHON", "python3")
     made = context("local[2]", "python3")
-    config.prepare_workers(made, "2")
+    config.prepare_workers(made)
     assert made.pythonExec == "python3"
 
 
 def test_what_comes_too_late_is_said_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "trijoin_sql"):
-        config.prepare_workers(context("local[2]", sys.executable), "2")
-        config.prepare_workers(context("local[2]", sys.executable, **config.CONTEXT_SETTINGS), "2")
+        config.prepare_workers(context("local[2]", sys.executable))
+        config.prepare_workers(context("local[2]", sys.executable, **config.CONTEXT_SETTINGS))
     (record,) = caplog.records
     assert "spark.python.unix.domain.socket.enabled" in record.message
     assert "make the session with trijoin_sql.configure" in record.message
-
-
-def test_sparks_two_hundred_partitions_are_a_warning_where_nobody_chose_them(caplog: pytest.LogCaptureFixture) -> None:
-    ours = config.CONTEXT_SETTINGS
-    config.prepare_workers(context("local[2]", sys.executable, **ours), "200")
-    (record,) = caplog.records
-    assert "spark.conf.set('spark.sql.shuffle.partitions', 2)" in record.getMessage()
-    config.prepare_workers(context("local[2]", sys.executable, **ours, spark__sql__shuffle__partitions="200"), "200")
-    config.prepare_workers(context("local[2]", sys.executable, **ours), "8")
-    assert len(caplog.records) == 1
 
 
 def test_no_java_is_said_before_pyspark_ends_in_a_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

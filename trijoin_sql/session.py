@@ -29,6 +29,7 @@ from .spark.frames import (
     joined_in_text,
 )
 from .spark.liberties import HUSH_FALSE_ALARM, taken
+from .spark.null_keys import with_nulls_apart
 from .spark.plan_joins import Asked, join_in_plan
 from .spark.refusals import leave_out_plan
 from .spark.shipping import ship
@@ -62,7 +63,7 @@ class TriJoinSession:
         make_up_for(spark)
         context = getattr(spark, "_sc", None)  # of a classic session
         if context is not None:
-            prepare_workers(context, str(spark.conf.get("spark.sql.shuffle.partitions")))
+            prepare_workers(context)
             ship(context)
             if taken(HUSH_FALSE_ALARM, settings_of(spark)):
                 hush_false_alarm(context)
@@ -289,6 +290,7 @@ class TriJoinSession:
             raise UnavailableError("rewrite", "Spark Connect does not show the plan of a DataFrame", "use join()")
         with self.late_rows(late_rows):
             joined, told = join_in_plan(frame, self.statements.run_over) if frame.isStreaming else (frame, ())
+        joined = with_nulls_apart(joined)
         checked = self.statements.checked(joined, told)
         return frame if joined is frame else checked
 

@@ -8,8 +8,11 @@ INT to BIGINT, for ten seconds before a time.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
 
 from .logical_plans import plan_of
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from .inputs import Input
+
+_log = logging.getLogger("trijoin_sql")
 
 ZONE, PARSER = "spark.sql.session.timeZone", "spark.sql.legacy.timeParserPolicy"
 _ESCAPES = "spark.sql.parser.escapedStringLiterals"
@@ -158,14 +163,20 @@ def settings_in(spark: SparkSession, frame: DataFrame) -> dict[str, str]:
     """
     if not frame.isStreaming or not hasattr(spark, "_jsparkSession"):
         return {}
+    from py4j.protocol import Py4JError
+
     session: Any = spark
-    written = [*_expressions(json.loads(str(plan_of(frame).toJSON())))]
-    if not _found(spark, written):
+    try:
+        written = [*_expressions(json.loads(str(plan_of(frame).toJSON())))]
+        if not _found(spark, written):
+            return {}
+        # Without the columns that nobody wants. The optimiser replaces some expressions by calls that show no zone.
+        plan = session._jsparkSession.sessionState().optimizer().execute(plan_of(frame))
+        hidden = [node for node in written if node.name in _REPLACED]
+        return _found(spark, [*_expressions(json.loads(str(plan.toJSON()))), *hidden])
+    except (Py4JError, PySparkException):  # Spark cannot write every node of every source: then no restart is compared
+        _log.debug("the settings by which a stream is computed are not known", exc_info=True)
         return {}
-    # Without the columns that nobody wants. The optimiser replaces some expressions by calls that show no zone.
-    plan = session._jsparkSession.sessionState().optimizer().execute(plan_of(frame))
-    hidden = [node for node in written if node.name in _REPLACED]
-    return _found(spark, [*_expressions(json.loads(str(plan.toJSON()))), *hidden])
 
 
 def _found(spark: SparkSession, nodes: Iterable[_Expression]) -> dict[str, str]:

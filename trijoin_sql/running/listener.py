@@ -25,6 +25,7 @@ from ..operators.task.reports import forget, keeps_late_rows, known_keys
 from ..rewriter.plan.stored import Stored
 from ..settings import SCALING_ENABLED, spark_flag
 from ..spark.callbacks import close_connection, connection_here
+from ..spark.config import choose_partitions
 from ..spark.flags import settings_of
 from ..spark.liberties import LOCAL_FILES, REFUSE_EARLY, taken
 from ..spark.local_disk import set_permissions_without_processes
@@ -338,6 +339,8 @@ class LayoutListener:
             file.write(joins)
         running = Running(found.runId, file, dict(zip(keys, joins, strict=True)), watermarks, properties)
         running.tell()
+        if not batch:
+            choose_partitions(self.spark, execution)
         hand_over_unmeasured(execution, specs, settings_of(self.spark))
         if any(len(join.history.at(batch)) > 1 for join in joins):
             self.running[query_id] = running

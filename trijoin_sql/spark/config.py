@@ -222,7 +222,28 @@ def tasks_at_once(spark: SparkSession) -> int:
     return CLUSTER_PARTITIONS if context is None else max(1, min(int(context.defaultParallelism), 200))
 
 
-def prepare_workers(context: Any, partitions: str) -> None:
+def choose_partitions(spark: SparkSession, execution: Any) -> None:
+    """Give a query's own session as many shuffle partitions as tasks run side by side, where nobody chose any.
+
+    Spark's 200 would be as many Python tasks a stage in every micro-batch. A restart takes those of its checkpoint.
+
+    Parameters
+    ----------
+    spark
+        The user's session, a classic one.
+    execution
+        Spark's execution of the query, before its first micro-batch.
+    """
+    from py4j.protocol import Py4JError
+
+    if spark.conf.get(PARTITIONS, None) is None:
+        try:
+            execution.sparkSessionForStream().conf().set(PARTITIONS, str(tasks_at_once(spark)))
+        except (Py4JError, TypeError):  # Spark's inside is not as we know it
+            _log.debug("%s stays as it is", PARTITIONS, exc_info=True)
+
+
+def prepare_workers(context: Any) -> None:
     """Make the workers of a context that `configure` did not make find our packages, as far as that is known.
 
     With a local master the context gets this process's interpreter, if Spark's ``python3`` is another one and the user
@@ -236,14 +257,6 @@ def prepare_workers(context: Any, partitions: str) -> None:
     if not chosen and (found is None or Path(found).parent != Path(sys.executable).parent):
         _log.info("workers run on %s instead of %s", sys.executable, found or context.pythonExec)
         context.pythonExec = sys.executable
-    cores = _cores(str(context.master), settings) or 0
-    if partitions == "200" and PARTITIONS not in settings and cores < 100:  # Spark's default, which nobody chose
-        _log.warning(
-            "this session was not made by trijoin_sql.configure and has Spark's 200 shuffle partitions, which means as "
-            "many Python tasks a micro-batch: make it with configure, or spark.conf.set('%s', %d)",
-            PARTITIONS,
-            cores or CLUSTER_PARTITIONS,
-        )
     late = [key for key, value in CONTEXT_SETTINGS.items() if settings.get(key) != value]
     if late:
         _log.info("triggers take longer without %s: make the session with trijoin_sql.configure", ", ".join(late))
