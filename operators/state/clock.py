@@ -1,8 +1,8 @@
 """What a slot knows of time in every micro-batch, whether rows came for it or not.
 
 What is late is told by the watermark of the micro-batch before. Spark gives a task that of its own micro-batch alone,
-and calls a slot where rows come, or a timer is behind the watermark. So each slot has a timer at the watermark that it
-knows: it is called as soon as there is another one. That stands in the state, so it is right after a restart and in a
+and calls a slot where rows come, or a timer is behind the watermark. So each slot has a timer a
+millisecond behind the watermark that it knows: it is called as soon as there is another one. That stands in the state, so it is right after a restart and in a
 micro-batch that is tried again. It stands apart from the manifest, which is larger and which time does not change.
 """
 
@@ -24,7 +24,7 @@ class Clock:
     watermark
         Of the last micro-batch with another one than before; 0 if there was none.
     due
-        The slot has work to do, without rows, as soon as the watermark is later than this; None if never.
+        The slot has work to do, without rows, as soon as the watermark has reached this; None if never.
     timer
         The timer that is registered, None if none is: the slot is retired, and empty.
     """

@@ -114,8 +114,8 @@ class StageTask:
         """Join one micro-batch of one slot; ``fired`` is the timer (milliseconds) that calls it without rows."""
         if fired is not None and self.keeps_time:
             clock, sparks = Clock.read(self.chunks), self._watermark(timer_values)
-            if clock is not None and not (clock.due is not None and clock.due < sparks):
-                self._set_clock(clock, replace(clock, watermark=sparks, timer=sparks), fired)
+            if clock is not None and not (clock.due is not None and clock.due <= sparks):
+                self._set_clock(clock, replace(clock, watermark=sparks, timer=sparks + 1), fired)
                 return iter(())
         packed = chain.from_iterable(zip(frame["kind"], frame["data"], strict=True) for frame in rows)
         return map(framed, in_arrow(self._trusting(self._batch(int(key[0]), packed, timer_values, fired))))
@@ -184,7 +184,7 @@ class StageTask:
                 self._set_timer(was_due, due, fired)
             else:
                 needed = slot_number in self.spec.blocks[0].slots or any(map(len, slot.stores.values()))
-                self._set_clock(clock, Clock(sparks, due, max(sparks, 1) if needed else None), fired)
+                self._set_clock(clock, Clock(sparks, due, sparks + 1 if needed else None), fired)
         forget()
         release(received, self.stage.warm_bytes)
         if self.stage.streaming and fired is None:  # a report of some slots alone would look like one of all
@@ -210,7 +210,7 @@ class StageTask:
         return None if due is None else max(due - self._lead, 1)
 
     def _set_clock(self, old: Clock, new: Clock, fired: int | None) -> None:
-        """Have the slot called with the next watermark."""
+        """Have the slot called with the next watermark: Spark calls it when that has reached the timer."""
         if new != old:
             new.write(self.chunks)
             self._set_timer(old.timer, new.timer, fired)
