@@ -1,9 +1,10 @@
 """What a slot knows of time in every micro-batch, whether rows came for it or not.
 
 What is late is told by the watermark of the micro-batch before. Spark gives a task that of its own micro-batch alone,
-and calls a slot where rows come, or a timer is behind the watermark. So each slot has a timer a
-millisecond behind the watermark that it knows: it is called as soon as there is another one. That stands in the state, so it is right after a restart and in a
-micro-batch that is tried again. It stands apart from the manifest, which is larger and which time does not change.
+and calls a slot where rows come, or where the watermark has reached a timer. So each slot has a timer a millisecond
+behind the watermark that it knows: it is called as soon as there is another one, and never twice for one. That stands
+in the state, so it is right after a restart and in a micro-batch that is tried again. It stands apart from the
+manifest, which is larger and which time does not change.
 """
 
 from __future__ import annotations
