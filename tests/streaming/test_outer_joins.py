@@ -288,3 +288,21 @@ def test_a_join_beside_takes_nothing_back_of_what_is_held_back(spark: SparkSessi
         marks.append([progress.eventTime["watermark"] for progress in query.recentProgress])
     assert len(set(marks[0])) > 2
     assert marks[0] == marks[1]
+
+
+def test_what_comes_while_the_watermark_stands_still_comes_out_with_the_next_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A micro-batch at the watermark of the one before leaves its slots waiting for the next."""
+    tables = Tables(spark, tmp_path)
+    row = last_row(0) | {"x": 99}
+    for rank, name in enumerate("rs"):
+        pieces = [
+            [row | {"id": number, "ts": START + datetime.timedelta(seconds=second)}]
+            for number, second in ((1 + rank, 100), (11 + rank, 95), (-1, 300))
+        ]
+        tables.create(name, pieces, SCHEMA, ARROW, lambda frame: frame.withWatermark("ts", f"{DELAY} seconds"))
+    query = f"SELECT r.id AS a, s.id AS b FROM r LEFT JOIN s ON r.x < s.x AND {between('r', 's', 5)}"
+    found, wanted = compared(spark, tables, tmp_path, query)
+    assert found == wanted
+    assert sum(wanted.values()) == 2
