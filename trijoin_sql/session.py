@@ -20,7 +20,7 @@ from .run_statement import StatementRunner, late_rows, stored
 from .running.checkpoint import stored_groups
 from .running.metrics import Metrics, compiled_number, live_groups, read_metrics, topmost_number
 from .running.scaled_query import ScaledQuery, scaling_policy
-from .spark.config import hush_false_alarm, prepare_state_store, prepare_workers, start_workers
+from .spark.config import hush_false_alarm, prepare_client, prepare_state_store, prepare_workers, start_workers
 from .spark.flags import settings_of
 from .spark.frames import (
     HOW,
@@ -40,8 +40,9 @@ class TriJoinSession:
     """A Spark session that also joins streams on any condition.
 
     It wraps a session and changes nothing about it but what our queries cannot run without, where that is still Spark's
-    default: the state store, and with a local master the interpreter of the Python workers. Other liberties with
-    Spark's processes are taken in sessions that `configure` made, or where their settings say so (`liberties`).
+    default: the state store, on Spark Connect the shuffle partitions, and with a local master the interpreter of the
+    Python workers. Other liberties with Spark's processes are taken in sessions that `configure` made, or where their
+    settings say so (`liberties`).
 
     Parameters
     ----------
@@ -60,6 +61,7 @@ class TriJoinSession:
         self.spark = spark
         self.statements = StatementRunner(spark)
         prepare_state_store(spark)
+        prepare_client(spark)
         make_up_for(spark)
         context = getattr(spark, "_sc", None)  # of a classic session
         if context is not None:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from ..errors import UnavailableError
-from .flags import PARTITIONS
+from .flags import PARTITIONS, settings_of
 from .jvm import OPTIONS, java_options
 from .liberties import HUSH_FALSE_ALARM, JVM_PIPE, LIBERTY_SETTINGS, PRELOAD_WORKERS, taken
 
@@ -216,6 +216,12 @@ def refuse_default_store(spark: SparkSession) -> None:
         )
 
 
+def prepare_client(spark: SparkSession) -> None:
+    """Give a session of Spark Connect shuffle partitions, where nobody chose any: no listener can choose a query's."""
+    if not hasattr(spark, "_jsparkSession") and settings_of(spark)(PARTITIONS) is None:
+        spark.conf.set(PARTITIONS, str(CLUSTER_PARTITIONS))
+
+
 def tasks_at_once(spark: SparkSession) -> int:
     """Return how many tasks Spark runs side by side, for a session in which nobody chose its partitions."""
     context = getattr(spark, "_sc", None)
@@ -226,6 +232,7 @@ def choose_partitions(spark: SparkSession, execution: Any) -> None:
     """Give a query's own session as many shuffle partitions as tasks run side by side, where nobody chose any.
 
     Spark's 200 would be as many Python tasks a stage in every micro-batch. A restart takes those of its checkpoint.
+    See `prepare_client` for Spark Connect.
 
     Parameters
     ----------
