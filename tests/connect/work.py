@@ -17,11 +17,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import trijoin_sql
 from trijoin_sql import TriJoinError
-from trijoin_sql.spark.config import settings_for
-from trijoin_sql.spark.versions import minor
-
-sys.path.append(str(Path(__file__).parents[1]))
-import foreign_session
 
 CHAIN = (
     "SELECT r.id AS r, s.id AS s, t.id AS t FROM {0}r r JOIN {0}s s ON ABS(r.a - s.a) < 2 "
@@ -157,11 +152,6 @@ def main(folder: Path) -> dict[str, Any]:
     found["explained"] = tj.explain(joined).to_dict()["groups"][0]["graph"]["relations"] == ["r", "s", "t"]
     found["ambiguous"] = "id is in r and in s" in said(lambda: tj.join({"r": r, "s": s}, near))
     found["rewritten"] = "use join()" in said(lambda: tj.rewrite(r))
-    theirs = spark.newSession() if minor(spark.version) >= (4, 3) else spark
-    for key in settings_for({"spark.master": "sc://"}):
-        theirs.conf.unset(key)
-    (folder / "theirs").mkdir()
-    found["a session that nobody configured"] = foreign_session.work(theirs, folder / "theirs") == ""
     spark.stop()
     return found
 
