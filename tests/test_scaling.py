@@ -86,7 +86,7 @@ def test_wrong_settings_are_refused(name: str, text: str, words: str) -> None:
 def test_the_end_of_a_run_is_not_that_of_the_next() -> None:
     """Spark tells it late, by a queue; a query that ran again with retired slots was forgotten then."""
     listener = LayoutListener(None)  # type: ignore[arg-type]
-    listener.running["query"] = Running("second", None, {}, None)  # type: ignore[arg-type]
+    listener.running["query"] = Running("second", None, {}, {}, None)  # type: ignore[arg-type]
     for run, left in (("first", 1), ("second", 0), ("second", 0)):
         java = {"id": "query", "runId": run}
         told = {key: lambda value=value: SimpleNamespace(toString=lambda: value) for key, value in java.items()}
