@@ -47,7 +47,7 @@ def test_a_session_without_anything_of_ours(spark: SparkSession, tmp_path: Path)
     tj = trijoin_sql.TriJoinSession.create(theirs)
     foreign_session.views(theirs, tmp_path, streaming=True)
     theirs.conf.unset(PROVIDER)
-    with pytest.raises(UnavailableError, match=r"HDFSBackedStateStoreProvider.*spark\.conf\.set\('spark\.sql\.str"):
+    with pytest.raises(UnavailableError, match=r"(?s)HDFSBackedStateStoreProvider.*spark\.conf\.set\('spark\.sql\.str"):
         tj.sql(PAIRS)
     tj.explain(PAIRS)
     foreign_session.views(theirs, tmp_path, streaming=False)

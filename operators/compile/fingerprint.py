@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...rewriter.plan.nodes import JoinNode, Scan, source_conditions, source_scan
 from ..spec import JoinSpec
-from ..state.changed_query import SETTING, STORED, TOGETHER
+from ..state.changed_query import PLANNED, SETTING, STORED, TOGETHER
 
 if TYPE_CHECKING:
     from .inputs import Input
@@ -27,6 +27,7 @@ def fingerprint(
     stored: Mapping[str, str],
     arguments: Mapping[str, Any] | None,
     settings: Mapping[str, str],
+    ansi: str,
 ) -> str:
     """Return a join's fingerprint.
 
@@ -46,6 +47,8 @@ def fingerprint(
         Values of the SQL parameters (``:name``).
     settings
         Those of the session by which stored columns are computed.
+    ansi
+        Whether arithmetic raises on overflow: by that a condition is one on its columns, or Spark's.
     """
     lines = [f"scheme: {spec.scheme}"]
     if spec.join != "inner":
@@ -75,6 +78,7 @@ def fingerprint(
     used = set(re.findall(r":(\w+)", "\n".join(lines)))
     lines += [f"argument {name}: {value!r}" for name, value in sorted((arguments or {}).items()) if name in used]
     lines += [f"{SETTING}{name}: {value}" for name, value in sorted(settings.items())]
+    lines.append(f"{PLANNED}spark.sql.ansi.enabled: {ansi}")
     return "\n".join(line.replace("\n", "\\n") for line in lines)
 
 

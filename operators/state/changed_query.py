@@ -19,6 +19,9 @@ _UNITS = ("units: ", "subgroups: ", "option grid: ")
 #: What the lines begin with that name a setting of the session by which stored columns were computed.
 SETTING = "setting "
 
+#: What the line begins with that names a setting by which the join was planned: alone it changes nothing.
+PLANNED = "planned by setting "
+
 _KIND = "kind of join"
 
 #: The lines that say what cost chooses; a stream's stored columns follow from it.
@@ -39,12 +42,12 @@ def is_same(old: str, new: str) -> bool:
 
 
 def _comparable(text: str, other: str) -> list[str]:
-    """Return the lines of a fingerprint but for units, and for settings that the other one does not have."""
+    """Return the lines of a fingerprint that decide, without settings that the other one does not have."""
     known = lines_of(other)
     return [
         line
         for line in text.split("\n")
-        if not line.startswith(_UNITS) and (not line.startswith(SETTING) or line.split(": ", 1)[0] in known)
+        if not line.startswith((*_UNITS, PLANNED)) and (not line.startswith(SETTING) or line.split(": ", 1)[0] in known)
     ]
 
 
@@ -63,6 +66,10 @@ def difference(old: str, new: str) -> str:
     for following in (of_kind, (_KEYS, STORED) if any(name.startswith(_WRITTEN) for name in names) else (), (STORED,)):
         names = [name for name in names if not name.startswith(tuple(following))] or names
     changes = []
+    planned = [(name, lines_of(old).get(name), now) for name, now in lines_of(new).items() if name.startswith(PLANNED)]
+    for name, was, now in planned:
+        if was not in (None, now):
+            changes.append(f"{name.removeprefix('planned by ')} was {was} and is now {now}, so the join is another one")
     for name in names:
         was, now = before.get(name), after.get(name)
         if name.startswith(_WRITTEN) and was is not None and now is not None:
