@@ -86,8 +86,6 @@ class StreamSpec:
         What it is an alias of: several aliases of one stream bring the same rows. Empty if it has no name.
     filtered
         Whether conditions on this alias alone have dropped rows before.
-    whole
-        The packed column with the whole row as JSON, None unless late rows are asked for. It is not kept.
     """
 
     alias: str
@@ -104,7 +102,6 @@ class StreamSpec:
     types: tuple[tuple[str, pa.DataType], ...] = ()
     reads: str = ""
     filtered: bool = False
-    whole: str | None = None
 
     @property
     def listed(self) -> tuple[str, ...]:

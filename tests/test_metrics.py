@@ -134,21 +134,11 @@ def test_the_reports_of_the_latest_micro_batches_are_kept(monkeypatch: pytest.Mo
     assert reported("j@2", "a", 1) == []
 
 
-def test_late_rows_are_taken_by_micro_batch_and_an_attempt_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what a slot said last counts; what a failed attempt has said is no sign that the next one has computed."""
-    said, late = SimpleNamespace(value={("a", 1): {0: "x"}}), SimpleNamespace(value={})
-    monkeypatch.setitem(reports._accumulators, "j@1", said)
-    monkeypatch.setitem(reports._late, "j@1", late)
-    for more in ({("a", 1): {1: b"tried", 0: b"w"}}, {("a", 1): {1: b"z"}, ("b", 1): {0: b"other"}}):
-        late.value = LatestReports(9).addInPlace(late.value, more)
-    assert reports.late_packed("j@1", "a", 1) == [b"w", b"z"]
-    reports.forget_late("j@1", "a", 1)
-    assert (reports.late_packed("j@1", "a", 1), reported("j@1", "a", 1)) == ([], ["x"])
+def test_an_attempt_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a failed attempt has said is no sign that the next one has computed."""
+    monkeypatch.setitem(reports._accumulators, "j@1", SimpleNamespace(value={("a", 1): {0: "x"}, ("b", 1): {0: "y"}}))
     reports.forget_attempt("j@1", "a", 1)
-    assert reported("j@1", "a", 1) == []
-    assert reports.late_packed("j@1", "b", 1) == [b"other"]
-    assert reports.keeps_late_rows("j@1")
-    assert not reports.keeps_late_rows("j@2")
+    assert (reported("j@1", "a", 1), reported("j@1", "b", 1)) == ([], ["y"])
 
 
 def test_estimates_stand_beside_what_came() -> None:

@@ -25,7 +25,7 @@ from ..spec import JoinSpec, Options, StreamSpec
 from ..task.dispatch import COUNTED, PACKED_SCHEMA, Dispatcher, Reading
 from ..task.outputs import COUNTERS, unpack
 from ..task.processor import JoinProcessor
-from ..task.reports import LateReports, Reports, accumulator, late_accumulator
+from ..task.reports import LateSource, LateStream, Reports, accumulator, keep_late_sources
 from ..task.stage import Stage
 from ..task.table_join import TableJoin
 from . import aggregation as aggregation_
@@ -41,7 +41,7 @@ from .watermarks import DELAY
 
 _ROUTE = "__route"
 
-#: The packed column with the whole row as JSON, where late rows can be asked for.
+#: With the rank of a source's first stream: the column with the whole row as JSON, where late rows can be asked for.
 _WHOLE = "__whole"
 
 _PART = r"(?:`(?:``|[^`])+`|\w+)"
@@ -289,7 +289,6 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Plac
         stateful=stateful,
         reads=named[1].replace("`", "") if named else "",
         filtered=bool(source_conditions(source)),
-        whole=None if side.whole is None or time is None else _WHOLE,
     )
 
 
@@ -313,6 +312,8 @@ class Packed:
         Whether its route is a hash of all that is packed.
     fixed_width
         Whether each of its rows takes the same few bytes.
+    whole
+        The source's column with the whole row as JSON, None where nobody can ask for its late rows.
     """
 
     alias: str
@@ -322,6 +323,7 @@ class Packed:
     stored: str
     alike: bool
     fixed_width: bool
+    whole: str | None
 
     @property
     def alone(self) -> DataFrame:
@@ -354,29 +356,43 @@ def _packed(side: Input, stream: StreamSpec, *, tested: bool, looks: bool) -> Pa
     if looks or not stream.columns or side.guards():
         # Streams that are read together and have the same columns have the same routes, but for guards.
         packed[_ROUTE] = route, f"route by {side.alias if side.guards() else [*side.values.values()]}"
-    if side.whole is not None and stream.whole is not None:
-        packed[stream.whole] = F.col(side.whole), _WHOLE
-    fixed_width = stream.whole is None and all(map(is_fixed_width, kinds[: len(side.packed)]))
+    fixed_width = all(map(is_fixed_width, kinds[: len(side.packed)]))
     keep = reduce(and_, keeps) if keeps else None
-    return Packed(side.alias, side.frame, packed, keep, stored, len(hashed) == len(columns), fixed_width)
+    whole = None if stream.time is None else side.whole
+    return Packed(side.alias, side.frame, packed, keep, stored, len(hashed) == len(columns), fixed_width, whole)
 
 
 def _dispatched(compiling: Compiling, spec: JoinSpec, packed: Sequence[Packed]) -> list[DataFrame]:
-    """Return the packed rows of each source that Spark reads."""
-    frames = []
+    """Return the packed rows of each source that Spark reads; say where its late rows are."""
+    frames, late = [], []
     for source in {id(one.source): one.source for one in packed}.values():
         ranks = [rank for rank, one in enumerate(packed) if one.source is source]
-        if len(ranks) == 1:
+        whole = packed[ranks[0]].whole
+        if len(ranks) == 1 and whole is None:
             frame, readings = packed[ranks[0]].alone, [Reading(ranks[0])]
         else:
-            frame, readings = _together(source, {rank: packed[rank] for rank in ranks})
+            frame, readings = _together(source, {rank: packed[rank] for rank in ranks}, whole)
+        if whole is not None:
+            late.append(LateSource(f"{_WHOLE}{ranks[0]}", tuple(_late_stream(spec, reading) for reading in readings)))
         dispatcher = Dispatcher(spec, readings, compiling.warm_bytes, compiling.liberties)
         frames.append(frame.mapInArrow(dispatcher, PACKED_SCHEMA))
+    if late:
+        keep_late_sources(spec.key, late)
     return frames
 
 
-def _together(source: DataFrame, packed: Mapping[int, Packed]) -> tuple[DataFrame, list[Reading]]:
-    """Return a frame with what is packed of several streams, each column once, and what each stream takes of it."""
+def _late_stream(spec: JoinSpec, reading: Reading) -> LateStream:
+    """Return how a stream's late rows are found among the rows that its dispatcher gets."""
+    stream, columns = spec.streams[reading.rank], dict(reading.columns or ())
+    required = () if reading.rank in spec.tested else tuple(columns[name] for name, _ in stream.required)
+    return LateStream(reading.rank, columns[str(stream.time)], reading.keep, required)
+
+
+def _together(source: DataFrame, packed: Mapping[int, Packed], whole: str | None) -> tuple[DataFrame, list[Reading]]:
+    """Return a frame with what is packed of some streams, each column once, and what each stream takes of it.
+
+    The column with the whole row, which no stream takes, is there for who reads the frame once more for late rows.
+    """
     columns: dict[str, Column] = {}
     names: dict[str, str] = {}
     readings = []
@@ -392,6 +408,8 @@ def _together(source: DataFrame, packed: Mapping[int, Packed]) -> tuple[DataFram
     keeps = {f"keep{rank}": one.keep for rank, one in packed.items() if one.keep is not None}
     frame = source.where(reduce(or_, keeps.values())) if len(keeps) == len(packed) else source
     columns |= keeps
+    if whole is not None:
+        columns[f"{_WHOLE}{min(packed)}"] = F.col(whole)
     return frame.select(*[column.alias(name) for name, column in columns.items()]), readings
 
 
@@ -438,7 +456,6 @@ def _join_tables(compiling: Compiling, spec: JoinSpec, frame: DataFrame, kinds: 
 def _join_streams(compiling: Compiling, spec: JoinSpec, frame: DataFrame, kinds: list[str]) -> DataFrame:
     """Run the stages over streams, as stateful operators."""
     reports = _reports(compiling.spark, spec.key)
-    late = _late_rows(compiling.spark, spec) if reports is not None else None
     in_rows = reports is None
     if not in_rows:  # the name tells whose reports a query's are; few rows pass here
         frame = frame.observe(spec.key, F.count(F.lit(1)).alias(PACKED))
@@ -451,7 +468,7 @@ def _join_streams(compiling: Compiling, spec: JoinSpec, frame: DataFrame, kinds:
         schema = PACKED_SCHEMA if packed else _ddl(spec, kinds) + (f", {COUNTERS} string" if in_rows else "")
         stage = Stage(spec, number, compiling.warm_bytes, compiling.liberties, streaming=True, packed=packed)
         frame = frame.groupBy("slot").transformWithStateInPandas(
-            JoinProcessor(stage, reports if last else None, late if number == 0 else None),
+            JoinProcessor(stage, reports if last else None),
             schema,
             "Append",
             time_mode,
@@ -473,11 +490,6 @@ def _reports(spark: SparkSession, key: str) -> Accumulator[Reports] | None:
     if getattr(spark, "_sc", None) is None:
         return None
     return accumulator(spark.sparkContext, key, int(str(spark.conf.get(_RECENT))))
-
-
-def _late_rows(spark: SparkSession, spec: JoinSpec) -> Accumulator[LateReports] | None:
-    """Return where slots put late rows, None where nobody can ask for them."""
-    return late_accumulator(spark.sparkContext, spec.key) if any(stream.whole for stream in spec.streams) else None
 
 
 def _finish(node: JoinNode, frame: DataFrame, *, in_units: bool) -> DataFrame:

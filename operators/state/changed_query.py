@@ -66,10 +66,12 @@ def difference(old: str, new: str) -> str:
     for following in (of_kind, (_KEYS, STORED) if any(name.startswith(_WRITTEN) for name in names) else (), (STORED,)):
         names = [name for name in names if not name.startswith(tuple(following))] or names
     changes = []
-    planned = [(name, lines_of(old).get(name), now) for name, now in lines_of(new).items() if name.startswith(PLANNED)]
-    for name, was, now in planned:
-        if was not in (None, now):
-            changes.append(f"{name.removeprefix('planned by ')} was {was} and is now {now}, so the join is another one")
+    old_lines, new_lines = lines_of(old), lines_of(new)
+    for name in (
+        one for one in new_lines if one.startswith(PLANNED) and old_lines.get(one, new_lines[one]) != new_lines[one]
+    ):
+        said = f"{name.removeprefix('planned by ')} was {old_lines[name]} and is now {new_lines[name]}"
+        changes.append(f"{said}, so the join is another one")
     for name in names:
         was, now = before.get(name), after.get(name)
         if name.startswith(_WRITTEN) and was is not None and now is not None:

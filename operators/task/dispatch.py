@@ -23,8 +23,7 @@ from ..kernels.order_keys import values
 from ..schemes import SCHEMES
 from ..spec import DISPATCH, FREEZE_IMPORTS, KEEP_FREED, JoinSpec, StreamSpec
 from ..worker_memory import hold, release, settle
-from .late_rows import candidates
-from .micro_batch import batch_id, for_this_batch, late_until
+from .micro_batch import batch_id, for_this_batch
 
 #: Schema of packed rows: the slot's key, what is inside (a rank, or one of the codes below), Arrow IPC bytes.
 PACKED_SCHEMA = "slot int, kind int, data binary"
@@ -139,7 +138,6 @@ class Packing:
         asked = spec.earlier if spec.earlier and spec.subgroups != 1 and spec.bounded else ()
         self._asked = [self._keys[slot] for block in asked for slot in block.slots]
         self._alike = AlikeRows() if routing.spreads(spec, rank) else None
-        self._until = late_until(spec)
         self._nulls = NullRows(self.stream)
         self._tested = rank in spec.tested  # rows that cannot join are results
         self._unmeasured = spec.fixed_width
@@ -152,16 +150,15 @@ class Packing:
             return
         if self._alike is not None:
             rows = self._alike.spread(rows, self.stream.route)
-        for part in self._parts(rows):
-            for slots, some in self._route(self.rank, part):
-                data = to_bytes(part if some is None else part.take(pa.array(some)))
-                empty = len(data) * UNMEASURED_ROWS // UNMEASURED_BYTES if self._unmeasured else 0
-                kinds, rows_of_slot = [self.rank] + [FILLER] * empty, [data] + [b""] * empty
-                together = max(PACKED_BYTES // len(data), 1)
-                for first in range(0, len(slots), together):
-                    wanted = [self._keys[slot] for slot in slots[first : first + together]]
-                    keys = [key for key in wanted for _ in kinds]
-                    yield packed_rows(keys, kinds * len(wanted), rows_of_slot * len(wanted))
+        for slots, some in self._route(self.rank, rows):
+            data = to_bytes(rows if some is None else rows.take(pa.array(some)))
+            empty = len(data) * UNMEASURED_ROWS // UNMEASURED_BYTES if self._unmeasured else 0
+            kinds, rows_of_slot = [self.rank] + [FILLER] * empty, [data] + [b""] * empty
+            together = max(PACKED_BYTES // len(data), 1)
+            for first in range(0, len(slots), together):
+                wanted = [self._keys[slot] for slot in slots[first : first + together]]
+                keys = [key for key in wanted for _ in kinds]
+                yield packed_rows(keys, kinds * len(wanted), rows_of_slot * len(wanted))
 
     def told(self) -> Iterator[pa.RecordBatch]:
         """Yield what a slot has to tell of the rows that were dropped, in its report; have retired slots report."""
@@ -170,11 +167,6 @@ class Packing:
             yield packed_rows(self._asked, [COUNTED] * count, [b'{"inputs": {}}'] * count)
         if self._nulls.count:
             yield packed_rows([self._keys[0]], [COUNTED], [json.dumps(self._nulls.report()).encode()])
-
-    def _parts(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Return rows without their JSON, and apart from them those that may be late."""
-        whole, time = self.stream.whole, self.stream.time
-        return [rows] if whole is None or time is None else candidates(rows, whole, time, self._until)
 
 
 class NullRows:

@@ -19,9 +19,6 @@ from ..state.layout import History, laid_out
 #: Local property with the layouts of a query's joins: JSON, by the join's key either a history or why it is refused.
 LAYOUTS = "trijoin.layouts"
 
-#: Local property with Spark's watermark in a micro-batch (milliseconds), where its late rows are asked for.
-LATE_UNTIL = "trijoin.late"
-
 _BATCH = "streaming.sql.batchId"
 _QUERY = "sql.streaming.queryId"
 
@@ -35,17 +32,6 @@ def batch_id() -> int:
 def query_id() -> str:
     """Return the id of the streaming query, which stays the same over restarts; empty outside of one."""
     return _property(_QUERY) or ""
-
-
-def late_until(spec: JoinSpec) -> int | None:
-    """Return the latest event time (microseconds) that a late row of this micro-batch may have, None if nobody asks.
-
-    This is the micro-batch's own watermark. Units drop rows by that of the micro-batch before, which is not later.
-    """
-    text = _property(LATE_UNTIL)
-    if text is None:
-        return None
-    return int(text) * 1000 + max(spec.held_back, 0 if spec.turn is None else spec.turn[1])
 
 
 class Told(NamedTuple):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.accumulators import Accumulator
 
-    from .reports import LateReports, Reports
+    from .reports import Reports
     from .stage import Stage, StageTask
 
 #: Types of the state variable; there is one, for each costs a task 4 ms. As text they would go to the JVM to be parsed.
@@ -40,17 +40,14 @@ class JoinProcessor(StatefulProcessor):
     reports
         Where its slots report to; None if they do not, or by a row behind their results. PySpark makes a new one for
         every task, so it is not part of the stage, which is cached.
-    late
-        Where they put late rows, None where nobody can ask for them.
     """
 
     def __init__(
         self,
         stage: Stage,
         reports: Accumulator[Reports] | None = None,
-        late: Accumulator[LateReports] | None = None,
     ) -> None:
-        self.pickled, self.reports, self.late = pickle.dumps(stage), reports, late
+        self.pickled, self.reports = pickle.dumps(stage), reports
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state variable, and in a task take the layout of its micro-batch.
@@ -65,7 +62,7 @@ class JoinProcessor(StatefulProcessor):
         if TaskContext.get() is not None:
             from .stage import StageTask
 
-            self.task = StageTask(_stage(self.pickled), handle, chunks, self.reports, self.late)
+            self.task = StageTask(_stage(self.pickled), handle, chunks, self.reports)
 
     def close(self) -> None:
         """Leave the worker fit for its next task: warm slots stay with it."""

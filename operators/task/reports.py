@@ -5,39 +5,59 @@ so before Spark tells of the micro-batch. As a row among the results, collected 
 column, a look at it and a copy: 66 ns a row of three columns become 150, measured. Spark Connect has no accumulators;
 there it stays that row.
 
-Where late rows are asked for, a second accumulator carries the rows themselves, packed (see `late_rows`).
+Where late rows can be asked for, the driver also knows here where each join's are found.
 
 A worker imports this before it imports anything else of ours (see `processor`), so it imports nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegistry
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-Said = TypeVar("Said")
-
 #: Reports by query and micro-batch, by slot: JSON objects. A task that is tried again says the same once more.
 Reports = dict[tuple[str, int], dict[int, str]]
 
-#: Late rows by query and micro-batch, by slot: packed (`late_rows.packed`).
-LateReports = dict[tuple[str, int], dict[int, bytes]]
 
-#: The accumulators of the joins that this process has compiled, by key; those of late rows by the same.
+class LateStream(NamedTuple):
+    """How the late rows of a stream are found among the rows that its dispatcher gets.
+
+    Parameters
+    ----------
+    rank
+        The stream's.
+    time
+        The column with its event time (microseconds).
+    keep
+        The boolean column that says which rows are its own, None for all.
+    required
+        The columns without which the dispatcher drops a row before it can be late.
+    """
+
+    rank: int
+    time: str
+    keep: str | None
+    required: tuple[str, ...]
+
+
+class LateSource(NamedTuple):
+    """Where the late rows of a source are: the dispatcher's column with the whole row as JSON, and its streams."""
+
+    whole: str
+    streams: tuple[LateStream, ...]
+
+
+#: The accumulators of the joins that this process has compiled, by key; and where their late rows are.
 _accumulators: dict[str, Accumulator[Reports]] = {}
-_late: dict[str, Accumulator[LateReports]] = {}
-
-#: The driver keeps the late rows of this many micro-batches at most. Who asks for them takes them within their
-#: micro-batch, and then they are dropped. Several wait if several queries read a view with the join, or one has failed.
-_LATE_BATCHES = 100
+_late: dict[str, tuple[LateSource, ...]] = {}
 
 
-class LatestReports(AccumulatorParam[dict[tuple[str, int], dict[int, Said]]]):
+class LatestReports(AccumulatorParam[Reports]):
     """Merges reports, and keeps those of the latest micro-batches.
 
     Parameters
@@ -49,13 +69,11 @@ class LatestReports(AccumulatorParam[dict[tuple[str, int], dict[int, Said]]]):
     def __init__(self, most: int) -> None:
         self.most = most
 
-    def zero(self, value: dict[tuple[str, int], dict[int, Said]]) -> dict[tuple[str, int], dict[int, Said]]:
+    def zero(self, value: Reports) -> Reports:
         """Return no reports."""
         return {}
 
-    def addInPlace(  # noqa: N802 (PySpark's name)
-        self, value1: dict[tuple[str, int], dict[int, Said]], value2: dict[tuple[str, int], dict[int, Said]]
-    ) -> dict[tuple[str, int], dict[int, Said]]:
+    def addInPlace(self, value1: Reports, value2: Reports) -> Reports:  # noqa: N802 (PySpark's name)
         """Add reports to others."""
         for about, slots in value2.items():
             value1.setdefault(about, {}).update(slots)
@@ -95,20 +113,18 @@ def reported(key: str, query: str, batch: int) -> list[str]:
     return [] if found is None else list(found.value.get((query, batch), {}).values())
 
 
-def late_accumulator(context: SparkContext, key: str) -> Accumulator[LateReports]:
-    """Return where the slots of a join put their late rows; see `accumulator`."""
-    found: Accumulator[LateReports] = context.accumulator({}, LatestReports(_LATE_BATCHES))
-    _late[key] = found
-    return found
+def keep_late_sources(key: str, sources: Sequence[LateSource]) -> None:
+    """Note where the late rows of a join are."""
+    _late[key] = tuple(sources)
 
 
 def forget(keys: Iterable[str]) -> None:
-    """Drop the accumulators of joins that nothing can run any more."""
+    """Drop what is known of joins that nothing can run any more."""
     for key in keys:
-        for known in (_accumulators, _late):
-            found: Any = known.pop(key, None)
-            if found is not None:
-                _accumulatorRegistry.pop(found.aid, None)  # of PySpark, which drops none
+        _late.pop(key, None)
+        found: Any = _accumulators.pop(key, None)
+        if found is not None:
+            _accumulatorRegistry.pop(found.aid, None)  # of PySpark, which drops none
 
 
 def known_keys() -> set[str]:
@@ -116,23 +132,11 @@ def known_keys() -> set[str]:
     return set(_accumulators)
 
 
-def keeps_late_rows(key: str) -> bool:
-    """Tell whether a join was compiled such that its late rows can be had."""
-    return key in _late
-
-
-def late_packed(key: str, query: str, batch: int) -> list[bytes]:
-    """Return the late rows that the slots of a join have put out in a micro-batch so far."""
-    slots = _late[key].value.get((query, batch), {})
-    return [slots[slot] for slot in sorted(slots)]
-
-
-def forget_late(key: str, query: str, batch: int) -> None:
-    """Drop the late rows of a micro-batch."""
-    _late[key].value.pop((query, batch), None)
+def late_sources(key: str) -> tuple[LateSource, ...]:
+    """Return where the late rows of a join are; empty if it was not compiled such that they can be had."""
+    return _late.get(key, ())
 
 
 def forget_attempt(key: str, query: str, batch: int) -> None:
-    """Drop all that slots have said of a micro-batch that begins: an earlier attempt in this process said it."""
+    """Drop what slots have said of a micro-batch that begins: an earlier attempt in this process said it."""
     _accumulators[key].value.pop((query, batch), None)
-    forget_late(key, query, batch)

@@ -32,11 +32,10 @@ from ..state.clock import Clock
 from ..state.slot_state import SlotState
 from ..worker_memory import hold, release
 from .dispatch import BLOCK, BUNDLE, COUNTED, FILLER, PACK, PARTIAL, RESULT, slot_keys
-from .late_rows import Late, how_late
-from .late_rows import packed as packed_late
+from .late_rows import how_late
 from .micro_batch import batch_id, for_this_batch, query_id
 from .outputs import COUNTER_NAMES, LATE_ROWS, Output, PackedRow, framed, in_arrow
-from .reports import LateReports, Reports
+from .reports import Reports
 from .wire import block_from_bytes, bundle_from_bytes, pack_from_bytes
 
 
@@ -82,8 +81,6 @@ class StageTask:
         The state variable: a map of chunks by number; None over tables.
     reports
         Where slots report to, None if in a row behind their results.
-    late
-        Where they put late rows, None if nobody can ask for them.
 
     Raises
     ------
@@ -97,9 +94,8 @@ class StageTask:
         handle: StatefulProcessorHandle | None = None,
         chunks: Any = None,
         reports: Accumulator[Reports] | None = None,
-        late: Accumulator[LateReports] | None = None,
     ) -> None:
-        self.stage, self.handle, self.chunks, self.reports, self.late = stage, handle, chunks, reports, late
+        self.stage, self.handle, self.chunks, self.reports = stage, handle, chunks, reports
         told = for_this_batch(stage.spec)
         self.spec, self.history, self.told = told.spec, told.history, told.before(batch_id())
         self.keeps_time = stage.streaming and stage.number == 0 and handle is not None and self.spec.drops_late
@@ -164,7 +160,6 @@ class StageTask:
             if last := max(clock.watermark, self.told):
                 late = self._drop_late(work, last * 1000 + self.spec.held_back_at(last), slot_number)
             tally["late"] = sum(one["rows"] for one in late.values())
-        self._forget_whole_rows(work)
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
         work.watermark = expiry if self.stage.streaming else None
         results: Iterator[Outcome] = chain(self._listed(bundles), self._counted(slot.process(work), tally))
@@ -243,10 +238,9 @@ class StageTask:
     def _drop_late(self, work: Work, watermark: int, slot: int) -> dict[str, dict[str, Any]]:
         """Drop rows at or before a watermark; return by alias how many (see `LATE_ROWS`), each counted in one slot.
 
-        As in Spark it is that of the micro-batch before. Where late rows are asked for, the slot that counts a row puts
-        it out, too.
+        As in Spark it is that of the micro-batch before.
         """
-        found: list[Late] = []
+        dropped: dict[str, dict[str, Any]] = {}
         for rank, batches in work.rows.items():
             stream = self.spec.streams[rank]
             time = stream.time
@@ -256,38 +250,23 @@ class StageTask:
                 late = pc.less_equal(batch.column(time), watermark)
                 late = pc.fill_null(late, False)
                 if pc.any(late).as_py():
-                    found.append(self._counted_late(rank, batch.filter(late), slot))
+                    self._count_late(dropped, rank, batch.filter(late), watermark, slot)
                     batches[number] = batch.filter(pc.invert(late))
-        if self.late is not None and (data := packed_late(found, watermark)) is not None:
-            self.late.add({(query_id(), batch_id()): {slot: data}})
-        dropped: dict[str, dict[str, Any]] = {}
-        for one in found:
-            if len(one.times):
-                stream = self.spec.streams[one.rank]
-                of = dropped.setdefault(stream.alias, {"of": stream.reads, "rows": 0, "filtered": stream.filtered})
-                of["rows"] += len(one.times)
-                behind = how_late(one.times, watermark)
-                of["behind"] = [sum(some) for some in zip(of.get("behind", [0] * len(behind)), behind, strict=True)]
         return dropped
 
-    def _counted_late(self, rank: int, rows: pa.RecordBatch, slot: int) -> Late:
-        """Return those of some late rows that this slot counts."""
+    def _count_late(
+        self, dropped: dict[str, dict[str, Any]], rank: int, rows: pa.RecordBatch, watermark: int, slot: int
+    ) -> None:
+        """Add those of some late rows that this slot counts."""
         stream = self.spec.streams[rank]
-        mine = pa.array(SCHEMES[self.spec.scheme].routing.counted(self.spec, rank, rows, slot))
-        whole = stream.whole if stream.whole in rows.schema.names else None
-        return Late(
-            rank,
-            values(rows.column(str(stream.time)).take(mine)),
-            None if whole is None else rows.column(whole).take(mine),
-        )
-
-    def _forget_whole_rows(self, work: Work) -> None:
-        """Drop the column with the whole row, which some batches have: no unit keeps it."""
-        for rank, batches in work.rows.items():
-            whole = self.spec.streams[rank].whole
-            for number, batch in enumerate(batches):
-                if whole in batch.schema.names:
-                    batches[number] = batch.drop_columns([whole])
+        mine = SCHEMES[self.spec.scheme].routing.counted(self.spec, rank, rows, slot)
+        if not len(mine):
+            return
+        behind = how_late(values(rows.column(str(stream.time)).take(pa.array(mine))), watermark)
+        about = {"of": stream.reads, "filtered": stream.filtered, "watermark": watermark}
+        of = dropped.setdefault(stream.alias, {**about, "rows": 0, "behind": [0] * len(behind)})
+        of["rows"] += len(mine)
+        of["behind"] = [sum(some) for some in zip(of["behind"], behind, strict=True)]
 
     def _unpack(
         self, packed: Iterable[tuple[int, Any]]

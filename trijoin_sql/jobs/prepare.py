@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from ..errors import CheckpointDamagedError, NotProvenError, TriJoinError, UnsupportedQueryError
 from ..operators.compile.logical_plans import plan_of
-from ..operators.task.reports import keeps_late_rows
+from ..operators.task.reports import late_sources
 from ..rewriter.plan.nodes import JoinNode, LeftAlone
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.catalog import RATE_OPTION, RATE_SETTING
@@ -234,7 +234,7 @@ def _check_late(script: Script, frame: DataFrame, late: Word) -> None:
     if not keys:
         why = "no join of this query is ours, and the late rows of Spark's own operators cannot be had"
         script.fail(late.start, why, "leave LATE ROWS INTO out; the summary counts late rows")
-    if not any(map(keeps_late_rows, keys)):
+    if not any(map(late_sources, keys)):
         hint = "declare one: CREATE STREAM ... WATERMARK column DELAY OF INTERVAL 10 SECONDS"
         script.fail(late.start, "no stream that this query joins has a watermark, so no row is ever late", hint)
 

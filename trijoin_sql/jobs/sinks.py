@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..running.late_rows import COLUMNS, MicroBatch, frame_of_late, with_late_table
+from ..running.late_rows import COLUMNS, MicroBatch, with_late
 from ..running.stopping import StopRequest
 from .formats import CHECKPOINT, FILES, OTHER, PYTHON, SINKS, SOURCES, TABLES, find_format
 from .job_text import Script
@@ -15,7 +15,6 @@ from .statements import CreateSink, CreateStream
 from .user_code import load_function, load_source
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -92,13 +91,13 @@ def _saved(sink: CreateSink) -> Write:
 def _with_late_rows(results: Write, into: LateWrite) -> Write:
     """Write the results of each micro-batch, then its late rows, if there are any."""
 
-    def write(frame: DataFrame, late: Callable[[], pa.Table], of: MicroBatch) -> None:
+    def write(frame: DataFrame, late: Callable[[], DataFrame | None], of: MicroBatch) -> None:
         results(frame, of.number)
         rows = late()
-        if rows.num_rows:
-            into(of.query, frame_of_late(frame.sparkSession, rows), of.number)
+        if rows is not None:
+            into(of.query, rows, of.number)
 
-    return with_late_table(write)
+    return with_late(write)
 
 
 def late_writer(spark: SparkSession, sink: CreateSink, script: Script, lines: bool) -> LateWrite:

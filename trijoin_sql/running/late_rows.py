@@ -1,47 +1,38 @@
-"""Late rows to have: from the slots that dropped them to a DataFrame, in the micro-batch that they came in.
+"""Late rows to have: a DataFrame of them, in the micro-batch that they came in.
 
-Slots put them into an accumulator (`operators.task.reports`), so they are on the driver when the results have been
-computed, and not before. Only a function of micro-batches (``foreachBatch``) stands between the results of one and its
-commit, so that is the only place where they can be written with it. A batch that is repeated after a crash brings the
-same rows: what is late is a function of the state and of the rows.
+Slots say how many rows they dropped, and the watermark that these missed, when the results have been computed. What is
+late is a matter of the row and of that watermark alone, so a micro-batch that dropped rows reads its input once more,
+and Spark carries them from there to their sink. No process holds them all. Only a function of micro-batches
+(``foreachBatch``) stands between the results of one and its commit, so that is the only place where late rows can be
+written with it. A batch that is repeated after a crash brings the same rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
 from ..errors import PlanError, UnavailableError
-from ..operators.spec import StreamSpec
-from ..operators.task.late_rows import unpacked
-from ..operators.task.micro_batch import LATE_UNTIL
+from ..operators.compile.logical_plans import items
+from ..operators.spec import JoinSpec, StreamSpec
 from ..operators.task.outputs import LATE_ROWS
-from ..operators.task.reports import forget_attempt, forget_late, keeps_late_rows, late_packed, reported
+from ..operators.task.reports import LateSource, LateStream, forget_attempt, late_sources, reported
 from ..rewriter.sql.catalog import FRAME
 from ..spark.whole_batches import is_whole
-from .listener import execution_of, known_join
+from .listener import Execution, execution_of, known_join
 from .metrics import slots_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     #: Takes the results of a micro-batch, what returns its late rows, and its number.
     Write = Callable[[DataFrame, Callable[[], DataFrame], int], None]
 
 #: Columns of late rows, as DDL.
 COLUMNS = "stream STRING, event_time TIMESTAMP, watermark TIMESTAMP, row STRING"
-_SCHEMA = pa.schema(
-    [
-        ("stream", pa.string()),
-        ("event_time", pa.timestamp("us", "UTC")),
-        ("watermark", pa.timestamp("us", "UTC")),
-        ("row", pa.string()),
-    ]
-)
 
 
 def with_late_rows(write: Write) -> Callable[[DataFrame, int], None]:
@@ -54,7 +45,8 @@ def with_late_rows(write: Write) -> Callable[[DataFrame, int], None]:
     ----------
     write
         Takes the results of a micro-batch, a function that returns its late rows, and its number. It should write the
-        results first: late rows are known when these have been computed, and are computed once more otherwise.
+        results first: late rows are known when these have been computed, and the results are computed once more
+        otherwise.
 
     Returns
     -------
@@ -65,7 +57,8 @@ def with_late_rows(write: Write) -> Callable[[DataFrame, int], None]:
     -----
     Late rows have the columns ``stream STRING`` (its name in the query), ``event_time TIMESTAMP``, ``watermark
     TIMESTAMP`` (the one that the row missed) and ``row STRING``: a JSON object with all columns of the stream. A stream
-    with several aliases in a query gives a row once. Rows that Spark's own operators drop are not among them.
+    with several aliases in a query gives a row once. Rows that Spark's own operators drop are not among them. Where a
+    micro-batch has late rows, its input is read again for them, and Spark's progress report counts it twice.
 
     The function that it returns raises an `UnavailableError` if the query was not made for late rows, or on Spark
     Connect.
@@ -79,28 +72,26 @@ def with_late_rows(write: Write) -> Callable[[DataFrame, int], None]:
     >>> near.writeStream.foreachBatch(trijoin_sql.with_late_rows(write)).start()  # doctest: +SKIP
     """
 
-    def written(frame: DataFrame, late: Callable[[], pa.Table], of: MicroBatch) -> None:
-        write(frame, lambda: frame_of_late(frame.sparkSession, late()), of.number)
+    def written(frame: DataFrame, late: Callable[[], DataFrame | None], of: MicroBatch) -> None:
+        def late_or_none() -> DataFrame:
+            found = late()
+            return frame.sparkSession.createDataFrame([], COLUMNS) if found is None else found
 
-    return with_late_table(written)
+        write(frame, late_or_none, of.number)
 
-
-def frame_of_late(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Return late rows as a DataFrame with the columns of `COLUMNS`."""
-    found: Any = table  # the stubs of some versions know no Arrow tables
-    return spark.createDataFrame(found, COLUMNS)
+    return with_late(written)
 
 
-def with_late_table(
-    write: Callable[[DataFrame, Callable[[], pa.Table], MicroBatch], None],
+def with_late(
+    write: Callable[[DataFrame, Callable[[], DataFrame | None], MicroBatch], None],
 ) -> Callable[[DataFrame, int], None]:
-    """Do what `with_late_rows` does, with late rows as an Arrow table, and with the query's id."""
+    """Do what `with_late_rows` does, with the query's id, and with None where no row is late."""
 
     def written(frame: DataFrame, batch: int) -> None:
         context: Any = getattr(frame.sparkSession, "_sc", None)
         query = "" if context is None else context.getLocalProperty("sql.streaming.queryId") or ""
         execution = execution_of(query)
-        keys = () if execution is None else tuple(key for key in execution.keys if keeps_late_rows(key))
+        keys = () if execution is None else tuple(filter(late_sources, execution.keys))
         if execution is None or not keys:
             raise UnavailableError(
                 "late rows",
@@ -111,18 +102,12 @@ def with_late_table(
         for key in keys:
             forget_attempt(key, query, batch)
 
-        def late() -> pa.Table:
+        def late() -> DataFrame | None:
             if not of.computed or not is_whole(execution.execution):  # a sink has skipped the results, or read a part
                 frame.write.format("noop").mode("overwrite").save()
-            return of.late()
+            return of.late(frame.sparkSession, execution)
 
-        context.setLocalProperty(LATE_UNTIL, str(execution.watermark()))
-        try:
-            write(frame, late, of)
-        finally:
-            context.setLocalProperty(LATE_UNTIL, None)
-        for key in keys:
-            forget_late(key, query, batch)
+        write(frame, late, of)
 
     return written
 
@@ -140,26 +125,112 @@ class MicroBatch:
         """Whether slots have reported; in a micro-batch without rows none does, and no row is late."""
         return any(reported(key, self.query, self.number) for key in self.keys)
 
-    def late(self) -> pa.Table:
-        """Return the late rows so far, with the columns of `COLUMNS`: each row of a stream once.
+    def late(self, spark: SparkSession, execution: Execution) -> DataFrame | None:
+        """Return the late rows, with the columns of `COLUMNS`: each row of a stream once; None if there are none.
+
+        Parameters
+        ----------
+        spark
+            The session of the micro-batch.
+        execution
+            The run of the query.
 
         Raises
         ------
         PlanError
-            They are not those that slots have counted: a bug, or Spark has lost an accumulator's update.
+            Slots of a join dropped rows by several watermarks: a bug.
         """
-        batches = []
+        found: list[DataFrame] = []
+        streams: list[str] = []
         for number, key in enumerate(self.keys):
             spec = known_join(key)
             assert spec is not None  # it was compiled here
-            found = [unpacked(data) for data in late_packed(key, self.query, self.number)]
-            slots = slots_of(key, self.query, self.number, {})
-            counted = sum(one["rows"] for slot in slots for one in slot.get(LATE_ROWS, {}).values())
-            if counted != sum(batch.num_rows for batch in found):
-                raise PlanError(f"{counted} rows of micro-batch {self.number} were late, and others are here")
-            names = [_name(stream) for stream in spec.streams]
-            batches += [_named(batch, number, names) for batch in found]
-        return each_once(batches)
+            missed = self._missed(key)
+            if missed:
+                plan = execution.execution.lastExecution().executedPlan()
+                inputs = {name: node for node in _inputs(plan, key) for name in node.schema().fieldNames()}
+                for source in late_sources(key):
+                    late = _late_streams(source, spec, missed)
+                    if late and source.whole in inputs:
+                        rows = _frame_of(spark, inputs[source.whole])
+                        found.append(_late_of(rows, source.whole, late, number))
+                        streams.append(late[0].name.lower())
+        if not found:
+            return None
+        rows = reduce(lambda one, other: one.unionAll(other), found)
+        return (each_once(rows) if len(set(streams)) < len(streams) else rows).select(
+            "stream", "event_time", "watermark", "row"
+        )
+
+    def _missed(self, key: str) -> dict[str, int]:
+        """Return by alias the watermark that late rows of a join have missed (microseconds)."""
+        missed: dict[str, int] = {}
+        for slot in slots_of(key, self.query, self.number, {}):
+            for alias, one in slot.get(LATE_ROWS, {}).items():
+                if missed.setdefault(alias, one["watermark"]) != one["watermark"]:
+                    raise PlanError(f"slots of micro-batch {self.number} know several watermarks")
+        return missed
+
+
+def _inputs(plan: Any, key: str) -> Iterator[Any]:
+    """Yield the nodes whose rows the dispatchers of a join get, from the physical plan of a micro-batch."""
+    waiting = [(plan, False)]
+    while waiting:
+        node, inside = waiting.pop()
+        name = node.getClass().getSimpleName()
+        if inside and name == "MapInArrowExec":
+            yield node.child()
+            continue
+        inside = inside or (name == "CollectMetricsExec" and node.name() == key)
+        waiting += [(one, inside) for one in items(node.children())]
+
+
+def _frame_of(spark: SparkSession, node: Any) -> DataFrame:
+    """Return what a node of a physical plan computes."""
+    from pyspark.sql import DataFrame
+
+    session: Any = spark
+    return DataFrame(session._jsparkSession.internalCreateDataFrame(node.execute(), node.schema(), False), spark)
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """A stream with late rows: its name, how they are found, and the watermark that they missed (microseconds)."""
+
+    name: str
+    found: LateStream
+    watermark: int
+
+    @property
+    def condition(self) -> Column:
+        """Which rows are late."""
+        from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+        conditions = [F.col(self.found.time) <= F.lit(self.watermark)]
+        conditions += [] if self.found.keep is None else [F.col(self.found.keep)]
+        return reduce(and_, [*conditions, *(F.col(name).isNotNull() for name in self.found.required)])
+
+
+def _late_streams(source: LateSource, spec: JoinSpec, missed: Mapping[str, int]) -> list[_Late]:
+    """Return the streams of a source that have late rows."""
+    streams = [(spec.streams[one.rank], one) for one in source.streams]
+    return [_Late(_name(stream), one, missed[stream.alias]) for stream, one in streams if stream.alias in missed]
+
+
+def _late_of(rows: DataFrame, whole: str, late: list[_Late], node: int) -> DataFrame:
+    """Return the late rows of a source, each once, with a number for this input of the query."""
+    from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+    first = late[0]
+    when = [(one.condition, F.col(one.found.time), F.lit(one.watermark)) for one in late]
+    return rows.where(reduce(or_, (condition for condition, _, _ in when))).select(
+        F.lit(f"{node} {first.found.rank}").alias("input"),
+        F.lit(first.name).alias("stream"),
+        F.lit(first.name.lower()).alias("key"),
+        F.timestamp_micros(F.coalesce(*[F.when(condition, time) for condition, time, _ in when])).alias("event_time"),
+        F.timestamp_micros(F.coalesce(*[F.when(condition, mark) for condition, _, mark in when])).alias("watermark"),
+        F.col(whole).alias("row"),
+    )
 
 
 def _name(stream: StreamSpec) -> str:
@@ -170,43 +241,16 @@ def _name(stream: StreamSpec) -> str:
     return stream.alias if name == stream.reads else name
 
 
-def _named(batch: pa.RecordBatch, node: int, names: Sequence[str]) -> pa.RecordBatch:
-    """Return what a slot said with the names of streams, and one number for each input of the query."""
-    ranks = batch.column("rank").to_numpy()
-    columns = {
-        "input": pa.array(node * 1000 + ranks.astype(np.int64)),
-        "stream": pa.array(names, pa.string()).take(batch.column("rank")),
-        "key": pa.array([name.lower() for name in names], pa.string()).take(batch.column("rank")),
-        "event_time": batch.column("time"),
-        "watermark": batch.column("watermark"),
-        "row": batch.column("row"),
-    }
-    return pa.RecordBatch.from_pydict(columns)
+def each_once(rows: DataFrame) -> DataFrame:
+    """Return late rows of several inputs of a query, each once.
 
-
-def each_once(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Return late rows with the columns of `COLUMNS`.
-
-    Several inputs of a query that read one stream drop the same row, unless conditions of their own have dropped it
-    before. So of rows that are alike, as many are returned as the input with the most of them has.
+    Inputs that read one stream drop the same row, unless conditions of their own have dropped it before. So of rows
+    that are alike, as many are returned as the input with the most of them has.
     """
-    found = list(batches)
-    if not found:
-        return _SCHEMA.empty_table()
-    table = pa.Table.from_batches(found)
-    same = ["key", "event_time", "row"]
-    alike = table.group_by(["input", *same], use_threads=False).aggregate(
-        [("stream", "min"), ("watermark", "max"), ("row", "count")]
-    )
-    most = alike.group_by(same, use_threads=False).aggregate(
-        [("stream_min", "min"), ("watermark_max", "max"), ("row_count", "max")]
-    )
-    rows = most.take(pa.array(np.repeat(np.arange(most.num_rows), most.column("row_count_max").to_numpy())))
-    columns = [rows.column(name) for name in ("stream_min_min", "event_time", "watermark_max_max", "row")]
-    return pa.Table.from_arrays(
-        [
-            column.cast(pa.timestamp("us")).cast(kind) if pa.types.is_timestamp(kind) else column
-            for column, kind in zip(columns, _SCHEMA.types, strict=True)
-        ],
-        schema=_SCHEMA,
-    )
+    from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+
+    same = ("key", "event_time", "row")
+    about = F.min("stream").alias("stream"), F.max("watermark").alias("watermark")
+    alike = rows.groupBy("input", *same).agg(*about, F.count("*").cast("int").alias("rows"))
+    most = alike.groupBy(*same).agg(*about, F.max("rows").alias("rows"))
+    return most.withColumn("rows", F.explode(F.array_repeat(F.lit(1), "rows")))

@@ -21,7 +21,7 @@ from ..errors import CheckpointDamagedError, CheckpointMismatchError, SinkMismat
 from ..operators.compile.lifetimes import ended
 from ..operators.spec import JoinSpec, is_key, number_of
 from ..operators.task.micro_batch import LAYOUTS
-from ..operators.task.reports import forget, keeps_late_rows, known_keys
+from ..operators.task.reports import forget, known_keys, late_sources
 from ..rewriter.plan.stored import Stored
 from ..settings import SCALING_ENABLED, spark_flag
 from ..spark.callbacks import close_connection, connection_here
@@ -305,7 +305,7 @@ class LayoutListener:
         if not keys:
             return
         self.observed.started(query_id, sources_in(plan))
-        if any(map(keeps_late_rows, keys)):
+        if any(map(late_sources, keys)):
             _executions[query_id] = Execution(str(found.runId), execution, tuple(keys))
         registered = [_joins[key] for key in keys]
         for one in registered:
