@@ -11,7 +11,7 @@ former does not depend on a LIMIT either, if it is not 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -19,7 +19,8 @@ from .names.scopes import Resolution, ResolvedSelect, Source, expression_type, f
 from .parse import relation_of, split_and
 from .plan.comparison import common_type
 from .plan.parts import unused
-from .sql.dialect import identifier
+from .sql.catalog import TypesOf
+from .sql.dialect import identifier, quote, render
 from .sql.functions import called, of_a_row
 from .sql.spark_types import UNKNOWN
 
@@ -30,8 +31,11 @@ _CLAUSES = {"expressions", "from_", "where", "distinct", "order", "group", "limi
 _NOTES = ("field", "star", "column_name", "cte", "resolved")
 
 
-def as_semi_joins(resolution: Resolution) -> bool:
-    """Rewrite a resolved tree in place; return whether it has changed, so that it is to be resolved anew."""
+def as_semi_joins(resolution: Resolution, ask: TypesOf) -> bool:
+    """Rewrite a resolved tree in place; return whether it has changed, so that it is to be resolved anew.
+
+    ``ask`` tells Spark's types of expressions, where there is a Spark.
+    """
     changed = False
     blocks = {id(block.select): block for block in resolution.blocks}
     for block in resolution.blocks:
@@ -44,7 +48,7 @@ def as_semi_joins(resolution: Resolution) -> bool:
         joins = {
             at: join
             for at, one in enumerate(conjuncts)
-            if (join := _join(one, block, blocks, taken, streams)) is not None
+            if (join := _join(one, block, blocks, taken, streams, ask)) is not None
         }
         if not joins:
             continue
@@ -59,7 +63,12 @@ def as_semi_joins(resolution: Resolution) -> bool:
 
 
 def _join(
-    conjunct: exp.Expr, block: ResolvedSelect, blocks: Mapping[int, ResolvedSelect], taken: set[str], streams: bool
+    conjunct: exp.Expr,
+    block: ResolvedSelect,
+    blocks: Mapping[int, ResolvedSelect],
+    taken: set[str],
+    streams: bool,
+    ask: TypesOf,
 ) -> exp.Join | None:
     """Return the join that a conjunct is, None if it is none of them over one stream, or table."""
     kind, tested = "SEMI", conjunct.unnest()
@@ -79,13 +88,13 @@ def _join(
         return None
     if not _keeps_answer(query, only_exists=isinstance(tested, exp.Exists)):
         return None
-    ordered = query.args.get("order")
     nodes = [node for item in query.expressions for node in item.walk()]
-    called_ones = [called(node) for node in [*nodes, *(ordered.walk() if ordered else ())]]
-    if not all(of_a_row(name) for name in called_ones if name):
-        return None  # over an aggregate it is true for every row, over a generator it may be false for some
     if any(isinstance(node, exp.Column) and not node.find(exp.Star) and field_of(node) is None for node in nodes):
         return None  # a name that nothing has
+    ordered = query.args.get("order")
+    sorts = [one.this for one in ordered.expressions] if ordered else []
+    if not _of_each_row([*(item.unalias() for item in query.expressions), *sorts], ask):
+        return None  # over an aggregate it is true for every row, over a generator it may be false for some
     where = query.args.get("where")
     condition = where.this if where is not None else exp.true()
     if isinstance(tested, exp.In):
@@ -100,6 +109,24 @@ def _join(
     join = exp.Join(this=relation_of(source, name), side="LEFT", kind=kind, on=condition)
     join.meta["in_where"] = True
     return join
+
+
+def _of_each_row(items: Sequence[exp.Expr], ask: TypesOf) -> bool:
+    """Tell whether expressions have one value for each row, as far as is known; Spark knows it of its user's functions.
+
+    Spark allows no aggregate beside a bare column, and no generator within a call.
+    """
+    asked = [item for item in items if not all(of_a_row(name) for name in map(called, item.walk()) if name)]
+    if not asked:
+        return True
+    columns = {("__row", "__row"): "int"}
+    for column in (column for item in asked for column in item.find_all(exp.Column)):
+        field = field_of(column)
+        if field is None or field.source is None or field.type == UNKNOWN:
+            return False
+        columns[field.source.alias, field.name] = field.type
+    texts = [f"STRUCT({render(item)})" for item in asked]
+    return bool(ask([*texts, f"{quote('__row')}.{quote('__row')}"], columns))
 
 
 def _keeps_answer(query: exp.Select, *, only_exists: bool) -> bool:

@@ -60,7 +60,7 @@ def read(statement: Statement, catalog: Catalog, settings: Settings, arguments: 
     tree = statement.tree.copy()
     put_into_conditions(arguments, tree)
     resolution, joined = resolve(tree, catalog, settings), None
-    if as_semi_joins(resolution):
+    if as_semi_joins(resolution, catalog.types_of):
         joined = positional(render(without_our_clauses(tree)), statement.positional)
         resolution = resolve(tree, catalog, settings)
     parsed = build_plan(resolution)

@@ -36,6 +36,7 @@ from .spark.frames import Named, named_frames, refuse_missing, takes_frames, tem
 from .spark.liberties import HOLD_BACK_IN_PLAN, JOIN_IN_PLAN, taken
 from .spark.null_keys import with_nulls_apart
 from .spark.plan_joins import LeftToSparkError, join_in_plan
+from .spark.quiet import errors_expected
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
 from .spark.session_catalog import SparkCatalog
 from .spark.unproven import refuse_spark_joins
@@ -105,7 +106,8 @@ class StatementRunner:
         with suppress(SqlSyntaxError):  # mistakes in the text are reported below
             text = without_online(text)
         try:
-            return self._run(text, args, kwargs)
+            with errors_expected():  # what is raised is all that the user gets, not also a log of it with Java's stack
+                return self._run(text, args, kwargs)
         except AnalysisException as error:
             ours = of_streams(error, text)
             if ours is not None:

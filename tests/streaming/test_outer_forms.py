@@ -199,6 +199,30 @@ def test_groups_above(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     assert len(wanted) > 5
 
 
+def test_subqueries_and_conditions_that_are_no_plain_comparisons(spark: SparkSession, tmp_path: Path) -> None:
+    """A function that only this session knows; what changes no answer; several values; what is the same in all rows."""
+    tables = streams(spark, tmp_path / "tables", 9, 30)
+    spark.udf.register("doubled", lambda number: None if number is None else 2 * number, "int")
+    near = between("r", "s", 15)
+    of_r = (
+        f"EXISTS (SELECT doubled(s.k) FROM s WHERE s.x > r.x AND {near})",
+        f"NOT (NOT EXISTS (SELECT 1 FROM s WHERE s.x > r.x AND {near}))",
+        f"NOT EXISTS (SELECT DISTINCT s.k FROM s WHERE s.x > r.x AND {near})",
+        f"EXISTS (SELECT 1 FROM s WHERE s.x > r.x AND {near} ORDER BY s.id LIMIT 1)",
+        f"r.k IN (SELECT CAST(s.k AS BIGINT) FROM s WHERE {near})",
+        f"(r.k, r.w) IN (SELECT s.k, s.w FROM s WHERE s.x <> r.x AND {near})",
+    )
+    joins = (
+        f"r JOIN s ON typeof(r.x) = typeof(s.x) AND r.x < s.x AND {near}",
+        "r FULL JOIN s ON date_trunc('MINUTE', r.ts) = date_trunc('MINUTE', s.ts) AND r.x < s.x",
+    )
+    queries = [f"SELECT {number} AS form, r.id AS a, 0 AS b FROM r WHERE {one}" for number, one in enumerate(of_r)]
+    queries += [f"SELECT {9 + number} AS form, r.id AS a, s.id AS b FROM {one}" for number, one in enumerate(joins)]
+    found, wanted = compared(spark, tables, tmp_path, " UNION ALL ".join(queries))
+    assert found == wanted
+    assert len({row.split(",")[0] for row in wanted}) == len(queries)
+
+
 def test_a_full_join_by_spark_pairs_no_nulls(spark: SparkSession, tmp_path: Path) -> None:
     """Spark finds state by the bytes of a key, so that NULL meets NULL; batch, and a join of ours, do not.
 
