@@ -101,7 +101,16 @@ def _compiled(
     arguments, units = rewritten.named(planned.arguments), planned.settings.parallelism or 1
     together = all(one.together for one in planned.settings.stored)  # of a checkpoint, whose sources are numbered
     compiling = Compiling(
-        spark, frames, arguments, number, units, warm_bytes(get), of_workers(get), late_rows, together
+        spark,
+        frames,
+        arguments,
+        number,
+        units,
+        warm_bytes(get),
+        of_workers(get),
+        late_rows,
+        together,
+        planned.settings.ansi,
     )
     groups = {group.name: group for group in rewritten.groups if isinstance(group, JoinNode)}
     joins: list[Registered] = []

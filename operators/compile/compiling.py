@@ -60,6 +60,8 @@ class Compiling:
         Whether late rows can be asked for.
     together
         Whether a source is read once for all of its aliases: not for a checkpoint from before that was so.
+    ansi
+        Whether arithmetic raises where it overflows.
     """
 
     spark: SparkSession
@@ -71,6 +73,7 @@ class Compiling:
     liberties: frozenset[str] = frozenset()
     late_rows: bool = False
     together: bool = True
+    ansi: bool = True
 
     def key(self, node: JoinNode) -> str:
         """Return the name of a node's join in this process: for its checkpoint, and for the counters of its slots."""

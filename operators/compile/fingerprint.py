@@ -27,7 +27,8 @@ def fingerprint(
     stored: Mapping[str, str],
     arguments: Mapping[str, Any] | None,
     settings: Mapping[str, str],
-    ansi: str,
+    *,
+    ansi: bool,
 ) -> str:
     """Return a join's fingerprint.
 
@@ -48,7 +49,7 @@ def fingerprint(
     settings
         Those of the session by which stored columns are computed.
     ansi
-        Whether arithmetic raises on overflow: by that a condition is one on its columns, or Spark's.
+        Whether arithmetic raises where it overflows: by that a condition is one on its columns, or Spark's.
     """
     lines = [f"scheme: {spec.scheme}"]
     if spec.join != "inner":
@@ -78,7 +79,7 @@ def fingerprint(
     used = set(re.findall(r":(\w+)", "\n".join(lines)))
     lines += [f"argument {name}: {value!r}" for name, value in sorted((arguments or {}).items()) if name in used]
     lines += [f"{SETTING}{name}: {value}" for name, value in sorted(settings.items())]
-    lines.append(f"{PLANNED}spark.sql.ansi.enabled: {ansi}")
+    lines.append(f"{PLANNED}spark.sql.ansi.enabled: {str(ansi).lower()}")
     return "\n".join(line.replace("\n", "\\n") for line in lines)
 
 

@@ -158,8 +158,7 @@ def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
     spec = replace(spec, streams=streams, above=tuple(above))
     settings = settings_of_inputs(compiling.spark, inputs.values())
     stored = {one.alias: one.stored for one in packed}
-    ansi = str(compiling.spark.conf.get("spark.sql.ansi.enabled")).lower()
-    text = fingerprint(spec, node, inputs, types, stored, compiling.arguments, settings, ansi)
+    text = fingerprint(spec, node, inputs, types, stored, compiling.arguments, settings, ansi=compiling.ansi)
     if spec.held_back and getattr(compiling.spark, "_sc", None) is None:  # nobody can tell the tasks where it changed
         text += f"\nwatermark held back by: {spec.held_back} microseconds"
     spec = replace(spec, fingerprint=text)
