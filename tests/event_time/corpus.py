@@ -219,10 +219,19 @@ THREE = {
 }
 
 
-def tables(spark: SparkSession, home: Path, seed: int, delays: tuple[int, int, int], *, late: bool = False) -> Tables:
+def tables(
+    spark: SparkSession,
+    home: Path,
+    seed: int,
+    delays: tuple[int, int, int],
+    *,
+    late: bool = False,
+    nulls: bool = True,
+) -> Tables:
     """Make three streams: rows in disorder within the delay, ties at the watermark, NULL times, and an end far ahead.
 
-    As batch tables they lack that end, which closes all windows. With ``late`` some rows are behind the watermark.
+    As batch tables they lack that end, which closes all windows. With ``late`` some rows are behind the watermark,
+    with ``nulls`` some of s have no time.
     """
     made = Tables(spark, home)
     for name, delay in zip("rst", delays, strict=True):
@@ -233,7 +242,7 @@ def tables(spark: SparkSession, home: Path, seed: int, delays: tuple[int, int, i
             at = second - random.randint(0, max(delay - 1, 0))
             if late and random.random() < 0.15:
                 at -= random.randint(delay, 20)
-            rows.append(row(random, number, None if name == "s" and random.random() < 0.05 else at))
+            rows.append(row(random, number, None if name == "s" and random.random() < 0.05 and nulls else at))
         pieces = []
         while rows:
             size = random.randint(4, 12)
