@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+#: A literal, a quoted name, or the name of a function: it may be written in capitals or not.
+_CALLS = re.compile(r"'(?:[^'\\]|\\.)*'|`[^`]*`|\b[A-Za-z_]\w*(?=\()")
+
 #: What the line of a stream's stored columns begins with.
 STORED = "stored columns of "
 
@@ -45,7 +50,7 @@ def _comparable(text: str, other: str) -> list[str]:
     """Return the lines of a fingerprint that decide, without settings that the other one does not have."""
     known = lines_of(other)
     return [
-        line
+        _CALLS.sub(lambda found: found[0] if found[0][0] in "'`" else found[0].lower(), line)
         for line in text.split("\n")
         if not line.startswith((*_UNITS, PLANNED)) and (not line.startswith(SETTING) or line.split(": ", 1)[0] in known)
     ]

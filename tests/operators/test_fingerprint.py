@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from trijoin_sql.operators.compile.node import Compiled, compile_join
-from trijoin_sql.operators.state.changed_query import difference, only_chosen_differs
+from trijoin_sql.operators.state.changed_query import difference, is_same, only_chosen_differs
 from trijoin_sql.rewriter.render.delays import without_delays
 from trijoin_sql.rewriter.sql.dialect import render
 from trijoin_sql.rewriter.sql.statement import parse_statement
@@ -62,6 +62,13 @@ def fingerprint(spark: SparkSession) -> Iterator[Fingerprint]:
 def test_another_input_is_a_difference(fingerprint: Fingerprint, old: str, new: str, words: str) -> None:
     """Its rows were computed or chosen in another way than those that are stored."""
     assert words in difference(fingerprint(BAND.format(r=old)), fingerprint(BAND.format(r=new)))
+
+
+def test_functions_may_be_written_in_capitals(fingerprint: Fingerprint) -> None:
+    """What stands in quotes may not: it is another text, or a column of another name."""
+    sql = BAND.format(r="r") + " AND upper(r.city) < 'A(1)'"
+    assert is_same(fingerprint(sql), fingerprint(sql.replace("ABS", "abs").replace("upper", "Upper")))
+    assert not is_same(fingerprint(sql), fingerprint(sql.replace("'A(1)'", "'a(1)'")))
 
 
 def test_common_table_expressions_are_part_of_it(fingerprint: Fingerprint) -> None:
