@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # In exact versions. Groups of dependencies need pip 25.1, which older Pythons do not bring.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 .DEFAULT_GOAL := help
-.PHONY: help setup lock java demo test fast lint types format versions corpus corpus-test fuzz plans soak bench clean
+.PHONY: help setup lock java demo test test-rare test-all fast lint types format versions corpus corpus-test fuzz plans soak bench clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -35,8 +35,13 @@ java: setup
 demo: java  ## three streams of real departures, a cyclic and a chain query (about two minutes)
 	@$(BIN)/trijoin-sql demo
 
-test: java lint types  ## lint, types and all tests
-	@$(PYTEST)
+test: java lint types  ## lint, types and the tests, but for those that are rare
+	@$(PYTEST) -m 'not rare'
+
+test-rare: java  ## the tests that `make test` leaves out: long ones, of which shorter ones protect most
+	@$(PYTEST) -m rare
+
+test-all: test test-rare  ## all tests
 
 fast: setup  ## the tests that need no Spark
 	@$(PYTEST) -m 'not spark and not slow'

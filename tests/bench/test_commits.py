@@ -79,6 +79,7 @@ def test_a_commit_is_compared_with_the_same_scheme_of_the_present() -> None:
     assert [line[4] for line in lines] == ["0.50", "2.00", "3.00", "1.20"]
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_head_runs_beside_us(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real thing: it is installed, and both find what NumPy counts."""

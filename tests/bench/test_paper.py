@@ -117,6 +117,7 @@ def test_a_slot_on_disk_goes_on_where_one_in_memory_has_to_stop(tmp_path: Path) 
     assert tree.stored > whole.stored
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_an_experiment_runs(tmp_path: Path) -> None:
     """In its smallest form, in a session of its own; what is stored and sent is as exact as in a large one."""

@@ -39,6 +39,7 @@ CHOSEN = (
 ALL = {case.name: case for case in cases()}
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("name", CHOSEN)
 def test_an_enabled_session_gives_what_batch_or_spark_gives(spark: SparkSession, tmp_path: Path, name: str) -> None:
     tj = trijoin_sql.TriJoinSession.create(spark)

@@ -12,7 +12,7 @@ from trijoin_sql.explain import Explanation
 from .browser import NAMES, Browser, find_chromium
 from .samples import SAMPLES
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rare]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from .. import maven_jars as jars
 from . import broker as brokers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rare]
 
 STREAM = """\
 CREATE STREAM {name}_topic USING kafka

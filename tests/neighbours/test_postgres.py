@@ -92,6 +92,7 @@ def test_rows_and_the_number_of_their_batch_are_one_transaction(address: str, mo
         connection.execute("DROP TABLE near, written")
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_a_batch_that_is_repeated_after_a_crash_is_in_the_table_once(address: str, tmp_path: Path) -> None:
     """And the join goes on with the state of that batch, though nobody asked for its rows the second time."""

@@ -11,6 +11,7 @@ import pyspark
 import pytest
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_a_script_runs_under_spark_submit(tmp_path: Path) -> None:
     """With the settings of the command line beside those of `configure`."""

@@ -99,6 +99,7 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
         yield made
 
 
+@pytest.mark.rare
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_query_goes_on_when_one_of_two_workers_dies(

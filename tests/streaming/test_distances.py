@@ -32,6 +32,7 @@ STATEMENTS = (
 )
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("number", range(len(STATEMENTS)))
 def test_the_rows_are_those_of_batch(spark: SparkSession, tmp_path: Path, number: int) -> None:
     tj, sql = trijoin_sql.TriJoinSession.create(spark), STATEMENTS[number]
@@ -107,6 +108,7 @@ def _on_the_globe(spark: SparkSession, home: Path) -> Tables:
     return made
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("column", AROUND_THE_GLOBE)
 def test_latitudes_beyond_the_poles_join_as_in_batch(spark: SparkSession, tmp_path: Path, column: str) -> None:
     """Some results are outside the band: without its other branches they would be missing."""

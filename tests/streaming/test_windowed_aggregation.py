@@ -47,6 +47,7 @@ def row(random: Random, second: float) -> dict[str, Any]:
     }
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize(
     ("hint", "join"),
     [
