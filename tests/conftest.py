@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import sysconfig
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from py4j.protocol import Py4JError
 
 from .sessions import compiled_pyspark, local_session
 from .shared_trees import intact, watched
@@ -54,9 +56,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = local_session(home, "tests", settings)
     session.sparkContext.setLogLevel("OFF")
     yield session
-    for query in session.streams.active:
-        query.stop()
-    session.stop()
+    with contextlib.suppress(Py4JError, OSError):  # a JVM that is gone has failed the tests that needed it
+        for query in session.streams.active:
+            query.stop()
+        session.stop()
 
 
 @pytest.fixture
