@@ -122,7 +122,7 @@ def _compiled(
             stored = () if group is None else (Stored.of(group, fixed, together=together),)
             said = [unbounded(node.retention), *(() if joins else rewritten.cautions)] if warns else []
             told = tuple(filter(None, said))
-            joins.append(Registered(compiled.spec, stored, node.decision.units_from, told, warns))
+            joins.append(Registered(compiled.spec, stored, node.decision.units_from, told, warns, compiled.late))
     result = compiling.run_sql(plan.sql)
     if result.isStreaming:
         register(spark, joins)

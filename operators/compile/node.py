@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import and_, or_
 from typing import Any
 
 import pyarrow as pa
 from pyspark.accumulators import Accumulator
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import InvalidHintError, PlanError
@@ -22,10 +21,10 @@ from ...rewriter.plan.trees import leaves
 from ..checks import EdgeSpec
 from ..schemes import SCHEMES
 from ..spec import JoinSpec, Options, StreamSpec
-from ..task.dispatch import COUNTED, PACKED_SCHEMA, Dispatcher, Reading
+from ..task.dispatch import COUNTED, PACKED_SCHEMA
 from ..task.outputs import COUNTERS, unpack
 from ..task.processor import JoinProcessor
-from ..task.reports import LateSource, LateStream, Reports, accumulator, keep_late_sources
+from ..task.reports import Reports, accumulator
 from ..task.stage import Stage
 from ..task.table_join import TableJoin
 from . import aggregation as aggregation_
@@ -35,14 +34,10 @@ from .edges import compile_closest, compile_edge
 from .fingerprint import fingerprint
 from .inputs import Input, read_inputs
 from .lifetimes import bind
+from .packing import ROUTE, LateSource, Packed, dispatch, pack_streams
 from .session_settings import settings_of_inputs
-from .travel_types import arrow_type, from_wire, is_fixed_width, is_plain, quoted, type_names, wire_type
+from .travel_types import arrow_type, from_wire, is_plain, quoted, wire_type
 from .watermarks import DELAY
-
-_ROUTE = "__route"
-
-#: With the rank of a source's first stream: the column with the whole row as JSON, where late rows can be asked for.
-_WHOLE = "__whole"
 
 _PART = r"(?:`(?:``|[^`])+`|\w+)"
 #: The name of a relation that has one.
@@ -66,10 +61,13 @@ class Compiled:
         Its output, under the node's output names.
     spec
         What runs.
+    late
+        Where its late rows are, if they can be asked for.
     """
 
     frame: DataFrame
     spec: JoinSpec
+    late: tuple[LateSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +108,9 @@ class Prepared:
 def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     """Compile a join node; what it raises is that of `prepare`."""
     made = prepare(compiling, node)
-    frame = _run(compiling, made)
-    return Compiled(_finish(node, frame, in_units=made.in_units), made.spec)
+    dispatched, late = dispatch(compiling, made.spec, made.packed)
+    frame = _run(compiling, made, reduce(DataFrame.unionAll, dispatched))
+    return Compiled(_finish(node, frame, in_units=made.in_units), made.spec, late)
 
 
 def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
@@ -144,7 +143,7 @@ def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
     spec = replace(_spec(node, streams, tuple(edges), placement, types, compiling.key(node)), closest=closest)
     if aggregation is not None and in_units:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
-    packed = _packed_streams(spec, inputs)
+    packed = pack_streams(spec, inputs)
     streams = tuple(
         replace(
             stream,
@@ -212,18 +211,6 @@ def _spec(
     )
 
 
-def _packed_streams(spec: JoinSpec, inputs: Mapping[str, Input]) -> list[Packed]:
-    """Return what is packed of each stream."""
-    found = []
-    for rank, stream in enumerate(spec.streams):
-        side = inputs[stream.alias]
-        if stream.time is not None and spec.keep_for(rank) is not None:  # a row without a time would never expire
-            side.required.setdefault(stream.time, f"{side.alias}.{side.event_time}")
-        looks = SCHEMES[spec.scheme].routing.looks(spec, rank)
-        found.append(_packed(side, stream, tested=rank in spec.tested, looks=looks))
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class _Placement:
     """How a node runs: the scheme as the operators know it, its slots, and what rows are routed by."""
@@ -269,7 +256,7 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Plac
         payload.append((side.pack_read("column", column), name))
         types[name] = side.type_of("column", column)
     coordinates = () if placement.grid is None else placement.grid.coordinates[side.alias]
-    dimensions = tuple((axis, column or _ROUTE) for axis, column in coordinates)
+    dimensions = tuple((axis, column or ROUTE) for axis, column in coordinates)
     group = dimensions[0][1] if placement.subgroups != 1 and dimensions else None
     time = side.pack_read("time", side.event_time) if side.event_time is not None else None
     source = next(source for source in node.sources if source_scan(source).alias == side.alias)
@@ -281,7 +268,7 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Plac
         side.alias,
         tuple(payload),
         packed,
-        _ROUTE,
+        ROUTE,
         dimensions,
         group,
         time,
@@ -289,127 +276,6 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Plac
         reads=named[1].replace("`", "") if named else "",
         filtered=bool(source_conditions(source)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """What is packed of a stream.
-
-    Parameters
-    ----------
-    alias
-        Its alias.
-    source
-        What Spark reads, for it and for the inputs that are read together with it.
-    columns
-        By packed name: the column, and what is in it (`Input.values`).
-    keep
-        Which of the rows are its own and can join, None for all.
-    stored
-        What is stored of it, as DDL.
-    alike
-        Whether its route is a hash of all that is packed.
-    fixed_width
-        Whether each of its rows takes the same few bytes.
-    whole
-        The source's column with the whole row as JSON, None where nobody can ask for its late rows.
-    """
-
-    alias: str
-    source: DataFrame
-    columns: dict[str, tuple[Column, str]]
-    keep: Column | None
-    stored: str
-    alike: bool
-    fixed_width: bool
-    whole: str | None
-
-    @property
-    def alone(self) -> DataFrame:
-        """The frame of the packed columns, if nothing else is read of the source.
-
-        One filter and one projection: Spark optimises the plan anew for every micro-batch, node by node.
-        """
-        frame = self.source if self.keep is None else self.source.where(self.keep)
-        return frame.select(*[column.alias(name) for name, (column, _) in self.columns.items()])
-
-
-def _packed(side: Input, stream: StreamSpec, *, tested: bool, looks: bool) -> Packed:
-    """Return what is packed of an input: its columns, and a route where one is looked at.
-
-    Hashing and handing over a route takes an eighth of what a row of few numbers takes.
-    """
-    columns = [*side.packed.values(), *side.guards()]
-    kinds = type_names(side.frame.select(*[column.alias(f"c{number}") for number, column in enumerate(columns)]))
-    # Guards are part of the route: so Spark has to compute them, and raises where the user's text would.
-    hashed = [
-        column for column, kind in zip(columns, kinds, strict=True) if "map<" not in kind and "variant" not in kind
-    ]
-    route = F.xxhash64(*hashed) if hashed else F.lit(0).cast("bigint")
-    # Of a stream, the dispatcher drops rows that cannot join and counts them: Arrow knows how many NULLs a column has.
-    drops = not side.frame.isStreaming and not tested
-    keeps = [F.col(side.keep)] if side.keep is not None else []
-    keeps += [side.packed[name].isNotNull() for name in side.required] if drops else []
-    stored = ", ".join(f"{name} {kind}" for name, kind in zip(side.packed, kinds, strict=False))
-    packed = {name: (side.packed[name], side.values[name]) for name in stream.columns}
-    if looks or not stream.columns or side.guards():
-        # Streams that are read together and have the same columns have the same routes, but for guards.
-        packed[_ROUTE] = route, f"route by {side.alias if side.guards() else [*side.values.values()]}"
-    fixed_width = all(map(is_fixed_width, kinds[: len(side.packed)]))
-    keep = reduce(and_, keeps) if keeps else None
-    whole = None if stream.time is None else side.whole
-    return Packed(side.alias, side.frame, packed, keep, stored, len(hashed) == len(columns), fixed_width, whole)
-
-
-def _dispatched(compiling: Compiling, spec: JoinSpec, packed: Sequence[Packed]) -> list[DataFrame]:
-    """Return the packed rows of each source that Spark reads; say where its late rows are."""
-    frames, late = [], []
-    for source in {id(one.source): one.source for one in packed}.values():
-        ranks = [rank for rank, one in enumerate(packed) if one.source is source]
-        whole = packed[ranks[0]].whole
-        if len(ranks) == 1 and whole is None:
-            frame, readings = packed[ranks[0]].alone, [Reading(ranks[0])]
-        else:
-            frame, readings = _together(source, {rank: packed[rank] for rank in ranks}, whole)
-        if whole is not None:
-            late.append(LateSource(f"{_WHOLE}{ranks[0]}", tuple(_late_stream(spec, reading) for reading in readings)))
-        dispatcher = Dispatcher(spec, readings, compiling.warm_bytes, compiling.liberties)
-        frames.append(frame.mapInArrow(dispatcher, PACKED_SCHEMA))
-    if late:
-        keep_late_sources(spec.key, late)
-    return frames
-
-
-def _late_stream(spec: JoinSpec, reading: Reading) -> LateStream:
-    """Return how a stream's late rows are found among the rows that its dispatcher gets."""
-    stream, columns = spec.streams[reading.rank], dict(reading.columns or ())
-    required = () if reading.rank in spec.tested else tuple(columns[name] for name, _ in stream.required)
-    return LateStream(reading.rank, columns[str(stream.time)], reading.keep, required)
-
-
-def _together(source: DataFrame, packed: Mapping[int, Packed], whole: str | None) -> tuple[DataFrame, list[Reading]]:
-    """Return a frame with what is packed of some streams, each column once, and what each stream takes of it.
-
-    The column with the whole row, which no stream takes, is there for who reads the frame once more for late rows.
-    """
-    columns: dict[str, Column] = {}
-    names: dict[str, str] = {}
-    readings = []
-    for rank, one in packed.items():
-        taken = []
-        for name, (column, value) in one.columns.items():
-            if value not in names:
-                names[value] = f"p{len(columns)}"
-                columns[names[value]] = column
-            taken.append((name, names[value]))
-        keep = None if one.keep is None else f"keep{rank}"
-        readings.append(Reading(rank, tuple(taken), keep))
-    keeps = {f"keep{rank}": one.keep for rank, one in packed.items() if one.keep is not None}
-    frame = source.where(reduce(or_, keeps.values())) if len(keeps) == len(packed) else source
-    columns |= keeps
-    if whole is not None:
-        columns[f"{_WHOLE}{min(packed)}"] = F.col(whole)
-    return frame.select(*[column.alias(name) for name, column in columns.items()]), readings
 
 
 def _required(side: Input, *, tested: bool) -> tuple[tuple[str, str], ...]:
@@ -434,9 +300,8 @@ def _bounds(node: JoinNode) -> tuple[tuple[int, int, int], ...]:
     return tuple(found)
 
 
-def _run(compiling: Compiling, made: Prepared) -> DataFrame:
-    """Dispatch all inputs and run the stages; return the output columns with their types."""
-    frame = reduce(DataFrame.unionAll, _dispatched(compiling, made.spec, made.packed))
+def _run(compiling: Compiling, made: Prepared, frame: DataFrame) -> DataFrame:
+    """Run the stages over what was dispatched; return the output columns with their types."""
     joined = _join_streams if any(one.source.isStreaming for one in made.packed) else _join_tables
     return made.typed(joined(compiling, made.spec, frame, [wire_type(made.types[name]) for name in made.spec.output]))
 

@@ -43,7 +43,7 @@ def is_same(old: str, new: str) -> bool:
 
     Older versions wrote the units, too, which a checkpoint has as its first layout, and no settings.
     """
-    return _comparable(old, new) == _comparable(new, old)
+    return old == new or _comparable(old, new) == _comparable(new, old)
 
 
 def _comparable(text: str, other: str) -> list[str]:

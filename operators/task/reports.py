@@ -5,15 +5,13 @@ so before Spark tells of the micro-batch. As a row among the results, collected 
 column, a look at it and a copy: 66 ns a row of three columns become 150, measured. Spark Connect has no accumulators;
 there it stays that row.
 
-Where late rows can be asked for, the driver also knows here where each join's are found.
-
 A worker imports this before it imports anything else of ours (see `processor`), so it imports nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegistry
 
@@ -24,37 +22,8 @@ if TYPE_CHECKING:
 Reports = dict[tuple[str, int], dict[int, str]]
 
 
-class LateStream(NamedTuple):
-    """How the late rows of a stream are found among the rows that its dispatcher gets.
-
-    Parameters
-    ----------
-    rank
-        The stream's.
-    time
-        The column with its event time (microseconds).
-    keep
-        The boolean column that says which rows are its own, None for all.
-    required
-        The columns without which the dispatcher drops a row before it can be late.
-    """
-
-    rank: int
-    time: str
-    keep: str | None
-    required: tuple[str, ...]
-
-
-class LateSource(NamedTuple):
-    """Where the late rows of a source are: the dispatcher's column with the whole row as JSON, and its streams."""
-
-    whole: str
-    streams: tuple[LateStream, ...]
-
-
-#: The accumulators of the joins that this process has compiled, by key; and where their late rows are.
+#: The accumulators of the joins that this process has compiled, by key.
 _accumulators: dict[str, Accumulator[Reports]] = {}
-_late: dict[str, tuple[LateSource, ...]] = {}
 
 
 class LatestReports(AccumulatorParam[Reports]):
@@ -113,15 +82,9 @@ def reported(key: str, query: str, batch: int) -> list[str]:
     return [] if found is None else list(found.value.get((query, batch), {}).values())
 
 
-def keep_late_sources(key: str, sources: Sequence[LateSource]) -> None:
-    """Note where the late rows of a join are."""
-    _late[key] = tuple(sources)
-
-
 def forget(keys: Iterable[str]) -> None:
     """Drop what is known of joins that nothing can run any more."""
     for key in keys:
-        _late.pop(key, None)
         found: Any = _accumulators.pop(key, None)
         if found is not None:
             _accumulatorRegistry.pop(found.aid, None)  # of PySpark, which drops none
@@ -130,11 +93,6 @@ def forget(keys: Iterable[str]) -> None:
 def known_keys() -> set[str]:
     """Return the keys of the joins that have accumulators."""
     return set(_accumulators)
-
-
-def late_sources(key: str) -> tuple[LateSource, ...]:
-    """Return where the late rows of a join are; empty if it was not compiled such that they can be had."""
-    return _late.get(key, ())
 
 
 def forget_attempt(key: str, query: str, batch: int) -> None:

@@ -14,12 +14,12 @@ from pyspark.sql.types import StructType
 
 from ..errors import CheckpointDamagedError, NotProvenError, TriJoinError, UnsupportedQueryError
 from ..operators.compile.logical_plans import plan_of
-from ..operators.task.reports import late_sources
 from ..rewriter.plan.nodes import JoinNode, LeftAlone
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.catalog import RATE_OPTION, RATE_SETTING
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import quote
+from ..running.listener import late_sources
 from ..running.metrics import join_keys
 from ..spark.messages import sentence
 from ..spark.refusals import StreamCheck

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import PlanError, UnavailableError
 from ..operators.compile.logical_plans import items
+from ..operators.compile.packing import LateSource, LateStream
 from ..operators.spec import JoinSpec, StreamSpec
 from ..operators.task.outputs import LATE_ROWS
-from ..operators.task.reports import LateSource, LateStream, forget_attempt, late_sources, reported
+from ..operators.task.reports import forget_attempt, reported
 from ..rewriter.sql.catalog import FRAME
 from ..spark.whole_batches import is_whole
-from .listener import Execution, execution_of, known_join
+from .listener import Execution, execution_of, known_join, late_sources
 from .metrics import slots_of
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class MicroBatch:
         Raises
         ------
         PlanError
-            Slots of a join dropped rows by several watermarks: a bug.
+            Slots of a join dropped rows by several watermarks, or the plan has not what they came from: a bug.
         """
         found: list[DataFrame] = []
         streams: list[str] = []
@@ -146,15 +147,17 @@ class MicroBatch:
             spec = known_join(key)
             assert spec is not None  # it was compiled here
             missed = self._missed(key)
-            if missed:
-                plan = execution.execution.lastExecution().executedPlan()
-                inputs = {name: node for node in _inputs(plan, key) for name in node.schema().fieldNames()}
-                for source in late_sources(key):
-                    late = _late_streams(source, spec, missed)
-                    if late and source.whole in inputs:
-                        rows = _frame_of(spark, inputs[source.whole])
-                        found.append(_late_of(rows, source.whole, late, number))
-                        streams.append(late[0].name.lower())
+            if not missed:
+                continue
+            plan = execution.execution.lastExecution().executedPlan()
+            inputs = {name: node for node in _inputs(plan, key) for name in node.schema().fieldNames()}
+            for source in late_sources(key):
+                if late := _late_streams(source, spec, missed):
+                    if source.whole not in inputs:
+                        raise PlanError(f"the plan of micro-batch {self.number} does not show where its late rows are")
+                    rows = _frame_of(spark, inputs[source.whole])
+                    found.append(_late_of(rows, source.whole, late, number))
+                    streams.append(late[0].name.lower())
         if not found:
             return None
         rows = reduce(lambda one, other: one.unionAll(other), found)

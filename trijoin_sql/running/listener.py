@@ -19,9 +19,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ..errors import CheckpointDamagedError, CheckpointMismatchError, SinkMismatchError, cause_of
 from ..operators.compile.lifetimes import ended
+from ..operators.compile.packing import LateSource
 from ..operators.spec import JoinSpec, is_key, number_of
 from ..operators.task.micro_batch import LAYOUTS
-from ..operators.task.reports import forget, known_keys, late_sources
+from ..operators.task.reports import forget, known_keys
 from ..rewriter.plan.stored import Stored
 from ..settings import SCALING_ENABLED, spark_flag
 from ..spark.callbacks import close_connection, connection_here
@@ -77,6 +78,8 @@ class Registered:
         Warnings to be given once when a query starts: rows that are kept for ever, products.
     warns
         Whether to warn of rows that cannot join while it runs.
+    late
+        Where its late rows are, if they can be asked for.
     """
 
     spec: JoinSpec
@@ -84,6 +87,7 @@ class Registered:
     units_from: str = ""
     said: tuple[str, ...] = ()
     warns: bool = False
+    late: tuple[LateSource, ...] = ()
 
     @property
     def keeps_units(self) -> bool:
@@ -152,6 +156,11 @@ def known_join(key: str) -> JoinSpec | None:
     return None if (found := _joins.get(key)) is None else found.spec
 
 
+def late_sources(key: str) -> tuple[LateSource, ...]:
+    """Return where the late rows of a join are; empty if it was not compiled such that they can be had."""
+    return () if (found := _joins.get(key)) is None else found.late
+
+
 @dataclass(frozen=True, slots=True)
 class Execution:
     """A run of a query: its id, Spark's execution of it, and its joins by key."""
@@ -159,10 +168,6 @@ class Execution:
     run_id: str
     execution: Any
     keys: tuple[str, ...]
-
-    def watermark(self) -> int:
-        """Return Spark's watermark of the micro-batch that runs, in milliseconds."""
-        return int(self.execution.lastExecution().offsetSeqMetadata().batchWatermarkMs())
 
 
 def execution_of(query_id: str) -> Execution | None:
