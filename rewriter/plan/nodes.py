@@ -448,8 +448,8 @@ def own_tree(node: Node) -> Iterator[Node]:
 def transform(node: Node, change: Callable[[Node], Node], *, own: bool = False) -> Node:
     """Return the tree with ``change`` applied to every node once, bottom up; with ``own`` to those of `own_tree`.
 
-    Unchanged nodes are kept as they are, and a node that stands in several places (a common table expression read more
-    than once) stays one node.
+    What equals the old node is the old node, so ``is`` tells whether anything changed: ``==`` of two plans would walk
+    each path. A node that stands in several places (a common table expression read more than once) stays one node.
     """
     done: dict[int, Node] = {}
 
@@ -457,7 +457,8 @@ def transform(node: Node, change: Callable[[Node], Node], *, own: bool = False) 
         if id(one) not in done:
             inputs = one.inputs if own and isinstance(one, Scan) else tuple(visit(below) for below in one.inputs)
             same = all(new is old for new, old in zip(inputs, one.inputs, strict=True))
-            done[id(one)] = change(one if same else one.with_inputs(inputs))
+            changed = change(one if same else one.with_inputs(inputs))
+            done[id(one)] = one if same and changed == one else changed
         return done[id(one)]
 
     return visit(node)

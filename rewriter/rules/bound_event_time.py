@@ -38,7 +38,7 @@ def bound_event_time(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApp
         return _bounded(node, settings) if isinstance(node, JoinNode) else node
 
     changed = transform(plan, visit)
-    return NotApplicable("no join node has a bound in event time") if changed == plan else changed
+    return NotApplicable("no join node has a bound in event time") if changed is plan else changed
 
 
 def _bounded(node: JoinNode, settings: Settings) -> JoinNode:

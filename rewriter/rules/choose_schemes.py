@@ -37,4 +37,4 @@ def choose_schemes(plan: Node, settings: Settings) -> Node | NotApplicable:
         return dataclasses.replace(node, input=transform(node.input, change, own=True))
 
     changed = transform(plan, visit)
-    return NotApplicable("there is no join node") if changed == plan else changed
+    return NotApplicable("there is no join node") if changed is plan else changed

@@ -32,6 +32,7 @@ from ..plan.nodes import (
     own_tree,
     scans,
     source_scan,
+    walk,
 )
 from ..plan.parts import JoinGraph, OutputColumn, unused
 from ..predicates.terms import is_equality, over_output
@@ -49,8 +50,9 @@ BY_WINDOWS = "it equates windows of event time, by which Spark itself joins stre
 def create_multi_join_nodes(plan: Node) -> Node | NotApplicable:
     """Convert the groups that step 1 marked; groups that must stay with Spark become `LeftAlone`."""
     names = _Names(plan.words if isinstance(plan, Query) else frozenset())
-    changed = _multi_join_node(plan, names, {}, None)
-    return NotApplicable("step 1 has marked no group") if changed == plan else changed
+    if not any(isinstance(node, JoinGroup) for node in walk(plan)):
+        return NotApplicable("step 1 has marked no group")
+    return _multi_join_node(plan, names, {}, None)
 
 
 @dataclasses.dataclass

@@ -51,7 +51,7 @@ def pre_aggregate(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplic
         return dataclasses.replace(node, input=transform(node.input, lambda one: noted.get(id(one), one), own=True))
 
     changed = transform(plan, visit)
-    if changed == plan:
+    if changed is plan:
         return NotApplicable(reasons[0] if reasons else "no SELECT aggregates the results of a join node")
     return changed
 

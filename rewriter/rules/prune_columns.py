@@ -24,7 +24,7 @@ def prune_columns(plan: Node) -> Node | NotApplicable:
         return dataclasses.replace(node, input=_prune(node.input, needed))
 
     changed = transform(plan, visit)
-    return NotApplicable("every column is read") if changed == plan else changed
+    return NotApplicable("every column is read") if changed is plan else changed
 
 
 def _prune(node: Node, needed: set[tuple[str, str]]) -> Node:

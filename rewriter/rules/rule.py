@@ -30,7 +30,7 @@ def each_block(plan: Node, change: Callable[[Block], Block], reason: str) -> Nod
         return change(node) if isinstance(node, Block) and node.problem is None else node
 
     changed = transform(plan, visit)
-    return NotApplicable(reason) if changed == plan else changed
+    return NotApplicable(reason) if changed is plan else changed
 
 
 def beyond_spark(node: Node) -> bool:

@@ -243,7 +243,7 @@ def test_each_level_of_expressions_that_join_the_one_before_with_itself_is_plann
         )
         return calls_of(f"WITH {', '.join(joins)} SELECT x FROM c{count}", catalog)
 
-    assert levels(6) < 2.8 * levels(3)
+    assert levels(8) < 3.8 * levels(3)
 
 
 def test_the_same_text_gives_the_same_plan() -> None:
