@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 SETTINGS = (*config.STATE_SETTINGS, *config.ARROW_SETTINGS, *config.LOCAL_CHECKPOINT_SETTINGS)
 QUICK = "-XX:TieredStopAtLevel=1"
+REMOTE = {"SPARK_REMOTE": "local[2]", "SPARK_TESTING": "1"}  # a free port instead of 15002
 
 
 def without(spark: SparkSession, *keys: str) -> SparkSession:
@@ -93,6 +94,25 @@ def test_a_builder_and_an_environment_that_nobody_activated(tmp_path: Path) -> N
     command = [sys.executable, foreign_session.__file__, str(tmp_path), "spark.sql.shuffle.partitions=2"]
     path = f"{shadow.parent}{os.pathsep}{os.environ['PATH']}"
     assert ended(command, PATH=path, MASTER="local[2]") == "as batch"
+
+
+@pytest.mark.slow
+def test_a_spark_connect_server_that_nobody_configured(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="Spark Connect needs pip install 'trijoin-sql[connect]'")
+    command = [sys.executable, foreign_session.__file__, str(tmp_path)]
+    assert ended(command, PYSPARK_PYTHON=sys.executable, **REMOTE) == "as batch"
+
+
+@pytest.mark.rare
+@pytest.mark.slow
+def test_a_spark_connect_server_whose_python_lacks_us(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="Spark Connect needs pip install 'trijoin-sql[connect]'")
+    command = [sys.executable, foreign_session.__file__, str(tmp_path)]
+    bare = tmp_path / "python3"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    bare.chmod(0o755)
+    with pytest.raises(AssertionError, match="this Spark Connect server is not available: its Python cannot import"):
+        ended(command, PYSPARK_PYTHON=str(bare), **REMOTE)
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ from .rewriter.strict import unproven
 from .running.listener import known_numbers, listen, observed_rates
 from .running.metrics import numbers_of
 from .settings import STRICT, rewriter_settings, value
-from .spark.config import refuse_default_store, tasks_at_once
+from .spark.config import refuse_default_store, refuse_server_without_us, tasks_at_once
 from .spark.flags import Setting, settings_of
 from .spark.frames import Named, named_frames, refuse_missing, takes_frames, temporary_views
 from .spark.liberties import HOLD_BACK_IN_PLAN, JOIN_IN_PLAN, taken
@@ -312,6 +312,7 @@ class StatementRunner:
         return Planned.of(statement, args, SparkCatalog(self.spark, observed_rates(self.spark), frames), settings)
 
     def _compile(self, planned: Planned) -> Ran:
+        refuse_server_without_us(self.spark)
         asked = {"warns": self.checks_modes, "late_rows": late_rows.get()}
         ran = compile_statement(self.spark, planned, settings_of(self.spark), **asked)
         if ran.frame.isStreaming:  # for `explain`; a batch query reports nothing to explain

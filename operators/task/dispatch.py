@@ -40,6 +40,11 @@ PACK, RESULT, COUNTED, PARTIAL, BUNDLE, BLOCK = -1, -2, -3, -4, -5, -6
 FILLER = -7
 
 
+def unchanged(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Return what came: a worker that can do so has this package."""
+    return batches
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What one stream takes of the rows that Spark reads of a source, for it alone or for several streams.

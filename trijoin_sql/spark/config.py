@@ -94,6 +94,8 @@ class SessionBuilder(Protocol):
 
 #: Contexts whose Python workers were started.
 _with_workers: WeakSet[Any] = WeakSet()
+#: Clients of Spark Connect servers that have this package.
+_served: WeakSet[Any] = WeakSet()
 
 Builder = TypeVar("Builder", bound=SessionBuilder)
 
@@ -214,6 +216,36 @@ def refuse_default_store(spark: SparkSession) -> None:
             "the session's state store is Spark's HDFSBackedStateStoreProvider, which cannot keep its rows",
             f"spark.conf.set('{_PROVIDER}', '{STATE_SETTINGS[_PROVIDER]}')",
         )
+
+
+def refuse_server_without_us(spark: SparkSession) -> None:
+    """Raise for a join of ours on a Spark Connect server whose Python workers do not have this package.
+
+    Only the server's environment says which Python that is, so the server is asked, once.
+
+    Raises
+    ------
+    UnavailableError
+        They have not.
+    """
+    if hasattr(spark, "_jsparkSession") or spark in _served:
+        return
+    from pyspark.errors import PySparkException
+
+    from ..operators.task.dispatch import unchanged
+
+    try:
+        spark.range(1, numPartitions=1).mapInArrow(unchanged, "id long").collect()
+    except PySparkException as error:
+        if lacking := re.search(r"No module named '([\w.]+)'", str(error)):
+            raise UnavailableError(
+                "a join on this Spark Connect server",
+                f"its Python cannot import {lacking[1]}",
+                "install trijoin-sql where the server and its workers run; a server started with another Python in "
+                "PYSPARK_PYTHON uses that one",
+            ) from None
+        raise
+    _served.add(spark)
 
 
 def prepare_client(spark: SparkSession) -> None:
