@@ -76,15 +76,40 @@ def test_tables_compare_as_in_spark(spark: SparkSession, chars: None) -> None:
         assert bag(tj.sql(sql).collect()) == bag(spark.sql(sql).collect()), sql
 
 
-def test_a_setting_switches_padding_off(spark: SparkSession, chars: None) -> None:
-    tj, name = trijoin_sql.TriJoinSession.create(spark), "spark.sql.legacy.charVarcharAsString"
-    sql = "SELECT r.id, s.id AS sid FROM chars_r r JOIN chars_s s ON r.c < s.c"
-    padded = bag(tj.sql(sql).collect())
-    spark.conf.set(name, "true")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"spark.sql.legacy.charVarcharAsString": "true"},
+        {"spark.sql.readSideCharPadding": "false"},
+        {"spark.sql.readSideCharPadding": "false", "spark.sql.legacy.noCharPaddingInPredicate": "true"},
+    ],
+)
+def test_settings_change_padding(spark: SparkSession, chars: None, settings: dict[str, str]) -> None:
+    theirs = spark.newSession()
+    tj = trijoin_sql.TriJoinSession.create(theirs)
+    for name, value in settings.items():
+        theirs.conf.set(name, value)
+    for condition in CONDITIONS[:9]:
+        on = f"{condition} AND r.id <> s.id + 3"
+        sql = f"SELECT r.id, s.id AS sid, r.c || '|' AS c FROM chars_r r JOIN chars_s s ON {on}"
+        assert bag(tj.sql(sql).collect()) == bag(theirs.sql(sql).collect()), condition
+
+
+def test_chars_inside_of_a_struct(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark pads where it compares fields of structs, too, but not structs as a whole."""
+    for name, length in (("nested_r", 3), ("nested_s", 5)):
+        kind = f"STRUCT<c: CHAR({length}), n: INT>"
+        spark.sql(f"CREATE TABLE {name} (id INT, p {kind}) USING parquet LOCATION '{tmp_path / name}'")
+        values = ", ".join(f"({n}, named_struct('c', '{text}', 'n', {n}))" for n, text in enumerate(("ab", "b", "")))
+        spark.sql(f"INSERT INTO {name} VALUES {values}")
+    tj = trijoin_sql.TriJoinSession.create(spark)
     try:
-        assert padded != bag(tj.sql(sql).collect()) == bag(spark.sql(sql).collect())
+        for condition in ("r.p.c = s.p.c", "r.p.c < s.p.c", "r.p <= s.p", "r.p = s.p AND r.id < 9", "r.p.c >= s.p.c"):
+            sql = f"SELECT r.id, s.id AS sid, r.p FROM nested_r r JOIN nested_s s ON {condition} AND r.id <> s.id + 3"
+            assert bag(tj.sql(sql).collect()) == bag(spark.sql(sql).collect()), condition
     finally:
-        spark.conf.unset(name)
+        for name in ("nested_r", "nested_s"):
+            spark.sql(f"DROP TABLE {name}")
 
 
 def test_streams_compare_as_in_spark(spark: SparkSession, chars: None, tmp_path: Path) -> None:

@@ -17,11 +17,8 @@ from ..rewriter.sql.catalog import FRAME, TableInfo
 from .flags import flag, settings_of
 from .rates import declared_rate, rate_of, sources_in
 
-#: Settings by which Spark compares texts of CHAR columns as they are: the first, or the second without the third.
-_AS_STRING, _NOT_PADDED, _READ_PADDED = (
-    *("spark.sql.legacy.charVarcharAsString", "spark.sql.legacy.noCharPaddingInPredicate"),
-    "spark.sql.readSideCharPadding",
-)
+#: By this setting Spark compares texts of CHAR columns as they are. Others pad more than the shorter of two columns.
+_AS_STRING = "spark.sql.legacy.charVarcharAsString"
 
 
 class SparkCatalog:
@@ -86,16 +83,9 @@ class SparkCatalog:
     def _type(self, field: StructField) -> str:
         """Return the type of a column, ``char(n)`` for a text that Spark pads where it compares it."""
         kind = str((field.metadata or {}).get(CHAR, ""))
-        if (
-            not kind.startswith("char(")
-            or self._is(_AS_STRING)
-            or (self._is(_NOT_PADDED) and not self._is(_READ_PADDED))
-        ):
+        if not kind.startswith("char(") or flag(self._setting, _AS_STRING, default=False):
             return type_name(field.dataType)
         return kind
-
-    def _is(self, setting: str) -> bool:
-        return flag(self._setting, setting, default=setting == _READ_PADDED)
 
     def _rate(self, name: tuple[str, ...], frame: DataFrame) -> tuple[float | None, RowsFrom]:
         """Return the rows a second of a stream and their origin: a view over one stream has the stream's rate."""
