@@ -29,7 +29,7 @@ from .rewriter.sql.statement import ASOF, Statement, View, without_online
 from .rewriter.strict import unproven
 from .running.listener import known_numbers, listen, observed_rates
 from .running.metrics import numbers_of
-from .settings import STRICT, rewriter_settings, value
+from .settings import STRICT, refuse_unknown, rewriter_settings, value
 from .spark.config import refuse_default_store, tasks_at_once
 from .spark.flags import Setting, settings_of
 from .spark.frames import Named, named_frames, refuse_missing, takes_frames, temporary_views
@@ -306,6 +306,7 @@ class StatementRunner:
     def plan(self, statement: str | Statement, args: Arguments, frames: Named | None = None) -> Planned:
         """Rewrite a statement; see `rewrite` for what is raised."""
         get = settings_of(self.spark)
+        refuse_unknown(get)
         settings = replace(rewriter_settings(get), stored=stored.get(), watermarks=self._watermarks(get))
         parallelism = settings.parallelism or tasks_at_once(self.spark)
         settings = replace(settings, strict=settings.strict or self.strict, parallelism=parallelism)

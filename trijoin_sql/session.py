@@ -18,7 +18,7 @@ from .rewriter.sql.hints import hints_of
 from .rewriter.sql.intervals import length_microseconds
 from .run_statement import StatementRunner, late_rows, stored
 from .running.checkpoint import stored_groups
-from .running.metrics import Metrics, compiled_number, live_groups, read_metrics, topmost_number
+from .running.metrics import Metrics, compiled_number, live_groups, numbers_of, read_metrics, topmost_number
 from .running.scaled_query import ScaledQuery, scaling_policy
 from .spark.config import hush_false_alarm, prepare_client, prepare_state_store, prepare_workers, start_workers
 from .spark.flags import settings_of
@@ -294,7 +294,7 @@ class TriJoinSession:
             joined, told = join_in_plan(frame, self.statements.run_over) if frame.isStreaming else (frame, ())
         joined = with_nulls_apart(joined)
         checked = self.statements.checked(joined, told)
-        return frame if joined is frame else checked
+        return frame if joined is frame and not numbers_of(frame) else checked
 
     @contextmanager
     def resuming(self, *checkpoints: str) -> Iterator[None]:
@@ -396,10 +396,8 @@ class TriJoinSession:
                     "explain what join(), rewrite() or sql() returned",
                 )
             return Explanation(rewritten.to_dict())
-        if not isinstance(query, ScaledQuery) and not hasattr(query, "recentProgress"):
-            raise TypeError(
-                f"explain() takes the text of a query, a DataFrame or a streaming query, not {type(query).__name__}"
-            )
+        if not isinstance(query, ScaledQuery):
+            _check_is_query(query, "explain() takes the text of a query, a DataFrame or a streaming query")
         decisions, policy = {}, {}
         if isinstance(query, ScaledQuery):
             decisions, policy, query = query.to_dict(), query.settings(), query.query
@@ -427,7 +425,13 @@ class TriJoinSession:
         Metrics
             As far back as Spark remembers (``spark.sql.streaming.numRecentProgressUpdates``).
         """
+        _check_is_query(query, "metrics() takes a streaming query, as start() returns it")
         return read_metrics(query)
+
+
+def _check_is_query(value: object, takes: str) -> None:
+    if not hasattr(value, "recentProgress"):
+        raise TypeError(f"{takes}, not {type(value).__name__}")
 
 
 def check_is_session(value: object) -> None:
