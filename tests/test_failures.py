@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
 
 import trijoin_sql
 from trijoin_sql import TriJoinSession
@@ -17,6 +19,7 @@ from trijoin_sql.running.failures import remember, told
 from trijoin_sql.settings import refuse_unknown
 from trijoin_sql.spark.flags import settings_of
 from trijoin_sql.spark.messages import reason
+from trijoin_sql.spark.plan_joins import in_users_words
 
 from .streaming.differential import Tables, cut, random_rows, run_stream
 
@@ -228,6 +231,37 @@ def test_what_is_done_with_a_join_is_checked_where_enable_was_called(spark: Spar
             writer.start()
     finally:
         trijoin_sql.disable(spark)
+
+
+def test_a_dataframe_without_a_name_has_none_of_ours(tj: TriJoinSession) -> None:
+    r, s = (tj.spark.table(name) for name in "rs")
+    joined = tj.rewrite(r.select("i").join(s.selectExpr("i AS j"), expr("i < j")))
+    shown = tj.explain(joined)
+    assert not re.findall(r"\b__(?:i\d|trijoin_input)", f"{shown}{shown.to_json()}")
+    assert "df_0 is kept for ever" in str(shown)
+    with pytest.raises(UnsupportedQueryError, match="a row of df_0 has no partner") as caught:
+        tj.rewrite(r.select("i").join(s.selectExpr("i AS j"), expr("i < j"), "left"))
+    assert "__i" not in str(caught.value)
+
+
+def test_names_keep_their_lengths_for_there_are_places_in_the_text() -> None:
+    sql = "SELECT `__i0`.`x__i1` FROM __trijoin_input_0 AS `__i0` WHERE __i0.x < 'it__i0'"
+    shown = in_users_words({"sql": sql, "places": [[7, 11]], "none": None})
+    assert shown == {
+        "sql": "SELECT `df_0`.`x__i1` FROM relation_number_0 AS `df_0` WHERE df_0.x < 'it__i0'",
+        "places": [[7, 11]],
+        "none": None,
+    }
+    assert in_users_words("with __i1 WATERMARK ts DELAY OF INTERVAL 10 SECONDS,") == (
+        'with df_1.withWatermark("ts", "10 seconds"),'
+    )
+
+
+def test_a_column_that_a_join_does_not_have_is_one_line(tj: TriJoinSession) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        tj.sql(Q).select("nope")
+    assert str(caught.value).startswith("[UNRESOLVED_COLUMN.WITH_SUGGESTION]")
+    assert "\n" not in str(caught.value)
 
 
 def test_another_kind_of_argument_is_named(tj: TriJoinSession) -> None:

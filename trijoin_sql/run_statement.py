@@ -35,7 +35,7 @@ from .spark.flags import Setting, settings_of
 from .spark.frames import Named, named_frames, refuse_missing, takes_frames, temporary_views
 from .spark.liberties import HOLD_BACK_IN_PLAN, JOIN_IN_PLAN, taken
 from .spark.null_keys import with_nulls_apart
-from .spark.plan_joins import LeftToSparkError, join_in_plan
+from .spark.plan_joins import LeftToSparkError, in_users_words, join_in_plan
 from .spark.quiet import errors_expected
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
 from .spark.session_catalog import SparkCatalog
@@ -294,10 +294,14 @@ class StatementRunner:
         with temporary_views(views):
             try:
                 planned = self.plan(text, None)
+                rewritten = planned.rewritten
+                _refuse(rewritten)
             except NotProvenError as error:  # its place is one in our own text
-                raise NotProvenError(error.reason, error.streams, error.hint) from None
-            rewritten = planned.rewritten
-            _refuse(rewritten)
+                reason, streams, hint = in_users_words((error.reason, error.streams, error.hint))
+                raise NotProvenError(reason, streams, hint) from None
+            except UnsupportedQueryError as error:
+                reason, hint = in_users_words((error.reason, error.hint))
+                raise UnsupportedQueryError(reason, hint) from None
             if not rewritten.converted:
                 reason = next((group.decision.reason for group in rewritten.groups), "its form is not supported")
                 raise LeftToSparkError(reason)

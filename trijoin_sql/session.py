@@ -30,7 +30,7 @@ from .spark.frames import (
 )
 from .spark.liberties import HUSH_FALSE_ALARM, taken
 from .spark.null_keys import with_nulls_apart
-from .spark.plan_joins import Asked, join_in_plan
+from .spark.plan_joins import Asked, in_users_words, join_in_plan
 from .spark.refusals import leave_out_plan
 from .spark.shipping import ship
 from .spark.versions import make_up_for, refuse_older
@@ -395,7 +395,7 @@ class TriJoinSession:
                     "no streams are joined in it by this session",
                     "explain what join(), rewrite() or sql() returned",
                 )
-            return Explanation(rewritten.to_dict())
+            return Explanation(in_users_words(rewritten.to_dict()))
         if not isinstance(query, ScaledQuery):
             _check_is_query(query, "explain() takes the text of a query, a DataFrame or a streaming query")
         decisions, policy = {}, {}
@@ -410,7 +410,8 @@ class TriJoinSession:
                 "explain a query whose DataFrame came from sql() of this session, after its first micro-batch",
             )
         document = compiled.to_dict()
-        return Explanation({**document, "groups": live_groups(document, self.metrics(query), decisions, policy)})
+        live = {**document, "groups": live_groups(document, self.metrics(query), decisions, policy)}
+        return Explanation(in_users_words(live))
 
     def metrics(self, query: StreamingQuery) -> Metrics:
         """Return the counters of a streaming query of ours, micro-batch by micro-batch.

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..errors import CONDITIONS, CheckpointDamagedError
+from ..operators.spec import PREFIX
 from ..spark.messages import FAILED, last_cause, reason, sentence, without_class
+from ..spark.plan_joins import in_users_words
 from ..spark.quiet import leave_out_logged_errors
 from .metrics import numbers_of
 
@@ -90,7 +92,7 @@ def _in_users_words(text: str, relations: Iterable[str]) -> str:
     """Return a text in which columns of a join's results have the names that they have in the query."""
     names = "|".join(map(re.escape, sorted(relations, key=len, reverse=True)))
     text = re.sub(rf"\b({names})__(?=\w)", r"\1.", re.sub(r"\b_pyspark_[0-9a-f]{32}\.", "", text))
-    return re.sub(r"\b__i\d+\.", "", text)  # DataFrames have no name
+    return in_users_words(text)
 
 
 def tell_failures() -> None:
@@ -98,7 +100,7 @@ def tell_failures() -> None:
 
     For the whole process, once.
     """
-    from pyspark.errors.exceptions.captured import StreamingQueryException
+    from pyspark.errors.exceptions.captured import AnalysisException, StreamingQueryException
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     leave_out_logged_errors()
@@ -110,6 +112,13 @@ def tell_failures() -> None:
         return told(spark_says(error), error._stackTrace or "")
 
     StreamingQueryException.__str__ = say  # type: ignore[method-assign]
+    analysis_says: Any = AnalysisException.__str__
+
+    def say_without_plan(error: Any) -> str:
+        text = str(analysis_says(error))
+        return text.partition(";\n")[0] if f"CollectMetrics {PREFIX}_" in text else text
+
+    AnalysisException.__str__ = say_without_plan  # type: ignore[method-assign]
     for name in ("start", "toTable"):
         setattr(DataStreamWriter, name, _starting(vars(DataStreamWriter)[name]))
 

@@ -357,8 +357,8 @@ class LayoutListener:
                 raise SinkMismatchError(file.root, why)
             saved = file.read()
             if batch and not saved:
-                told = f"it has micro-batches and no folder {FOLDER}, as of queries without our joins, or on Connect"
-                raise CheckpointMismatchError(file.root, told)
+                lacks = f"it has micro-batches and no folder {FOLDER}, as of queries without our joins, or on Connect"
+                raise CheckpointMismatchError(file.root, lacks)
             units = self._units(query_id, registered, saved)
             watermarks = _watermarks(execution, self.spark.version)
             joins = follow(saved, specs, units, batch, max(watermarks.values(), default=0))
