@@ -19,9 +19,9 @@ from trijoin_sql.operators.task.micro_batch import Told
 
 import trijoin_sql
 from trijoin_sql.errors import InvalidSettingError
-from trijoin_sql.jobs.setting_names import hint_if_unknown
 from trijoin_sql.running import stopping
 from trijoin_sql.running.listener import LayoutListener
+from trijoin_sql.settings import hint_if_unknown
 from trijoin_sql.spark import config, liberties
 from trijoin_sql.spark.liberties import LIBERTIES, LIBERTY_SETTINGS, of_workers, taken
 from trijoin_sql.spark.quiet import quiet_jvm

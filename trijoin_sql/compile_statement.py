@@ -24,6 +24,7 @@ from .running.listener import Registered, next_number, register
 from .settings import warm_bytes
 from .spark.flags import Setting
 from .spark.liberties import of_workers
+from .spark.plan_joins import in_users_words
 from .spark.session_catalog import SparkCatalog
 
 _log = logging.getLogger("trijoin_sql")
@@ -121,7 +122,7 @@ def _compiled(
             fixed = None if compiled.spec.elastic else node.decision.units or units
             stored = () if group is None else (Stored.of(group, fixed, together=together),)
             said = [unbounded(node.retention), *(() if joins else rewritten.cautions)] if warns else []
-            told = tuple(filter(None, said))
+            told = tuple(in_users_words(one) for one in said if one)
             joins.append(Registered(compiled.spec, stored, node.decision.units_from, told, warns, compiled.late))
     result = compiling.run_sql(plan.sql)
     if result.isStreaming:

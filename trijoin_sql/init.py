@@ -118,7 +118,7 @@ def _while_comment(lines: list[str]) -> Iterator[str]:
 
 
 def _meant(name: str) -> str:
-    from .rewriter.sql.clauses import close
+    from .rewriter.sql.similar import close
 
     known = jobs()
     found = [job for job in known if job == name] or [job for job in known if job.startswith(name.lower())]

@@ -29,13 +29,13 @@ from .rewriter.sql.statement import ASOF, Statement, View, without_online
 from .rewriter.strict import unproven
 from .running.listener import known_numbers, listen, observed_rates
 from .running.metrics import numbers_of
-from .settings import STRICT, rewriter_settings, value
+from .settings import STRICT, refuse_unknown, rewriter_settings, value
 from .spark.config import refuse_default_store, refuse_server_without_us, tasks_at_once
 from .spark.flags import Setting, settings_of
 from .spark.frames import Named, named_frames, refuse_missing, takes_frames, temporary_views
 from .spark.liberties import HOLD_BACK_IN_PLAN, JOIN_IN_PLAN, taken
 from .spark.null_keys import with_nulls_apart
-from .spark.plan_joins import LeftToSparkError, join_in_plan
+from .spark.plan_joins import LeftToSparkError, in_users_words, join_in_plan
 from .spark.quiet import errors_expected
 from .spark.refusals import check_all_modes, leave_out_plan, of_streams
 from .spark.session_catalog import SparkCatalog
@@ -294,10 +294,14 @@ class StatementRunner:
         with temporary_views(views):
             try:
                 planned = self.plan(text, None)
+                rewritten = planned.rewritten
+                _refuse(rewritten)
             except NotProvenError as error:  # its place is one in our own text
-                raise NotProvenError(error.reason, error.streams, error.hint) from None
-            rewritten = planned.rewritten
-            _refuse(rewritten)
+                reason, streams, hint = in_users_words((error.reason, error.streams, error.hint))
+                raise NotProvenError(reason, streams, hint) from None
+            except UnsupportedQueryError as error:
+                reason, hint = in_users_words((error.reason, error.hint))
+                raise UnsupportedQueryError(reason, hint) from None
             if not rewritten.converted:
                 reason = next((group.decision.reason for group in rewritten.groups), "its form is not supported")
                 raise LeftToSparkError(reason)
@@ -306,6 +310,7 @@ class StatementRunner:
     def plan(self, statement: str | Statement, args: Arguments, frames: Named | None = None) -> Planned:
         """Rewrite a statement; see `rewrite` for what is raised."""
         get = settings_of(self.spark)
+        refuse_unknown(get)
         settings = replace(rewriter_settings(get), stored=stored.get(), watermarks=self._watermarks(get))
         parallelism = settings.parallelism or tasks_at_once(self.spark)
         settings = replace(settings, strict=settings.strict or self.strict, parallelism=parallelism)

@@ -18,7 +18,7 @@ from .rewriter.sql.hints import hints_of
 from .rewriter.sql.intervals import length_microseconds
 from .run_statement import StatementRunner, late_rows, stored
 from .running.checkpoint import stored_groups
-from .running.metrics import Metrics, compiled_number, live_groups, read_metrics, topmost_number
+from .running.metrics import Metrics, compiled_number, live_groups, numbers_of, read_metrics, topmost_number
 from .running.scaled_query import ScaledQuery, scaling_policy
 from .spark.config import hush_false_alarm, prepare_client, prepare_state_store, prepare_workers, start_workers
 from .spark.flags import settings_of
@@ -30,7 +30,7 @@ from .spark.frames import (
 )
 from .spark.liberties import HUSH_FALSE_ALARM, taken
 from .spark.null_keys import with_nulls_apart
-from .spark.plan_joins import Asked, join_in_plan
+from .spark.plan_joins import Asked, in_users_words, join_in_plan
 from .spark.refusals import leave_out_plan
 from .spark.shipping import ship
 from .spark.versions import make_up_for, refuse_older
@@ -294,7 +294,7 @@ class TriJoinSession:
             joined, told = join_in_plan(frame, self.statements.run_over) if frame.isStreaming else (frame, ())
         joined = with_nulls_apart(joined)
         checked = self.statements.checked(joined, told)
-        return frame if joined is frame else checked
+        return frame if joined is frame and not numbers_of(frame) else checked
 
     @contextmanager
     def resuming(self, *checkpoints: str) -> Iterator[None]:
@@ -395,11 +395,9 @@ class TriJoinSession:
                     "no streams are joined in it by this session",
                     "explain what join(), rewrite() or sql() returned",
                 )
-            return Explanation(rewritten.to_dict())
-        if not isinstance(query, ScaledQuery) and not hasattr(query, "recentProgress"):
-            raise TypeError(
-                f"explain() takes the text of a query, a DataFrame or a streaming query, not {type(query).__name__}"
-            )
+            return Explanation(in_users_words(rewritten.to_dict()))
+        if not isinstance(query, ScaledQuery):
+            _check_is_query(query, "explain() takes the text of a query, a DataFrame or a streaming query")
         decisions, policy = {}, {}
         if isinstance(query, ScaledQuery):
             decisions, policy, query = query.to_dict(), query.settings(), query.query
@@ -412,7 +410,8 @@ class TriJoinSession:
                 "explain a query whose DataFrame came from sql() of this session, after its first micro-batch",
             )
         document = compiled.to_dict()
-        return Explanation({**document, "groups": live_groups(document, self.metrics(query), decisions, policy)})
+        live = {**document, "groups": live_groups(document, self.metrics(query), decisions, policy)}
+        return Explanation(in_users_words(live))
 
     def metrics(self, query: StreamingQuery) -> Metrics:
         """Return the counters of a streaming query of ours, micro-batch by micro-batch.
@@ -427,7 +426,13 @@ class TriJoinSession:
         Metrics
             As far back as Spark remembers (``spark.sql.streaming.numRecentProgressUpdates``).
         """
+        _check_is_query(query, "metrics() takes a streaming query, as start() returns it")
         return read_metrics(query)
+
+
+def _check_is_query(value: object, takes: str) -> None:
+    if not hasattr(value, "recentProgress"):
+        raise TypeError(f"{takes}, not {type(value).__name__}")
 
 
 def check_is_session(value: object) -> None:

@@ -13,7 +13,9 @@ from typing import Any, get_args
 
 from .errors import InvalidSettingError
 from .rewriter.options import DEFAULTS, MOST_UNITS, Settings, Tables
-from .spark.flags import PARTITIONS, Setting, flag
+from .rewriter.sql.catalog import RATE_SETTING
+from .rewriter.sql.similar import did_you_mean
+from .spark.flags import PARTITIONS, SessionSettings, Setting, flag
 from .spark.liberties import SWITCHES
 from .spark.rates import COST, SELECTIVITY, WEIGHTS, cost_defaults
 from .spark.zones import largest_shift
@@ -48,10 +50,9 @@ def _size(name: str, text: str) -> int:
 
 
 def _share(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidSettingError(name, text, "it takes a share such as 0.8") from None
+    if not re.fullmatch(r"\d*\.?\d+", text) or not 0 < float(text) <= 1:
+        raise InvalidSettingError(name, text, "it takes a share above 0 and up to 1, such as 0.8")
+    return float(text)
 
 
 def _flag(name: str, text: str) -> bool:
@@ -112,6 +113,29 @@ NAMES = (
     *(COST + name for name in WEIGHTS),
     *SWITCHES,
 )
+
+
+def hint_if_unknown(key: str) -> str | None:
+    """Return which setting may have been meant, None for a setting of ours and for settings that we do not check.
+
+    Spark takes any name, so that a misspelt one would change nothing.
+
+    Examples
+    --------
+    >>> hint_if_unknown("spark.trijoin.unit")
+    'did you mean spark.trijoin.units?'
+    >>> hint_if_unknown("spark.trijoin.rate.orders"), hint_if_unknown("spark.sql.nonsense")
+    (None, None)
+    """
+    known = not key.lower().startswith("spark.trijoin.") or key in NAMES or key.lower().startswith(RATE_SETTING)
+    return None if known else did_you_mean(key, NAMES)
+
+
+def refuse_unknown(get: SessionSettings) -> None:
+    """Raise an InvalidSettingError if a session has a setting that looks like one of ours and is none."""
+    for name in get.names():
+        if (hint := hint_if_unknown(name)) is not None:
+            raise InvalidSettingError(name, get(name), f"there is no such setting; {hint.rstrip('?')}")
 
 
 def value(get: Setting, name: str) -> Any:

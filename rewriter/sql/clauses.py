@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any, NoReturn
 
@@ -16,6 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from .catalog import RATE_OPTION
 from .intervals import lengths
+from .similar import close
 from .spark_types import ONE_WORD, type_name
 
 QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEREDOC_STRING, TokenType.IDENTIFIER)
@@ -351,13 +351,6 @@ STREAM_CLAUSES: Mapping[str, Callable[[ClauseReader], Any]] = {
     "OPTIONS": ClauseReader.options,
     "WATERMARK": ClauseReader.watermark,
 }
-
-
-def close(word: str, known: list[str] | tuple[str, ...], cutoff: float = 0.6) -> str | None:
-    """Return the known word that is most similar to a word, None if none is."""
-    lowered = {name.lower(): name for name in reversed(known)}
-    found = get_close_matches(word.lower(), lowered, 1, cutoff)
-    return lowered[found[0]] if found else None
 
 
 def nesting(word: str) -> int:

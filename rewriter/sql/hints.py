@@ -96,7 +96,8 @@ def _scheme_and_tree(text: str, hint: str) -> tuple[str, TreeOf[str]]:
     form = {"operator_tree": "operator_tree((r, s), t)", **{one: f"{one}(r, s, t)" for one in _IN_ORDER}}
     if scheme not in form or not rest.rstrip().endswith(")"):
         if text not in SCHEMES:
-            raise InvalidHintError(hint, f"the schemes are {', '.join(SCHEMES)}")
+            meant = "".join(f"did you mean {one}? " for one in get_close_matches(text, SCHEMES, 1))
+            raise InvalidHintError(hint, f"{meant}the schemes are {', '.join(SCHEMES)}")
         return text, ()
     try:
         tree = read_tree(rest.rstrip()[:-1])

@@ -1,10 +1,23 @@
-"""Explanation documents for the tests: one for each way in which a query can end."""
+"""Explanation documents for the tests: one for each way in which a query can end.
+
+Those written out here are short and odd on purpose. They have no key that the product's documents lack, and beside them
+stand documents that the product makes, of queries of the corpus.
+"""
 
 from __future__ import annotations
 
 import copy
 import itertools
-from typing import Any
+import json
+import re
+from pathlib import Path
+from typing import Any, cast
+
+from trijoin_sql.rewriter.options import DEFAULTS
+from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.sql.declarations import read_script
+
+from ..rewriter.goldens import QUERIES
 
 _CYCLIC_SQL = """-- transfers that circle back within five minutes
 SELECT /*+ TRIJOIN(r, s, t) */ r.account, s.amount, t.amount AS back
@@ -36,7 +49,7 @@ CYCLIC: dict[str, Any] = {
             "      └─ Scan t: STREAM refunds",
         },
         {
-            "name": "push predicates",
+            "name": "push_down_conditions",
             "plan": "Query SELECT r.account, s.amount, t.amount AS back\n"
             "└─ Join inner s.amount < t.amount, abs(t.amount - r.amount) < 10.5, r.city <> t.city\n"
             "   ├─ Join inner r.account = s.source\n"
@@ -45,7 +58,7 @@ CYCLIC: dict[str, Any] = {
             "   └─ Scan t: STREAM refunds",
         },
         {
-            "name": "close bounds",
+            "name": "bound_event_time",
             "plan": "Query SELECT r.account, s.amount, t.amount AS back\n"
             "└─ Join inner s.amount < t.amount, abs(t.amount - r.amount) < 10.5, r.city <> t.city\n"
             "   ├─ Join inner r.account = s.source\n"
@@ -55,7 +68,7 @@ CYCLIC: dict[str, Any] = {
             "skipped": "every stream has an event-time bound to every other, nothing to add to the plan",
         },
         {
-            "name": "convert",
+            "name": "create_multi_join_nodes",
             "plan": "Query SELECT r.account, s.amount, t.amount AS back\n"
             "└─ TriJoin __trijoin_1 symmetric, 4 units a group\n"
             "   ├─ Scan r: STREAM transfers\n"
@@ -133,7 +146,7 @@ CHAIN_UNBOUNDED: dict[str, Any] = {
     "stages": [
         {"name": "parse", "plan": "Join\n  Join\n    Scan c\n    Scan v\n  Scan o"},
         {
-            "name": "convert",
+            "name": "create_multi_join_nodes",
             "plan": "TriJoin semi_symmetric, hub v\n  Scan c\n  Scan v\n  Scan o",
         },
     ],
@@ -201,7 +214,7 @@ MULTI: dict[str, Any] = {
     "version": 1,
     "sql": "SELECT count(*) FROM a, b, c, d, e WHERE a.k = b.k AND b.k = c.k AND c.k <=> d.k AND d.v < e.v "
     "AND a.v != e.v WITHIN 10 MINUTES",
-    "stages": [{"name": "parse", "plan": "Join"}, {"name": "convert", "plan": "MultiJoin"}],
+    "stages": [{"name": "parse", "plan": "Join"}, {"name": "create_multi_join_nodes", "plan": "MultiJoin"}],
     "groups": [
         {
             "graph": {
@@ -370,6 +383,17 @@ _place(CHAIN_UNBOUNDED, "c.user = v.user", "v.price >= o.price - 5", "v.price <=
 _place(MULTI, "a.k = b.k", "a.v != e.v", "b.k = c.k", "c.k <=> d.k", "d.v < e.v")
 _place(BI, "bids.price >= asks.price")
 
+
+def made(query: Path) -> dict[str, Any]:
+    """Return the document of a query of the corpus, as `explain --format json` gives it."""
+    catalog, statements = read_script(query.read_text("utf-8"))
+    document = rewrite(re.sub(r"^INSERT INTO \w+\s+", "", statements[-1]), catalog, DEFAULTS).to_dict()
+    return cast("dict[str, Any]", json.loads(json.dumps(document)))
+
+
+#: An aggregated chain, an operator tree, an outer join that is refused, and one that Spark runs by itself.
+MADE = ("chain/within_and_window", "papers/002_operator_tree", "negative/outer_theta", "negative/lateral")
+
 #: All of them by name.
 SAMPLES: dict[str, dict[str, Any]] = {
     "cyclic": CYCLIC,
@@ -380,4 +404,5 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "several": SEVERAL,
     "nothing": NOTHING,
     "odd": ODD,
+    **{name.replace("/", "_"): made(QUERIES / f"{name}.sql") for name in MADE},
 }

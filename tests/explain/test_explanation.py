@@ -8,6 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import numpy as np
@@ -18,7 +19,8 @@ from trijoin_sql.cli import Form
 from trijoin_sql.errors import InvalidSettingError, PlanError
 from trijoin_sql.explain import FORMS, Explanation
 
-from .samples import BI, CYCLIC, NOTHING, SAMPLES
+from ..rewriter.goldens import queries
+from .samples import BI, CYCLIC, NOTHING, SAMPLES, made
 
 FORMATS = ("__str__", "to_json", "to_mermaid", "to_dot", "to_html", "_repr_html_")
 
@@ -177,3 +179,26 @@ def test_all_who_name_forms_name_the_same() -> None:
     """One table has them; SQL and the command line have words for each."""
     assert list(get_args(Form)) == list(FORMS)
     assert {word.lower() for word in EXPLAIN_FORMATS} == {*FORMS} - {"text"} | {"formatted"}
+
+
+def keys(value: Any, at: str = "") -> Iterator[str]:
+    """Yield the paths of a document's keys."""
+    match value:
+        case dict():
+            for key, below in value.items():
+                yield f"{at}.{key}"
+                yield from keys(below, f"{at}.{key}")
+        case list():
+            for below in value:
+                yield from keys(below, f"{at}[]")
+
+
+def test_the_samples_have_nothing_that_the_product_does_not_make() -> None:
+    """They were of stages that there are no more, and nobody noticed."""
+    documents = [made(query) for query in queries()]
+    real = {key for document in documents for key in keys(document)}
+    stages = {stage["name"] for document in documents for stage in document["stages"]}
+    for name, sample in SAMPLES.items():
+        odd = {"</title>", "&"} if name == "odd" else set()
+        assert {key for key in keys(sample) if ".live" not in key} <= real, name
+        assert {stage["name"] for stage in sample["stages"]} - odd <= stages, name

@@ -50,7 +50,7 @@ def test_stages_of_the_rewrite_are_shown_if_they_are_asked_for() -> None:
     """They are most of the lines, and a reader looks for the decisions."""
     explanation = Explanation(CYCLIC)
     text, every = explanation.to_text(), explanation.to_text(verbose=True)
-    for part in ("3 close bounds (no change)", "not applied: every stream has an event-time bound"):
+    for part in ("3 bound_event_time (no change)", "not applied: every stream has an event-time bound"):
         assert part in every
         assert part not in text
     assert all(line.strip() in text for line in CYCLIC["stages"][-1]["plan"].splitlines()[:1])

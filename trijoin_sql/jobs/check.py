@@ -12,6 +12,7 @@ from ..rewriter.sql.catalog import DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.intervals import length_microseconds
+from ..settings import hint_if_unknown
 from .check_declarations import check_sink, check_stream, declared_columns
 from .check_inserts import check_insert, check_output
 from .columns import check_columns, check_groups
@@ -27,7 +28,7 @@ from .formats import (
 from .job_text import Script
 from .paths import local_path, why_of_another, why_unreadable, why_unwritable
 from .planning import NO_STREAM, Refusals, reads_nothing
-from .setting_names import assignment, hint_if_unknown
+from .setting_names import assignment
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
 from .user_code import load_function, load_source
 

@@ -6,10 +6,11 @@ import re
 
 from ..rewriter.plan.parts import Column
 from ..rewriter.sql.catalog import RATE_OPTION, positive
-from ..rewriter.sql.clauses import Options, Word, close
+from ..rewriter.sql.clauses import Options, Word
+from ..rewriter.sql.similar import close, did_you_mean
 from ..rewriter.sql.spark_types import TYPES
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, OTHER, SINKS, SOURCES, Format, find_format, fixed_columns
-from .job_text import Script, did_you_mean
+from .job_text import Script
 from .statements import CreateSink, CreateStream
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..rewriter.sql.similar import did_you_mean
 from ..rewriter.sql.spark_types import UNKNOWN
 from .formats import FILES, SINKS, TABLES, WITH_LATE_ROWS, find_format
-from .job_text import Script, did_you_mean
+from .job_text import Script
 from .statements import CreateSink, InsertInto, Job
 
 #: Types that a CSV file cannot express.

@@ -14,9 +14,10 @@ from ..rewriter.names.scopes import Misnamed, Resolution, field_of
 from ..rewriter.sql.catalog import DdlCatalog
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.places import place_of
+from ..rewriter.sql.similar import did_you_mean
 from ..rewriter.sql.spark_types import may_be_event_time
 from ..rewriter.sql.statement import parse_statement
-from .job_text import Script, did_you_mean
+from .job_text import Script
 
 
 def check_columns(script: Script, sql: str, start: int, catalog: DdlCatalog) -> None:

@@ -12,7 +12,6 @@ from typing import NoReturn
 from sqlglot.tokenizer_core import Token
 
 from ..errors import JobError, SqlSyntaxError, line_and_column
-from ..rewriter.sql.clauses import close
 from ..rewriter.sql.declarations import split
 from ..rewriter.sql.dialect import tokenize
 
@@ -105,11 +104,3 @@ class Script:
             return split(tokenize(self.text))
         except SqlSyntaxError as error:
             raise self.syntax_error(error) from None
-
-
-def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
-    """Return a hint: the word that was probably meant, else all known words."""
-    best = close(word, known)
-    if best:
-        return f"did you mean {best}?"
-    return f"there is {', '.join(known)}" if known else "there is none"

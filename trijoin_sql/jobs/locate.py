@@ -19,8 +19,9 @@ from ..errors import (
 )
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
+from ..rewriter.sql.similar import did_you_mean
 from ..spark.messages import sentence
-from .job_text import Script, did_you_mean
+from .job_text import Script
 
 #: Message parameters of Spark that hold a name from the statement, the most useful first.
 _NAMES = (

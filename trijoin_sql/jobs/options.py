@@ -45,7 +45,7 @@ def setting(text: str) -> tuple[str, str]:
     BadParameter
         It has no value, or there is no such setting.
     """
-    from .setting_names import hint_if_unknown
+    from ..settings import hint_if_unknown
 
     key, equals, value = text.partition("=")
     if not equals or not key.strip():

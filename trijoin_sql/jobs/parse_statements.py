@@ -9,17 +9,10 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from ..errors import SqlSyntaxError
-from ..rewriter.sql.clauses import (
-    NO_OPTIONS,
-    QUOTED,
-    STREAM_CLAUSES,
-    ClauseReader,
-    Word,
-    close,
-    late_rows_clauses,
-)
+from ..rewriter.sql.clauses import NO_OPTIONS, QUOTED, STREAM_CLAUSES, ClauseReader, Word, late_rows_clauses
+from ..rewriter.sql.similar import close, did_you_mean
 from ..rewriter.sql.statement import parse_statement
-from .job_text import Script, did_you_mean
+from .job_text import Script
 from .setting_names import assignment
 from .statements import MODES, CreateSink, CreateStream, InsertInto, Job, JobStatement, SparkStatement, StartSetting
 

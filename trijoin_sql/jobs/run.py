@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
-from ..errors import JobError
+from ..errors import CheckpointDamagedError, JobError
 from ..running.scaled_query import ScaledQuery, scaling_policy
 from ..running.stopping import StopRequest, failure, stop
 from ..spark.messages import reason, sentence
@@ -149,6 +149,8 @@ def _start(job: Job, query: PreparedQuery, request: StopRequest, *, once: bool, 
         return start_into(query.frame, query.sink, job.script, request, once=once, lines=lines, late=query.late)
     except (PySparkException, Py4JError) as error:
         detail = f"Spark does not start this query: {sentence(error)}"
+    except CheckpointDamagedError as error:
+        detail = error.message
     raise job.script.error(query.insert.sink.start, detail)
 
 

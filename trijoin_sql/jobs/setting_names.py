@@ -1,30 +1,9 @@
-"""Our own settings by name, so that a misspelt one is found before anything runs: Spark takes any name."""
+"""What a SET of a job sets."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-
-from ..rewriter.sql.catalog import RATE_SETTING
-from ..settings import NAMES
-from .job_text import did_you_mean
-
-_OURS = "spark.trijoin."
-
-
-def hint_if_unknown(key: str) -> str | None:
-    """Return which setting may have been meant, None for a setting of ours and for settings that we do not check.
-
-    Examples
-    --------
-    >>> hint_if_unknown("spark.trijoin.unit")
-    'did you mean spark.trijoin.units?'
-    >>> hint_if_unknown("spark.trijoin.rate.orders"), hint_if_unknown("spark.sql.nonsense")
-    (None, None)
-    """
-    if not key.lower().startswith(_OURS) or key in NAMES or key.lower().startswith(RATE_SETTING):
-        return None
-    return did_you_mean(key, NAMES)
 
 
 @dataclass(frozen=True, slots=True)

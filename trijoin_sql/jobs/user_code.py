@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..rewriter.sql.clauses import Word
-from .job_text import Script, did_you_mean
+from ..rewriter.sql.similar import did_you_mean
+from .job_text import Script
 
 
 def load_function(script: Script, word: Word) -> Callable[[Any, int], None]:

@@ -28,13 +28,15 @@ from ..settings import SCALING_ENABLED, spark_flag
 from ..spark.callbacks import close_connection, connection_here
 from ..spark.config import choose_partitions
 from ..spark.flags import settings_of
-from ..spark.liberties import LOCAL_FILES, REFUSE_EARLY, taken
+from ..spark.liberties import LOCAL_FILES, REFUSE_EARLY, TELL_FAILURES, taken
 from ..spark.local_disk import set_permissions_without_processes
+from ..spark.messages import sentence
 from ..spark.rates import ObservedRates, sources_in
 from ..spark.unmeasured import hand_over_unmeasured
 from ..spark.versions import metadata_of
 from ..spark.whole_batches import compute_whole_batches
-from .checkpoint import CheckpointFile, Join, follow, recorded
+from .checkpoint import FOLDER, CheckpointFile, Join, follow, recorded
+from .failures import damage, remember, tell_failures
 from .metrics import held_by_slot, join_keys, slots_of
 from .recovery import results_of_another
 from .stopping import no_further_batch
@@ -132,6 +134,8 @@ def listen(spark: SparkSession) -> bool:
         return java is not None
     from pyspark.java_gateway import ensure_callback_server_started
 
+    if taken(TELL_FAILURES, settings_of(spark)):
+        tell_failures()
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     listener = _listeners[java.hashCode()] = LayoutListener(spark)
     jvm: Any = spark._jvm
@@ -209,8 +213,8 @@ def held_back_in_all(specs: Sequence[JoinSpec]) -> list[JoinSpec]:
 
 
 def _warn(sentences: Sequence[str]) -> None:
-    for sentence in sentences:
-        _log.warning("%s", sentence)
+    for one in sentences:
+        _log.warning("%s", one)
 
 
 def _look_at_failure(event: Any) -> None:
@@ -219,6 +223,29 @@ def _look_at_failure(event: Any) -> None:
     text = str(failed().get()) if failed is not None and failed().isDefined() else ""
     if (why := cause_of(text)) is not None:
         _log.warning("a query failed: %s", why)
+
+
+def _next_batch(execution: Any, checkpoint: str) -> int:
+    """Return the first micro-batch that a checkpoint has not planned.
+
+    Raises
+    ------
+    CheckpointDamagedError
+        It lacks the plan of a micro-batch that has finished, or the end of one that had to finish before the next.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        planned, finished = execution.offsetLog().getLatest(), execution.commitLog().getLatest()
+    except Py4JJavaError as error:
+        why = damage(str(error), checkpoint, "") or sentence(error)
+        raise CheckpointDamagedError(checkpoint, why) from None
+    last, done = (int(found.get()._1()) if found.isDefined() else -1 for found in (planned, finished))
+    if done > last:
+        raise CheckpointDamagedError(checkpoint, f"its folder offsets lacks micro-batch {done}, which its commits have")
+    if done < last - 1:
+        raise CheckpointDamagedError(checkpoint, f"its folder commits lacks micro-batch {last - 1}")
+    return last + 1
 
 
 def _watermarks(execution: Any, version: str) -> dict[int, int]:
@@ -322,13 +349,16 @@ class LayoutListener:
                 del self.vanished[next(iter(self.vanished))]
         specs = held_back_in_all([one.spec for one in registered])
         file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
+        remember(query_id, file.root, (stream.alias for spec in specs for stream in spec.streams))
         properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()
-        planned = execution.offsetLog().getLatestBatchId()
-        batch = int(planned.get()) + 1 if planned.isDefined() else 0
         try:
+            batch = _next_batch(execution, file.root)
             if not batch and (why := results_of_another(self.spark, execution.sink().toString())) is not None:
                 raise SinkMismatchError(file.root, why)
             saved = file.read()
+            if batch and not saved:
+                lacks = f"it has micro-batches and no folder {FOLDER}, as of queries without our joins, or on Connect"
+                raise CheckpointMismatchError(file.root, lacks)
             units = self._units(query_id, registered, saved)
             watermarks = _watermarks(execution, self.spark.version)
             joins = follow(saved, specs, units, batch, max(watermarks.values(), default=0))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..errors import InvalidSettingError
@@ -22,18 +22,34 @@ Setting = Callable[[str], "str | None"]
 _defaults: WeakKeyDictionary[SparkSession, dict[str, str | None]] = WeakKeyDictionary()
 
 
-def settings_of(spark: SparkSession) -> Setting:
-    """Return what answers a session's settings, for one statement.
+class SessionSettings:
+    """What answers a session's settings, for one statement.
 
     On Spark Connect each look-up is a call of the server, so the first one takes all settings at once.
     """
-    known = cache(lambda: spark.conf.getAll)
 
-    def get(name: str) -> str | None:
-        text = spark.conf.get(name, None) if hasattr(spark, "_jsparkSession") else known().get(name)
-        return _default(spark, name) if text is None else str(text)
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
 
-    return get
+    def __call__(self, name: str) -> str | None:
+        """Return the value of a setting."""
+        classic = hasattr(self._spark, "_jsparkSession")
+        text = self._spark.conf.get(name, None) if classic else self._known.get(name)
+        return _default(self._spark, name) if text is None else str(text)
+
+    def names(self) -> Iterable[str]:
+        """Return the names of what is set."""
+        java: Any = getattr(self._spark, "_jsparkSession", None)
+        return self._known if java is None else str(java.conf().getAll().keys().mkString("\n")).split("\n")
+
+    @cached_property
+    def _known(self) -> dict[str, str]:
+        return self._spark.conf.getAll
+
+
+def settings_of(spark: SparkSession) -> SessionSettings:
+    """Return what answers a session's settings, for one statement."""
+    return SessionSettings(spark)
 
 
 def _default(spark: SparkSession, name: str) -> str | None:

@@ -105,6 +105,12 @@ HOW |= {"leftouter": HOW["left"], "rightouter": HOW["right"], "outer": HOW["full
 HOW |= {"leftsemi": HOW["semi"], "leftanti": HOW["anti"]}
 
 
+def _type_of(value: object) -> str:
+    """Return the name of a value's type, with that of its package: pandas has a DataFrame, too."""
+    package = type(value).__module__.partition(".")[0]
+    return type(value).__name__ if package == "builtins" else f"a {type(value).__name__} of {package}"
+
+
 def joined_by_spark(frames: Mapping[str, DataFrame], on: Expressions, select: Expressions, how: str) -> DataFrame:
     """Return the join of DataFrames as Spark writes it, which on streams it may not run.
 
@@ -128,7 +134,7 @@ def joined_by_spark(frames: Mapping[str, DataFrame], on: Expressions, select: Ex
         raise TypeError('join() takes two DataFrames or more by alias: join({"r": r, "s": s}, on=...)')
     for alias, frame in frames.items():
         if not (isinstance(alias, str) and alias and isinstance(frame, DataFrame)):
-            raise TypeError(f"join() takes DataFrames by alias, and {alias!r} is {type(frame).__name__}")
+            raise TypeError(f"join() takes DataFrames by alias, and {alias!r} is {_type_of(frame)}")
     if len({alias.lower() for alias in frames}) < len(frames):
         raise TypeError(f"join() takes DataFrames by alias, and two of {', '.join(frames)} differ in case alone")
     *first, last = (frame.alias(alias) for alias, frame in frames.items())

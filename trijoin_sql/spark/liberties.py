@@ -56,7 +56,7 @@ JVM_FLAGS, CLASS_ARCHIVE = "jvmFlags", "classArchive"
 UNMEASURED = "unmeasured"
 REFUSE_EARLY, END_AFTER_BATCH = "refuseEarly", "endAfterBatch"
 JOIN_IN_PLAN, HOLD_BACK_IN_PLAN = "joinInPlan", "holdBackInPlan"
-WHOLE_BATCHES = "wholeBatches"
+WHOLE_BATCHES, TELL_FAILURES = "wholeBatches", "tellFailures"
 
 #: All of them.
 LIBERTIES = (
@@ -140,6 +140,16 @@ LIBERTIES = (
         why="a listener cannot end a query, and Spark might fail on changed sources for reasons of its own",
         gain="not measured: the query ends before its first micro-batch; without it, its tasks refuse to run",
         where="trijoin_sql/running/listener.py",
+    ),
+    Liberty(
+        TELL_FAILURES,
+        does="lets PySpark's StreamingQueryException begin with a sentence, and leave out the plan, for queries with a "
+        "join of ours, and its DataStreamWriter say which checkpoint cannot be read; keeps PySpark from logging errors "
+        "that it raises; until the process ends",
+        why="Spark's text shows a plan and SQL that no user has written, and of some damages no word; the log of an "
+        "error is 9 KB of JSON with Java's stack, before the error",
+        gain="forty lines less; without it, Spark's own text",
+        where="trijoin_sql/running/failures.py",
     ),
     Liberty(
         END_AFTER_BATCH,

@@ -6,8 +6,17 @@ import re
 
 from ..errors import cause_of
 
+#: Begins what a query says that has told by itself why it failed (`running.failures`).
+FAILED = "The query failed: "
+
 #: Conditions of Spark that only say that something below failed.
-_WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
+_WRAPPERS = (
+    "STREAM_FAILED",
+    "FOREACH_BATCH_USER_FUNCTION_ERROR",
+    "TASK_WRITE_FAILED",
+    "FAILED_EXECUTE_UDF",
+    "PYTHON_EXCEPTION",
+)
 
 
 def sentence(error: Exception) -> str:
@@ -24,7 +33,7 @@ def sentence(error: Exception) -> str:
 
     text = str(error)
     if isinstance(error, Py4JError):
-        return re.sub(r"^(?:[\w$]+\.)+[\w$]+: ", "", last_cause(text))
+        return without_class(last_cause(text))
     condition, plain = _parts(text.partition("\n\nJVM stacktrace")[0].partition("\n\n== SQL ==")[0].partition(";\n")[0])
     return f"{plain} [{condition}]" if condition else plain
 
@@ -46,17 +55,25 @@ def last_cause(text: str) -> str:
     return next(filter(None, reversed(lines)), text.partition("\n")[0]).strip()
 
 
+def without_class(cause: str) -> str:
+    """Return a line about a JVM exception without the name of its class."""
+    return re.sub(r"^(?:[\w$]+\.)+[\w$]+: ", "", cause)
+
+
 def reason(error: object) -> str:
     """Return why a query failed: our condition, the Python exception below all wrappers, or Spark's own sentence."""
     text = str(error)
+    if text.startswith(FAILED):
+        return text.removeprefix(FAILED).partition("\n")[0]
     if (why := cause_of(text)) is not None:
         return why
-    ours = re.search(r"\[TRIJOIN_\w+\] .*", text)
+    ours = re.search(r"\[TRIJOIN_\w+\] .*?(?=\s*SQLSTATE: |$)", text, re.MULTILINE)
     if ours:
         return ours[0].strip()
     spark = [found for found in re.finditer(r"\[([A-Z][A-Z_0-9.]+)\] (?=([^\n]+))", text) if found[1] not in _WRAPPERS]
     python = _python_exception(text)
-    if python is not None and not (spark and spark[0].start() < text.find("Traceback")):
+    of_spark = spark and python is not None and python.startswith("pyspark.errors.")  # it passed through Python
+    if python is not None and not of_spark and not (spark and spark[0].start() < text.find("Traceback")):
         return python
     if spark:
         return f"{_parts(spark[0][2])[1]} [{spark[0][1]}]"

@@ -10,10 +10,11 @@ with DataFrames go the same way.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame
 
@@ -145,6 +146,29 @@ class _Group:
             if all(any(self.inputs[n].isStreaming() for n in side) for side in (left, right)):
                 pairs = (pair for sides in equal for pair in (sides, sides[::-1]))
                 yield any(one and other and one <= set(left) and other <= set(right) for one, other in pairs)
+
+
+_Shown = TypeVar("_Shown")
+
+#: What a DataFrame has for a clause WATERMARK.
+_WITH_WATERMARK = r'\1.withWatermark("\2", "\3 seconds")'
+
+
+def in_users_words(told: _Shown) -> _Shown:
+    """Return what is told about a join, as text or as plain data, without the names that checkpoints know inputs by.
+
+    A DataFrame without an alias is ``df_0``, by its place in the join. Names keep their lengths, and so all places.
+    """
+    match told:
+        case str():
+            text = re.sub(r"\b(__i\d+) WATERMARK (\w+) DELAY OF INTERVAL (\d+) SECONDS", _WITH_WATERMARK, told)
+            text = re.sub(r"(?<!\w)__i(?=\d+(?:\b|__))", "df_", text)
+            return re.sub(r"\b__trijoin_input_(?=\d)", "relation_number_", text)  # type: ignore[return-value]
+        case dict():
+            return {in_users_words(key): in_users_words(value) for key, value in told.items()}  # type: ignore[return-value]
+        case list() | tuple():
+            return type(told)(map(in_users_words, told))
+    return told
 
 
 class _Plan:

@@ -169,6 +169,18 @@ def errors_expected() -> Iterator[None]:
         _expected.reset(token)
 
 
+def leave_out_logged_errors() -> None:
+    """Keep PySpark, in this process, from logging an error that it raises as well: 9 KB of JSON, with Java's stack."""
+    from pyspark.logger import PySparkLogger  # whoever makes one of its loggers first says of which class it is
+
+    for name in _OF_ERRORS:
+        PySparkLogger.getLogger(name).addFilter(_is_nothing)  # once, however often it is added
+
+
+def _is_nothing(_: logging.LogRecord) -> bool:
+    return False
+
+
 @contextlib.contextmanager
 def quiet_python() -> Iterator[None]:
     """For a block, silence PySpark's warnings, its log of raised errors, and py4j's log of ended connections."""

@@ -1,0 +1,163 @@
+"""What a query with a join of ours says first when it fails: one sentence, before Spark's own text.
+
+Spark's text shows its plan, which is one of ours that no user has written, and SQL out of it. For a checkpoint that is
+damaged it has many words, and some of them name neither the checkpoint nor the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..errors import CONDITIONS, CheckpointDamagedError
+from ..operators.spec import PREFIX
+from ..spark.messages import FAILED, last_cause, reason, sentence, without_class
+from ..spark.plan_joins import in_users_words
+from ..spark.quiet import leave_out_logged_errors
+from .metrics import numbers_of
+
+#: Queries of ours by id: the checkpoint, and the names of the joined relations.
+_started: dict[str, tuple[str, frozenset[str]]] = {}
+
+#: How many are remembered.
+_REMEMBERED = 1000
+
+#: Spark's words for a checkpoint that cannot be read, and ours.
+_DAMAGES = (
+    (r"Failed to read log file (\S+)\. \[MALFORMED_LOG_FILE\]", "its file {0} cannot be read"),
+    (r"(?:^|exception: )\[MALFORMED_LOG_FILE\] ([^\n]+?)\.? SQLSTATE", "one of its files cannot be read: {0}"),
+    (r"\[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY\]()", "its folder state is gone"),
+    (r"\[CANNOT_LOAD_STATE_STORE[.\w]*\]()", "its folder state cannot be read: {1}"),
+    (r"terminated with exception:\s+SQLSTATE()", "one of its files cannot be read: {1}"),  # an exception without words
+)
+
+
+def remember(query_id: str, checkpoint: str, relations: Iterable[str]) -> None:
+    """Keep what the failure of a query is told with."""
+    _started.pop(query_id, None)
+    _started[query_id] = checkpoint, frozenset(relations)
+    while len(_started) > _REMEMBERED:
+        del _started[next(iter(_started))]
+
+
+def told(text: str, stack: str = "") -> str:
+    """Return Spark's text about a query that failed, with a sentence before it and without our plan.
+
+    Parameters
+    ----------
+    text
+        Spark's message.
+    stack
+        Java's stack of it, with all causes.
+
+    Returns
+    -------
+    str
+        The text as it is, if it is not about a query of ours.
+    """
+    known = next((one for one in re.findall(r"\bid = ([0-9a-f-]{36})", text) if one in _started), None)
+    if known is None or text.startswith(FAILED):
+        return text
+    checkpoint, relations = _started[known]
+    detail = damage(text, checkpoint, stack)
+    why = reason(text) if detail is None else str(CheckpointDamagedError(checkpoint, detail))
+    expression = _expression(text) if detail is None else None
+    first = _in_users_words(f"{FAILED}{why}{f', in {expression}' if expression else ''}", relations)
+    if (condition := re.match(r"\[(TRIJOIN_\w+)\]", why)) is not None:
+        first += f"\nHint: {CONDITIONS[condition[1]].action}"
+        if "\n" not in text:  # it was refused by us, and there is no more to it
+            return first
+    below = re.sub(r"\n== SQL \(.*\) ==\n[^^]*\^+", "", text.partition("\n\nLogical Plan:")[0])
+    return f"{first}\n\nSpark says:\n{_in_users_words(below, relations)}"
+
+
+def damage(text: str, checkpoint: str, stack: str) -> str | None:
+    """Return what of a checkpoint cannot be read, None if an error is about something else."""
+    for pattern, detail in _DAMAGES:
+        found = re.search(pattern, text)
+        if found is not None and (not re.match(r"\w+:/|/", found[1]) or found[1].startswith(checkpoint)):
+            return detail.format(found[1].removeprefix(f"{checkpoint}/"), without_class(last_cause(stack)).rstrip("."))
+    return None
+
+
+def _expression(text: str) -> str | None:
+    """Return what Spark marks in a statement."""
+    found = re.search(r"\n== SQL \(.*\) ==\n(.*)\n( *)(\^+)", text)
+    return None if found is None else found[1][found.start(3) - found.start(2) :][: len(found[3])]
+
+
+def _in_users_words(text: str, relations: Iterable[str]) -> str:
+    """Return a text in which columns of a join's results have the names that they have in the query."""
+    names = "|".join(map(re.escape, sorted(relations, key=len, reverse=True)))
+    text = re.sub(rf"\b({names})__(?=\w)", r"\1.", re.sub(r"\b_pyspark_[0-9a-f]{32}\.", "", text))
+    return in_users_words(text)
+
+
+def tell_failures() -> None:
+    """Let PySpark's exceptions of queries of ours, and `start` on a checkpoint that is none, say so first.
+
+    For the whole process, once.
+    """
+    from pyspark.errors.exceptions.captured import AnalysisException, StreamingQueryException
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    leave_out_logged_errors()
+    spark_says: Any = StreamingQueryException.__str__
+    if spark_says.__module__ == __name__:
+        return
+
+    def say(error: Any) -> str:
+        return told(spark_says(error), error._stackTrace or "")
+
+    StreamingQueryException.__str__ = say  # type: ignore[method-assign]
+    analysis_says: Any = AnalysisException.__str__
+
+    def say_without_plan(error: Any) -> str:
+        text = str(analysis_says(error))
+        return text.partition(";\n")[0] if f"CollectMetrics {PREFIX}_" in text else text
+
+    AnalysisException.__str__ = say_without_plan  # type: ignore[method-assign]
+    for name in ("start", "toTable"):
+        setattr(DataStreamWriter, name, _starting(vars(DataStreamWriter)[name]))
+
+
+def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
+    from py4j.protocol import Py4JJavaError
+
+    @functools.wraps(start)
+    def starting(writer: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return start(writer, *args, **options)
+        except Py4JJavaError as error:
+            damaged = not_started(error, writer)
+            if damaged is None or not numbers_of(writer._df):
+                raise
+        raise damaged
+
+    return starting
+
+
+def not_started(error: Exception, writer: Any) -> CheckpointDamagedError | None:
+    """Return our error for Java's, if a query does not start because its checkpoint is no folder or cannot be read."""
+    text = str(error)
+    if "StreamMetadata" in text:
+        return CheckpointDamagedError(_location(writer), f"its file metadata cannot be read: {sentence(error)}")
+    if "ResolveWriteToStream" not in text:
+        return None
+    is_file = re.search(r"FileAlreadyExistsException|ParentNotDirectoryException", text)
+    return CheckpointDamagedError(_location(writer), f"{'a file is in its way: ' if is_file else ''}{sentence(error)}")
+
+
+def _location(writer: Any) -> str:
+    """Return where the checkpoint of a writer is to be."""
+    from py4j.protocol import Py4JError
+
+    try:
+        field = writer._jwrite.getClass().getDeclaredField("extraOptions")
+        field.setAccessible(True)
+        found = field.get(writer._jwrite).get("checkpointLocation")
+        return str(found.get()) if found.isDefined() else "of this query"
+    except (Py4JError, TypeError):
+        return "of this query"
