@@ -109,6 +109,13 @@ def test_what_is_not_declared_may_be_a_slip_and_one_stream_with_a_table_is_spark
     assert "Did you mean orders2?" in " ".join(output.replace("│", " ").split())
 
 
+def test_a_table_is_not_named_where_a_stream_lacks_its_time() -> None:
+    untimed = STREAMS.replace(" WATERMARK ts DELAY OF INTERVAL 1 SECOND", "").replace(", ts TIMESTAMP", "")
+    code, output = explained(f"{untimed}INSERT INTO o {QUERIES['joined'].replace('JOIN d', 'JOIN shop.ports AS d')};")
+    assert code == 2
+    assert "WITHIN needs the event time of r" in output
+
+
 def test_what_needs_columns_says_that_they_are_unknown() -> None:
     unknown = STREAMS.replace("r (k INT, x DOUBLE, ts TIMESTAMP) USING json", "r USING delta").replace("'.'", "'no'", 1)
     code, output = explained(f"{unknown}INSERT INTO o {JOIN} WITHIN 1 MINUTE;")
@@ -173,7 +180,7 @@ def test_columns_are_those_that_spark_finds(spark: SparkSession, tmp_path: Path)
     query = "SELECT 1 AS i, 2L AS `l l`, 1.5BD AS d, 'a' AS s, true AS b, DATE '2024-01-01' AS day, "
     query += "TIMESTAMP '2024-01-01' AS ts, MAP('a', ARRAY(NAMED_STRUCT('x', 1S, 'y', 1Y))) AS m"
     frame = spark.sql(query)
-    ntz = spark.sql("SELECT TIMESTAMP_NTZ '2024-01-01' AS at, 1.0F AS f, BINARY('a') AS b")
+    ntz = spark.sql("SELECT TIMESTAMP_NTZ '2024-01-01' AS at, 1.0F AS f, BINARY('a') AS bytes")
     for name, written in {"parquet": frame.crossJoin(ntz), "orc": frame.drop("m")}.items():
         path = tmp_path / name
         written.write.format(name).save(str(path))

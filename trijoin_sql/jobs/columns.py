@@ -76,11 +76,13 @@ def why_unknown(
         return None
     for table, name, declared in _unknown_relations(sql, catalog):
         at = int(table.parts[0].meta.get("start") or 0)
-        if untimed is not None and table.alias_or_name != untimed[1]:
+        known = [known for known, _ in catalog.tables]
+        slip = not declared and close(name, known) is not None  # whatever else is missing
+        if untimed is not None and table.alias_or_name != untimed[1] and not slip:
             continue
         if not declared:
             detail = f"there is no stream or table named {name} in this file"
-            return script.error(start + at, detail, did_you_mean(name, [known for known, _ in catalog.tables]))
+            return script.error(start + at, detail, did_you_mean(name, known))
         detail = f"the columns of {name} are unknown without Spark, and {error.reason}"
         return script.error(start + at, detail, "declare them; trijoin-sql run has Spark read them")
     return None
