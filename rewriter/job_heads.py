@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
+from ..errors import TriJoinError
 from .names.resolve import resolve
 from .plan.parts import Column
-from .sql.catalog import RATE_SETTING, DdlCatalog, declared
+from .sql.catalog import RATE_SETTING, DdlCatalog, TableInfo, declared
 from .sql.clauses import late_rows_clauses
+from .sql.declarations import read_script
 from .sql.dialect import tokenize
+from .sql.spark_types import UNKNOWN
 from .sql.statement import parse_statement
 
 _QUERY = ("SELECT", "WITH", "FROM", "(")
@@ -52,6 +56,26 @@ def with_rate(catalog: DdlCatalog, key: str, value: str) -> DdlCatalog:
     return catalog.with_rate(key[len(RATE_SETTING) :].replace("`", ""), declared(key, value))
 
 
+def after(catalog: DdlCatalog, sql: str) -> DdlCatalog:
+    """Return what is known of relations after a statement that is no query; nothing of those that it may change.
+
+    Examples
+    --------
+    >>> catalog = after(DdlCatalog(), "CREATE TABLE t (a INT) USING csv")
+    >>> catalog.table(("t",)).columns, after(catalog, "ALTER TABLE t ADD COLUMN b INT").table(("t",)).columns
+    ((Column(name='a', type='int'),), ())
+    """
+    names = {name.lower() for name, _ in catalog.tables}
+    with suppress(TriJoinError, ValueError):  # only Spark may be able to read it
+        made, rest = read_script(sql)
+        if not rest and not names & {name.lower() for name, _ in made.tables}:  # else it stands behind a view, perhaps
+            return catalog.with_tables(made.tables)
+        if (known := with_view(catalog, sql)) is not catalog:
+            return known
+    words = {token.text.lower() for token in tokenize(sql)}
+    return catalog.with_tables((name, TableInfo(())) for name in sorted(names) if name.rpartition(".")[2] in words)
+
+
 def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:
     """Return a catalog that knows the view that a ``CREATE TEMPORARY VIEW`` declares; any other statement adds nothing.
 
@@ -66,16 +90,17 @@ def with_view(catalog: DdlCatalog, sql: str) -> DdlCatalog:
     if statement.kind != "create_view" or statement.tree is None or statement.view is None:
         return catalog
     output = resolve(statement.tree, catalog).output
-    if output.columns is None:  # its columns are unknown, so the view is too
-        return catalog
     (name,) = tokenize(statement.view.name)
-    columns = tuple(Column(field.name, field.type) for field in output.columns)
+    names = statement.view.columns
+    columns = tuple(Column(field.name, field.type) for field in output.columns or ())  # none if they are not known
     times = output.times
-    if statement.view.columns:
-        if len(statement.view.columns) != len(columns):
-            return catalog
-        renamed = dict(zip((column.name for column in columns), statement.view.columns, strict=True))
-        columns = tuple(Column(name, one.type) for name, one in zip(statement.view.columns, columns, strict=True))
+    if names and output.columns is None:
+        columns = tuple(Column(name, UNKNOWN) for name in names)
+    elif names and len(names) == len(columns):
+        renamed = dict(zip((column.name for column in columns), names, strict=True))
+        columns = tuple(Column(name, one.type) for name, one in zip(names, columns, strict=True))
         times = tuple((renamed[name], delay) for name, delay in times)
+    elif names:
+        return catalog
     info = replace(output.info, columns=columns, times=times)
     return catalog.with_tables([(f"global_temp.{name.text}" if statement.view.everywhere else name.text, info)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,12 +33,13 @@ def refused(*arguments: str) -> str:
 
 
 def data(folder: Path) -> dict[str, str]:
-    return {f"{path.parent.name}/{path.name}": path.read_text() for path in folder.rglob("*.json")}
+    found = (path for path in folder.rglob("*.*") if path.suffix in (".json", ".csv"))
+    return {f"{path.parent.name}/{path.name}": path.read_text() for path in found}
 
 
 @pytest.fixture(scope="module")
 def cookbooks_data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """All 24 streams, as the cookbook's own generator writes them."""
+    """All streams and tables, as the cookbook's own generator writes them."""
     folder = tmp_path_factory.mktemp("all")
     (folder / "data.py").write_text((COOKBOOK / "data.py").read_text())
     subprocess.run([sys.executable, "data.py"], cwd=folder, check=True, capture_output=True)
@@ -64,7 +66,9 @@ def test_a_job_comes_with_its_own_streams(
     job = parse_job(Script.read("job.sql"))
     assert check_job(job) == []  # its folders exist
     made = data(folder)
-    assert {place.partition("/")[0] for place in made} == {stream.name.text for stream in job.streams}
+    tables = set(re.findall("'(data/[^']+[.]csv)'", job.script.text))
+    assert {place.partition("/")[0] for place in made} - {"data"} == {stream.name.text for stream in job.streams}
+    assert {place for place in made if place.startswith("data/")} == tables
     assert made == {place: text for place, text in cookbooks_data.items() if place in made}
 
 

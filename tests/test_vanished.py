@@ -49,6 +49,21 @@ def test_an_input_that_brings_nothing_is_said_after_some_micro_batches() -> None
     assert Vanished().silent(while_others=True) == []
 
 
+def test_an_input_whose_rows_are_all_dropped_before_the_join_is_not_called_silent() -> None:
+    """By a filter, or by an empty table that it is joined with: its stream has brought rows; the watermark moves."""
+    vanished = Vanished()
+    for rows in ([0, 7], [0, 7], [9, 7]):
+        vanished.read(rows)
+        vanished.add([slot({"r": None, "s": 5})])
+    assert vanished.said == [
+        "no row of r is left to join: conditions on it, or a table that it is joined with first, drop all so far"
+    ]
+    vanished = Vanished()
+    vanished.read([0, 7])
+    vanished.add([slot({"r": None, "s": 5})])
+    assert vanished.silent(while_others=True)[0].startswith("no row of r has come")
+
+
 def test_a_query_that_ends_early_says_it_at_its_end() -> None:
     vanished = Vanished()
     assert vanished.add([slot({"r": None, "s": 0})]) == []

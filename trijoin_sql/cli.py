@@ -235,7 +235,7 @@ def explain(
         str,
         typer.Argument(
             metavar="FILE",
-            help="An SQL file or a job file, - for stdin. CREATE TABLE and CREATE STREAM declare inputs.",
+            help="An SQL file or a job file, - for stdin. CREATE STREAM, CREATE TABLE and views declare inputs.",
         ),
     ],
     form: Annotated[
@@ -275,12 +275,13 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
     from .explain.wording import LATE_ROWS_GO
     from .jobs.check import check_setting, check_statements
-    from .jobs.columns import check_columns
-    from .jobs.formats import fixed_columns
+    from .jobs.columns import check_columns, unknown_advice
+    from .jobs.found_columns import FileCatalog, found_columns
     from .jobs.job_text import Script
     from .jobs.parse_statements import parse_declarations, refuse_slips
-    from .jobs.planning import assign, plan
-    from .rewriter.job_heads import query_start, split_late_rows, with_view
+    from .jobs.planning import follow, plan
+    from .rewriter.job_heads import query_start, split_late_rows
+    from .rewriter.sql.catalog import DdlCatalog
     from .rewriter.sql.clauses import Word
     from .rewriter.sql.declarations import read_with_places
     from .settings import rewriter_settings
@@ -291,9 +292,10 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
         refuse_slips(script, tokens, ("SELECT", "INSERT", "CREATE"))
     check_statements(parse_declarations(script))
     try:
-        catalog, statements = read_with_places(text, fixed_columns)
+        declared, statements = read_with_places(text, found_columns)
     except SqlSyntaxError as error:
         raise script.syntax_error(error) from None
+    catalog: DdlCatalog = FileCatalog(declared.tables)
     documents: list[dict[str, Any]] = []
     views: list[dict[str, Any]] = []
     for begin, statement in statements:
@@ -303,15 +305,16 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
         check_columns(script, sql, start, catalog)
         word, options = Word(sql, start), rewriter_settings(settings.get)
         rewritten = plan(script, word, catalog, replace(options, strict=strict or options.strict))
+        known = catalog
         if rewritten.kind == "other":
             check_setting(script, sql, start)
-            catalog, settings = assign(script, word, catalog, settings)
-        catalog = with_view(catalog, sql)
+        if rewritten.kind in ("create_view", "other"):
+            catalog, settings = follow(script, word, catalog, settings)
         if rewritten.kind != "other":
             plain_view = rewritten.kind == "create_view" and not rewritten.groups
             document = rewritten.to_dict()
-            if late is not None:
-                document["advice"] = [*document["advice"], LATE_ROWS_GO.format(late)]
+            told = [] if late is None else [LATE_ROWS_GO.format(late)]
+            document["advice"] = [*document["advice"], *unknown_advice(sql, known), *told]
             (views if plain_view else documents).append(document)
     return documents or views
 

@@ -40,7 +40,7 @@ PACK, RESULT, COUNTED, PARTIAL, BUNDLE, BLOCK = -1, -2, -3, -4, -5, -6
 FILLER = -7
 
 
-def unchanged(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Return what came: a worker that can do so has this package."""
     return batches
 

@@ -219,6 +219,15 @@ def cold_chain(draw: random.Random) -> Iterator[tuple[str, Row]]:
             yield "readings", row | {"ts": at(when), "came": at(min(came, HOUR))}
 
 
+def canal(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Where ships are on a canal, and a table: how far apart they have to be on each stretch of it."""
+    for _ in range(500):
+        row = {"ship": draw.randrange(12), "km": round(draw.uniform(0, 60), 2), "ts": at(draw.uniform(0, HOUR))}
+        yield "ships", row
+    for number, least in enumerate((0.5, 1.5, 0.2, 1.0, 2.0, 0.8)):
+        yield "stretches", {"stretch": f"S{number}", "begins": 10 * number, "ends": 10 * (number + 1), "apart": least}
+
+
 #: What makes the streams of each job file. `trijoin-sql init` writes this file with one of them.
 JOBS: dict[str, Callable[[random.Random], Iterator[tuple[str, Row]]]] = {
     "fraud_bands": fraud,
@@ -236,6 +245,7 @@ JOBS: dict[str, Callable[[random.Random], Iterator[tuple[str, Row]]]] = {
     "stolen_cars": thefts,
     "last_quote": market,
     "late_rows": cold_chain,
+    "ship_distance": canal,
 }
 
 
@@ -243,12 +253,18 @@ def write(folder: Path, files: int = 1, pause: float = 0.0) -> None:
     """Write all streams into a folder, each a folder of its own; what stands there is replaced.
 
     Each stream is cut into that many files by time, with a pause of some seconds between two of them. Rows that say
-    when they came are cut by that, into twelve files at least: in one, nothing is late.
+    when they came are cut by that, into twelve files at least: in one, nothing is late. Rows without a time are a
+    table, a CSV file.
     """
     rows: dict[str, list[Row]] = {}
     for make in JOBS.values():
         for stream, row in make(random.Random(make.__name__)):
             rows.setdefault(stream, []).append(row)
+    folder.mkdir(exist_ok=True)
+    for table in [name for name, found in rows.items() if "ts" not in found[0]]:
+        found = rows.pop(table)
+        lines = [",".join(map(str, line)) for line in (found[0], *(row.values() for row in found))]
+        (folder / f"{table}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for stream in rows:
         shutil.rmtree(folder / stream, ignore_errors=True)
         (folder / stream).mkdir(parents=True)
@@ -279,5 +295,5 @@ if __name__ == "__main__":
         START = datetime.now(UTC) - timedelta(seconds=HOUR)
         print(f"an hour of events in {seconds} seconds: {here}", flush=True)
     write(here, max(seconds, 1), pause=1)
-    number = sum(1 for _ in here.iterdir())
+    number = sum(one.is_dir() for one in here.iterdir())
     print(f"{number} {'stream' if number == 1 else 'streams'} in {here}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from ..sql.dialect import render
@@ -27,8 +29,12 @@ class Names:
         """Return a name in the form in which names are compared."""
         return name if self.case_sensitive else name.lower()
 
-    def lookup(self, frame: Frame, names: list[str]) -> tuple[Field, int] | None:
-        """Return the column at the start of a dotted name, and how many of its parts name it; None if none does."""
+    def lookup(self, frame: Frame, names: list[str], around: Sequence[Source] = ()) -> tuple[Field, int] | None:
+        """Return the column at the start of a dotted name, and how many of its parts name it; None if none does.
+
+        ``around`` are the relations around a subquery: a name that begins with one is taken for its column, where it
+        could also be a field of a relation whose columns are not known.
+        """
         for width in range(min(3, len(names) - 1), 0, -1):
             for source in frame.sources:
                 if self.names_source(source, names[:width]):
@@ -43,7 +49,7 @@ class Names:
         unknown = [s for s in frame.sources if s.fields is None]
         if len(unknown) == 1 and len(names) == 1:
             return self.known(unknown[0], names[0]), 1
-        if unknown:
+        if unknown and not (len(names) > 1 and any(self.names_source(one, names[:1]) for one in around)):
             raise Unresolvable(f"the schema of {unknown[0].alias} is not known, so {names[0]} cannot be resolved")
         return None
 

@@ -112,7 +112,7 @@ class _Resolver(Names):
                 self.clauses(select, empty, ctes, outer)
             except Unresolvable as reason:
                 _spoil(outer, str(reason))
-            return Output(self.projections(select, empty))
+            return Output(self.projections(select, empty), streaming=False)
         problem = None
         try:
             tree, frame = self.from_clause(from_.this, select.args.get("joins") or [], ctes, outer)
@@ -259,7 +259,7 @@ class _Resolver(Names):
                 info = replace(marked(info, item.this), streaming=True)
                 if info.rows_from == "statistics":  # the rows that the table has now, not future ones
                     info = replace(info, rows=None)
-                return self.made_table(item, alias, source.parts, info, source.fields is not None)
+                return self.made_table(item, alias, source.parts, info)
             case exp.Table() if called(item.this) == "identifier":
                 source = Source(item.alias or "identifier", item, None)
                 source.problem = "IDENTIFIER(...) names a relation that only Spark looks up"
@@ -278,9 +278,8 @@ class _Resolver(Names):
                     source.definition = item.meta["cte"] = cte
                     source.problem = f"{cte.name} is a recursive common table expression" if cte.recursive else None
                     return source
-                known = self.catalog.table(parts)
-                info = marked(known or TableInfo(()), item)
-                return self.made_table(item, item.alias or parts[-1], parts, info, known is not None)
+                info = marked(self.catalog.table(parts) or TableInfo(()), item)
+                return self.made_table(item, item.alias or parts[-1], parts, info)
             case exp.Values():
                 source = Source(item.alias or "__values", item, None, info=TableInfo((), streaming=False))
                 width = len(item.expressions[0].expressions) if item.expressions else 0
@@ -293,9 +292,9 @@ class _Resolver(Names):
                 self.query(node, ctes, outer)
         return source
 
-    def made_table(self, item: exp.Expr, alias: str, parts: tuple[str, ...], info: TableInfo, known: bool) -> Source:
+    def made_table(self, item: exp.Expr, alias: str, parts: tuple[str, ...], info: TableInfo) -> Source:
         source = Source(alias, item, None, parts, info)
-        if known:
+        if info.columns:
             source.fields = [Field(source, c.name, c.type) for c in info.columns]
         return self.aliased(source)
 
@@ -405,8 +404,8 @@ class _Resolver(Names):
     def resolve_column(self, column: exp.Column, frames: list[Frame]) -> None:
         parts = column.parts
         names = [part.name for part in parts]
-        for frame in frames:
-            found = self.lookup(frame, names)
+        for number, frame in enumerate(frames, 1):
+            found = self.lookup(frame, names, [one for around in frames[number:] for one in around.sources])
             if found:
                 attached, used = found
                 break

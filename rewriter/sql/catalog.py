@@ -30,7 +30,7 @@ class TableInfo:
     Parameters
     ----------
     columns
-        Its columns in order.
+        Its columns in order; empty if they are not known.
     streaming
         Whether it is a stream; None if unknown.
     rows

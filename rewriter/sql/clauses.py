@@ -261,6 +261,11 @@ class ClauseReader:
         self.position += 1
         return Options(found)
 
+    def text_in_quotes(self) -> Word:
+        """Read what follows LOCATION."""
+        token = self.take("a path")
+        return Word(token.text, token.start)
+
     def _key(self) -> Word:
         first = self.take("the name of an option")
         if first.token_type in QUOTED:

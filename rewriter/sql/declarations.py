@@ -1,19 +1,24 @@
-"""Declarations at the head of an SQL file, `CREATE TABLE` and `CREATE STREAM`, as a catalog."""
+"""Declarations in an SQL file as a catalog: `CREATE STREAM`, `CREATE TABLE`, `CREATE TEMPORARY VIEW ... USING`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from itertools import groupby
-from typing import NoReturn
+from itertools import groupby, takewhile
+from typing import Literal, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ...errors import SqlSyntaxError, line_and_column
 from ..plan.parts import Column
 from .catalog import DdlCatalog, FixedColumns, TableInfo, positive
-from .clauses import NO_OPTIONS, STREAM_CLAUSES, ClauseReader, Options, WatermarkClause, Word
+from .clauses import NO_OPTIONS, STREAM_CLAUSES, ClauseReader, Option, Options, WatermarkClause, Word
 from .dialect import tokenize
 from .intervals import length_microseconds
+
+_Kind = Literal["STREAM", "TABLE", "VIEW", "GLOBAL"]
+
+_BEFORE_TABLE = ("OR", "REPLACE", "GLOBAL", "TEMP", "TEMPORARY", "EXTERNAL")
 
 
 def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog, tuple[str, ...]]:
@@ -24,7 +29,7 @@ def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog
     sql
         The file's text.
     fixed
-        Tells the columns of a stream that declares none, from its format and its options.
+        Tells the columns of an input that declares none, from its format and its options.
 
     Raises
     ------
@@ -50,12 +55,27 @@ def read_with_places(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCa
         raise SqlSyntaxError(f"{detail}; {hint}" if hint else detail, sql, *line_and_column(sql, offset))
 
     for tokens in split(tokenize(sql)):
-        match [token.text.upper() for token in tokens[:2]]:
-            case ["CREATE", "TABLE" | "STREAM" as kind]:
-                tables.append(_table(ClauseReader(sql, tokens, fail, 2), fixed, streaming=kind == "STREAM"))
-            case _:
-                statements.append((tokens[0].start, sql[tokens[0].start : tokens[-1].end + 1]))
+        reader = ClauseReader(sql, tokens, fail)
+        kind = _declares(reader)
+        if kind is None:
+            statements.append((tokens[0].start, sql[tokens[0].start : tokens[-1].end + 1]))
+        else:
+            tables.append(_table(reader, fixed, kind))
     return DdlCatalog(tuple(tables)), statements
+
+
+def _options(reader: ClauseReader) -> Options:
+    """Read options as Spark takes them; none are known if they have more than a name and a plain value."""
+    begin = reader.position
+    try:
+        return reader.options()
+    except SqlSyntaxError:
+        reader.position = begin
+        return NO_OPTIONS
+
+
+#: What reads the clauses of a table, or of a view of files, that count here.
+_TABLE_CLAUSES = {**STREAM_CLAUSES, "OPTIONS": _options, "LOCATION": ClauseReader.text_in_quotes}
 
 
 def split(tokens: Iterable[Token]) -> list[list[Token]]:
@@ -64,26 +84,45 @@ def split(tokens: Iterable[Token]) -> list[list[Token]]:
     return [list(statement) for ended, statement in groupby(tokens, is_end) if not ended]
 
 
-def _table(reader: ClauseReader, fixed: FixedColumns | None, *, streaming: bool) -> tuple[str, TableInfo]:
+def _declares(reader: ClauseReader) -> _Kind | None:
+    """Return what a statement declares, and read up to its name; None if it is another one."""
+    words = [reader.word(ahead) for ahead in range(len(reader.tokens))]
+    at = next((at for at, word in enumerate(words) if at and word not in _BEFORE_TABLE), 0)
+    reader.position = at + 1
+    match words[0], words[at]:
+        case "CREATE", "STREAM" if at == 1:
+            return "STREAM"
+        case "CREATE", "TABLE":
+            return "TABLE"
+        case "CREATE", "VIEW" if "USING" in takewhile("AS".__ne__, words):  # others are queries
+            return "GLOBAL" if "GLOBAL" in words[:at] else "VIEW"
+    return None
+
+
+def _table(reader: ClauseReader, fixed: FixedColumns | None, kind: _Kind) -> tuple[str, TableInfo]:
     """Read a declaration from its name on: a stream's clauses are ours alone, a table may have others of Spark's."""
+    streaming = kind == "STREAM"
     reader.skip("IF", "NOT", "EXISTS")
-    name = reader.name("a name").text
+    name = ("global_temp." if kind == "GLOBAL" else "") + reader.name("a name").text
     while reader.word() == ".":
         reader.position += 1
         name += f".{reader.name('a name')}"
     declared = reader.columns(strict=streaming)
-    known = {word: read for word, read in STREAM_CLAUSES.items() if streaming or word != "OPTIONS"}
-    found = reader.clauses(known, others=not streaming)
+    found = reader.clauses(STREAM_CLAUSES if streaming else _TABLE_CLAUSES, others=not streaming)
     source: Word | None = found.get("USING")
     options: Options = found.get("OPTIONS", NO_OPTIONS)
     watermark: WatermarkClause | None = found.get("WATERMARK")
     columns = tuple(Column(one.name.text, one.kind) for one in declared)
-    if not columns and source is not None and fixed is not None:
+    if "LOCATION" in found:
+        options = Options((*options, Option(Word("path", 0), found["LOCATION"])))
+    path = options.text("path") or ""
+    in_warehouse = kind == "TABLE" and not re.match(r"/|\w+:", path)  # where Spark looks, if it is relative
+    if not columns and source is not None and fixed is not None and not in_warehouse:
         columns = tuple(Column(*column) for column in fixed(source.text, options))
     if watermark and columns and watermark.column.text.lower() not in [one.name.lower() for one in columns]:
         reader.raises(watermark.column.start, f"{name} has no column {watermark.column}", None)
     times = ((watermark.column.text, length_microseconds(watermark.delay.text)),) if watermark else ()
-    rate = options.rate(source.text if source is not None else "")
+    rate = options.rate(source.text if source is not None else "") if streaming else None
     rows = None if rate is None else positive(rate.text)
     if rate is not None and rows is None:
         reader.raises(rate.start, f"a number of rows a second above 0 is needed, not {rate.text!r}", None)

@@ -87,9 +87,9 @@ def in_batch(spark: SparkSession, job: Job, late: list[Any]) -> Counter[str]:
     return Counter(row[0] for row in rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect())
 
 
-def test_there_are_fifteen_questions_and_each_has_its_page() -> None:
+def test_there_are_sixteen_questions_and_each_has_its_page() -> None:
     page = (COOKBOOK.parent / "README.md").read_text("utf-8")
-    assert len(QUESTIONS) == 15
+    assert len(QUESTIONS) == 16
     assert [name for name in QUESTIONS if f"(cookbook/{name}.sql)" not in page] == []
 
 

@@ -16,6 +16,10 @@ from ..rewriter.plan.json_codec import Json
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.plan.schemes import RECORDS
 
+#: What EXPLAIN says of a file's relations of which it knows too little without Spark.
+COLUMNS_UNKNOWN = "The columns of {} are unknown without Spark, so their names and types are not checked here."
+NOT_DECLARED = "{} is not declared in this file: here it is a table of Spark's catalog, whose columns are unknown."
+
 #: What EXPLAIN says of a query in a job with LATE ROWS INTO.
 LATE_ROWS_GO = "Rows that come too late go into {}, each once, as JSON; of streams with a watermark."
 

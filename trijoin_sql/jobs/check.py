@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..rewriter.cautions import NO_GROUPS
+from ..rewriter.job_heads import after
 from ..rewriter.sql.catalog import DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
@@ -111,8 +112,10 @@ def check_statements(job: Job) -> None:
                 sink = job.sink(name.text)
                 if sink is not None and sink.output_mode == "append":
                     check_groups(job.script, sql.text, sql.start, catalog)
-            case SparkStatement(sql=sql) if re.match(r"CREATE\b.*?\bVIEW\b", sql.text, re.IGNORECASE):
-                check_columns(job.script, sql.text, sql.start, catalog)
+            case SparkStatement(sql=sql) if assignment(sql.text) is None:
+                if re.match(r"CREATE\b.*?\bVIEW\b", sql.text, re.IGNORECASE):
+                    check_columns(job.script, sql.text, sql.start, catalog)
+                catalog = after(catalog, sql.text)
 
 
 def _check_plans(job: Job, settings: Mapping[str, str]) -> None:

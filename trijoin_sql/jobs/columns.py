@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from ..errors import SqlSyntaxError, UnsupportedQueryError
+from ..explain.wording import COLUMNS_UNKNOWN, NOT_DECLARED
 from ..rewriter.cautions import NEVER_CLOSE
 from ..rewriter.names.resolve import resolve
 from ..rewriter.names.scopes import Misnamed, Resolution, field_of
 from ..rewriter.sql.catalog import DdlCatalog
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.places import place_of
-from ..rewriter.sql.similar import did_you_mean
+from ..rewriter.sql.similar import close, did_you_mean
 from ..rewriter.sql.spark_types import may_be_event_time
 from ..rewriter.sql.statement import parse_statement
+from .found_columns import is_path
 from .job_text import Script
 
 
@@ -31,14 +33,14 @@ def check_columns(script: Script, sql: str, start: int, catalog: DdlCatalog) -> 
     JobError
         At the first column that no relation has, or that several have.
     """
-    found = _resolved(script, sql, start, catalog)
+    found = _resolved(script, sql, catalog)
     if found is None:
         return
     variables = {*_declared(script, "declare", start), *_declared(script, "variable", start)}
     for misnamed in found.misnamed:
         column = misnamed.column
-        # Names with _ are Spark's own, such as _metadata.
-        if not column.name.startswith("_") and not {column.name.lower(), column.table.lower()} & variables:
+        # Names with _ are Spark's own, such as _metadata; one that is no word may be an expression's in a view.
+        if re.fullmatch(r"[^\W_]\w*", column.name) and not {column.name.lower(), column.table.lower()} & variables:
             first = column.args["table"] if column.table else column.this
             script.fail(start + int(first.meta.get("start") or 0), *_told(misnamed))
 
@@ -53,7 +55,7 @@ def check_groups(script: Script, sql: str, start: int, catalog: DdlCatalog) -> N
     JobError
         Groups that never close.
     """
-    found = _resolved(script, sql, start, catalog)
+    found = _resolved(script, sql, catalog)
     select = found.tree if found is not None else None
     group = select.args.get("group") if isinstance(select, exp.Select) else None
     block = next((one for one in found.blocks if one.select is select), None) if found is not None else None
@@ -65,36 +67,61 @@ def check_groups(script: Script, sql: str, start: int, catalog: DdlCatalog) -> N
         script.fail(start + (place_of(sql, "GROUP BY") or 0), NEVER_CLOSE.reason, NEVER_CLOSE.hint)
 
 
-def unknown_relation(
+def why_unknown(
     script: Script, sql: str, start: int, catalog: DdlCatalog, error: UnsupportedQueryError
 ) -> Exception | None:
-    """Return a mistake in the name of a relation that has no event time for WITHIN because nothing declares it."""
-    alias = re.fullmatch(r"WITHIN needs the event time of (.+)", error.reason)
-    tree = parse_statement(sql).tree
-    if alias is None or tree is None:
+    """Return what is to be said where WITHIN is refused over a relation of which too little is known without Spark."""
+    untimed = re.fullmatch(r"WITHIN needs the event time of (.+)", error.reason)
+    if untimed is None and not error.reason.startswith("WITHIN needs a join"):
         return None
-    for table in tree.find_all(exp.Table):
-        name = ".".join(part.name for part in table.parts)
-        if table.alias_or_name == alias[1] and catalog.table(tuple(name.split("."))) is None:
-            at = table.parts[0].meta.get("start")
-            if name and at is not None:
-                known = [known for known, _ in catalog.tables]
-                detail = f"there is no stream or table named {name} in this file"
-                return script.error(start + int(at), detail, did_you_mean(name, known))
+    for table, name, declared in _unknown_relations(sql, catalog):
+        at = int(table.parts[0].meta.get("start") or 0)
+        known = [known for known, _ in catalog.tables]
+        slip = not declared and close(name, known) is not None  # whatever else is missing
+        if untimed is not None and table.alias_or_name != untimed[1] and not slip:
+            continue
+        if not declared:
+            detail = f"there is no stream or table named {name} in this file"
+            return script.error(start + at, detail, did_you_mean(name, known))
+        detail = f"the columns of {name} are unknown without Spark, and {error.reason}"
+        return script.error(start + at, detail, "declare them; trijoin-sql run has Spark read them")
     return None
 
 
-def _resolved(script: Script, sql: str, start: int, catalog: DdlCatalog) -> Resolution | None:
-    """Resolve a statement's names over the tables that a file certainly declares; None if nothing is certain."""
+def unknown_advice(sql: str, catalog: DdlCatalog) -> list[str]:
+    """Return what EXPLAIN says of relations whose columns it does not know, in a file that declares streams."""
+    known = [name for name, _ in catalog.tables]
+    if not any(info.streaming for _, info in catalog.tables):
+        return []
+    said = []
+    for _, name, declared in _unknown_relations(sql, catalog):
+        best = None if declared else close(name, known)
+        told = (COLUMNS_UNKNOWN if declared else NOT_DECLARED).format(name)
+        said.append(f"{told} Did you mean {best}?" if best else told)
+    return list(dict.fromkeys(said))
+
+
+def _unknown_relations(sql: str, catalog: DdlCatalog) -> Iterator[tuple[exp.Table, str, bool]]:
+    """Yield the relations of a query whose columns are not known, and whether the file says what they are."""
+    tree, names = parse_statement(sql).tree, {known.lower() for known, _ in catalog.tables}
+    ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)} if tree is not None else set()
+    for table in tree.find_all(exp.Table) if tree is not None else ():
+        parts = tuple(part.name for part in table.parts)
+        info = catalog.table(parts)
+        if all(parts) and not (info is not None and info.columns) and parts[0].lower() not in ctes:
+            name = ".".join(parts)
+            yield table, name, name.lower() in names or is_path(parts)
+
+
+def _resolved(script: Script, sql: str, catalog: DdlCatalog) -> Resolution | None:
+    """Resolve a statement's names, None if nothing is certain."""
     if "spark.sql.casesensitive" in script.text.lower():
         return None
     try:
         tree = parse_statement(sql).tree
     except SqlSyntaxError:
         return None
-    hidden = {*_declared(script, "view", start), *_declared(script, "table", start)}
-    known = tuple((name, info) for name, info in catalog.tables if info.columns and name.lower() not in hidden)
-    return None if tree is None else resolve(tree, DdlCatalog(known))
+    return None if tree is None else resolve(tree, catalog)
 
 
 def _told(misnamed: Misnamed) -> tuple[str, str]:

@@ -18,6 +18,8 @@ from .statements import MODES, CreateSink, CreateStream, InsertInto, Job, JobSta
 
 _LATE = "write INSERT INTO sink SELECT ... LATE ROWS INTO another_sink"
 
+_QUERY = ("SELECT", "WITH", "FROM", "(", "EXPLAIN")
+
 _TRIGGER = "TRIGGER PROCESSING TIME '10 seconds', TRIGGER AVAILABLE NOW or TRIGGER ONCE"
 
 
@@ -33,7 +35,7 @@ def parse_job(script: Script) -> Job:
 
 
 def parse_declarations(script: Script) -> Job:
-    """Parse the streams, sinks and inserts of a file, if it is a job's: one that has a sink.
+    """Parse the statements of a file but its queries, if it is a job's: one that has a sink.
 
     A file without a sink only shows queries over inputs that need not exist; nothing of it is parsed.
 
@@ -45,8 +47,12 @@ def parse_declarations(script: Script) -> Job:
     found = [(tokens, [token.text.upper() for token in tokens[:2]]) for tokens in script.statements()]
     ours = (["CREATE", "STREAM"], ["CREATE", "SINK"], ["INSERT", "INTO"])
     is_job = any(words == ["CREATE", "SINK"] for _, words in found)
-    taken = [tokens for tokens, words in found if is_job and words in ours]
-    return Job(script, tuple(read_statement(script, tokens) for tokens in taken))
+    taken = [(tokens, words in ours) for tokens, words in found if is_job and words[0] not in _QUERY]
+    read = (
+        read_statement(script, one) if is_ours else SparkStatement(_Reader(script, one).rest())
+        for one, is_ours in taken
+    )
+    return Job(script, tuple(read))
 
 
 def read_statement(script: Script, tokens: list[Token]) -> JobStatement:

@@ -13,18 +13,17 @@ from sqlglot import exp
 
 from ..errors import NotProvenError, PlanError, SqlSyntaxError, TriJoinError, UnsupportedQueryError
 from ..rewriter.glance import glance, read_otherwise
-from ..rewriter.job_heads import with_rate, with_view
+from ..rewriter.job_heads import after, with_rate
 from ..rewriter.names.resolve import resolve
 from ..rewriter.options import Settings
 from ..rewriter.pipeline import Rewrite, rewrite
 from ..rewriter.sql.catalog import DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Word
-from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.places import place_of_reason
 from ..rewriter.sql.spark_types import UNKNOWN
 from ..rewriter.sql.statement import parse_statement
 from ..settings import rewriter_settings
-from .columns import unknown_relation
+from .columns import why_unknown
 from .job_text import Script
 from .locate import locate
 from .setting_names import assignment
@@ -53,7 +52,7 @@ def plan(script: Script, sql: Word, catalog: DdlCatalog, settings: Settings) -> 
     except NotProvenError as error:
         raise script.error(sql.start + (error.offset or 0), error.unplaced, error.hint) from None
     except UnsupportedQueryError as error:
-        unknown = unknown_relation(script, sql.text, sql.start, catalog, error)
+        unknown = why_unknown(script, sql.text, sql.start, catalog, error)
         raise unknown or _located(script, sql, error) from None
     except TriJoinError as error:
         raise locate(error, script, sql, list) from None
@@ -64,10 +63,10 @@ def _located(script: Script, sql: Word, error: UnsupportedQueryError) -> Excepti
     return locate(UnsupportedQueryError(error.reason, error.hint, sql.text, at), script, sql, list)
 
 
-def assign(
+def follow(
     script: Script, sql: Word, catalog: DdlCatalog, settings: Mapping[str, str]
 ) -> tuple[DdlCatalog, dict[str, str]]:
-    """Return the catalog and the settings after a ``SET``; any other statement changes nothing.
+    """Return the catalog and the settings after a statement that is no query.
 
     Raises
     ------
@@ -76,7 +75,7 @@ def assign(
     """
     found = assignment(sql.text)
     if found is None:
-        return catalog, dict(settings)
+        return after(catalog, sql.text), dict(settings)
     try:
         rewriter_settings({found.key: found.value}.get)
         return with_rate(catalog, found.key, found.value), {**settings, found.key: found.value}
@@ -102,7 +101,6 @@ class Refusals:
     script: Script
     catalog: DdlCatalog
     settings: dict[str, str] = field(default_factory=dict)
-    _changed: set[str] = field(default_factory=set)
 
     def look(self, sql: Word) -> None:
         """Look at a query, a view or a setting.
@@ -112,22 +110,10 @@ class Refusals:
         JobError
             It is refused.
         """
-        if assignment(sql.text) is not None:
-            self.catalog, self.settings = assign(self.script, sql, self.catalog, self.settings)
-            return
-        self._refuse(sql)
-        known = self._with_view(sql)
-        if known is not None:
-            self.catalog = known
-        elif not sql.text[:6].upper().startswith(("SELECT", "WITH", "FROM", "(")):
-            self._changed |= {token.text.lower() for token in tokenize(sql.text)}
-
-    def _with_view(self, sql: Word) -> DdlCatalog | None:
-        try:
-            known = with_view(self.catalog, sql.text)
-        except (TriJoinError, ValueError):
-            return None
-        return None if known is self.catalog else known
+        if assignment(sql.text) is None:
+            self._refuse(sql)
+        if not sql.text[:6].upper().startswith(("SELECT", "WITH", "FROM", "(")):
+            self.catalog, self.settings = follow(self.script, sql, self.catalog, self.settings)
 
     def output(self, sql: Word) -> list[tuple[str, str]] | None:
         """Return the columns that a query puts out and their types, None if they are not certain."""
@@ -186,7 +172,7 @@ class Refusals:
 
     def _is_known(self, name: tuple[str, ...]) -> bool:
         info = self.catalog.table(name)
-        return info is not None and name[-1].lower() not in self._changed and _is_whole(info)
+        return info is not None and _is_whole(info)
 
 
 def reads_nothing(sql: str) -> bool:

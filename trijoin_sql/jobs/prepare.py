@@ -33,6 +33,7 @@ from .planning import NO_STREAM
 from .progress import counted, without_corrupt
 from .sinks import checkpoint_of, spark_format
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
+from .static_tables import tables_without_files
 
 if TYPE_CHECKING:
     from ..compile_statement import Ran
@@ -224,7 +225,7 @@ def _query(
     if insert.late is not None and late is not None:
         _check_late(job.script, frame, insert.late)
         check_output(job.script, late_columns(late), insert, late)
-    kept, cautions = kept + _kept(ran.groups), cautions + ran.cautions
+    kept, cautions = kept + _kept(ran.groups), (*cautions, *ran.cautions, *dict.fromkeys(tables_without_files(frame)))
     return PreparedQuery(sink, insert, counted(frame), endless, kept, cautions, late)
 
 

@@ -162,6 +162,7 @@ class Tally:
         before = self._late.total
         self._late.add([counters.slots for counters in joins])
         self.late_rows += self._late.total - before
+        self.vanished.read(int(one.numInputRows) for one in progress.sources)
         said = self._corrupt(progress) + [one for counters in joins for one in self.vanished.add(counters.slots)]
         rows, brought = self._rows(progress), self._brought(progress, names)
         if rows:

@@ -322,6 +322,7 @@ class LayoutListener:
         run, vanished = self.vanished.get(progress["id"], ("", None))
         if vanished is None or run != progress["runId"]:
             return
+        vanished.read(int(source["numInputRows"]) for source in progress["sources"])
         for key, row in progress.get("observedMetrics", {}).items():
             if is_key(key):
                 _warn(vanished.add(slots_of(key, progress["id"], progress["batchId"], row)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from ..explain.wording import count
@@ -16,6 +17,12 @@ from ..operators.task.outputs import add_null_rows
 
 #: An input is idle after this many micro-batches without a row.
 IDLE = 3
+
+_SILENT = (
+    "no row of {} has come, so nothing joins; while its stream brings none, the watermark waits for it, and no state "
+    "expires"
+)
+_FILTERED = "no row of {} is left to join: conditions on it, or a table that it is joined with first, drop all so far"
 
 _CAUSES = "a column that the data do not have, corrupt lines, or values in another format (timestampFormat) give NULL"
 
@@ -36,6 +43,11 @@ class Vanished:
     _batches: int = 0
     _known: dict[str, bool] = field(default_factory=dict)  # by input, whether a row of it has come
     _told: dict[str, str] = field(default_factory=dict)
+    _fed: list[bool] = field(default_factory=list)  # by source of the query, whether Spark has read a row of it
+
+    def read(self, rows: Iterable[int]) -> None:
+        """Take note of the rows that Spark has read from each source of the query in a micro-batch."""
+        self._fed = [before or bool(now) for before, now in zip_longest(self._fed, rows, fillvalue=False)]
 
     def add(self, slots: Sequence[Mapping[str, Any]]) -> list[str]:
         """Add the reports of a join's slots about one micro-batch; return what is to be said now."""
@@ -74,12 +86,12 @@ class Vanished:
         names = [alias for alias, came in self._known.items() if not came and alias not in self.rows]
         if while_others and len(names) == len(self._known):
             return []
-        text = "no row of {} has come, so nothing joins; while its stream brings none, the watermark waits for it"
+        text = _FILTERED if self._fed and all(self._fed) else _SILENT
         return [
             said
             for alias in names
             if not alias.startswith(PREFIX)  # the results of another join
-            for said in self._once(alias, f"{text.format(alias)}, and no state expires")
+            for said in self._once(alias, text.format(alias))
         ]
 
     def _once(self, what: str, text: str) -> list[str]:
