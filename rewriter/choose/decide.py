@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -48,6 +48,10 @@ from .cost import (
 )
 from .operator_trees import cheapest_tree, costs_of_trees
 from .routing import fit_of, has_common_key, hinted, reached, takes_ranges
+
+#: Schemes that store what some of the streams give together: dear if more rows come than was assumed.
+_STORES_RESULTS = ("tree", "operator_tree")
+_ON_A_GUESS = "declare rates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,14 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         chosen = by_cost
     found = candidates[chosen]
     alternatives = tuple(
-        Alternative(scheme, _rounded(one.cost), scheme == chosen) for scheme, one in sorted(candidates.items())
+        Alternative(
+            scheme,
+            _rounded(one.cost),
+            scheme == chosen,
+            _number(one.number / 1000),
+            _untaken(scheme, node, hints, settings, known=_known(rates)),
+        )
+        for scheme, one in sorted(candidates.items())
     )
     model = model_of(node, settings, found.units)
     return Decision(
@@ -292,14 +303,13 @@ def _cheapest(
     defaults = settings.costs
     suggested, shape = by_shape
     known, guessed = _known(rates), any(rate.rows_from == "assumed" for rate in rates)
-    numbers = {scheme: one.number for scheme, one in candidates.items() if _may_run(scheme, node, hints, settings)}
-    if not known:  # intermediate results are not stored on a guess
-        stored = {scheme: numbers.pop(scheme, None) for scheme in ("tree", "operator_tree")}
-    numbers.setdefault(suggested, candidates[suggested].number)
+    why = {scheme: _untaken(scheme, node, hints, settings, known=known) for scheme in candidates}
+    numbers = {scheme: one.number for scheme, one in candidates.items() if why[scheme] is None or scheme == suggested}
     least = min(sorted(numbers), key=numbers.__getitem__)
-    if not known and not guessed:  # but observed rates may advise it
-        seen = {**numbers, **{scheme: number for scheme, number in stored.items() if number is not None}}
-        advice = _advice(min(sorted(seen), key=seen.__getitem__), suggested, candidates, node, rates, settings)
+    if not known and not guessed:  # but observed rates may advise what stores results
+        seen = [scheme for scheme in sorted(candidates) if scheme in numbers or why[scheme] == _ON_A_GUESS]
+        cheapest = min(seen, key=lambda scheme: candidates[scheme].number)
+        advice = _advice(cheapest, suggested, candidates, node, rates, settings)
     else:
         advice = None if known else _advice(least, suggested, candidates, node, rates, settings)
     if least == suggested:
@@ -308,21 +318,24 @@ def _cheapest(
     if share > NOTICED:
         return suggested, f"{shape}, and no other scheme costs noticeably less", advice
     if share * (defaults.alike if known else defaults.guessed) >= 1:
-        why = "which is about as much" if known else "which estimates cannot tell apart"
-        return suggested, f"{shape}; {least} would cost {share:.0%} of {suggested}, {why}", advice
+        why_not = "which is about as much" if known else "which estimates cannot tell apart"
+        return suggested, f"{shape}; {least} would cost {share:.0%} of {suggested}, {why_not}", advice
     return least, f"{least} costs {share:.1%} of {suggested}, which the shape suggests ({shape})", None
 
 
-def _may_run(scheme: str, node: JoinNode, hints: Hints, settings: Settings) -> bool:
-    """Return whether cost may choose a scheme."""
-    if RECORDS[scheme].units == 1 or RECORDS[scheme].by_hint:
-        return False  # one unit, however many rows come
+def _untaken(scheme: str, node: JoinNode, hints: Hints, settings: Settings, *, known: bool) -> str | None:
+    """Return why cost does not choose a scheme, None if it may."""
+    record = RECORDS[scheme]
+    if record.units == 1 or record.by_hint:
+        return "by hint"  # one unit, however many rows come
     if hints.routing == "range" and not takes_ranges(scheme, node):
-        return False
-    routed = RECORDS[scheme].routed or hints.routing == "range"
-    if (hints.routing and not routed) or (hints.intermediates and not RECORDS[scheme].packs):
-        return False
-    return not settings.elastic or is_elastic(scheme, hints.routing, hints.subgroups)
+        return "not by ranges"
+    routed = record.routed or hints.routing == "range"
+    if (hints.routing and not routed) or (hints.intermediates and not record.packs):
+        return "not as hinted"
+    if settings.elastic and not is_elastic(scheme, hints.routing, hints.subgroups):
+        return "units are fixed"
+    return _ON_A_GUESS if scheme in _STORES_RESULTS and not known else None
 
 
 def _advice(
@@ -442,9 +455,12 @@ def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> Schem
     return SchemeOptions(pairs)
 
 
+def _number(number: float) -> float:
+    return float(f"{min(number, 1e300):.4g}")
+
+
 def _rounded(cost: Cost) -> Cost:
-    keep: Callable[[float], float] = lambda number: float(f"{min(number, 1e300):.4g}")  # noqa: E731
-    return Cost(keep(cost.network), keep(cost.memory), keep(cost.cpu), cost.stages)
+    return Cost(_number(cost.network), _number(cost.memory), _number(cost.cpu), cost.stages)
 
 
 def _numbered(scheme: str, tree: TreeOf[str], node: JoinNode) -> TreeOf[int]:

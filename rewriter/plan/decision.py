@@ -31,11 +31,27 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One scheme or operator tree that was considered."""
+    """One scheme or operator tree that was considered.
+
+    Parameters
+    ----------
+    scheme
+        Its name.
+    cost
+        What it costs, in the number of units in which that is least.
+    chosen
+        Whether it runs.
+    total
+        By what schemes are compared: milliseconds that Spark is busy for a second of stream time, units side by side.
+    untaken
+        Why cost does not choose it, in a few words; None if it may.
+    """
 
     scheme: str
     cost: Cost
     chosen: bool = field(default=False, metadata=ALWAYS)
+    total: float | None = None
+    untaken: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,10 +120,10 @@ CYCLIC: dict[str, Any] = {
                 "reason": "Three streams with a predicate between every pair: each stream's units can check both of "
                 "the others, so one stage does, and a stage more would cost an idle trigger's time.",
                 "alternatives": [
-                    {"scheme": "symmetric", "cost": _cost(36000, 720000, 1450000, 1), "chosen": True},
-                    {"scheme": "matrix", "cost": _cost(48000, 2160000, 1310000, 1), "chosen": False},
-                    {"scheme": "tree", "cost": _cost(91200, 1880000, 4020000, 2), "chosen": False},
-                    {"scheme": "iterative", "cost": _cost(12000, 360000, 11600000, 1), "chosen": False},
+                    {"scheme": "symmetric", "cost": _cost(36000, 720000, 1450000, 1), "total": 175.0, "chosen": True},
+                    {"scheme": "matrix", "cost": _cost(48000, 2160000, 1310000, 1), "total": 200.0, "chosen": False},
+                    {"scheme": "tree", "cost": _cost(91200, 1880000, 4020000, 2), "total": 225.0, "chosen": False},
+                    {"scheme": "iterative", "cost": _cost(12000, 360000, 11600000, 1), "total": 250.0, "chosen": False},
                 ],
             },
             "state": {
@@ -188,8 +188,13 @@ CHAIN_UNBOUNDED: dict[str, Any] = {
                 "units": None,
                 "reason": "A chain with hub v: packs travel from c's units to o's.",
                 "alternatives": [
-                    {"scheme": "semi_symmetric", "cost": _cost(41000.5, 9.1e6, 2.2e6, 2), "chosen": True},
-                    {"scheme": "tree", "cost": _cost(63000, 1.4e7, 3.9e6, 2), "chosen": False},
+                    {
+                        "scheme": "semi_symmetric",
+                        "cost": _cost(41000.5, 9.1e6, 2.2e6, 2),
+                        "total": 275.0,
+                        "chosen": True,
+                    },
+                    {"scheme": "tree", "cost": _cost(63000, 1.4e7, 3.9e6, 2), "total": 300.0, "chosen": False},
                 ],
             },
             "state": {
@@ -243,8 +248,8 @@ MULTI: dict[str, Any] = {
                 ],
                 "options": {},
                 "alternatives": [
-                    {"scheme": "matrix", "cost": _cost(1.2e5, 3e6, 5e6, 1), "chosen": True},
-                    {"scheme": "TriJoin(a, b, c) then BiJoin d, e", "cost": _cost(9e4, 6e6, 6e6, 3), "chosen": False},
+                    {"scheme": "matrix", "cost": _cost(1.2e5, 3e6, 5e6, 1), "total": 325.0, "chosen": True},
+                    {"scheme": "TriJoin(a, b, c) then BiJoin d, e", "cost": _cost(9e4, 6e6, 6e6, 3), "total": 350.0},
                 ],
             },
             "state": {
@@ -282,7 +287,7 @@ _BI_GROUP: dict[str, Any] = {
         "units": 2,
         "reason": "Two streams without an equality: rows are spread evenly.",
         "options": {"routing": "random"},
-        "alternatives": [{"scheme": "biclique", "cost": _cost(100, 2000, 300, 1), "chosen": True}],
+        "alternatives": [{"scheme": "biclique", "cost": _cost(100, 2000, 300, 1), "total": 375.0, "chosen": True}],
     },
     "state": {
         "bounded": True,

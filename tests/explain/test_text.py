@@ -67,8 +67,8 @@ def test_costs_are_aligned() -> None:
     start = next(i for i, line in enumerate(lines) if "network" in line)
     head, what, *table = lines[start : start + 6]
     assert len({len(line) for line in (head, *table)}) == 1
-    assert [line.split()[-1] for line in (head, *table)] == ["stages", "1", "1", "2", "1"]
-    assert [head.index("network") + 7, head.index("cpu") + 3] == [what.index("sent") + 4, len(what)]
+    assert [line.split()[-2] for line in (head, *table)] == ["stages", "1", "1", "2", "1"]
+    assert [head.index("network") + 7, head.index("total") + 5] == [what.index("sent") + 4, len(what)]
 
 
 def test_unbounded_is_loud() -> None:

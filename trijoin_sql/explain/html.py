@@ -194,7 +194,7 @@ def _cost_rows(group: Group) -> list[dict[str, Any]]:
             value, base = getattr(item.cost, name), getattr(chosen.cost, name) if chosen else None
             against = "" if item.chosen or not base or math.isnan(value + base) else _times(value / base)
             cells.append({"value": compact(value), "share": shares[name][i], "against": against})
-        rows.append({"item": item, "cells": cells})
+        rows.append({"item": item, "cells": cells, "total": "" if item.total is None else compact(item.total)})
     return rows
 
 

@@ -137,13 +137,14 @@ def _graph(group: Group) -> _Branch:
 
 def _alternatives(alternatives: Sequence[Alternative]) -> list[str]:
     rows = [
-        ("", "scheme", "network", "memory", "cpu", "stages"),
-        ("", "", "rows sent", "rows kept", "comparisons", ""),
+        ("", "scheme", "network", "memory", "cpu", "stages", "total", ""),
+        ("", "", "rows sent", "rows kept", "comparisons", "", "ms busy", ""),
     ]
     for item in alternatives:
         costs = (compact(item.cost.network), compact(item.cost.memory), compact(item.cost.cpu), str(item.cost.stages))
-        rows.append(("▸" if item.chosen else "", item.scheme, *costs))
-    return _aligned(rows, right={2, 3, 4, 5})
+        total = "" if item.total is None else compact(item.total)
+        rows.append(("▸" if item.chosen else "", item.scheme, *costs, total, item.untaken or ""))
+    return _aligned(rows, right={2, 3, 4, 5, 6})
 
 
 def _state(group: Group) -> _Branch:

@@ -172,14 +172,16 @@ def node_title(group: Group) -> str:
     return " · ".join(parts)
 
 
+#: What the costs of alternatives are.
+_ESTIMATES = "estimates for a second of stream time; total: how long Spark is busy with it, units side by side"
+
+
 def how_chosen(group: Group) -> str:
     """Return a sentence on the costs of the alternatives, and on what chooses among them."""
     other = next((one.scheme for one in group.decision.alternatives if not one.chosen), None)
     if other is None or "the hint" in group.decision.reason or _cheapest(group) or group.decision.from_checkpoint:
-        return "estimates for a second of stream time"
-    return (
-        "estimates for a second of stream time; the shape of the join graph chooses, unless a hint says SCHEME('...')"
-    )
+        return _ESTIMATES
+    return f"{_ESTIMATES}; the shape of the join graph chooses, unless a hint says SCHEME('...')"
 
 
 def _cheapest(group: Group) -> bool:
