@@ -279,33 +279,37 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
     from .jobs.formats import fixed_columns
     from .jobs.job_text import Script
     from .jobs.parse_statements import parse_declarations, refuse_slips
-    from .jobs.planning import assign, plan
+    from .jobs.planning import Refusals, assign, plan
     from .rewriter.job_heads import query_start, split_late_rows, with_view
     from .rewriter.sql.clauses import Word
     from .rewriter.sql.declarations import read_with_places
+    from .rewriter.sql.dialect import tokenize
     from .settings import rewriter_settings
 
     script = Script.read(file)
     text, settings = script.text, dict[str, str]()
     for tokens in script.statements():
         refuse_slips(script, tokens, ("SELECT", "INSERT", "CREATE"))
-    check_statements(parse_declarations(script))
+    job = parse_declarations(script)
+    check_statements(job)
     try:
         catalog, statements = read_with_places(text, fixed_columns)
     except SqlSyntaxError as error:
         raise script.syntax_error(error) from None
+    refusals = Refusals(script, catalog)
     documents: list[dict[str, Any]] = []
     views: list[dict[str, Any]] = []
     for begin, statement in statements:
         head = query_start(statement)
         whole, late = split_late_rows(statement) if head else (statement, None)
         start, sql = begin + head, whole[head:]
-        check_columns(script, sql, start, catalog)
         word, options = Word(sql, start), rewriter_settings(settings.get)
+        check_columns(script, sql, start, catalog, ansi=options.ansi)
         rewritten = plan(script, word, catalog, replace(options, strict=strict or options.strict))
         if rewritten.kind == "other":
             check_setting(script, sql, start)
             catalog, settings = assign(script, word, catalog, settings)
+        refusals.look(word, job.sink(tokenize(statement)[2].text) if head else None)
         catalog = with_view(catalog, sql)
         if rewritten.kind != "other":
             plain_view = rewritten.kind == "create_view" and not rewritten.groups

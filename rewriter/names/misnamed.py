@@ -38,6 +38,8 @@ def misnamed(column: exp.Column, frames: list[Frame], names: Names) -> Iterator[
         named = [[one for one in frame.sources if names.names_source(one, [column.table])] for frame in frames]
         nearest = next(filter(None, named), [])
         if len(nearest) == 1 and nearest[0].parts and nearest[0].fields is not None:
+            if any(names.key(field.name) == names.key(column.name) for field in nearest[0].fields):
+                return  # an outer relation has it, and an inner one that only Spark knows may hide it
             yield Misnamed(column, nearest)
         elif not nearest and complete and not _is_struct(column):
             yield Misnamed(column, sources)
