@@ -200,6 +200,10 @@ class _Resolver(Names):
             self.resolve_columns(tree.on, frame, ctes, outer)
         if tree.closest is not None:
             self.resolve_columns(tree.closest, frame, ctes, outer)
+        for name in join.args.get("using") or []:
+            for side in (left[1], right[1]):
+                if side.complete and self.key(name.name) not in [self.key(one.name) for one in side.visible]:
+                    self.misnamed.append(Misnamed(exp.Column(this=name.copy()), side.sources))
         if using:
             frame = self.merge(tree, using, left[1], right[1])
         if kind in ("semi", "anti"):  # the columns of USING still come first

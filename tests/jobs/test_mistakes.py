@@ -79,7 +79,9 @@ def test_a_mistake_is_one_message_at_its_place(mistake: Mistake, folders: dict[s
 def test_only_what_is_certainly_no_column_is_one(query: str) -> None:
     """A query that Spark runs must not be refused for a name that we misread."""
     view = "CREATE TEMPORARY VIEW v AS SELECT value AS nope FROM r;\n"
-    check(f"{STREAM}CREATE STREAM q USING rate;\nCREATE STREAM v USING rate;\n{view}{SINK}INSERT INTO o {query}")
+    timed = "USING rate WATERMARK timestamp DELAY OF INTERVAL 1 SECOND;\n"
+    streams = "".join(f"CREATE STREAM {name} {timed}" for name in "rqv")
+    check(f"{streams}{view}{SINK}INSERT INTO o {query}")
 
 
 def test_a_job_without_mistakes_passes(folders: dict[str, Path]) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
+from trijoin_sql.rewriter.on_streams import MODES
 
 from trijoin_sql import TriJoinSession
 from trijoin_sql.errors import UnsupportedQueryError
-from trijoin_sql.spark.refusals import MODES, StreamCheck, check_all_modes
+from trijoin_sql.spark.refusals import StreamCheck, check_all_modes
 
 JOIN = "FROM r JOIN s ON r.k = s.k AND r.ts = s.ts"
 NEAR = "s.k = r.k AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 1 MINUTE"

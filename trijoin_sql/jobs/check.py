@@ -7,16 +7,16 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ..rewriter.cautions import NO_GROUPS
 from ..rewriter.job_heads import after
 from ..rewriter.sql.catalog import DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.intervals import length_microseconds
 from ..settings import hint_if_unknown
+from ..spark.zones import hint_if_no_zone
 from .check_declarations import check_sink, check_stream, declared_columns
 from .check_inserts import check_insert, check_output
-from .columns import check_columns, check_groups
+from .columns import check_columns
 from .formats import (
     CHECKPOINT,
     FILES,
@@ -107,11 +107,8 @@ def check_statements(job: Job) -> None:
     catalog = DdlCatalog(tuple(tables))
     for statement in job.statements:
         match statement:
-            case InsertInto(sink=name, query=sql):
+            case InsertInto(query=sql):
                 check_columns(job.script, sql.text, sql.start, catalog)
-                sink = job.sink(name.text)
-                if sink is not None and sink.output_mode == "append":
-                    check_groups(job.script, sql.text, sql.start, catalog)
             case SparkStatement(sql=sql) if assignment(sql.text) is None:
                 if re.match(r"CREATE\b.*?\bVIEW\b", sql.text, re.IGNORECASE):
                     check_columns(job.script, sql.text, sql.start, catalog)
@@ -137,12 +134,10 @@ def _check_plans(job: Job, settings: Mapping[str, str]) -> None:
                 assert sink is not None  # `check_statements` has looked
                 if reads_nothing(sql.text):
                     job.script.fail(sql.start, *NO_STREAM)
-                refusals.look(sql)
+                refusals.look(sql, sink)
                 columns = refusals.output(sql)
                 if columns is not None:
                     check_output(job.script, columns, statement, sink)
-                if sink.mode is not None and sink.output_mode == "complete" and refusals.is_plain(sql):
-                    job.script.fail(sink.mode.start, NO_GROUPS.reason, NO_GROUPS.hint)
 
 
 def _check_names(job: Job) -> None:
@@ -156,16 +151,19 @@ def _check_names(job: Job) -> None:
 
 
 def check_setting(script: Script, sql: str, start: int) -> None:
-    """Check that the setting of ours which a statement sets exists.
+    """Check that the setting of ours which a statement sets exists, and the session's time zone.
 
     Raises
     ------
     JobError
-        There is no such setting.
+        There is no such setting, or no such zone.
     """
     found = assignment(sql)
     if found is not None and (hint := hint_if_unknown(found.key)) is not None:
         script.fail(start + found.start, f"there is no setting {found.key}", hint)
+    zone = re.match(r"\s*SET\s+(?:TIME\s+ZONE\s+'([^']+)'|`?spark\.sql\.session\.timeZone`?\s*=\s*(\S+))", sql, re.I)
+    if zone is not None and (hint := hint_if_no_zone(name := zone[1] or zone[2])) is not None:
+        script.fail(start + sql.index(name), f"there is no time zone {name}", hint)
 
 
 def _check_target(script: Script, sink: CreateSink, *, late: bool) -> None:

@@ -1,4 +1,4 @@
-"""Finds names that do not resolve, and groups that never close, from the text alone."""
+"""Finds names that do not resolve, and what Spark does with no column, from the text alone."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from sqlglot import exp
 
 from ..errors import SqlSyntaxError, UnsupportedQueryError
 from ..explain.wording import COLUMNS_UNKNOWN, NOT_DECLARED
-from ..rewriter.cautions import NEVER_CLOSE
+from ..rewriter.mistakes import mistakes
 from ..rewriter.names.resolve import resolve
-from ..rewriter.names.scopes import Misnamed, Resolution, field_of
+from ..rewriter.names.scopes import Misnamed, Resolution
 from ..rewriter.sql.catalog import DdlCatalog
 from ..rewriter.sql.dialect import tokenize
-from ..rewriter.sql.places import place_of
 from ..rewriter.sql.similar import close, did_you_mean
-from ..rewriter.sql.spark_types import may_be_event_time
 from ..rewriter.sql.statement import parse_statement
 from .found_columns import is_path
 from .job_text import Script
 
 
-def check_columns(script: Script, sql: str, start: int, catalog: DdlCatalog) -> None:
-    """Check the columns of a statement, as far as all relations in scope are known.
+def check_columns(script: Script, sql: str, start: int, catalog: DdlCatalog, *, ansi: bool = False) -> None:
+    """Check the columns of a statement and what it does with them, as far as all relations in scope are known.
 
     Other names – a field of a struct, a column of a relation that only Spark knows – are left to Spark, and so is a
-    statement that does not parse. ``start`` is where in the file it begins.
+    statement that does not parse. ``start`` is where in the file it begins, ``ansi`` tells that Spark certainly casts
+    as ANSI mode does.
 
     Raises
     ------
     JobError
-        At the first column that no relation has, or that several have.
+        At the first column that no relation has, or that several have; at the first mistake of `mistakes`.
     """
     found = _resolved(script, sql, catalog)
     if found is None:
@@ -43,28 +42,9 @@ def check_columns(script: Script, sql: str, start: int, catalog: DdlCatalog) -> 
         if re.fullmatch(r"[^\W_]\w*", column.name) and not {column.name.lower(), column.table.lower()} & variables:
             first = column.args["table"] if column.table else column.this
             script.fail(start + int(first.meta.get("start") or 0), *_told(misnamed))
-
-
-def check_groups(script: Script, sql: str, start: int, catalog: DdlCatalog) -> None:
-    """Check a query for a sink in append mode: its groups must have a window of event time.
-
-    Only what Spark certainly refuses is an error: GROUP BY over plain values of streams.
-
-    Raises
-    ------
-    JobError
-        Groups that never close.
-    """
-    found = _resolved(script, sql, catalog)
-    select = found.tree if found is not None else None
-    group = select.args.get("group") if isinstance(select, exp.Select) else None
-    block = next((one for one in found.blocks if one.select is select), None) if found is not None else None
-    known = block is not None and all(one.fields and one.info and one.info.streaming for one in block.sources)
-    if not known or group is None or any(value for key, value in group.args.items() if key != "expressions"):
-        return
-    keys = [field_of(key) if isinstance(key, exp.Column) else None for key in group.expressions]
-    if keys and all(key is not None and not may_be_event_time(key.type) for key in keys):
-        script.fail(start + (place_of(sql, "GROUP BY") or 0), NEVER_CLOSE.reason, NEVER_CLOSE.hint)
+    if "function" not in [token.text.lower() for token in tokenize(script.text)]:  # of the file's own, by any name
+        for one in mistakes(found, sql, ansi=ansi):
+            script.fail(start + one.at, one.reason, one.hint)
 
 
 def why_unknown(

@@ -15,18 +15,24 @@ from ..errors import NotProvenError, PlanError, SqlSyntaxError, TriJoinError, Un
 from ..rewriter.glance import glance, read_otherwise
 from ..rewriter.job_heads import after, with_rate
 from ..rewriter.names.resolve import resolve
+from ..rewriter.on_streams import MODES, Read, read_operations, why_refused
 from ..rewriter.options import Settings
 from ..rewriter.pipeline import Rewrite, rewrite
 from ..rewriter.sql.catalog import DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Word
-from ..rewriter.sql.places import place_of_reason
+from ..rewriter.sql.dialect import tokenize
+from ..rewriter.sql.places import place_of, place_of_reason
 from ..rewriter.sql.spark_types import UNKNOWN
-from ..rewriter.sql.statement import parse_statement
+from ..rewriter.sql.statement import Statement, parse_statement
 from ..settings import rewriter_settings
 from .columns import why_unknown
 from .job_text import Script
 from .locate import locate
 from .setting_names import assignment
+from .statements import CreateSink
+
+#: Spark's switch for its check of operations.
+UNCHECKED = "spark.sql.streaming.unsupportedoperationcheck"
 
 #: What is wrong with a query over tables, and what to do.
 NO_STREAM = (
@@ -101,18 +107,32 @@ class Refusals:
     script: Script
     catalog: DdlCatalog
     settings: dict[str, str] = field(default_factory=dict)
+    _changed: set[str] = field(default_factory=set)
+    _views: dict[str, Read] = field(default_factory=dict)
 
-    def look(self, sql: Word) -> None:
+    def look(self, sql: Word, sink: CreateSink | None = None) -> None:
         """Look at a query, a view or a setting.
+
+        Parameters
+        ----------
+        sql
+            The statement; of an INSERT, its query.
+        sink
+            Where the rows of a query go. Without one, it may have any output mode.
 
         Raises
         ------
         JobError
             It is refused.
         """
-        if assignment(sql.text) is None:
-            self._refuse(sql)
+        assigned = assignment(sql.text) is not None
+        if not assigned:
+            self._refuse(sql, sink)
+            self._refuse_operations(sql, sink)
         if not sql.text[:6].upper().startswith(("SELECT", "WITH", "FROM", "(")):
+            read = None if assigned else self._read(sql)
+            if not assigned and (read is None or read.view is None):
+                self._changed |= {token.text.lower() for token in tokenize(sql.text)}
             self.catalog, self.settings = follow(self.script, sql, self.catalog, self.settings)
 
     def output(self, sql: Word) -> list[tuple[str, str]] | None:
@@ -121,23 +141,39 @@ class Refusals:
         fields = None if tree is None else resolve(tree, self.catalog).output.columns
         return None if fields is None else [(field.name, field.type) for field in fields]
 
-    def is_plain(self, sql: Word) -> bool:
-        """Tell whether a query certainly has no aggregation: no groups, no function, and nothing with state below."""
-        tree = self._known(sql)
-        if tree is None or tree.find(exp.Group, exp.Distinct, exp.Anonymous) is not None:
-            return False
-        tables = (self.catalog.table(tuple(part.name for part in table.parts)) for table in tree.find_all(exp.Table))
-        return not any(info is None or info.stateful for info in tables)
+    def _read(self, sql: Word) -> Statement | None:
+        """Return a statement with a query that we read as Spark does."""
+        try:
+            statement = None if read_otherwise(sql.text, self.settings.get) else parse_statement(sql.text)
+        except SqlSyntaxError:  # only Spark may be able to read it
+            return None
+        return statement if statement is not None and statement.tree is not None else None
 
     def _known(self, sql: Word) -> exp.Expr | None:
         """Return a query that we read as Spark does, if all of its relations are known."""
-        try:
-            tree = None if read_otherwise(sql.text, self.settings.get) else parse_statement(sql.text).tree
-        except SqlSyntaxError:  # only Spark may be able to read it
-            return None
-        return tree if tree is not None and self._knows(tree) else None
+        statement = self._read(sql)
+        return statement.tree if statement is not None and statement.tree and self._knows(statement.tree) else None
 
-    def _refuse(self, sql: Word) -> None:
+    def _refuse_operations(self, sql: Word, sink: CreateSink | None) -> None:
+        """Refuse what Spark's check of operations refuses; of a view, the query that reads it."""
+        statement = self._read(sql)
+        if statement is None or statement.tree is None:
+            return
+        known = [(name, info) for name, info in self.catalog.tables if name.lower() not in self._changed]
+        views = {name: read for name, read in self._views.items() if name not in self._changed}
+        read = read_operations(resolve(statement.tree, DdlCatalog(tuple(known))), views)
+        if (view := statement.view) is not None:
+            self._views["global_temp." * view.everywhere + tokenize(view.name)[0].text.lower()] = read
+            return
+        found = why_refused(read, MODES if sink is None else (sink.output_mode,))
+        if found is None or UNCHECKED in self.script.text.lower() or UNCHECKED in self.settings:
+            return
+        at = place_of(sql.text, found.what.words)
+        by_mode = at is None and sink is not None and found.modes != MODES
+        start = sink.mode.start if by_mode and sink is not None and sink.mode is not None else sql.start + (at or 0)
+        raise self.script.error(start, found.what.reason, found.what.hint)
+
+    def _refuse(self, sql: Word, sink: CreateSink | None) -> None:
         if self._known(sql) is None:
             return
         try:
@@ -158,9 +194,11 @@ class Refusals:
             if not asked.asks:
                 raise
             return
-        if rewritten.converted and not asked.asks:
-            for one in rewritten.refusals:
-                raise _located(self.script, sql, UnsupportedQueryError(one.reason, one.hint))
+        if asked.asks:
+            return
+        in_append = rewritten.append_refusals if sink is not None and sink.output_mode == "append" else ()
+        for one in (*rewritten.refusals, *in_append):
+            raise _located(self.script, sql, UnsupportedQueryError(one.reason, one.hint))
 
     def _knows(self, tree: exp.Expr) -> bool:
         """Tell whether all relations are tables of the catalog, with columns of known types."""

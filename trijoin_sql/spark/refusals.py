@@ -22,14 +22,13 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from ..errors import SqlSyntaxError, UnsupportedQueryError
 from ..operators.compile.logical_plans import items, walk
 from ..operators.spec import DISPATCH
-from ..rewriter.cautions import NEVER_CLOSE, NO_GROUPS, UNBOUNDED_OUTER, UNMATCHED
+from ..rewriter import on_streams
+from ..rewriter.cautions import NEVER_CLOSE, UNBOUNDED_OUTER
 from ..rewriter.glance import glance
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.places import place_of, place_of_reason
 from .messages import first_sentence
 from .versions import minor
-
-MODES = ("append", "update", "complete")
 
 #: Spark's switch for its check, and the name of its answer if the answer has no name.
 _UNCHECKED, _NO_NAME = "spark.sql.streaming.unsupportedOperationCheck", "no condition"
@@ -59,53 +58,21 @@ class _Meaning:
 
 
 _APPEND_ALONE = "use MODE append"
-_WINDOWS = "use MODE append, with a window of event time in each"
 #: What helps if the hint is there.
 _NOT_OURS = ", or leave out the hint NO_TRIJOIN"
 _PIVOT = Refusal("PIVOT of a stream", "write max(CASE WHEN ... END) for each of its columns")
-_DISTINCT = Refusal(
-    "DISTINCT without an event time among its columns never forgets a row, so append mode would give none",
-    "select an event time too, or use MODE complete or update",
-)
-_SUBQUERIES = "EXISTS ( SELECT|EXISTS ( WITH|IN ( SELECT|IN ( WITH|LATERAL (|( SELECT|( WITH"
+_DISTINCT = Refusal(on_streams.DISTINCT.reason, on_streams.DISTINCT.hint)
 
 _MEANINGS = (
-    _Meaning(
-        r"Streaming query is not allowed in subquery",
-        "a subquery in an expression (EXISTS, IN, a scalar subquery) or behind LATERAL reads a stream",
-        "join the stream in FROM (LEFT SEMI JOIN, LEFT ANTI JOIN) or by EXISTS in WHERE, or let it read a table",
-        _SUBQUERIES,
-    ),
-    _Meaning(
-        r"^Sorting is not",
-        "ORDER BY would have to wait for the end of a stream",
-        "sort what the sink holds, or aggregate in MODE complete",
-        "ORDER BY|SORT BY|CLUSTER BY",
-    ),
-    _Meaning(r"^Offset is not", "OFFSET over a stream", "leave it out", "OFFSET"),
-    _Meaning(r"^Limits are not", "LIMIT over a stream runs in append mode alone", _APPEND_ALONE, "LIMIT", by_mode=True),
-    _Meaning(
-        r"^Sampling is not",
-        "TABLESAMPLE of a stream",
-        "filter by a hash of a key, such as pmod(hash(id), 10) = 0",
-        "TABLESAMPLE",
-    ),
-    _Meaning(
-        r"^Intersect of", "INTERSECT of streams", "write it as a LEFT SEMI JOIN with bounds on event time", "INTERSECT"
-    ),
-    _Meaning(r"^Except on", "EXCEPT with a stream on its right", "subtract a table instead", "EXCEPT|MINUS"),
-    _Meaning(
-        r"^Union between streaming and batch",
-        "UNION of a stream and a table",
-        "read both as streams, or write each by a query of its own",
-        "UNION",
-    ),
-    _Meaning(
-        r"^Distinct aggregations",
-        "a DISTINCT aggregate over a stream",
-        "use approx_count_distinct, or SELECT DISTINCT below it",
-        "( DISTINCT",
-    ),
+    _Meaning(r"Streaming query is not allowed in subquery", *on_streams.SUBQUERY),
+    _Meaning(r"^Sorting is not", *on_streams.SORT),
+    _Meaning(r"^Offset is not", *on_streams.OFFSET),
+    _Meaning(r"^Limits are not", *on_streams.LIMIT, by_mode=True),
+    _Meaning(r"^Sampling is not", *on_streams.SAMPLE),
+    _Meaning(r"^Intersect of", *on_streams.INTERSECT),
+    _Meaning(r"^Except on", *on_streams.EXCEPT),
+    _Meaning(r"^Union between streaming and batch", *on_streams.UNION),
+    _Meaning(r"^Distinct aggregations", *on_streams.DISTINCT_AGGREGATE),
     _Meaning(r"Expression\(s\): (.+?) is not supported", "{0} over a stream", "leave it out, or use uuid() for an id"),
     _Meaning(r"^pivot is not", _PIVOT.reason, _PIVOT.hint or "", "PIVOT"),
     _Meaning(
@@ -120,24 +87,9 @@ _MEANINGS = (
         f"add an equality of columns of both sides, such as a common key{_NOT_OURS}",
         "JOIN",
     ),
-    _Meaning(
-        r"^(LeftAnti) joins with a streaming",
-        "a {0}, an anti join, with a stream on its right",
-        UNMATCHED,
-        "{0}|NOT",
-    ),
-    _Meaning(
-        r"^(\w+Outer) joins? with .* (?:and a|on the \w+ and a) static",
-        "a {0} that keeps all rows of a table beside a stream",
-        "keep the rows of the stream alone, or use an inner join",
-        "{0}",
-    ),
-    _Meaning(
-        r"^(\w+) joins? with a streaming",
-        "a {0} with a stream where Spark takes a table alone",
-        "use an inner join, or let that side be a table",
-        "{0}",
-    ),
+    _Meaning(r"^(LeftAnti) joins with a streaming", *on_streams.ANTI),
+    _Meaning(r"^(\w+Outer) joins? with .* (?:and a|on the \w+ and a) static", *on_streams.TABLE_KEPT),
+    _Meaning(r"^(\w+) joins? with a streaming", *on_streams.SEMI),
     _Meaning(
         r"^(Inner|Cross) join between two streaming .* not supported in (?:\w+) output",
         "a join of streams that Spark does by itself runs in append and update mode alone",
@@ -161,43 +113,24 @@ _MEANINGS = (
     _Meaning(
         r"append. This output mode is not supported for streaming aggregations without watermark"
         r"|Append output mode not supported for aggregations",
-        NEVER_CLOSE.reason,
-        NEVER_CLOSE.hint or "",
-        "GROUP BY|SELECT DISTINCT|UNION|EXCEPT|MINUS",
+        *on_streams.GROUPS,
         by_mode=True,
     ),
     _Meaning(
         r"complete. This output mode is not supported for no streaming aggregations",
-        NO_GROUPS.reason,
-        NO_GROUPS.hint or "",
+        *on_streams.NOTHING_TO_COMPLETE,
         by_mode=True,
     ),
     _Meaning(
-        r"update. This output mode is not supported for session window",
-        "session windows do not run in update mode",
-        _APPEND_ALONE,
-        "SESSION_WINDOW",
-        by_mode=True,
+        r"update. This output mode is not supported for session window", *on_streams.SESSIONS_UPDATED, by_mode=True
     ),
-    _Meaning(
-        r"^Global aggregation with session window",
-        "a session window alone, without a key to group by",
-        "add a key to GROUP BY",
-        "SESSION_WINDOW",
-    ),
+    _Meaning(r"^Global aggregation with session window", *on_streams.SESSIONS_ALONE),
     _Meaning(
         r"^Detected pattern of possible 'correctness' issue|^Multiple streaming aggregations are not",
-        "an aggregation, a join or a deduplication above another one runs in append mode alone",
-        _WINDOWS,
-        "GROUP BY",
+        *on_streams.AGGREGATED_TWICE,
         by_mode=True,
     ),
-    _Meaning(
-        r"Window function is not supported",
-        "a window function other than window(...) over event time",
-        "aggregate by window(...) and join, or compute it over what the sink holds",
-        "OVER",
-    ),
+    _Meaning(r"Window function is not supported", *on_streams.OVER),
     _Meaning(
         r"^More than one event time column",
         "more than one column of event time reaches an aggregation, a join or a deduplication",
@@ -267,7 +200,7 @@ class Answer:
         if own.reason == NEVER_CLOSE.reason and _ONLY_DISTINCT.search(text):
             own = _DISTINCT
         hint = own.hint if "NO_TRIJOIN" in text.upper() else (own.hint or "").replace(_NOT_OURS, "")
-        if self.words == _SUBQUERIES and (found := _NOT_IN.search(text)):
+        if self.words == on_streams.SUBQUERY.words and (found := _NOT_IN.search(text)):
             return UnsupportedQueryError(*_not_exists(found), text, found.start("not"), self.condition)
         at = place_of_reason(text, own.reason) if own is not self.because else None
         at = place_of(text, self.words) if at is None else at
@@ -400,14 +333,14 @@ def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Ref
     if not check.concerns_us:
         return frame
     found = {}
-    for mode in MODES:
+    for mode in on_streams.MODES:
         answer = check.answer(mode)
         if answer is None:
             return _checked(check, text, told)
         found[mode] = answer
     if _runs_aggregated(frame):
         return _checked(check, text, told)
-    mode = next((mode for mode in MODES if not found[mode].by_mode), "append")
+    mode = next((mode for mode in on_streams.MODES if not found[mode].by_mode), "append")
     if found[mode].because.reason == NEVER_CLOSE.reason:  # its hint names modes that do not run it either
         mode = "update"
         if place_of(text, "PIVOT") is not None:
@@ -418,7 +351,7 @@ def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Ref
 def _runs_aggregated(frame: DataFrame) -> bool:
     """Return whether a query runs in some mode if an aggregation is put above it."""
     above = StreamCheck(frame.groupBy().count())
-    return any(above.answer(mode) is None for mode in MODES)
+    return any(above.answer(mode) is None for mode in on_streams.MODES)
 
 
 def _checked(check: StreamCheck, text: str, told: Mapping[str, Sequence[Refusal]]) -> DataFrame:
@@ -453,7 +386,7 @@ class _CheckedWriter(DataStreamWriter):
 
     def _refuse(self, mode: Any) -> None:
         mode = str(mode).strip().lower()
-        answer = self._check.answer(mode) if mode in MODES else None
+        answer = self._check.answer(mode) if mode in on_streams.MODES else None
         if answer is not None:
             raise answer.error(self._text, self._told.get(mode, ()))
 

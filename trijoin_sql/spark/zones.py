@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from difflib import get_close_matches
 from functools import cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 _DAY = 86_400_000_000
+
+#: The first words of names that only whole collections of zones have.
+_OLD_AREAS = ("Brazil", "Canada", "Chile", "Mexico", "Mideast", "SystemV", "US")
 
 
 @cache
@@ -33,3 +37,25 @@ def largest_shift(zone: str) -> int:
         offset = (start + datetime.timedelta(days=days)).astimezone(info).utcoffset()
         offsets.add(offset or datetime.timedelta())
     return int((max(offsets) - min(offsets)) / datetime.timedelta(microseconds=1))
+
+
+def hint_if_no_zone(zone: str) -> str | None:
+    """Return which time zone may have been meant, None unless it is certain that Java knows none of that name.
+
+    Java's collection and Python's are not of one age, so only a name in an unknown area, or one like another, is wrong.
+
+    Examples
+    --------
+    >>> hint_if_no_zone("Europe/Berlim"), hint_if_no_zone("Mars/Olympus")
+    ('did you mean Europe/Berlin?', 'write Europe/Berlin or +02:00, say')
+    >>> hint_if_no_zone("UTC+3"), hint_if_no_zone("Europe/Nowhere")
+    (None, None)
+    """
+    zones = available_timezones()
+    area, _, place = zone.partition("/")
+    if not place or zone in zones or "Asia/Calcutta" not in zones:  # there is not even the whole collection
+        return None
+    for meant in get_close_matches(zone, sorted(zones), 1, 0.9):
+        return f"did you mean {meant}?"
+    known = {name.partition("/")[0] for name in zones} | {*_OLD_AREAS}
+    return None if area in known else "write Europe/Berlin or +02:00, say"

@@ -1,0 +1,144 @@
+"""What Spark certainly refuses of a query's expressions, over streams and over tables: told from names and types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from .names.scopes import Resolution, ResolvedSelect, expression_type, field_of, own_nodes
+from .on_streams import GROUPED, is_aggregate, made
+from .sql.dialect import render
+from .sql.functions import called
+from .sql.intervals import MICROSECONDS
+from .sql.similar import close
+from .sql.spark_types import FRACTIONS, INTEGERS, TIMES, is_decimal
+
+#: The units that Spark reads in a text; those of no fixed length are last.
+_UNITS = (*(unit.lower() for unit in MICROSECONDS), "month", "year")
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What is wrong, a way out, and where in the statement."""
+
+    reason: str
+    hint: str
+    at: int
+
+
+def mistakes(resolution: Resolution, sql: str, *, ansi: bool) -> Iterator[Mistake]:
+    """Yield the mistakes of a statement; ``ansi`` tells that Spark certainly casts as ANSI mode does."""
+    for block in resolution.blocks:
+        if block.problem is None:
+            yield from _of_groups(block)
+        conditions = [join.args.get("on") for join in block.select.args.get("joins") or []]
+        conditions.append(block.select.args.get("where"))
+        nodes = [node for tree in conditions if isinstance(tree, exp.Expr) for node in own_nodes(tree)]
+        for node in nodes:
+            if is_aggregate(node) and _is_own(node, block):
+                clause = "WHERE" if isinstance(node.find_ancestor(exp.Where, exp.Join), exp.Where) else "ON"
+                hint = "aggregate in a query in FROM, and compare its result" + (
+                    ", or use HAVING" * (clause == "WHERE")
+                )
+                yield Mistake(f"{clause} is tested for each row, and {render(node)} needs a group", hint, _start(node))
+        everything = list(dict.fromkeys([*made(block.select), *nodes]))
+        yield from _of_lengths(everything, sql)
+        yield from _of_types(everything, ansi=ansi)
+
+
+def _is_own(node: exp.Expr, block: ResolvedSelect) -> bool:
+    """Tell whether all columns of an expression are those of a SELECT's own relations."""
+    fields = [field_of(column) for column in node.find_all(exp.Column)]
+    return all(field is not None and field.source in block.sources for field in fields)
+
+
+def _of_groups(block: ResolvedSelect) -> Iterator[Mistake]:
+    """Yield the columns that a SELECT with groups neither groups by nor aggregates."""
+    select = block.select
+    group = select.args.get("group")
+    if group is None and not any(is_aggregate(node) and _is_own(node, block) for node in made(select, GROUPED)):
+        return
+    inside = [] if group is None else list(group.walk())
+    if group is not None and (group.args.get("all") or any(isinstance(one, exp.Literal) for one in group.expressions)):
+        return  # ALL, or a place in SELECT
+    keys = {node.name.lower() for node in inside if isinstance(node, exp.Identifier)}
+    for item in select.expressions:
+        if item.alias.lower() in keys:
+            keys |= {node.name.lower() for node in item.find_all(exp.Identifier)}
+    for item in select.expressions:
+        column = item.unalias()
+        others = {one.alias.lower() for one in select.expressions if one is not item and isinstance(one, exp.Alias)}
+        known = keys | others
+        if (
+            isinstance(column, exp.Column)
+            and _is_own(column, block)
+            and not {column.name.lower(), item.alias.lower()} & known
+        ):
+            name = render(column)
+            reason = f"the column {name} is neither in GROUP BY nor in an aggregate function"
+            yield Mistake(reason, f"add it to GROUP BY, or write any_value({name})", _start(column))
+
+
+def _of_lengths(nodes: list[exp.Expr], sql: str) -> Iterator[Mistake]:
+    """Yield the lengths of windows that Spark does not read."""
+    for node in nodes:
+        for length in node.expressions[1:] if called(node) == "window" else ():
+            length = length.expression if isinstance(length, exp.PropertyEQ | exp.Kwarg) else length
+            if not isinstance(length, exp.Literal) or not length.is_string:
+                continue
+            words = re.findall(r"[a-z]+", length.name.lower().removeprefix("interval"))
+            wrong = next((word for word in words if word.removesuffix("s") not in _UNITS), None)
+            reason, hint = f"'{length.name}' is no length of time", "write '10 minutes', say"
+            if wrong is not None and (unit := close(wrong, _UNITS)):
+                hint = f"did you mean {unit}?"
+            elif words and wrong is None:
+                if not re.search(r"[1-9]\d*\s+(month|year)", length.name.lower()):
+                    continue
+                reason, hint = f"'{length.name}' has no fixed length, as windows have", "write '30 days', say"
+            yield Mistake(reason, hint, max(sql.find(f"'{length.name}'"), 0))
+
+
+def _of_types(nodes: list[exp.Expr], *, ansi: bool) -> Iterator[Mistake]:
+    """Yield the pairs of values that Spark neither compares nor computes with."""
+    for node in nodes:
+        match node:
+            case exp.Between():
+                pairs = [(node.this, node.args["low"]), (node.this, node.args["high"])]
+            case exp.EQ() | exp.NullSafeEQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+                pairs = [(node.left, node.right)]
+            case exp.Add() | exp.Sub() | exp.Mul():
+                if ansi and expression_type(node.left) == expression_type(node.right) == "string":
+                    reason = f"{render(node)} computes with texts: both sides are STRING"
+                    yield Mistake(reason, f"write TRY_CAST({render(node.left)} AS DOUBLE), say", _start(node))
+                continue
+            case _:
+                continue
+        for one, other in pairs:
+            types = expression_type(one), expression_type(other)
+            if any(_is_time(a) and _is_number(b) for a, b in (types, types[::-1])):
+                (left, right), (first, second) = map(render, (one, other)), map(str.upper, types)
+                reason = f"{left} is {_article(first)} and {right} is {_article(second)}: Spark does not compare them"
+                yield Mistake(
+                    reason, "compare times with times: timestamp_seconds(x) makes one of a number", _start(node)
+                )
+
+
+def _is_time(name: str) -> bool:
+    return name in TIMES or name == "date"
+
+
+def _is_number(name: str) -> bool:
+    return name in (*INTEGERS, *FRACTIONS) or is_decimal(name)
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name[:1] in "AEIOU" else f"a {name}"
+
+
+def _start(node: exp.Expr) -> int:
+    """Return where the first name in an expression stands."""
+    places = [one.meta["start"] for one in node.find_all(exp.Identifier) if "start" in one.meta]
+    return min(places, default=0)
