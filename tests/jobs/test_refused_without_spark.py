@@ -147,6 +147,7 @@ def test_explain_ends_with_2_where_spark_refuses(query: str, tmp_path: Path) -> 
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.rare
 @pytest.mark.parametrize("query", STATEMENTS)
 def test_spark_refuses_the_same(query: str, spark: SparkSession, tmp_path: Path) -> None:
     assert refused_by_spark(query, spark, tmp_path) == STATEMENTS[query].upper().replace("S", "R")
