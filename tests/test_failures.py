@@ -16,7 +16,7 @@ import trijoin_sql
 from trijoin_sql import TriJoinSession
 from trijoin_sql.errors import CheckpointDamagedError, InvalidSettingError, UnsupportedQueryError
 from trijoin_sql.running.failures import remember, told
-from trijoin_sql.settings import refuse_unknown
+from trijoin_sql.settings import hint_if_unknown
 from trijoin_sql.spark.flags import settings_of
 from trijoin_sql.spark.messages import reason
 from trijoin_sql.spark.plan_joins import in_users_words
@@ -218,7 +218,10 @@ def test_a_misspelt_setting_of_a_session_is_refused(tj: TriJoinSession, misspelt
 def test_what_is_set_by_configure_and_by_users_is_known(spark: SparkSession) -> None:
     spark.conf.set("spark.trijoin.rate.r", "4")
     try:
-        refuse_unknown(settings_of(spark))
+        names = set(settings_of(spark).names())
+        assert {name for name in names if hint_if_unknown(name) is not None} == set()
+        assert {"spark.trijoin.rate.r", "spark.trijoin.tables"} <= names
+        assert "spark.trijoin.liberties.tellFailures" in names, "as `configure` sets it"
     finally:
         spark.conf.unset("spark.trijoin.rate.r")
 

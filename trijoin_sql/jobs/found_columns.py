@@ -18,13 +18,13 @@ from ..rewriter.plan.parts import Column
 from ..rewriter.sql.catalog import DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Option, Options, Word
 from ..rewriter.sql.spark_types import UNKNOWN, type_name
-from .formats import fixed_columns
+from .formats import FILES, TABLES, fixed_columns
 from .paths import local_path
 
 Columns = tuple[tuple[str, str], ...]
 
 #: Formats that stand before a path in FROM.
-_BEFORE_A_PATH = ("parquet", "orc", "csv", "json", "text", "delta", "avro", "binaryfile", "iceberg")
+_BEFORE_A_PATH = (*FILES, *TABLES, "avro", "binaryfile")
 
 #: Options with which Spark reads other files, or other columns.
 _CHANGING = (
