@@ -82,6 +82,9 @@ class Settings:
         Which joins of tables are ours.
     ansi
         ``spark.sql.ansi.enabled``.
+    chars_padded
+        Whether values of CHAR columns need no padding but to another column's length: ``spark.sql.readSideCharPadding``
+        has padded them, or ``spark.sql.legacy.noCharPaddingInPredicate`` keeps them as they are.
     zone_shift
         How far a difference on the wall clock of the session's time zone can be from elapsed time, in microseconds.
     watermarks
@@ -108,6 +111,7 @@ class Settings:
     aggregate_in_units: bool = True
     tables: Tables = "theta"
     ansi: bool = True
+    chars_padded: bool = True
     zone_shift: int = 86_400_000_000
     watermarks: Literal["plan", "text", "none"] = "plan"
     costs: CostDefaults = field(default_factory=CostDefaults)

@@ -150,7 +150,7 @@ def _rule(rule: Rule) -> StageFunction:
 #: The stages between parsing and rendering, in their order.
 STAGES: tuple[tuple[str, StageFunction], ...] = (
     # first, because all later rules read conjuncts
-    ("simplify_conditions", _rule(simplify_conditions)),
+    ("simplify_conditions", simplify_conditions),
     # places the conjuncts of WHERE on joins and scans, so that derivation sees each tree of inner joins as a whole
     ("push_down_conditions", _rule(push_down_conditions)),
     ("apply_within", _rule(apply_within)),

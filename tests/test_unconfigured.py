@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,26 @@ def test_a_session_without_anything_of_ours(spark: SparkSession, tmp_path: Path)
 @pytest.mark.parametrize("key", SETTINGS)
 def test_a_session_without_one_of_them(spark: SparkSession, tmp_path: Path, key: str) -> None:
     assert work(without(spark, key), tmp_path) == ""
+
+
+def test_a_global_view_of_ours_in_a_session_that_knows_nothing_of_us(spark: SparkSession, tmp_path: Path) -> None:
+    """Its state store and its listener come when the query starts, also at a restart."""
+    ours = spark.newSession()
+    foreign_session.write(tmp_path, 0, range(14))
+    foreign_session.views(ours, tmp_path, streaming=True)
+    trijoin_sql.TriJoinSession.create(ours).sql(PAIRS).createGlobalTempView("near_pairs")
+    try:
+        for part in (1, 2):
+            theirs = without(spark, *SETTINGS)
+            foreign_session.run(theirs.table("global_temp.near_pairs"), tmp_path)
+            foreign_session.write(tmp_path, part, range(14 * part, 14 * part + 14))
+        foreign_session.run(without(spark, *SETTINGS).table("global_temp.near_pairs"), tmp_path)
+    finally:
+        spark.catalog.dropGlobalTempView("near_pairs")
+    foreign_session.views(ours, tmp_path, streaming=False)
+    found = ours.read.parquet(str(tmp_path / "found")).collect()
+    assert Counter(found) == Counter(trijoin_sql.TriJoinSession.create(ours).sql(PAIRS).collect())
+    assert len(found) > 50
 
 
 def test_what_nobody_set_has_sparks_default(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,6 +183,8 @@ def rewriter_settings(get: Setting) -> Settings:
         strict=value(get, STRICT),
         tables=value(get, TABLES),
         ansi=ansi,
+        chars_padded=spark_flag(get, "spark.sql.readSideCharPadding", default=True)
+        or spark_flag(get, "spark.sql.legacy.noCharPaddingInPredicate"),
         zone_shift=DEFAULTS.zone_shift if zone is None else largest_shift(zone),
     )
 

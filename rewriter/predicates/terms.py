@@ -71,6 +71,7 @@ class Scope:
     ansi: bool = True
     ask: TypesOf | None = None
     left_to_spark: frozenset[str] = frozenset()
+    chars_padded: bool = True
     inputs: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -127,16 +128,16 @@ class Scope:
         """Return a condition whose comparisons of CHAR columns of several lengths pad the shorter ones, as Spark does.
 
         Spark knows them by the columns' metadata, and pads where both sides are columns (`ApplyCharTypePadding`), but
-        for BETWEEN. A side alone does not tell.
+        for BETWEEN. A side alone does not tell. Where values do not come padded, columns of one length are padded too.
         """
         found = tree.copy()
         for node in [*found.find_all(*OPERATORS, exp.In)]:
             compared = [bare(one) for one in (node.this, *(node.expressions or [node.args.get("expression")])) if one]
             lengths = [char_length(self.type_of(one)) if isinstance(one, exp.Column) else None for one in compared]
-            if None in lengths or len(set(lengths)) < 2:
+            if None in lengths or (self.chars_padded and len(set(lengths)) < 2):
                 continue
             for one, length in zip(compared, lengths, strict=True):
-                if length != (longest := max(filter(None, lengths))):
+                if length != (longest := max(filter(None, lengths))) or not self.chars_padded:
                     one.replace(parse_expression(f"RPAD({render(one)}, {longest}, ' ')").copy())
         return tree if found == tree else found
 

@@ -12,6 +12,7 @@ import dataclasses
 
 from sqlglot import exp
 
+from ..options import DEFAULTS, Settings
 from ..plan.comparison import common_type
 from ..plan.conjuncts import Predicate
 from ..plan.nodes import Block, Join, Node, Where, transform
@@ -22,11 +23,11 @@ from ..sql.spark_types import UNKNOWN
 from .rule import NotApplicable, each_block
 
 
-def simplify_conditions(plan: Node) -> Node | NotApplicable:
+def simplify_conditions(plan: Node, settings: Settings = DEFAULTS) -> Node | NotApplicable:
     """Split, push NOT down, factor OR and drop constantly true conditions."""
 
     def change(block: Block) -> Block:
-        scope = Scope.of(block.input)
+        scope = dataclasses.replace(Scope.of(block.input), chars_padded=settings.chars_padded)
 
         def visit(node: Node) -> Node:
             match node:

@@ -95,6 +95,24 @@ def test_settings_change_padding(spark: SparkSession, chars: None, settings: dic
         assert bag(tj.sql(sql).collect()) == bag(theirs.sql(sql).collect()), condition
 
 
+def test_files_that_others_wrote_without_padding(spark: SparkSession, tmp_path: Path) -> None:
+    """Where reading does not pad, Spark's comparisons do, of two columns of one length too."""
+    theirs = spark.newSession()
+    theirs.conf.set("spark.sql.readSideCharPadding", "false")
+    tj = trijoin_sql.TriJoinSession.create(theirs)
+    for name, texts in (("bare_r", "('ab'), ('ab '), ('b')"), ("bare_s", "('ab'), ('b  '), ('')")):
+        theirs.sql(f"SELECT c FROM VALUES {texts} AS rows(c)").write.parquet(str(tmp_path / name))
+        theirs.sql(f"CREATE TABLE {name} (c CHAR(3)) USING parquet LOCATION '{tmp_path / name}'")
+    try:
+        for condition in ("r.c = s.c", "r.c <= s.c", "r.c <> s.c", "r.c = s.c OR r.c > s.c"):
+            on = f"{condition} AND length(r.c) < length(s.c) + 9"
+            sql = f"SELECT r.c || '|' AS c, s.c || '|' AS d FROM bare_r r JOIN bare_s s ON {on}"
+            assert bag(tj.sql(sql).collect()) == bag(theirs.sql(sql).collect()), condition
+    finally:
+        for name in ("bare_r", "bare_s"):
+            theirs.sql(f"DROP TABLE {name}")
+
+
 def test_chars_inside_of_a_struct(spark: SparkSession, tmp_path: Path) -> None:
     """Spark pads where it compares fields of structs, too, but not structs as a whole."""
     for name, length in (("nested_r", 3), ("nested_s", 5)):

@@ -166,22 +166,34 @@ def test_cells_are_those_of_the_checkpoint_however_many_tasks_run(tables: Tables
         f"UNION ALL SELECT /*+ SCHEME('semi_symmetric'), ROUTING('range') */ r.id, s.id, t.id FROM r JOIN s ON {RS} "
         f"JOIN t ON {ST}"
     )
+    # Distances and not partners, for several may be as near.
+    near, last = "ABS(unix_micros(r.ts) - unix_micros(s.ts))", "unix_micros(s.ts)"
+    closest = (
+        f" UNION ALL SELECT r.id, -1, {last} FROM r LEFT ASOF JOIN s MATCH_CONDITION (r.ts >= s.ts) ON r.x = s.x "
+        f"WITHIN 20 SECONDS UNION ALL SELECT r.id, -2, {near} FROM r JOIN s APPROX NEAREST BY DISTANCE {near} "
+        "WITHIN 20 SECONDS"
+    )
+    in_pairs = (
+        f" UNION ALL SELECT r.id, -1, MAX({last}) FROM r LEFT JOIN s ON r.ts >= s.ts AND {near} <= 20000000 "
+        f"AND r.x = s.x GROUP BY r.id UNION ALL SELECT r.id, -2, MIN({near}) FROM r JOIN s ON {near} <= 20000000 "
+        "GROUP BY r.id"
+    )
     random, checkpoint, key = Random(5), tmp_path / "checkpoint", "spark.sql.shuffle.partitions"
     found, before, stored = bag([]), str(tables.spark.conf.get(key)), []
     try:
         for number, partitions in enumerate(("4", "1")):
             tables.spark.conf.set(key, partitions)
             feed(tables, random, (0, 1) if number == 0 else (2, 60))  # the last closes all before it
-            found += go_on(tables, sql, checkpoint)
+            found += go_on(tables, sql + closest, checkpoint)
             (file,) = (checkpoint / "trijoin").glob("joins-*.json")
             stored.append(json.loads(file.read_text())["joins"])
     finally:
         tables.spark.conf.set(key, before)
     assert stored == [stored[0]] * 2
-    assert [one.get("grid") for one in stored[0]] == [[4, 1], [1, 2, 2], None]
+    assert [one.get("grid") for one in stored[0]] == [[4, 1], [1, 2, 2], None, [4], [4, 1]]
     early, wanted = (
         {row: count for row, count in rows.items() if int(row[1:].split(",")[0]) < 6000}
-        for rows in (found, in_batch(tables, sql))
+        for rows in (found, in_batch(tables, sql + in_pairs))
     )
     assert early == wanted
 

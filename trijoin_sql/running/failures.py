@@ -95,10 +95,15 @@ def _in_users_words(text: str, relations: Iterable[str]) -> str:
     return in_users_words(text)
 
 
-def tell_failures() -> None:
+def tell_failures(starts: Callable[[Any], None]) -> None:
     """Let PySpark's exceptions of queries of ours, and `start` on a checkpoint that is none, say so first.
 
     For the whole process, once.
+
+    Parameters
+    ----------
+    starts
+        Is called with each DataFrame of a query before it starts.
     """
     from pyspark.errors.exceptions.captured import AnalysisException, StreamingQueryException
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -120,14 +125,15 @@ def tell_failures() -> None:
 
     AnalysisException.__str__ = say_without_plan  # type: ignore[method-assign]
     for name in ("start", "toTable"):
-        setattr(DataStreamWriter, name, _starting(vars(DataStreamWriter)[name]))
+        setattr(DataStreamWriter, name, _starting(vars(DataStreamWriter)[name], starts))
 
 
-def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
+def _starting(start: Callable[..., Any], starts: Callable[[Any], None]) -> Callable[..., Any]:
     from py4j.protocol import Py4JJavaError
 
     @functools.wraps(start)
     def starting(writer: Any, *args: Any, **options: Any) -> Any:
+        starts(writer._df)
         try:
             return start(writer, *args, **options)
         except Py4JJavaError as error:

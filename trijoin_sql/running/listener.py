@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ..errors import CheckpointDamagedError, CheckpointMismatchError, SinkMismatchError, cause_of
@@ -26,7 +26,7 @@ from ..operators.task.reports import forget, known_keys
 from ..rewriter.plan.stored import Stored
 from ..settings import SCALING_ENABLED, spark_flag
 from ..spark.callbacks import close_connection, connection_here
-from ..spark.config import choose_partitions
+from ..spark.config import choose_partitions, prepare_state_store
 from ..spark.flags import settings_of
 from ..spark.liberties import LOCAL_FILES, REFUSE_EARLY, TELL_FAILURES, taken
 from ..spark.local_disk import set_permissions_without_processes
@@ -37,7 +37,7 @@ from ..spark.versions import metadata_of
 from ..spark.whole_batches import compute_whole_batches
 from .checkpoint import FOLDER, CheckpointFile, Join, follow, recorded
 from .failures import damage, remember, tell_failures
-from .metrics import held_by_slot, join_keys, slots_of
+from .metrics import held_by_slot, join_keys, numbers_of, slots_of
 from .recovery import results_of_another
 from .stopping import no_further_batch
 from .vanished import Vanished
@@ -135,12 +135,20 @@ def listen(spark: SparkSession) -> bool:
     from pyspark.java_gateway import ensure_callback_server_started
 
     if taken(TELL_FAILURES, settings_of(spark)):
-        tell_failures()
+        tell_failures(_prepare_session_of)
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     listener = _listeners[java.hashCode()] = LayoutListener(spark)
     jvm: Any = spark._jvm
     java.streams().addListener(jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(listener))
     return True
+
+
+def _prepare_session_of(frame: DataFrame) -> None:
+    """Prepare a session that runs a join of ours, but is none of ours: it reads a global temporary view."""
+    spark = frame.sparkSession
+    if spark._jsparkSession.hashCode() not in _listeners and numbers_of(frame):
+        prepare_state_store(spark)
+        listen(spark)
 
 
 def observed_rates(spark: SparkSession) -> dict[str, float]:
