@@ -37,8 +37,6 @@ class CostDefaults:
         Microseconds of one core for a row that is read, computed and stored, a row sent, a comparison, a result; and
         what a second of keeping a row counts for. ``trijoin-sql bench calibrate`` measures all of them, and the
         settings ``spark.trijoin.cost.NAME`` have precedence.
-    alike, guessed
-        Costs that differ by no more than this factor count as equal: where all rows are known, and where not.
     advised
         By which factor another scheme has to look cheaper, where rows are not known, to be worth a sentence.
     """
@@ -56,8 +54,6 @@ class CostDefaults:
     compared: float = 0.03
     listed: float = 1.0
     stored: float = 0.001
-    alike: float = 1.5
-    guessed: float = 10_000.0
     advised: float = 1.75
 
 

@@ -1,17 +1,16 @@
 """Which node, scheme and units a group gets.
 
-The cheapest scheme runs, but schemes whose costs are alike (`CostDefaults.alike`, or `guessed` where a relation's rows
-are neither declared nor known from statistics) count as equally cheap, and among those the shape decides: three streams
-in a cycle are ``symmetric``, in a chain ``semi_symmetric``; with a key shared by all they are a ``matrix``, which
-takes one stage and no packs (unless results are counted from packs), because no scheme could change their units.
-That keeps a query's scheme, and its checkpoints, stable while statistics change, and prefers the schemes whose units
-may change at a restart. A hint has precedence over all this, then what the query's checkpoint stores.
+The scheme with the least total runs, by measured weights, for as many units as there are. Where totals are alike
+(`cost.NOTICED`) the shape decides: three streams in a cycle are ``symmetric``, in a chain ``semi_symmetric``; with a
+key shared by all they are a ``matrix``. Some schemes cost does not choose (`_untaken`): those that run by hint alone,
+those with one unit, however many rows come, and those that store results, where nobody said how many rows come. A hint
+has precedence over all this, then what the query's checkpoint stores.
 
 A hint or a setting sets the units. Without either, cost chooses them where the rates of streams are declared;
 else there are as many units as tasks that Spark runs in parallel.
 
-Rates observed in earlier queries decide nothing: a new session would not know them, and its query would not fit
-its checkpoint. They are used in the estimates and in the advice.
+Rates observed in earlier queries of the session count as assumed ones do, but for the number of units. A restart goes
+on as its checkpoint stores its rows, whatever is known then.
 """
 
 from __future__ import annotations
@@ -300,27 +299,21 @@ def _cheapest(
     settings: Settings,
 ) -> tuple[str, str, str | None]:
     """Return the cheapest scheme, or that of the shape if it is about as cheap; the reason; and advice."""
-    defaults = settings.costs
     suggested, shape = by_shape
-    known, guessed = _known(rates), any(rate.rows_from == "assumed" for rate in rates)
+    known = _known(rates)
     why = {scheme: _untaken(scheme, node, hints, settings, known=known) for scheme in candidates}
     numbers = {scheme: one.number for scheme, one in candidates.items() if why[scheme] is None or scheme == suggested}
     least = min(sorted(numbers), key=numbers.__getitem__)
-    if not known and not guessed:  # but observed rates may advise what stores results
-        seen = [scheme for scheme in sorted(candidates) if scheme in numbers or why[scheme] == _ON_A_GUESS]
-        cheapest = min(seen, key=lambda scheme: candidates[scheme].number)
-        advice = _advice(cheapest, suggested, candidates, node, rates, settings)
-    else:
-        advice = None if known else _advice(least, suggested, candidates, node, rates, settings)
+    share = numbers[least] / numbers[suggested]
+    chosen = suggested if share > NOTICED else least
+    stored = [scheme for scheme in sorted(candidates) if why[scheme] == _ON_A_GUESS]
+    cheapest = min([chosen, *stored], key=lambda scheme: candidates[scheme].number)
+    advice = _advice(cheapest, chosen, candidates, node, rates, settings)
     if least == suggested:
         return suggested, f"{shape}, and {suggested} costs least", advice
-    share = numbers[least] / numbers[suggested]
-    if share > NOTICED:
+    if chosen == suggested:
         return suggested, f"{shape}, and no other scheme costs noticeably less", advice
-    if share * (defaults.alike if known else defaults.guessed) >= 1:
-        why_not = "which is about as much" if known else "which estimates cannot tell apart"
-        return suggested, f"{shape}; {least} would cost {share:.0%} of {suggested}, {why_not}", advice
-    return least, f"{least} costs {share:.1%} of {suggested}, which the shape suggests ({shape})", None
+    return least, f"{least} costs {share:.1%} of {suggested}, which the shape suggests ({shape})", advice
 
 
 def _untaken(scheme: str, node: JoinNode, hints: Hints, settings: Settings, *, known: bool) -> str | None:
@@ -355,18 +348,18 @@ def _advice(
         alias: RATE_SETTING + (relation if re.fullmatch(r"[\w.]+", relation) else alias)
         for alias, relation in relations.items()
     }
-    or_hint = f"or write the hint SCHEME('{least}')"
+    or_hint, of_it = f"or write the hint SCHEME('{least}')", f"{share:.0%}" if share >= 0.01 else "less than 1%"
     assumed = [rate for rate in rates if rate.rows_from == "assumed"]
     if assumed:
         return (
-            f"nobody declared how many rows come ({', '.join(rate.alias for rate in assumed)}), so the shape chose "
-            f"{chosen}; at {assumed[0].rows:,g} a second each, which is assumed, {least} would cost {share:.0%} of it: "
-            f"declare them (the option {RATE_OPTION} of CREATE STREAM, or {setting[assumed[0].alias]} in the session) "
-            f"and cost chooses, {or_hint}"
+            f"nobody declared how many rows come ({', '.join(rate.alias for rate in assumed)}), and {least}, which "
+            f"stores results, is not chosen on a guess; at {assumed[0].rows:,g} a second each, which is assumed, it "
+            f"would cost {of_it} of {chosen}: declare them (the option {RATE_OPTION} of CREATE STREAM, or "
+            f"{setting[assumed[0].alias]} in the session) and cost chooses, {or_hint}"
         )
     seen = ", ".join(f"{setting[rate.alias]} = {rate.rows:g}" for rate in rates if rate.rows_from == "observed")
     return (
-        f"with the rows that queries of this session read, {least} would cost {share:.0%} of {chosen}: declare them "
+        f"with the rows that queries of this session read, {least} would cost {of_it} of {chosen}: declare them "
         f"({seen}) and a query on a new checkpoint runs so, {or_hint}"
     )
 

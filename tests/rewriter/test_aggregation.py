@@ -180,7 +180,7 @@ def test_other_clauses_that_read_columns_leave_it_to_spark(tail: str) -> None:
         (f"SELECT COUNT(*) {CHAIN} GROUP BY r.k, t.k", False, []),
         ("SELECT COUNT(*) FROM r JOIN s ON r.x < s.x JOIN t ON s.y < t.y AND r.id < t.id", False, []),
         (f"SELECT COUNT(*) {BY_KEY}", True, []),
-        (f"SELECT t.k, SUM(r.x) {BY_KEY} AND r.id = s.id GROUP BY t.k", True, ["t"]),
+        (f"SELECT /*+ SCHEME('semi_symmetric') */ t.k, SUM(r.x) {BY_KEY} AND r.id = s.id GROUP BY t.k", True, ["t"]),
         (f"SELECT COUNT(*) {BY_KEY} AND r.id = t.id", False, []),
         (f"SELECT COUNT(*) {BY_KEY} AND t.k = r.k", False, []),
     ],
