@@ -9,8 +9,8 @@ has precedence over all this, then what the query's checkpoint stores.
 A hint or a setting sets the units. Without either, cost chooses them where the rates of streams are declared;
 else there are as many units as tasks that Spark runs in parallel.
 
-Rates observed in earlier queries of the session count as assumed ones do, but for the number of units. A restart goes
-on as its checkpoint stores its rows, whatever is known then.
+Rates observed in earlier queries decide nothing: a new session would not know them, and its query would not fit
+its checkpoint. They are used in what is expected and in the advice.
 """
 
 from __future__ import annotations
@@ -89,8 +89,11 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
     if node.tested and math.prod(one.shares for one in lay_out(node.graph, 2, can_hash(node), node.tested)) < 2:
         counts, units_from = (1,), "both tested"
     candidates = _costed(node, hints, settings, counts, written, from_packs=from_packs)
+    seen = candidates
+    if any(rate.rows_from == "observed" for rate in rates):
+        seen = _costed(node, hints, settings, counts, written, from_packs=from_packs, observed=True)
     suggested = _by_shape(node, hints, from_packs=from_packs)
-    by_cost, reason, advice = _cheapest(candidates, suggested, node, rates, hints, settings)
+    by_cost, reason, advice = _cheapest(candidates, seen, suggested, node, rates, hints, settings)
     resumed = False
     if hints.scheme:
         chosen, reason, advice = hints.scheme, f"the hint SCHEME('{hints.scheme}')", None
@@ -126,7 +129,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         reason,
         alternatives,
         _options(hints, node, chosen, found),
-        _expected(model, _rounded(found.cost)),
+        _expected(model, _rounded(seen[chosen].cost)),
         units_reason=_why_units("iterative" if chosen == "iterative" else units_from, found.units, counts, rates),
         rates=rates,
         advice=advice,
@@ -231,14 +234,15 @@ def _costed(
     written: Mapping[str, TreeOf[int]],
     *,
     from_packs: bool,
+    observed: bool = False,
 ) -> dict[str, _Costed]:
-    """Return each scheme with the number of units in which it costs least."""
+    """Return each scheme with the number of units in which it costs least, by observed rates or without them."""
     best: dict[str, _Costed] = {}
     order = leaves(written["tree"]) if "tree" in written else best_order(model_of(node, settings, None, observed=False))
     stages = _stages(node, hints, settings, written)
     mixed = written.get("operator_tree")
     for units in counts:
-        model = model_of(node, settings, units)
+        model = model_of(node, settings, units, observed=observed)
         found: dict[str, tuple[Cost, TreeOf[int] | None]] = {
             scheme: (cost, None) for scheme, cost in _candidates(node, hints, model).items()
         }
@@ -292,6 +296,7 @@ def _stages(
 
 def _cheapest(
     candidates: Mapping[str, _Costed],
+    seen: Mapping[str, _Costed],
     by_shape: tuple[str, str],
     node: JoinNode,
     rates: tuple[InputRate, ...],
@@ -306,9 +311,11 @@ def _cheapest(
     least = min(sorted(numbers), key=numbers.__getitem__)
     share = numbers[least] / numbers[suggested]
     chosen = suggested if share > NOTICED else least
-    stored = [scheme for scheme in sorted(candidates) if why[scheme] == _ON_A_GUESS]
-    cheapest = min([chosen, *stored], key=lambda scheme: candidates[scheme].number)
-    advice = _advice(cheapest, chosen, candidates, node, rates, settings)
+    looked_at = {chosen, *(scheme for scheme in seen if why[scheme] == _ON_A_GUESS)}
+    if not any(rate.rows_from == "assumed" for rate in rates):  # what was observed would choose among all
+        looked_at.update(numbers)
+    cheapest = min(sorted(looked_at), key=lambda scheme: seen[scheme].number)
+    advice = _advice(cheapest, chosen, seen, node, rates, settings)
     if least == suggested:
         return suggested, f"{shape}, and {suggested} costs least", advice
     if chosen == suggested:

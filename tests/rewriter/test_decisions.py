@@ -456,18 +456,26 @@ def test_units_follow_the_rates_up_to_what_runs_side_by_side() -> None:
     assert decided(NEAR, Settings(), r=1, s=1, t=1).units is None, "who does not know Spark cannot say it"
 
 
-def test_what_was_observed_chooses_no_units_and_stores_no_results() -> None:
-    """A new session would not know it; a restart goes on with the checkpoint's scheme and units."""
+def test_what_was_observed_advises_and_decides_nothing() -> None:
+    """A new session would not know it, and its query would not fit the checkpoint."""
 
+    @dataclasses.dataclass
     class Seen:
+        rows: float
+
         def types_of(self, texts: object, columns: object) -> tuple[str, ...]:
             return ()
 
         def table(self, name: tuple[str, ...]) -> TableInfo | None:
             found = read_script(STREAMS)[0].table(name)
-            return found and dataclasses.replace(found, rows=40_000.0, rows_from="observed")
+            return found and dataclasses.replace(found, rows=self.rows, rows_from="observed")
 
-    result = rewrite(WIDE.format(""), Seen(), Settings(parallelism=16))
+    two = Settings(parallelism=2)
+    assert decided(NEAR, two, r=1e6, s=1e6, t=1e6).scheme == "semi_symmetric"
+    found = rewrite(NEAR.format(""), Seen(1e6), two).groups[0].decision
+    assert (found.scheme, found.alternatives) == ("matrix", decided(NEAR, two).alternatives)
+    assert dict(found.expected)["input rows a second"] == 3e6
+    result = rewrite(WIDE.format(""), Seen(40_000.0), Settings(parallelism=16))
     decision = result.groups[0].decision
     assert (decision.scheme, decision.units) == ("matrix", 16)
     assert "spark.trijoin.rate.r = 40000" in str(decision.advice)
