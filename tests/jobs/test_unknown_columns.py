@@ -8,14 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
 from trijoin_sql.rewriter.sql.clauses import Option, Options, Word
+from trijoin_sql.rewriter.sql.declarations import read_script
 from typer.testing import CliRunner
 
 from trijoin_sql import TriJoinSession
 from trijoin_sql.cli import app
 from trijoin_sql.errors import JobError
 from trijoin_sql.jobs.check import check_job
+from trijoin_sql.jobs.columns import unknown_advice
 from trijoin_sql.jobs.found_columns import found_columns
 from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
@@ -216,3 +218,13 @@ WHERE EXISTS (SELECT 1 FROM static_c AS c WHERE c.k = r.k);"""
     assert f"nothing is read from file:{tmp_path}/empty" in said
     assert "the table static_a has no rows" in said
     assert "CREATE TEMPORARY VIEW static_a" in said
+
+
+def test_a_misspelt_function_is_advised_and_sparks_own_are_not() -> None:
+    """It is no mistake for certain: somebody may have made a function of that name."""
+    code, said = explained(f"{STREAMS}{JOIN.replace('ABS', 'ABSS')} WITHIN 2 MINUTES")
+    assert (code, "Spark itself has no function ABSS. Did you mean abs?" in " ".join(said.split())) == (0, True)
+    # What PySpark offers for columns, and SQL does not have.
+    apart = {"column", "lit", "expr", "negate", "years", "months", "days", "hours"}
+    calls = ", ".join(f"`{name}`(r.x)" for name in functions.__all__ if name not in apart)
+    assert unknown_advice(f"SELECT {calls} FROM r", read_script(STREAMS)[0]) == []

@@ -14,6 +14,7 @@ from ..rewriter.names.resolve import resolve
 from ..rewriter.names.scopes import Misnamed, Resolution
 from ..rewriter.sql.catalog import DdlCatalog
 from ..rewriter.sql.dialect import tokenize
+from ..rewriter.sql.functions import BUILTIN, called, is_builtin
 from ..rewriter.sql.similar import close, did_you_mean
 from ..rewriter.sql.statement import parse_statement
 from .found_columns import is_path
@@ -69,7 +70,7 @@ def why_unknown(
 
 
 def unknown_advice(sql: str, catalog: DdlCatalog) -> list[str]:
-    """Return what EXPLAIN says of relations whose columns it does not know, in a file that declares streams."""
+    """Return what EXPLAIN says of relations and functions that it does not know, in a file that declares streams."""
     known = [name for name, _ in catalog.tables]
     if not any(info.streaming for _, info in catalog.tables):
         return []
@@ -78,7 +79,17 @@ def unknown_advice(sql: str, catalog: DdlCatalog) -> list[str]:
         best = None if declared else close(name, known)
         told = (COLUMNS_UNKNOWN if declared else NOT_DECLARED).format(name)
         said.append(f"{told} Did you mean {best}?" if best else told)
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys([*said, *_misspelt_functions(sql)]))
+
+
+def _misspelt_functions(sql: str) -> Iterator[str]:
+    """Yield what is said of calls that look like misspelt ones of Spark's; somebody may have made such a function."""
+    tree = parse_statement(sql).tree
+    for node in tree.find_all(exp.Anonymous) if tree is not None else ():
+        name = called(node)
+        meant = None if is_builtin(name) else close(name, BUILTIN, 0.85)
+        if meant is not None:
+            yield f"Spark itself has no function {node.name}. Did you mean {meant}?"
 
 
 def _unknown_relations(sql: str, catalog: DdlCatalog) -> Iterator[tuple[exp.Table, str, bool]]:
