@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from trijoin_sql import TriJoinSession
 from trijoin_sql.cli import app
-from trijoin_sql.errors import JobError
+from trijoin_sql.errors import JobError, SqlSyntaxError
 from trijoin_sql.jobs.check import check_job
 from trijoin_sql.jobs.columns import unknown_advice
 from trijoin_sql.jobs.found_columns import found_columns
@@ -226,5 +227,6 @@ def test_a_misspelt_function_is_advised_and_sparks_own_are_not() -> None:
     assert (code, "Spark itself has no function ABSS. Did you mean abs?" in " ".join(said.split())) == (0, True)
     # What PySpark offers for columns, and SQL does not have.
     apart = {"column", "lit", "expr", "negate", "years", "months", "days", "hours"}
-    calls = ", ".join(f"`{name}`(r.x)" for name in functions.__all__ if name not in apart)
-    assert unknown_advice(f"SELECT {calls} FROM r", read_script(STREAMS)[0]) == []
+    for name in set(functions.__all__) - apart:
+        with contextlib.suppress(SqlSyntaxError):  # LIKE and other operators
+            assert unknown_advice(f"SELECT {name}(r.x) FROM r", read_script(STREAMS)[0]) == []
