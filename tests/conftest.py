@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sys
 import sysconfig
+import time
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +22,9 @@ from .shared_trees import intact, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+#: When no further test begins, in seconds since 1970; without it, all run.
+UNTIL = os.environ.get("TRIJOIN_TESTS_UNTIL")
 
 # A slow machine is no failure (in a fresh clone the first test with text also waits for a table of all characters to
 # be made, which counts as slow generation), and what fails once fails every time.
@@ -82,12 +88,27 @@ def bare_python(tmp_path: Path) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whatever uses the session: ``-m 'not spark'`` needs no list kept by hand.
+    """Mark whatever uses the session, and all but the first case of a long test: marks need no list kept by hand.
 
-    Files that run long go first, in any of the processes; the many short ones then fill the last minute of both.
+    Files that run long go first, in any of the processes; the many short ones then fill the last minute of both. Where
+    the time is limited (CI), the day's number says which of them come before it is over.
     """
+    begun = set()
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+        if isinstance(item, pytest.Function) and (item.get_closest_marker("spark") or item.get_closest_marker("slow")):
+            test = item.path, item.originalname
+            if test in begun and not item.get_closest_marker("matrix"):
+                item.add_marker("rare")
+            begun.add(test)
     long = {item.path for item in items if item.get_closest_marker("spark") or item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in long)
+    turn = str(date.today().toordinal()) if UNTIL else ""
+    order = {path: hashlib.sha256(f"{turn}{path.name}".encode()).digest() if turn else b"" for path in long}
+    items.sort(key=lambda item: (item.path not in long, order.get(item.path, b"")))
+
+
+def pytest_runtest_setup() -> None:
+    """Skip what there is no time for any more."""
+    if UNTIL and time.time() > float(UNTIL):
+        pytest.skip("the time for these tests is over")

@@ -103,6 +103,7 @@ def test_data_can_arrive_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert max(parts[0]) < min(parts[1])
 
 
+@pytest.mark.rare
 @pytest.mark.spark
 @pytest.mark.slow
 def test_what_is_written_runs(tmp_path: Path) -> None:

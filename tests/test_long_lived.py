@@ -67,6 +67,7 @@ def streams(spark: SparkSession) -> Iterator[SparkSession]:
         own.catalog.dropTempView(name)
 
 
+@pytest.mark.rare
 def test_a_statement_that_nothing_can_run_any_more_is_forgotten(streams: SparkSession) -> None:
     """All of our tables, and PySpark's. A view keeps its statement, and so does a DataFrame made from another."""
     tj = trijoin_sql.TriJoinSession.create(streams)

@@ -69,6 +69,7 @@ def test_the_command_line_keeps_all_lines(capfd: pytest.CaptureFixture[str]) -> 
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.rare
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_first_query_says_nothing_but_its_result(tmp_path: Path) -> None:

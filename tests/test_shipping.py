@@ -51,6 +51,7 @@ spark.stop()
 """
 
 
+@pytest.mark.rare
 @pytest.mark.spark
 @pytest.mark.slow
 def test_executors_need_nothing_of_ours(tmp_path: Path, bare_python: Path) -> None:

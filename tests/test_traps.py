@@ -202,6 +202,7 @@ OVERFLOWS = [
 ]
 
 
+@pytest.mark.rare
 def test_trap_07_overflow(spark: SparkSession, view: Any) -> None:
     """Where Spark's nested loop overflows we do, and where it compares shifted values we do not.
 
@@ -403,7 +404,7 @@ def test_trap_19_a_changed_query_is_refused(spark: SparkSession, tmp_path: Path)
         (sql.replace("r.", "q.").replace("FROM r", "FROM r q"), "stream q"),
         ("SELECT r.id, s.id, t.id FROM s JOIN r ON r.x < s.x JOIN t ON s.k = t.k", "order of streams was r, s, t"),
         ("SELECT r.id, s.id, t.id FROM t JOIN s ON s.k = t.k JOIN r ON r.x < s.x", "order of streams was r, s, t"),
-        (sql.replace("SELECT", "SELECT /*+ SCHEME('matrix') */"), "scheme was"),
+        (sql.replace("SELECT", "SELECT /*+ SCHEME('semi_symmetric') */"), "scheme was"),
         ("SELECT r.id, s.id FROM r JOIN s ON r.x < s.x", "stream t was"),
     ):
         with pytest.raises(StreamingQueryException) as caught:

@@ -76,6 +76,7 @@ def forget() -> Callable[[], None]:
     return lose
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize(
     ("hint", "partitions"), [(HINTS[0], "5"), (HINTS[1], "1"), ("SCHEME('matrix'), UNITS(3)", "5")]
 )
@@ -146,6 +147,7 @@ def test_trap_23_the_plan_is_computed_twice(tables: Tables, tmp_path: Path) -> N
     assert sum((one for one, _ in seen.values()), bag([])) == wanted(tables, HINTS[1])
 
 
+@pytest.mark.rare
 def test_trap_23_stage_retry(tables: Tables, tmp_path: Path) -> None:
     """The join's output is lost behind the next shuffle: Spark runs the join's stage again, after it saved state."""
     local = tables.spark.conf.get("spark.local.dir")
@@ -176,6 +178,7 @@ def test_trap_23_stage_retry(tables: Tables, tmp_path: Path) -> None:
     assert sum(kept.values(), bag([])) == wanted(tables, HINTS[0])
 
 
+@pytest.mark.rare
 def test_trap_24_sink_replays(tables: Tables, tmp_path: Path) -> None:
     """Before and after the sink's write, and after it without a commit, each twice in a row."""
     checkpoint, kept = tmp_path / "checkpoint", {}
@@ -210,6 +213,7 @@ def by_hand(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(WHOLE_BATCHES, "true")
 
 
+@pytest.mark.rare
 def test_trap_24_rows_that_a_function_does_not_ask_for(tables: Tables, tmp_path: Path) -> None:
     """They are computed all the same, in every micro-batch, or no state would be saved and Spark could not go on.
 

@@ -28,6 +28,8 @@ from .foreign_session import CHAIN, PAIRS, work
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.matrix
+
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 SETTINGS = (*config.STATE_SETTINGS, *config.ARROW_SETTINGS, *config.LOCAL_CHECKPOINT_SETTINGS)
 QUICK = "-XX:TieredStopAtLevel=1"

@@ -14,6 +14,7 @@ from .processes import Cpu
 from .workloads import SCHEMA, columns, query, write_files
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_cliffs_and_twins_have_the_results_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     """As many as Spark's own join finds, and enough of them to share a cost."""

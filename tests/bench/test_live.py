@@ -149,6 +149,7 @@ def test_waiting_for_a_query_hardly_disturbs_it(monkeypatch: pytest.MonkeyPatch)
         trijoin_runner.wait(Running(2, OSError("disk")), there, 60.0)
 
 
+@pytest.mark.rare
 def test_idle_triggers_have_rows_of_every_stream_and_list_no_files(spark: SparkSession) -> None:
     """What is measured is the join's pipeline: a folder of files would be listed, the longer the more there are."""
     found = run_idle(Here(spark), WORKLOADS["pair_band"], "biclique", 100, 13, 0.0)

@@ -145,6 +145,7 @@ def test_the_table_says_more_than_the_limit() -> None:
     assert "1/400" in line
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_an_environment_that_cannot_be_made_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """pip without an index, as on a machine without network; nothing half-made is left behind."""

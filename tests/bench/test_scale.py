@@ -44,6 +44,7 @@ def _data(name: str) -> tuple[Data, CostDefaults]:
     return data, measured_costs(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "engine", "units"),
     [

@@ -17,6 +17,7 @@ def test_rows_are_hashed_as_spark_hashes_them() -> None:
     assert xxhash64([pa.array([-0.0])]) == xxhash64([pa.array([0.0])])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["chain_band", "chain_float", "chain_window", "cyclic_band", "common_key", "zipf_chain", "pair_window"]
 )
@@ -31,6 +32,7 @@ def test_all_schemes_find_the_same_results_in_any_number_of_units(name: str) -> 
     assert runs[0]["results"] > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "units"), [("chain_band", 1), ("chain_band", 16), ("cyclic_band", 4)])
 def test_what_stores_of_their_own_send_and_keep_is_what_the_cost_model_says(name: str, units: int) -> None:
     """002's equation 1, with one copy of what a slot hands on to itself; memory is that of the inputs (section 5)."""

@@ -13,6 +13,7 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.mark.rare
 def test_a_client_of_spark_connect_can_do_it_all(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="Spark Connect needs pip install 'trijoin-sql[connect]'")
     done = subprocess.run(

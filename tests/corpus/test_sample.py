@@ -28,6 +28,7 @@ def tables(spark: SparkSession) -> Iterator[None]:
         spark.catalog.dropTempView(path.stem)
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [3, 5, 10, 15, 18])
 def test_tpc_h_has_sparks_rows(spark: SparkSession, tables: None, number: int) -> None:

@@ -34,6 +34,7 @@ def streams(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         spark.catalog.dropTempView(path.stem)
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES_RUN)
 def test_streams_end_with_the_rows_of_batch(spark: SparkSession, streams: Path, tmp_path: Path, name: str) -> None:

@@ -10,6 +10,7 @@ from .harness import Moment
 from .scenarios import FILES, Scenario
 
 
+@pytest.mark.rare
 @pytest.mark.spark
 @pytest.mark.slow
 def test_driver_killed_between_sink_and_commit(tmp_path: Path) -> None:
@@ -24,6 +25,7 @@ def test_driver_killed_between_sink_and_commit(tmp_path: Path) -> None:
         it.demand_exact(program, launched=True)
 
 
+@pytest.mark.rare
 @pytest.mark.spark
 @pytest.mark.slow
 def test_late_rows_come_once_over_crashes(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def run_job(text: str, spark: SparkSession) -> None:
     assert outcome.ended == "done"
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
 @pytest.mark.usefixtures("folder")

@@ -10,6 +10,7 @@ import pytest
 from .pages import DOCS
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_the_notebook_shows_what_it_prints(tmp_path: Path) -> None:
     nbformat = pytest.importorskip("nbformat", reason="make setup")

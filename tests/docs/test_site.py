@@ -46,6 +46,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "html"
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_every_link_inside_the_site_leads_somewhere(site: Path) -> None:
     pages = {path: _Page(path) for path in site.rglob("*.html")}

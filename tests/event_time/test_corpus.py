@@ -46,6 +46,7 @@ def test_an_enabled_session_gives_what_batch_or_spark_gives(spark: SparkSession,
     assert verdict(spark, tj, tmp_path, ALL[name], seed=1) is None
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("kind", ["equal", "band"])
 def test_late_rows_are_dropped_only_where_spark_drops_them(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     tj = trijoin_sql.TriJoinSession.create(spark)

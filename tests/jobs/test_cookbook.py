@@ -110,6 +110,7 @@ def test_a_question_gets_sparks_answer(question: str, data: Path, spark: SparkSe
     assert 3 <= found.total() <= 1000  # it finds something, and leaves out the rest
 
 
+@pytest.mark.rare
 def test_readings_that_came_too_late_are_in_a_sink_of_their_own(data: Path, spark: SparkSession) -> None:
     job = job_of("late_rows", data)
     session = TriJoinSession.create(spark.newSession())

@@ -72,6 +72,7 @@ def files(form: str, folder: Path, name: str) -> str:
 PAIRS = {(50, 40), (55, 50), (60, 50), (60, 55), (70, 60), (80, 70)}
 
 
+@pytest.mark.rare
 def test_a_folder_of_results_goes_on_with_late_rows_and_without(session: TriJoinSession, tmp_path: Path) -> None:
     """The same files and log as Spark's own file sink; late rows have numbers of their own in the log of theirs."""
     near = files("parquet", tmp_path, "near")
@@ -112,6 +113,7 @@ def test_sinks_that_do_not_last_show_late_rows(
     assert "late rows of r, in late: 3 by up to 1 minute" in capsys.readouterr().out
 
 
+@pytest.mark.rare
 def test_other_sinks_take_late_rows(
     session: TriJoinSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,6 +135,7 @@ def test_other_sinks_take_late_rows(
     assert "event_time" in capsys.readouterr().out
 
 
+@pytest.mark.rare
 def test_a_folder_that_was_emptied_begins_anew(session: TriJoinSession, tmp_path: Path) -> None:
     """The number that the checkpoint remembers is too high for the log, which must have no gaps."""
     from shutil import rmtree

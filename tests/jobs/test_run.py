@@ -100,6 +100,7 @@ def test_a_job_drains_and_goes_on_after_a_restart(session: TriJoinSession, tmp_p
     assert sorted(zip(*table.to_pydict().values(), strict=True)) == expected
 
 
+@pytest.mark.rare
 @pytest.mark.spark
 @pytest.mark.slow
 def test_sigterm_to_the_whole_group_stops_after_the_running_batch(tmp_path: Path) -> None:
@@ -218,6 +219,7 @@ def test_a_request_before_the_first_look_stops_at_once(session: TriJoinSession, 
     assert carry_out(session, text, tmp_path, request).ended == "SIGINT"
 
 
+@pytest.mark.rare
 def test_rows_that_vanish_are_counted_and_said(session: TriJoinSession, tmp_path: Path) -> None:
     """Corrupt lines, a column that no file has, times in another format, and an empty folder: 0 results, exit 0."""
     write(tmp_path / "r", "1.json", "a", range(5))

@@ -30,6 +30,7 @@ def job_of(folder: Path, name: str = "tail:Lines") -> str:
     return text.replace("tail:Lines", name)
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_streams_and_a_sink_in_python(spark: SparkSession, tmp_path: Path) -> None:
     """And a restart between."""

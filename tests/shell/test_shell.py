@@ -123,6 +123,7 @@ def test_the_prompt_without_spark(folder: Path) -> None:
     assert (folder / "history").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.rare
 @pytest.mark.spark
 @pytest.mark.slow
 def test_at_a_terminal(terminal: Terminal, folder: Path) -> None:
@@ -170,6 +171,7 @@ def run(folder: Path, text: str, *arguments: str, **environment: str) -> subproc
     return done
 
 
+@pytest.mark.rare
 @pytest.mark.spark
 @pytest.mark.slow
 def test_from_stdin(folder: Path) -> None:

@@ -166,9 +166,21 @@ def test_overflow_raises_as_in_spark(tables: Tables, tj: trijoin_sql.TriJoinSess
 STREAMED = [
     ("SCHEME('semi_symmetric')", "update", f"SELECT r.s, COUNT(*), SUM(t.i), AVG(s.n), MAX(s.s) {CHAIN} GROUP BY r.s"),
     ("SCHEME('semi_symmetric')", "complete", f"SELECT COUNT(*) AS n, SUM(r.i), MIN(t.ts), SUM(t.d) {CHAIN}"),
-    ("UNITS(5)", "update", f"SELECT t.f, COUNT(*), SUM(r.i), AVG(s.n), MAX(r.s) {BY_KEY} GROUP BY t.f"),
-    ("ROUTING('contrand', 2), UNITS(4)", "complete", f"SELECT COUNT(*) AS n, SUM(r.i), MIN(t.ts) {BY_KEY}"),
-    ("ROUTING('random')", "update", f"SELECT s.f, COUNT(*), SUM(s.i), MIN(t.ts) {BY_KEY} GROUP BY s.f"),
+    (
+        "SCHEME('semi_symmetric'), UNITS(5)",
+        "update",
+        f"SELECT t.f, COUNT(*), SUM(r.i), AVG(s.n), MAX(r.s) {BY_KEY} GROUP BY t.f",
+    ),
+    (
+        "SCHEME('semi_symmetric'), ROUTING('contrand', 2), UNITS(4)",
+        "complete",
+        f"SELECT COUNT(*) AS n, SUM(r.i), MIN(t.ts) {BY_KEY}",
+    ),
+    (
+        "SCHEME('semi_symmetric'), ROUTING('random')",
+        "update",
+        f"SELECT s.f, COUNT(*), SUM(s.i), MIN(t.ts) {BY_KEY} GROUP BY s.f",
+    ),
     ("SCHEME('symmetric'), UNITS(3)", "update", f"SELECT t.bo, COUNT(*), SUM(s.n), MIN(r.dt) {CYCLE} GROUP BY t.bo"),
     ("SCHEME('matrix'), UNITS(4)", "update", f"SELECT s.s, COUNT(t.i), SUM(t.m) {CHAIN} GROUP BY s.s"),
     ("UNITS(5)", "update", f"SELECT r.s, COUNT(*), SUM(s.n) {PAIR} GROUP BY r.s"),
@@ -176,6 +188,7 @@ STREAMED = [
 ]
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("number", range(len(STREAMED)))
 def test_streams(tables: Tables, tj: trijoin_sql.TriJoinSession, tmp_path: Path, number: int) -> None:
     """Spark adds up the micro-batches' groups: the last answer is that of batch."""

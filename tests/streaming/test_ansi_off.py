@@ -59,6 +59,7 @@ def _row(random: Random, number: int) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.rare
 def test_integers_wrap_around_as_in_spark(spark: SparkSession, tables: Tables) -> None:
     tables.use(streaming=False)
     tj = trijoin_sql.TriJoinSession.create(spark)

@@ -69,6 +69,7 @@ def statements() -> Iterator[str]:
     )
 
 
+@pytest.mark.rare
 def test_tables_compare_as_in_spark(spark: SparkSession, chars: None) -> None:
     """Also where a condition is cut into its sides, goes over results, or stands in SELECT."""
     tj = trijoin_sql.TriJoinSession.create(spark)
@@ -76,6 +77,7 @@ def test_tables_compare_as_in_spark(spark: SparkSession, chars: None) -> None:
         assert bag(tj.sql(sql).collect()) == bag(spark.sql(sql).collect()), sql
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize(
     "settings",
     [

@@ -130,6 +130,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.rare
 def test_a_window_above(asof: SparkSession, tmp_path: Path) -> None:
     """Results come behind the watermark, which is held back for the window by as much."""
     window = "window(r.ts, '20 seconds')"

@@ -88,6 +88,7 @@ def session(spark: SparkSession, request: pytest.FixtureRequest) -> SparkSession
     return theirs
 
 
+@pytest.mark.rare
 def test_conditions_mean_what_they_mean_to_spark(session: SparkSession) -> None:
     """Also in SELECT, over the results; what Spark refuses or fails at is refused or fails here, too."""
     tj = trijoin_sql.TriJoinSession.create(session)

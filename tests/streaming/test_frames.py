@@ -108,6 +108,7 @@ def by_hand(tables: Tables, aliases: dict[str, str], asked: dict[str, Any], said
     return frame.select(*[F.expr(one) if isinstance(one, str) else one for one in select]) if select else frame
 
 
+@pytest.mark.rare
 def test_a_join_of_streams_has_the_rows_of_batch(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     tj = trijoin_sql.TriJoinSession.create(spark)
     for number, (aliases, asked, said) in enumerate(joins()):
@@ -141,6 +142,7 @@ def test_columns_keep_their_frames(spark: SparkSession, tables: Tables, tmp_path
     assert run_stream(found, tmp_path / "checkpoint") == bag(wanted.collect())
 
 
+@pytest.mark.rare
 def test_a_join_goes_on_from_its_checkpoint(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     tj, checkpoint = trijoin_sql.TriJoinSession.create(spark), tmp_path / "checkpoint"
 
@@ -185,6 +187,7 @@ def bounded() -> Column:
     return F.expr("s.ts BETWEEN r.ts - INTERVAL 3 MINUTES AND r.ts + INTERVAL 3 MINUTES")
 
 
+@pytest.mark.rare
 def test_times_before_an_event_bound_a_join(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """An outer join above another one in a view of Spark's, and an anti join of frames without names."""
     tj = trijoin_sql.TriJoinSession.create(spark)
@@ -236,6 +239,7 @@ def test_python_functions_need_no_name_in_sql(spark: SparkSession, tables: Table
     assert wanted
 
 
+@pytest.mark.rare
 def test_what_dataframe_join_makes_runs(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """By `rewrite`, and in a session that `enable` extended by itself."""
     tj = trijoin_sql.TriJoinSession.create(spark)

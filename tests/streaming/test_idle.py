@@ -72,6 +72,7 @@ def test_trap_14_idle_inputs_are_shown_with_what_they_hold_back(spark: SparkSess
     assert tj.metrics(query).total()["state_rows"] > 3 * 5
 
 
+@pytest.mark.rare
 def test_a_union_whose_one_side_brings_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """Spark then drops that side from the plan, and what can be NULL changes; rows of all batches are put together."""
 

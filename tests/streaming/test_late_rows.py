@@ -109,6 +109,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("name", QUERIES)
 def test_batch_without_the_late_rows_gives_the_results(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """So what is late is dropped everywhere, and told once; its JSON has all columns, as they were."""
@@ -163,6 +164,7 @@ def sparse(number: int, first: int) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.rare
 def test_what_is_late_does_not_depend_on_units(spark: SparkSession, tmp_path: Path) -> None:
     """Units without rows for long drop what Spark's own join drops, in the same micro-batches, and it is counted.
 
@@ -237,6 +239,7 @@ def read(text: str) -> dict[str, Any]:
     return {**row, "ts": at.astimezone().replace(tzinfo=None).isoformat()}
 
 
+@pytest.mark.rare
 def test_a_checkpoint_goes_on_with_late_rows_and_without(spark: SparkSession, tmp_path: Path) -> None:
     """Asking for them is no other query, and changes neither state nor results."""
     tables = make(spark, tmp_path, "rs", 2)
@@ -258,6 +261,7 @@ def test_a_checkpoint_goes_on_with_late_rows_and_without(spark: SparkSession, tm
     assert len(asked.late) == late > 0
 
 
+@pytest.mark.rare
 def test_all_joins_of_a_query_tell_their_late_rows_once(spark: SparkSession, tmp_path: Path) -> None:
     """A join in a view, an outer join above it, and one stream in both: another node drops the same row again."""
     make(spark, tmp_path).use(streaming=True)
@@ -278,6 +282,7 @@ def test_all_joins_of_a_query_tell_their_late_rows_once(spark: SparkSession, tmp
     assert max(ids.values()) <= 2  # a row that comes twice
 
 
+@pytest.mark.rare
 def test_a_repeated_micro_batch_that_the_results_skip_has_its_late_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Its results are in their sink, and the crash came before its late rows: nobody asks for the results again."""
     make(spark, tmp_path, "rs").use(streaming=True)
@@ -308,6 +313,7 @@ def test_a_repeated_micro_batch_that_the_results_skip_has_its_late_rows(spark: S
     assert brought == first
 
 
+@pytest.mark.rare
 def test_all_late_rows_are_there_whatever_is_read_of_the_results(spark: SparkSession, tmp_path: Path) -> None:
     """Nothing yet, or a part: the slots that hold the rest have not said theirs."""
     make(spark, tmp_path, "rs", 4).use(streaming=True)

@@ -94,6 +94,8 @@ def kept(checkpoint: Path) -> dict[str, Any]:
     return dict(join)
 
 
+@pytest.mark.matrix
+@pytest.mark.rare
 @pytest.mark.parametrize(
     ("scheme", "units", "last"),
     [
@@ -132,6 +134,7 @@ def test_trap_20_units_up_and_down(
         assert kept(checkpoint)["since"][1] == kept(checkpoint)["layouts"][-1][0], "empty layouts are left out"
 
 
+@pytest.mark.rare
 def test_a_replayed_batch_keeps_its_layout(tables: Tables, tmp_path: Path) -> None:
     """Its sink failed, the state was saved; it comes again with the units that it was planned with, then others do."""
     random, sql, checkpoint = Random(3), QUERIES["symmetric"], tmp_path / "checkpoint"
@@ -158,6 +161,7 @@ def test_a_replayed_batch_keeps_its_layout(tables: Tables, tmp_path: Path) -> No
     assert sum((attempts[-1] for attempts in seen.values()), bag([])) == in_batch(tables, sql)
 
 
+@pytest.mark.rare
 def test_cells_are_those_of_the_checkpoint_however_many_tasks_run(tables: Tables, tmp_path: Path) -> None:
     """Spark's own joins keep the partitions of the first run, too. One cell and many: rows find the old ones."""
     sql = (
@@ -198,6 +202,7 @@ def test_cells_are_those_of_the_checkpoint_however_many_tasks_run(tables: Tables
     assert early == wanted
 
 
+@pytest.mark.rare
 def test_what_cannot_change_is_refused(tables: Tables, tmp_path: Path) -> None:
     """Cells of a grid, and ranges by which stages send on. Other reasons: ``operators/test_layout.py``."""
     feed(tables, Random(1), range(1))
@@ -228,6 +233,7 @@ def scaling(spark: SparkSession) -> Iterator[None]:
         spark.conf.unset(f"spark.trijoin.scaling.{name}")
 
 
+@pytest.mark.rare
 @pytest.mark.usefixtures("scaling")
 def test_units_follow_the_load(tables: Tables, tmp_path: Path) -> None:
     """A stream that grows, and keeps running: more units without a hand, the same results as in batch."""
@@ -272,6 +278,7 @@ INSERT INTO near {sql};
 """
 
 
+@pytest.mark.rare
 @pytest.mark.usefixtures("scaling")
 def test_a_job_follows_its_load_up_and_down(tables: Tables, tmp_path: Path) -> None:
     """``trijoin-sql run``: a burst, then hardly a row; units come, and go once the burst has expired."""

@@ -21,6 +21,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
     return made
 
 
+@pytest.mark.rare
 def test_streams_through_three_stages(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """One inner node over another: a result that is lost, doubled or stored too late shows at the root."""
     sql = (
@@ -38,6 +39,7 @@ def test_streams_through_three_stages(spark: SparkSession, tables: Tables, tmp_p
     assert run_stream(tj.sql(sql), tmp_path / "checkpoint") == expected
 
 
+@pytest.mark.rare
 def test_a_root_that_stores_nothing_but_its_inputs(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """002's mixed plan: what an inner node stores is one of three streams that rows of the others probe in turn."""
     sql = (
@@ -54,6 +56,7 @@ def test_a_root_that_stores_nothing_but_its_inputs(spark: SparkSession, tables: 
     assert run_stream(tj.sql(sql), tmp_path / "checkpoint") == expected
 
 
+@pytest.mark.rare
 def test_a_root_that_aggregates(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """Keys and arguments over what the inner node stores, and a condition of Spark's over keys."""
     sql = (
@@ -79,6 +82,7 @@ def test_an_inner_node_of_which_nothing_is_read_but_how_many_rows_it_has(spark: 
     assert found
 
 
+@pytest.mark.rare
 def test_trees_forget_what_event_time_lets_them_forget(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:

@@ -158,6 +158,7 @@ def random_chain(random: Random) -> str:
     return f"SELECT {select} {below} {two} JOIN t ON {over(second, middle, 't')} AND {near}"
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("seed", range(2))
 def test_chains(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     sql = random_chain(Random(seed))
@@ -165,6 +166,7 @@ def test_chains(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     assert found == wanted, sql
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("kind", ["RIGHT", "FULL"])
 def test_above_a_join_that_pads_its_first_relation(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """The time that such rows come by is the first that is not NULL: no row above waits for ever, and none is lost."""
@@ -179,6 +181,7 @@ def test_above_a_join_that_pads_its_first_relation(spark: SparkSession, tmp_path
     assert wanted
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "LEFT ANTI"])
 def test_groups_above(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """A row without a partner is counted when it comes; NULLs of the other side are none of its values."""
@@ -199,6 +202,7 @@ def test_groups_above(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     assert len(wanted) > 5
 
 
+@pytest.mark.rare
 def test_subqueries_and_conditions_that_are_no_plain_comparisons(spark: SparkSession, tmp_path: Path) -> None:
     """A function that only this session knows; what changes no answer; several values; what is the same in all rows."""
     tables = streams(spark, tmp_path / "tables", 9, 30)
@@ -223,6 +227,7 @@ def test_subqueries_and_conditions_that_are_no_plain_comparisons(spark: SparkSes
     assert len({row.split(",")[0] for row in wanted}) == len(queries)
 
 
+@pytest.mark.rare
 def test_a_full_join_by_spark_pairs_no_nulls(spark: SparkSession, tmp_path: Path) -> None:
     """Spark finds state by the bytes of a key, so that NULL meets NULL; batch, and a join of ours, do not.
 

@@ -202,6 +202,7 @@ def test_subqueries(spark: SparkSession, tmp_path: Path, condition: str) -> None
     assert wanted
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("kind", KINDS)
 def test_joins_written_with_dataframes(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """By `join`, by ``DataFrame.join``, with pipes, in a view that Spark made: only Spark's plan is known."""
@@ -271,6 +272,7 @@ def test_within(spark: SparkSession, tmp_path: Path) -> None:
     assert without_last(bag(tables.sql(stream).collect())) == wanted, "over tables too"
 
 
+@pytest.mark.rare
 def test_a_join_beside_takes_nothing_back_of_what_is_held_back(spark: SparkSession, tmp_path: Path) -> None:
     """Both have r's watermark from one node of Spark's plan; of nodes with one id Spark knew the last delay alone."""
     tables = streams(spark, tmp_path / "tables", 4, 30)

@@ -89,6 +89,7 @@ def tables(spark: SparkSession, tmp_path: Path) -> Iterator[Tables]:
     spark.catalog.dropTempView("fixed")
 
 
+@pytest.mark.rare
 def test_all_of_sparks_sql_is_joined(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     tj = trijoin_sql.TriJoinSession.create(spark)
     view = f"CREATE OR REPLACE TEMP VIEW viewed AS SELECT r.id, r.x, s.id AS sid FROM {THETA}"
@@ -123,6 +124,7 @@ OTHERWISE = (
 )
 
 
+@pytest.mark.rare
 def test_an_expression_goes_over_as_an_expression(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """Conditions of a view that Spark alone made; and a text that a setting makes only Spark read rightly."""
     zone, escaped = "spark.sql.session.timeZone", "spark.sql.parser.escapedStringLiterals"

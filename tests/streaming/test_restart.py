@@ -69,6 +69,7 @@ def test_stopped_half_way(tables: Tables, tmp_path: Path, hint: str, forget: boo
     assert second
 
 
+@pytest.mark.rare
 def test_a_changed_predicate_is_refused_and_a_changed_layout_of_the_text_is_not(tables: Tables, tmp_path: Path) -> None:
     """Spark does not look into our state: old rows would be joined by new rules, silently."""
     sql = SQL.format(hint="UNITS(2)")

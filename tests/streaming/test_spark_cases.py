@@ -233,6 +233,7 @@ FORMS = {"LEFT": "equality", "RIGHT": "band", "FULL": "equality", "SEMI": "subqu
 OTHER_FORMS = {"LEFT": "band", "RIGHT": "equality", "FULL": "band", "SEMI": "equality", "ANTI": "subquery"}
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("kind", ["FULL", "SEMI", "ANTI"])
 def test_rows_of_one_window(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """Rows without a partner come when the watermark has passed them, others never do; late rows do nothing."""
@@ -293,6 +294,7 @@ def test_long_delays_and_bounds(spark: SparkSession, tmp_path: Path) -> None:
     play(spark, tmp_path, Join("FULL", near=(210, 210), delays=(600, 600)), "band", steps)
 
 
+@pytest.mark.rare
 def test_equal_keys_whose_condition_fails(spark: SparkSession, tmp_path: Path) -> None:
     """Rows of one key are no partners yet: at once where one side decides, later where a pair does."""
     also = "2 * r.k > 10 AND (3 * s.k < 300 OR 3 * s.k > 1000)"
@@ -464,6 +466,7 @@ def test_policies_of_several_watermarks(spark: SparkSession, tmp_path: Path, kin
     play(spark, tmp_path, Join(kind, conf={POLICY: policy}), FORMS[kind], steps)
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("form", ["equality", "subquery"])
 def test_a_semi_join_gives_a_row_at_its_first_partner(spark: SparkSession, tmp_path: Path, form: str) -> None:
     """Once for each of two rows that are alike, whatever follows, and across a restart."""
@@ -489,6 +492,7 @@ def test_rows_that_are_alike(spark: SparkSession, tmp_path: Path, kind: str) -> 
     play(spark, tmp_path, Join(kind), OTHER_FORMS[kind], steps)
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("kind", ["FULL", "ANTI"])
 def test_restarts_keep_who_has_met_a_partner(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     steps = [
@@ -501,6 +505,7 @@ def test_restarts_keep_who_has_met_a_partner(spark: SparkSession, tmp_path: Path
     play(spark, tmp_path, Join(kind), FORMS[kind], steps)
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("kind", ["LEFT", "ANTI"])
 def test_an_idle_side_and_batches_without_rows(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """A side that brings nothing holds the watermark back, and so the rows; they leave when it wakes."""

@@ -97,6 +97,7 @@ MIXED = [
 ]
 
 
+@pytest.mark.rare
 def test_comparisons_of_unlike_types(tables: Tables, tj: trijoin_sql.TriJoinSession, spark: SparkSession) -> None:
     """Spark widens, or casts the text; in a zone whose midnight is not UTC's, and that has a gap that night."""
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
@@ -127,6 +128,7 @@ FRACTIONS = [
 ]
 
 
+@pytest.mark.rare
 def test_bands_of_fractions(tables: Tables, tj: trijoin_sql.TriJoinSession) -> None:
     """Infinities, NaN, -0.0 and the last digit, on either side of the difference."""
     for one, other in zip(FRACTIONS[::2], FRACTIONS[1::2], strict=True):
@@ -192,6 +194,7 @@ HINTS = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("number", "hint"), [(n, hint) for n, hints in HINTS.items() for hint in hints])
 def test_streams_under_every_scheme(
     tables: Tables, tj: trijoin_sql.TriJoinSession, tmp_path: Path, number: int, hint: str

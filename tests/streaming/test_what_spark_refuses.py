@@ -160,6 +160,7 @@ def test_where_sparks_check_is_switched_off_it_is_not_asked(spark: SparkSession)
         spark.conf.unset(switch)
 
 
+@pytest.mark.rare
 @pytest.mark.usefixtures("streams")
 def test_unbounded_is_said_once_when_a_query_starts(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     """However often it is made and started; of a bounded one nothing is said."""

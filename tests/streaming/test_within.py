@@ -241,6 +241,7 @@ def relations(spark: SparkSession, rows: dict[str, list[Row]], tmp_path_factory:
     return made
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("seed", range(3))
 def test_tables(spark: SparkSession, relations: Tables, rows: dict[str, list[Row]], seed: int) -> None:
     relations.use(streaming=False)
@@ -279,6 +280,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("name", CHAINS)
 def test_streams(spark: SparkSession, relations: Tables, rows: dict[str, list[Row]], tmp_path: Path, name: str) -> None:
     relations.use(streaming=True)
