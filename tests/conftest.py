@@ -9,7 +9,6 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,7 +90,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark whatever uses the session, and all but the first case of a long test: marks need no list kept by hand.
 
     Files that run long go first, in any of the processes; the many short ones then fill the last minute of both. Where
-    the time is limited (CI), the day's number says which of them come before it is over.
+    the time is limited (CI), each run has another order of them, the same in all processes.
     """
     begun = set()
     for item in items:
@@ -103,9 +102,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker("rare")
             begun.add(test)
     long = {item.path for item in items if item.get_closest_marker("spark") or item.get_closest_marker("slow")}
-    turn = str(date.today().toordinal()) if UNTIL else ""
-    order = {path: hashlib.sha256(f"{turn}{path.name}".encode()).digest() if turn else b"" for path in long}
-    items.sort(key=lambda item: (item.path not in long, order.get(item.path, b"")))
+    turns = {path: hashlib.sha256(f"{UNTIL}{path}".encode()).digest() if UNTIL else b"" for path in long}
+    items.sort(key=lambda item: (item.path not in long, turns.get(item.path, b"")))
 
 
 def pytest_runtest_setup() -> None:

@@ -17,8 +17,8 @@ def called(node: object) -> str:
 
 
 def is_builtin(name: str) -> bool:
-    """Return whether a function is known to be Spark's; not all of them are."""
-    return name in BUILTIN or of_a_row(name) or any(name in some for some in (AGGREGATES, RANDOM, OF_NOW, GENERATORS))
+    """Return whether a function may be Spark's: sqlglot knows nearly all of them, and some of other engines."""
+    return name.upper() in Databricks.Parser.FUNCTIONS or name in SPARKS
 
 
 def of_a_row(name: str) -> bool:
@@ -62,9 +62,6 @@ def _is_text(comparison: exp.Expr, literal: exp.Expr) -> bool:
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
-
-#: Functions that Databricks has, in small letters: nearly all of Spark's.
-BUILTIN = tuple(name.lower() for name in Databricks.Parser.FUNCTIONS)
 
 #: Functions over a group of rows.
 AGGREGATES = _names("""
@@ -135,6 +132,12 @@ SCALARS = _names("""
     try_multiply mod pmod format_number format_string printf date_format to_date to_timestamp date_add date_sub datediff
     from_unixtime unix_timestamp bigint int double float decimal string date timestamp boolean if array struct
     named_struct map lpad rpad cast try_cast months_between add_months make_dt_interval make_ym_interval
-    make_timestamp_ltz make_timestamp_ntz try_make_interval try_make_timestamp to_timestamp_ltz to_timestamp_ntz
-    try_to_timestamp try_to_date try_to_time arrays_overlap jaro_winkler_similarity
+    make_timestamp_ltz make_timestamp_ntz try_make_interval try_make_timestamp
+    try_make_timestamp_ltz try_make_timestamp_ntz to_timestamp_ltz to_timestamp_ntz
+    try_to_timestamp try_to_date try_to_time
 """)
+
+#: All of these.
+SPARKS = tuple(
+    sorted(AGGREGATES | RANDOM | OF_NOW | GENERATORS | PURE | PARTS_OF_DATES | TIME_ARITHMETIC | CASTS | SCALARS)
+)

@@ -14,7 +14,7 @@ from ..rewriter.names.resolve import resolve
 from ..rewriter.names.scopes import Misnamed, Resolution
 from ..rewriter.sql.catalog import DdlCatalog
 from ..rewriter.sql.dialect import tokenize
-from ..rewriter.sql.functions import BUILTIN, called, is_builtin
+from ..rewriter.sql.functions import SPARKS, called, is_builtin
 from ..rewriter.sql.similar import close, did_you_mean
 from ..rewriter.sql.statement import parse_statement
 from .found_columns import is_path
@@ -87,7 +87,7 @@ def _misspelt_functions(sql: str) -> Iterator[str]:
     tree = parse_statement(sql).tree
     for node in tree.find_all(exp.Anonymous) if tree is not None else ():
         name = called(node)
-        meant = None if is_builtin(name) else close(name, BUILTIN, 0.85)
+        meant = None if is_builtin(name) else close(name, SPARKS, 0.85)
         if meant is not None:
             yield f"Spark itself has no function {node.name}. Did you mean {meant}?"
 
