@@ -21,7 +21,7 @@ from ..predicates.terms import column_term, tree_of
 from ..predicates.time_forms import implied_bounds
 from ..sql.dialect import identifier, parse_expression
 from ..sql.functions import called
-from ..sql.spark_types import TIMES, UNKNOWN
+from ..sql.spark_types import TIMES, UNKNOWN, is_window
 
 _NAME = re.compile(r"[\w.`]+")
 #: Said of rows that nothing lets go.
@@ -341,11 +341,23 @@ def _advice(
             f"and bound the join with WITHIN 10 MINUTES"
         )
     missing = next(o for o in below if o is not scan and (scan.alias, o.alias) not in closed)
-    return (
-        f"{kept}: nothing says how much later {missing.alias} may be; add a condition such as "
-        f"{missing.alias}.{missing.event_time} <= {scan.alias}.{scan.event_time} + INTERVAL 10 MINUTES, "
-        f"or WITHIN 10 MINUTES after WHERE"
-    )
+    later, earlier = (f"{one.alias}.{one.event_time}" for one in (missing, scan))
+    windows = [one for one in (scan, missing) if _has_window(one)]
+    if len(windows) == 2:
+        do = f"equate the windows themselves, {earlier} = {later}"
+    elif windows:
+        do = (
+            f"{windows[0].alias}.{windows[0].event_time} is a window; select window_time({windows[0].event_time}) "
+            f"beside it, and compare that with the other time"
+        )
+    else:
+        do = f"add a condition such as {later} <= {earlier} + INTERVAL 10 MINUTES, or WITHIN 10 MINUTES after WHERE"
+    return f"{kept}: nothing says how much later {missing.alias} may be; {do}"
+
+
+def _has_window(scan: Scan) -> bool:
+    """Return whether a relation's event time is a window of it, as GROUP BY makes it."""
+    return any(one.name == scan.event_time and is_window(one.type) for one in scan.columns)
 
 
 def unbounded(kept: Iterable[Retention]) -> str | None:

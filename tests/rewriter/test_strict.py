@@ -21,6 +21,10 @@ def select(from_: str) -> str:
     return f"SELECT 1 AS one FROM {from_}"
 
 
+def windows(stream: str) -> str:
+    return f"(SELECT window(ts, '1 minute') AS w, COUNT(*) AS n FROM {stream} GROUP BY 1)"
+
+
 @pytest.mark.parametrize(
     ("from_", "streams", "reason", "hint"),
     [
@@ -46,6 +50,8 @@ def select(from_: str) -> str:
             "nothing says how much later r may be",
             "r.ts <= s.ts",
         ),
+        (f"{windows('r')} AS l JOIN {windows('s')} AS q ON l.w.start = q.w.start", "l", "later q", "equate the windows"),
+        (f"{windows('r')} AS l JOIN s ON l.n = s.a", "l", "how much later s may be", "window_time(w) beside it"),
         ("r JOIN s ON ^r.n LIKE s.n WITHIN 1 MINUTE", "s", "CROSS PRODUCT: only r.n LIKE s.n", "add an equality"),
         ("r, ^s WITHIN 1 MINUTE", "s", "CROSS PRODUCT: no condition compares r with s", "add an equality"),
         (
