@@ -68,8 +68,8 @@ corpus: setup  ## TPC-H's 22 and TPC-DS's 99 queries with small data, in queries
 	@$(BIN)/python tests/corpus/generate.py
 
 corpus-test: java  ## run them all, on batch tables and as streams, compare with Spark's own rows, write the table of queries/README.md
-	@$(BIN)/python tests/corpus/compare.py; rows=$$?; $(BIN)/python tests/corpus/streams.py; streams=$$?; \
-	$(BIN)/python tests/corpus/compare.py --table; test $$rows$$streams = 00
+	@$(BIN)/python -m tests.corpus.compare; rows=$$?; $(BIN)/python -m tests.corpus.streams; streams=$$?; \
+	$(BIN)/python -m tests.corpus.compare --table; test $$rows$$streams = 00
 
 fuzz: java  ## random SQL against Spark batch, damaged SQL against the rewriter, joins by other doors and over restarts, streams with state around joins; SECONDS (600) and SEED say how much
 	@$(BIN)/python tests/rewriter/mutate.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)); damaged=$$?; \

@@ -409,15 +409,22 @@ def source_conditions(source: Node) -> tuple[str, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield a node and all nodes below it, parents first; one that stands in several places (a CTE) once."""
+    """Yield a node and all nodes below it, once each: before a node all those above it, though it stand in many places.
+
+    So the other way round, as they are compiled, each comes after those that it reads (a CTE in two of them too).
+    """
     seen: set[int] = set()
-    waiting = [node]
+    found: list[Node] = []
+    waiting = [(node, False)]
     while waiting:
-        one = waiting.pop()
-        if id(one) not in seen:
+        one, left = waiting.pop()
+        if left:
+            found.append(one)
+        elif id(one) not in seen:
             seen.add(id(one))
-            yield one
-            waiting.extend(reversed(one.inputs))
+            waiting.append((one, True))
+            waiting.extend((below, False) for below in one.inputs)
+    return reversed(found)
 
 
 def once(function: Callable[[Node], T]) -> Callable[[Node], T]:

@@ -1,7 +1,8 @@
 """Run queries of TPC-H as streams and compare what they end with with Spark batch (a part of `make corpus-test`).
 
-``streams.py [q03 ...] [--batches 10] [--seed 1]``: every table becomes a stream of files, its rows in random order over
-that many micro-batches; the query runs in complete mode. Results go to ``build/corpus/streams.json``.
+``python -m tests.corpus.streams [q03 ...] [--batches 10] [--seed 1]``: every table becomes a stream of files, its rows
+in random order over that many micro-batches; the query runs in complete mode. Results go to
+``build/corpus/streams.json``.
 """
 
 from __future__ import annotations
@@ -24,10 +25,7 @@ from trijoin_sql.rewriter.sql.declarations import read_script
 
 import trijoin_sql
 
-if __package__:
-    from .compare import QUERIES, RESULTS, difference, register, session, summary
-else:
-    from compare import QUERIES, RESULTS, difference, register, session, summary
+from .compare import QUERIES, RESULTS, difference, register, session, summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

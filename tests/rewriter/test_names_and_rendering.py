@@ -44,6 +44,18 @@ def test_a_join_is_no_table_that_the_statement_has() -> None:
     assert [join.name for join in nodes(f"WITH __trijoin_1 AS (SELECT 1 AS one) {sql}")] == ["__trijoin_2"]
 
 
+def test_a_join_that_two_places_read_comes_before_both() -> None:
+    """Nodes are compiled in the order of `walk`, turned round: a CTE that a subquery reads and another join joins."""
+    cte = "WITH j AS (SELECT r.n AS k, SUM(s.a) AS v FROM r JOIN s ON r.a < s.a GROUP BY r.n)"
+    above = "SELECT 1 AS one FROM j AS l JOIN t ON l.k < t.n WHERE l.v > (SELECT AVG(v) FROM j AS q WHERE q.k = l.k)"
+    plan = rewritten(f"{cte} {above}").plan
+    assert plan is not None
+    order = list(walk(plan))
+    assert sum(isinstance(one, JoinNode) for one in order) == 2
+    for place, one in enumerate(order):
+        assert all(any(below is later for later in order[place + 1 :]) for below in one.inputs)
+
+
 @pytest.mark.parametrize(
     "groups", ["ROLLUP (r.id)", "r.id WITH CUBE", "GROUPING SETS ((r.id), ())", "r.n, ROLLUP (r.id)"]
 )

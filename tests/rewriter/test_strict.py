@@ -50,7 +50,7 @@ def windows(stream: str) -> str:
             "nothing says how much later r may be",
             "r.ts <= s.ts",
         ),
-        (f"{windows('r')} AS l JOIN {windows('s')} AS q ON l.w.start = q.w.start", "l", "later q", "equate the windows"),
+        (f"{windows('r')} l JOIN {windows('s')} q ON l.w.start = q.w.start", "l", "later q may", "equate the windows"),
         (f"{windows('r')} AS l JOIN s ON l.n = s.a", "l", "how much later s may be", "window_time(w) beside it"),
         ("r JOIN s ON ^r.n LIKE s.n WITHIN 1 MINUTE", "s", "CROSS PRODUCT: only r.n LIKE s.n", "add an equality"),
         ("r, ^s WITHIN 1 MINUTE", "s", "CROSS PRODUCT: no condition compares r with s", "add an equality"),

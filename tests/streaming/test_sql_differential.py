@@ -323,3 +323,11 @@ def test_payload_that_cannot_travel_is_refused_at_once(spark: SparkSession, tj: 
         f"SELECT t.id, t.iv, to_json(t.va) FROM (SELECT r.id, t.iv, t.va FROM r JOIN ({texts}) t ON r.id < t.id) t"
     )
     assert bag(tj.sql(passing).collect()) == bag(spark.sql(passing).collect())
+
+
+def test_a_join_that_is_read_twice(tables: Tables, tj: trijoin_sql.TriJoinSession, tmp_path: Path) -> None:
+    """A CTE with a join of ours, read by itself and by another join of ours: it is compiled before both."""
+    cte = "WITH j AS (SELECT r.id, s.i AS x FROM r JOIN s ON r.i < s.i AND r.id <= s.id)"
+    sql = f"{cte} SELECT id, x FROM j UNION ALL SELECT j.id, t.id AS x FROM j JOIN t ON j.x <= t.i AND j.id = t.id"
+    assert assert_same_in_batch(tables, tj, sql)
+    assert assert_same_on_streams(tables, tj, sql, tmp_path)
