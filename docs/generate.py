@@ -132,8 +132,6 @@ def commands() -> str:
     group: Any = typer.main.get_command(cli.app)
     parts = []
     for name, command in group.commands.items():
-        if name == "bench":  # only in a clone, and described there
-            continue
         first = re.sub(r"\s+", " ", (command.help or "").strip().split("\n\n")[0])
         rows = []
         for parameter in command.params:

@@ -35,7 +35,7 @@ class CostDefaults:
         Microseconds a second that a trigger takes however few its rows are: for each stage, and for each unit.
     taken, sent, compared, listed, stored
         Microseconds of one core for a row that is read, computed and stored, a row sent, a comparison, a result; and
-        what a second of keeping a row counts for. ``trijoin-sql bench calibrate`` measures all of them, and the
+        what a second of keeping a row counts for. ``python -m tests.bench calibrate`` measures all of them, and the
         settings ``spark.trijoin.cost.NAME`` have precedence.
     advised
         By which factor another scheme has to look cheaper, where rows are not known, to be worth a sentence.

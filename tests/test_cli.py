@@ -63,8 +63,7 @@ def test_each_command_has_help(command: str) -> None:
     assert "\\b" not in said.stdout
 
 
-def test_help_shows_how_schemes_and_masters_are_written() -> None:
-    assert "SCHEME@ROUTING:SUBGROUPS" in trijoin("bench", "--help", COLUMNS="80").stdout
+def test_help_shows_how_masters_are_written() -> None:
     assert "local[*,4]" in trijoin("run", "--help", COLUMNS="80").stdout
 
 

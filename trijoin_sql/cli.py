@@ -12,7 +12,6 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +24,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from . import init as templates
-from .errors import JobError, JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError, UnavailableError
+from .errors import JobError, JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError
 from .jobs import run_command as jobs
 from .jobs.options import Strict, show_mistake
 from .running.state_report import HELP as STATE_HELP
@@ -51,22 +50,14 @@ def _bare_flags(parameters: list[Any]) -> list[Any]:
 
 
 class Command(TyperCommand):
-    """A command."""
+    """A command: a user's mistake ends in one message, not in a traceback."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return its arguments and options."""
         return _bare_flags(super().get_params(ctx))
 
-
-class Commands(TyperGroup):
-    """The group of all commands: a user's mistake ends in one message, not in a traceback."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options before the command."""
-        return _bare_flags(super().get_params(ctx))
-
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that the arguments name."""
+        """Run it."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -82,6 +73,14 @@ class Commands(TyperGroup):
             message, code = told
             _say(f"error: {message}", "red")
             raise typer.Exit(code) from None
+
+
+class Commands(TyperGroup):
+    """The group of all commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options before the command."""
+        return _bare_flags(super().get_params(ctx))
 
 
 app = typer.Typer(
@@ -178,27 +177,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit(DONE)
 
 
-def _no_bench() -> None:
-    """Measure schemes, side by side in one run: in a checkout of the repository, where the benchmarks are."""
-    hint = "clone the repository, and run `make bench` there, or trijoin-sql bench after pip install -e ."
-    raise UnavailableError("trijoin-sql bench", "the benchmarks are in the repository, not in this package", hint=hint)
-
-
-def _add_bench() -> None:
-    """Add the command ``bench``, which is in the folder ``tests/bench`` of the checkout that this package runs from."""
-    root = Path(__file__).parents[1]
-    if not (root / "tests" / "bench" / "bench_command.py").exists():
-        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
-        app.command(cls=Command, name="bench", context_settings=anything)(_no_bench)
-        return
-    sys.path.insert(0, str(root))
-    try:
-        benchmarks = import_module("tests.bench.bench_command")
-    finally:
-        sys.path.remove(str(root))
-    app.command(cls=Command, name="bench", help=benchmarks.HELP)(benchmarks.bench)
-
-
 @app.callback()
 def _options(
     version: Annotated[
@@ -211,7 +189,6 @@ def _options(
 app.command(cls=Command, name="run", help=jobs.HELP)(jobs.run)
 app.command(cls=Command, name="shell", help=shells.HELP)(shells.shell)
 app.command(cls=Command, name="init", help=templates.HELP)(templates.init)
-_add_bench()
 app.command(cls=Command, name="state", help=STATE_HELP)(state)
 
 EXPLAIN_HELP = """Show the join graph, the chosen scheme, how long state is kept, advice, and the plan.

@@ -1,4 +1,4 @@
-"""``trijoin-sql bench``: its arguments and its help. The code that measures is loaded later."""
+"""``python -m tests.bench``: its arguments and its help. The code that measures is loaded later."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ to --most, without Spark, beside what EXPLAIN's cost model predicts; and what th
 Exit codes: 0 done, 1 an engine failed, or two found different numbers of results, 2 wrong usage.
 
 \b
-trijoin-sql bench                                    # our schemes, minutes
-trijoin-sql bench paper 001-fig10                    # one of the papers' experiments, two minutes
-trijoin-sql bench zipf_key --scheme biclique@hash --scheme biclique@contrand:2 --units 4
-trijoin-sql bench tpch_q5 --scheme matrix --scheme 'operator_tree((c, o), l, s)' --units 8 --cores 2
-trijoin-sql bench chain_band --against duckdb --rows 20000
-trijoin-sql bench chain_band --tables --scheme matrix --against spark --against duckdb
-trijoin-sql bench chain_band --against 5c57313 --idle --cold
-trijoin-sql bench scale chain_band pair_band --most 1024 --plot scale.svg
+python -m tests.bench                                    # our schemes, minutes
+python -m tests.bench paper 001-fig10                    # one of the papers' experiments, two minutes
+python -m tests.bench zipf_key --scheme biclique@hash --scheme biclique@contrand:2 --units 4
+python -m tests.bench tpch_q5 --scheme matrix --scheme 'operator_tree((c, o), l, s)' --units 8 --cores 2
+python -m tests.bench chain_band --against duckdb --rows 20000
+python -m tests.bench chain_band --tables --scheme matrix --against spark --against duckdb
+python -m tests.bench chain_band --against 5c57313 --idle --cold
+python -m tests.bench scale chain_band pair_band --most 1024 --plot scale.svg
 """
 
 

@@ -1,4 +1,4 @@
-"""``trijoin-sql bench calibrate``: the weights of the cost model on this machine, as settings.
+"""``python -m tests.bench calibrate``: the weights of the cost model on this machine, as settings.
 
 Processor time is fitted to what runs have counted: rows read, rows sent, comparisons and results, each of which is most
 of the work of some of them. What a trigger takes however few its rows are is timed: with one stage and with two, with

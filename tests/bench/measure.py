@@ -1,4 +1,4 @@
-"""What ``trijoin-sql bench`` does: every engine over the same files, in turns."""
+"""What ``python -m tests.bench`` does: every engine over the same files, in turns."""
 
 from __future__ import annotations
 
@@ -476,7 +476,7 @@ def settings_of(name: str, units: int, cores: int | None = None) -> dict[str, st
 
     cores = cores or units
     return {
-        "spark.app.name": f"trijoin-sql bench {name}",
+        "spark.app.name": f"python -m tests.bench {name}",
         "spark.master": f"local[{cores},4]",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

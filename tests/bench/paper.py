@@ -1,4 +1,4 @@
-"""``trijoin-sql bench paper``: runs the experiments of `paper_experiments`, and prints the papers' figures too."""
+"""``python -m tests.bench paper``: runs the experiments of `paper_experiments`, and prints the papers' figures too."""
 
 from __future__ import annotations
 

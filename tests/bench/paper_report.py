@@ -215,7 +215,7 @@ def list_experiments(out: Console, output: str) -> None:
     if output == "json":
         typer.echo(json.dumps({name: one.title for name, one in EXPERIMENTS.items()}))
         return
-    table = Table(title="trijoin-sql bench paper NAME ...", title_justify="left")
+    table = Table(title="python -m tests.bench paper NAME ...", title_justify="left")
     for heading in ("name", "what it shows", "who is compared", "over"):
         table.add_column(heading)
     for name, one in EXPERIMENTS.items():

@@ -1,4 +1,4 @@
-"""``trijoin-sql bench scale``: schemes in more and more units, predicted beside what their units count.
+"""``python -m tests.bench scale``: schemes in more and more units, predicted beside what their units count.
 
 Without Spark (`simulate`); with a master also on Spark, over the same rows in the same micro-batches.
 """
@@ -187,7 +187,7 @@ def _session(master: str | None) -> Iterator[Any]:
 
     cores = re.search(r"\d+", master)
     settings = {
-        "spark.app.name": "trijoin-sql bench scale",
+        "spark.app.name": "python -m tests.bench scale",
         "spark.master": master,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

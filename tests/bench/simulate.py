@@ -78,7 +78,7 @@ class Data:
 
     @classmethod
     def of(cls, workload: Workload, rows: int, seed: int = 1) -> Data:
-        """Generate the data of a workload: the rows that ``trijoin-sql bench`` gives to every engine."""
+        """Generate the data of a workload: the rows that ``python -m tests.bench`` gives to every engine."""
         more = MEASURED * max(rows // PART, 1)
         domain, tables = workload.domain(rows), {}
         for number, stream in enumerate(workload.streams):

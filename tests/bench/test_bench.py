@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,9 +16,8 @@ from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.sql.declarations import read_script
 from typer.testing import CliRunner
 
-from trijoin_sql.cli import app
-
 from . import paper, paper_report
+from .__main__ import app
 from .bench_command import HELP
 from .live import Latency, Live
 from .measure import Measured, turns
@@ -100,7 +97,7 @@ def test_the_median_run_is_one_that_happened() -> None:
 
 def test_unknown_names_are_refused_with_what_there_is() -> None:
     for words in (["nothing"], ["chain_band", "--scheme", "nothing"], ["chain_band", "--against", "nothing"]):
-        result = CliRunner().invoke(app, ["bench", *words])
+        result = CliRunner().invoke(app, [*words])
         assert result.exit_code == 2
         assert "there are" in result.output
 
@@ -127,16 +124,16 @@ def test_unknown_names_are_refused_with_what_there_is() -> None:
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_measured(words: list[str], said: str) -> None:
     """A run may take an hour, and what is wrong at its end loses it."""
-    result = CliRunner().invoke(app, ["bench", *words])
+    result = CliRunner().invoke(app, [*words])
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())
 
 
 def test_the_examples_of_the_help_can_run() -> None:
     """One of them was refused: no workload of two streams took the routing that it showed."""
-    lines = [line.partition("#")[0] for line in HELP.splitlines() if line.startswith("trijoin-sql bench ")]
+    lines = [line.partition("#")[0] for line in HELP.splitlines() if line.startswith("python -m tests.bench ")]
     assert len(lines) > 4
-    for words in (shlex.split(line)[2:] for line in lines):
+    for words in (shlex.split(line)[3:] for line in lines):
         options = [*pairwise(words)]
         units = next((int(value) for name, value in options if name == "--units"), 2)
         if words and words[0] != paper_report.NAME:
@@ -146,16 +143,9 @@ def test_the_examples_of_the_help_can_run() -> None:
             paper.check(name)
 
 
-def test_an_installed_package_says_where_the_benchmarks_are(tmp_path: Path) -> None:
-    home, root = tmp_path / "trijoin_sql", Path(__file__).parents[2]
-    home.mkdir()
-    for entry in (*(root / "trijoin_sql").iterdir(), root / "rewriter", root / "operators"):
-        (home / entry.name).symlink_to(entry)
-    command = [sys.executable, "-m", "trijoin_sql", "bench", "chain_band", "--rows", "5"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "the benchmarks are in the repository" in done.stderr
-    assert "`make bench`" in done.stderr
+def test_the_help_shows_how_schemes_are_written() -> None:
+    """Rich reads square brackets in help as markup."""
+    assert "SCHEME@ROUTING:SUBGROUPS" in CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
 
 
 def test_routing_and_intermediates_are_part_of_what_is_compared() -> None:

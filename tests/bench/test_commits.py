@@ -13,9 +13,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from trijoin_sql.cli import app
-
 from . import outside
+from .__main__ import app
 from .outcome import Outcome, StoppedError
 from .outside import Version
 from .processes import Cpu
@@ -63,7 +62,7 @@ def test_a_version_that_takes_too_long_is_stopped() -> None:
 
 def test_a_commit_takes_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(outside, "ROOT", tmp_path)
-    result = CliRunner().invoke(app, ["bench", "pair_band", "--against", "HEAD"])
+    result = CliRunner().invoke(app, ["pair_band", "--against", "HEAD"])
     assert result.exit_code == 2
     assert f"a commit takes git, and a clone: {tmp_path} is none" in " ".join(result.output.split())
 

@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from trijoin_sql.cli import app
-
 from . import outside
+from .__main__ import app
 from .outcome import OTHERS, Outcome
 from .outside import PACKAGES, environment, indexed, run_outside, steps, watch
 from .report import as_table
@@ -152,7 +151,7 @@ def test_an_environment_that_cannot_be_made_is_one_sentence(tmp_path: Path, monk
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}.items():
         monkeypatch.setenv(name, value)
-    result = CliRunner().invoke(app, ["bench", "chain_band", "--against", "pathway"])
+    result = CliRunner().invoke(app, ["chain_band", "--against", "pathway"])
     assert result.exit_code == 2
     assert f"pathway==0.33.0 could not be installed in {tmp_path}" in result.output.replace("\n", " ")
     assert "Traceback" not in result.output
@@ -195,9 +194,9 @@ def test_runners_import_nothing_of_ours() -> None:
 @pytest.mark.parametrize("engine", PACKAGES)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_engine_finds_as_many_results(engine: str, name: str, tmp_path: Path) -> None:
-    """The real engine, where `trijoin-sql bench --against` has installed it; NumPy counts the results."""
+    """The real engine, where `python -m tests.bench --against` has installed it; NumPy counts the results."""
     if engine not in INSTALLED or not environment(engine).exists():
-        pytest.skip(f"{engine} is not installed: trijoin-sql bench --against {engine}")
+        pytest.skip(f"{engine} is not installed: python -m tests.bench --against {engine}")
     rows = 300
     write_files(WORKLOADS[name], tmp_path, rows, 3, seed=1)
     found = run_outside(engine, WORKLOADS[name], tmp_path, rows, 2, 120)

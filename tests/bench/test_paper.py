@@ -12,9 +12,8 @@ from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.sql.declarations import read_script
 from typer.testing import CliRunner
 
-from trijoin_sql.cli import app
-
 from . import paper
+from .__main__ import app
 from .bounded import Asked, run_bounded
 from .paper import engine_of, measure
 from .paper_experiments import EXPERIMENTS, Contender, Experiment, Finding
@@ -93,9 +92,9 @@ def test_a_timed_run_comes_after_one_that_does_not_count_and_the_median_counts()
 
 
 def test_experiments_are_listed_and_unknown_ones_refused() -> None:
-    listed = CliRunner().invoke(app, ["bench", "paper", "--format", "json"])
+    listed = CliRunner().invoke(app, ["paper", "--format", "json"])
     assert list(json.loads(listed.stdout)) == list(EXPERIMENTS)
-    refused = CliRunner().invoke(app, ["bench", "paper", "001-fig99"])
+    refused = CliRunner().invoke(app, ["paper", "001-fig99"])
     assert refused.exit_code == 2
     assert "001-fig10" in refused.output
 

@@ -12,9 +12,9 @@ import pytest
 from trijoin_sql.rewriter.options import CostDefaults
 from typer.testing import CliRunner
 
-from trijoin_sql.cli import app
 from trijoin_sql.spark.rates import WEIGHTS
 
+from .__main__ import app
 from .calibrate import Ran, between, settings, weights
 from .simulate import COUNTED, Data, count, measured_costs, plan, totals
 from .workloads import WORKLOADS
@@ -65,7 +65,7 @@ def test_predictions_are_within_a_fifth(name: str, engine: str, units: int) -> N
 def test_the_command_prints_writes_and_draws(tmp_path: Path) -> None:
     """Beyond 64 units routing alone counts, so comparisons are predicted only."""
     files = ["--json", str(tmp_path / "scale.json"), "--plot", str(tmp_path / "scale.svg")]
-    found = CliRunner().invoke(app, ["bench", "scale", "pair_band", "--rows", "200", "--most", "128", *files, "-q"])
+    found = CliRunner().invoke(app, ["scale", "pair_band", "--rows", "200", "--most", "128", *files, "-q"])
     assert found.exit_code == 0, found.output
     assert "keeps the fewest rows: biclique" in found.output
     (document,) = json.loads((tmp_path / "scale.json").read_text())
@@ -77,7 +77,7 @@ def test_the_command_prints_writes_and_draws(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [["nothing"], ["pair_band", "--scheme", "symmetric"]])
 def test_what_cannot_be_simulated_is_refused(arguments: list[str]) -> None:
-    assert CliRunner().invoke(app, ["bench", "scale", *arguments, "-q"]).exit_code == 2
+    assert CliRunner().invoke(app, ["scale", *arguments, "-q"]).exit_code == 2
 
 
 def test_weights_are_fitted_to_what_runs_count() -> None:
