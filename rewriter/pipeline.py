@@ -84,7 +84,7 @@ class Rewrite:
     view
         For ``create_view``: what it declares.
     explain_format
-        For ``explain``: FORMATTED, JSON, MERMAID, DOT, HTML or None.
+        For ``explain``: FORMATTED, JSON, MERMAID, HTML or None.
     parameters
         The names of the ``?`` markers in order: `plan` has named parameters, ``spark_sql`` keeps the ``?`` where they
         are all there and in order.

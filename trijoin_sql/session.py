@@ -376,7 +376,7 @@ class TriJoinSession:
         Returns
         -------
         Explanation
-            ``str()`` draws it as text; ``to_dict``, ``to_json``, ``to_mermaid``, ``to_dot``, ``to_html`` and ``save``
+            ``str()`` draws it as text; ``to_dict``, ``to_json``, ``to_mermaid``, ``to_html`` and ``save``
             give its other forms, and notebooks display it.
 
         Raises

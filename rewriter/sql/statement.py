@@ -17,7 +17,7 @@ from .clauses import QUOTED, late_rows_clauses
 from .dialect import DIALECT, NEAREST, WITHIN, WITHIN_TAKES, render, tokenize
 from .intervals import MICROSECONDS
 
-EXPLAIN_FORMATS = ("FORMATTED", "JSON", "MERMAID", "DOT", "HTML")
+EXPLAIN_FORMATS = ("FORMATTED", "JSON", "MERMAID", "HTML")
 
 _NO_ZONE = ["WITHOUT", "TIME", "ZONE"]
 

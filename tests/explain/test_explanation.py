@@ -22,7 +22,7 @@ from trijoin_sql.explain import FORMS, Explanation
 from ..rewriter.goldens import queries
 from .samples import BI, CYCLIC, NOTHING, SAMPLES, made
 
-FORMATS = ("__str__", "to_json", "to_mermaid", "to_dot", "to_html", "_repr_html_")
+FORMATS = ("__str__", "to_json", "to_mermaid", "to_html", "_repr_html_")
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -42,7 +42,7 @@ def test_same_document_same_text(name: str, form: str) -> None:
 def test_text_does_not_depend_on_the_hash_seed() -> None:
     script = (
         "import json, sys; from trijoin_sql.explain import Explanation; ex = Explanation(json.load(sys.stdin)); "
-        "sys.stdout.reconfigure(encoding='utf-8'); print(ex, ex.to_mermaid(), ex.to_dot(), ex.to_html())"
+        "sys.stdout.reconfigure(encoding='utf-8'); print(ex, ex.to_mermaid(), ex.to_html())"
     )
     document = json.dumps(SAMPLES["multi"]).encode()
     outputs = {
@@ -158,7 +158,7 @@ def test_value_without_a_json_form() -> None:
     ("suffix", "start"),
     [
         (".html", "<!doctype html>"), (".htm", "<!doctype html>"), (".json", "{"), (".mmd", "flowchart"),
-        (".mermaid", "flowchart"), (".dot", "digraph"), (".gv", "digraph"), (".txt", "TriJoin SQL"), (".HTML", "<!doc"),
+        (".mermaid", "flowchart"), (".txt", "TriJoin SQL"), (".HTML", "<!doc"),
     ],
 )  # fmt: skip
 def test_save_by_suffix(tmp_path: Any, suffix: str, start: str) -> None:

@@ -106,8 +106,8 @@ def test_what_changes_the_relations_of_a_from_is_left_to_spark(sql: str, reason:
 def test_views_and_explain_carry_the_query_inside() -> None:
     view = rewritten("CREATE OR REPLACE TEMP VIEW `my view` AS SELECT r.id FROM r JOIN s ON r.a < s.a")
     assert (view.kind, view.view, view.converted) == ("create_view", View("`my view`", replace=True), True)
-    explain = rewritten("EXPLAIN DOT SELECT r.id FROM r")
-    assert (explain.kind, explain.explain_format, explain.spark_sql) == ("explain", "DOT", "SELECT r.id FROM r")
+    explain = rewritten("EXPLAIN MERMAID SELECT r.id FROM r")
+    assert (explain.kind, explain.explain_format, explain.spark_sql) == ("explain", "MERMAID", "SELECT r.id FROM r")
 
 
 def test_question_marks_become_named_parameters_in_the_order_of_the_text() -> None:

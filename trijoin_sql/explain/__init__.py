@@ -1,4 +1,4 @@
-"""Explanations of queries: text, JSON, Mermaid, DOT and one self-contained HTML page.
+"""Explanations of queries: text, JSON, Mermaid and one self-contained HTML page.
 
 Everything here renders one JSON document; nothing here imports Spark or sqlglot.
 """

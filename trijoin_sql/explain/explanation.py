@@ -11,7 +11,6 @@ from types import MappingProxyType
 from ..errors import InvalidSettingError
 from ..rewriter.plan.document import Document
 from ..rewriter.plan.json_codec import Json, encode
-from .dot import render_dot
 from .mermaid import render_mermaid
 from .reading import read
 from .text import render_text
@@ -95,10 +94,6 @@ class Explanation:
         """Return the join graphs and the plan as a Mermaid flowchart."""
         return render_mermaid(self._document)
 
-    def to_dot(self) -> str:
-        """Return the join graphs and the plan in Graphviz's DOT."""
-        return render_dot(self._document)
-
     def to_html(self) -> str:
         """Return one HTML page with everything in it: it opens from disk and fetches nothing."""
         from .html import render_html
@@ -111,7 +106,7 @@ class Explanation:
         Parameters
         ----------
         path
-            A file that ends in ``.html``, ``.json``, ``.mmd``, ``.dot``, ``.gv`` or ``.txt``. It is replaced.
+            A file that ends in ``.html``, ``.json``, ``.mmd`` or ``.txt``. It is replaced.
 
         Returns
         -------
@@ -145,7 +140,6 @@ FORMS: Mapping[str, Callable[[Explanation], str]] = MappingProxyType(
         "text": Explanation.to_text,
         "json": Explanation.to_json,
         "mermaid": Explanation.to_mermaid,
-        "dot": Explanation.to_dot,
         "html": Explanation.to_html,
     }
 )
@@ -154,6 +148,6 @@ FORMS: Mapping[str, Callable[[Explanation], str]] = MappingProxyType(
 _SUFFIXES = MappingProxyType(
     {
         **{".html": "html", ".htm": "html", ".json": "json", ".mmd": "mermaid", ".mermaid": "mermaid"},
-        **{".dot": "dot", ".gv": "dot", ".txt": "text"},
+        ".txt": "text",
     }
 )

@@ -53,7 +53,7 @@ HELP = r"""A statement ends with ; and may have several lines. All of Spark's SQ
   CREATE STREAM r (id BIGINT, x DOUBLE, ts TIMESTAMP) USING json OPTIONS (path 'in/r')
     WATERMARK ts DELAY OF INTERVAL 10 SECONDS;
   SELECT ... FROM r JOIN s ON ABS(r.x - s.x) < 5 WITHIN 1 MINUTE;   over streams: until Ctrl-C
-  EXPLAIN [FORMATTED | MERMAID | DOT | JSON] SELECT ...;            how it will run
+  EXPLAIN [FORMATTED | MERMAID | JSON] SELECT ...;                  how it will run
   CREATE SINK near USING parquet OPTIONS (path 'out', checkpointLocation 'checkpoint');
   INSERT INTO near SELECT ...;                                      into it, until Ctrl-C
   DROP STREAM r; DROP SINK near;                                    CREATE OR REPLACE works, too
