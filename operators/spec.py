@@ -7,7 +7,7 @@ it from a `rewriter.plan.nodes.JoinNode` and the schemas that Spark reports for 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from .checks import Band, EdgeSpec
 
@@ -218,41 +218,21 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Dimension:
-    """Two columns that tell how close two rows are.
-
-    Parameters
-    ----------
-    left, right
-        Columns of one type.
-    type_name
-        Of the type, for the error message where a difference leaves it.
-    most
-        The greatest difference that the type has, None where it has them all.
-    """
-
-    left: str
-    right: str
-    type_name: str = ""
-    most: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Closest:
     """Which partners of a row of the first stream are results.
 
     Parameters
     ----------
-    dimensions
-        What is compared; several only for a formula.
+    left, right
+        The columns that are compared, of one type.
     by
         The ``greatest`` or the ``least`` value of the second stream is closest, or the one at the least ``distance``.
     count
         How many partners at most. Of equally close ones those that came last are results.
-    formula
-        How a distance is computed (`kernels.formulas`); None for an absolute difference.
-    sql
-        For the error message.
+    sql, type_name
+        For the error message where a difference leaves the type.
+    most
+        The greatest difference that the type has, None where it has them all.
     wraps
         Whether a difference of integers that leaves its type wraps around.
     similarity
@@ -262,24 +242,16 @@ class Closest:
         others can be, too.
     """
 
-    dimensions: tuple[Dimension, ...]
+    left: str
+    right: str
     by: Literal["greatest", "least", "distance"]
     count: int = 1
-    formula: tuple[Any, ...] | None = None
     sql: str = ""
+    type_name: str = ""
+    most: int | None = None
     wraps: bool = False
     similarity: bool = False
     latest: tuple[str, ...] | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the first stream."""
-        return tuple(one.left for one in self.dimensions)
-
-    @property
-    def right(self) -> str:
-        """The column of the second stream, the first of several."""
-        return self.dimensions[0].right
 
 
 class Block(NamedTuple):

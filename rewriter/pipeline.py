@@ -359,7 +359,6 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             a_join = f"an {kind}" if str(kind).startswith("A") else f"a {kind}"
             why = alone.get(id(node), "it is left to Spark, which does not run it")
             hint = f"{_ONE_SIDE_EACH}, of types that are numbers or times"
-            hint = hint if node.closest.formula is None else "cast its columns to DOUBLE"
             hint = "leave the hint out" if why.startswith("the hint") else hint
             found.append(Refusal(f"{a_join} of streams: {why}", hint))
             continue

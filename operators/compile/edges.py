@@ -47,27 +47,25 @@ def compile_closest(closest: Closest, edges: Iterable[checks.EdgeSpec], left: In
     UnsupportedQueryError
         The kernel does not order values of that type.
     """
-    dimensions = []
-    for number, (one, other) in enumerate(closest.dimensions):
-        kinds = left.type_of("key", one.sql), right.type_of("key", other.sql)
-        common = closest_type(closest, number, *kinds)
-        if common is None:
-            raise UnsupportedQueryError(*unordered(closest, *kinds))
-        columns = left.pack_read("key", one.sql, common), right.pack_read("key", other.sql, common)
-        left.required.setdefault(columns[0], one.sql)
-        right.required.setdefault(columns[1], other.sql)
-        most = LARGEST.get(common) if closest.by == "distance" and not closest.wraps else None
-        dimensions.append(spec.Dimension(*columns, common, most))
+    kinds = left.type_of("key", closest.left.sql), right.type_of("key", closest.right.sql)
+    common = closest_type(closest, *kinds)
+    if common is None:
+        raise UnsupportedQueryError(*unordered(closest, *kinds))
+    here, there = left.pack_read("key", closest.left.sql, common), right.pack_read("key", closest.right.sql, common)
+    left.required.setdefault(here, closest.left.sql)
+    right.required.setdefault(there, closest.right.sql)
     latest = None
     if closest.latest:
         equal = (check for edge in edges for check in edge.checks if isinstance(check, checks.Compare))
         latest = tuple(check.right for check in equal if check.op in ("=", "<=>"))
     return spec.Closest(
-        tuple(dimensions),
+        here,
+        there,
         closest.by,
         closest.count,
-        closest.formula,
         closest.condition.sql,
+        common,
+        LARGEST.get(common) if closest.by == "distance" and not closest.wraps else None,
         closest.wraps,
         closest.similarity,
         latest,

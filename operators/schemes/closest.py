@@ -17,7 +17,7 @@ Of equally close partners the one that came last is a result: Spark's batch give
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,10 @@ import pyarrow as pa
 
 from ...errors import JoinOverflowError
 from ..batches.pieces import concat
-from ..kernels.formulas import evaluate
 from ..kernels.order_keys import Int64s, float_key, order_key, values
 from ..results.bundle import Part
 from ..results.outcomes import Outcome, joined
-from ..spec import Closest, Dimension, JoinSpec
+from ..spec import Closest, JoinSpec
 from ..store.index import Probe
 from ..store.segment import Lifetime, Segment
 from ..store.store import Store
@@ -114,7 +113,7 @@ class ClosestSlot(OuterSlot):
     def _closest(self, rows: Part) -> tuple[Int64s, Int64s]:
         """Return the closest partners of some rows: the number of a row, ascending, and an id, shape (k,)."""
         (step,) = self.unit.orders[0]
-        read = dict.fromkeys([*step.plan.columns, *self.closest.columns])
+        read = dict.fromkeys([*step.plan.columns, self.closest.left])
         probe = Probe(step.plan, rows.take([*read], slice(len(rows))))
         nearby, recent = Nearby(self.closest, len(rows)), self.unit.stored[1]
         for store, later in ((self.latest, 0), (recent, _LATER)):
@@ -192,9 +191,7 @@ class Nearby:
         if not len(mine):
             return
         of = pa.array(mine), pa.array(theirs)
-        far = self._far(
-            [(left.column(one.left).take(of[0]), right.column(one.right).take(of[1])) for one in self.spec.dimensions]
-        )
+        far = self._far(left.column(self.spec.left).take(of[0]), right.column(self.spec.right).take(of[1]))
         self.held.append((mine, far, theirs.astype(np.int64) + start))
         self.size += len(mine)
         if self.size > _HELD + self.count * self.spec.count:
@@ -206,44 +203,29 @@ class Nearby:
         mine, _, ids = self.held[0] if self.held else (np.zeros(0, np.int64),) * 3
         return mine, ids
 
-    def _far(self, pairs: Sequence[tuple[pa.Array, pa.Array]]) -> Int64s:
+    def _far(self, here: pa.Array, there: pa.Array) -> Int64s:
         """Return a key of how far each candidate is, shape (k,): the least is closest."""
         if self.spec.by == "greatest":
-            return ~order_key(pairs[0][1])  # as many below zero as above: unlike a minus, it does not overflow
+            return ~order_key(there)  # as many below zero as above: unlike a minus, it does not overflow
         if self.spec.by == "least":
-            return order_key(pairs[0][1])
-        formula, dimensions = self.spec.formula, self.spec.dimensions
+            return order_key(there)
         with np.errstate(all="ignore"):
-            if formula is None:
-                apart = np.abs(self._difference(*pairs[0], dimensions[0]))
-                if apart.dtype.kind in "iu":
-                    whole: Int64s = apart.astype(np.int64)
-                    return whole
-                far = -apart if self.spec.similarity else apart
-            else:
+            apart = np.abs(self._difference(here, there))
+            if apart.dtype.kind in "iu":
+                whole: Int64s = apart.astype(np.int64)
+                return whole
+            return ~float_key(-apart) if self.spec.similarity else float_key(apart)
 
-                def leaf(name: str, number: int) -> npt.NDArray[np.float64]:
-                    here, there = pairs[number]
-                    if name == "difference":
-                        return self._difference(here, there, dimensions[number]).astype(np.float64)
-                    return values(here if name == "left" else there).astype(np.float64)
-
-                far = evaluate(formula, leaf)
-        return ~float_key(far) if self.spec.similarity else float_key(far)
-
-    def _difference(self, here: pa.Array, there: pa.Array, dimension: Dimension) -> npt.NDArray[Any]:
+    def _difference(self, here: pa.Array, there: pa.Array) -> npt.NDArray[Any]:
         """Return the differences of two columns, shape (k,), in their type; integers that do not fit have no sign."""
         difference: npt.NDArray[Any]
         if pa.types.is_floating(there.type) or (self.spec.wraps and pa.types.is_integer(there.type)):
             difference = values(here) - values(there)
             return difference
         one, other = order_key(here), order_key(there)
-        if self.spec.formula is not None:  # of types whose differences fit
-            difference = one - other
-        else:
-            difference = np.where(one > other, one - other, other - one).view(np.uint64)
-        if dimension.most is not None and (np.abs(difference) > dimension.most).any():
-            raise JoinOverflowError(self.spec.sql, dimension.type_name)
+        difference = np.where(one > other, one - other, other - one).view(np.uint64)
+        if self.spec.most is not None and (difference > self.spec.most).any():
+            raise JoinOverflowError(self.spec.sql, self.spec.type_name)
         return difference
 
     def _reduce(self) -> None:

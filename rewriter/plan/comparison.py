@@ -61,34 +61,18 @@ def common_type(left: str, right: str) -> Comparable | None:
 LARGEST = {name: 2 ** (bits - 1) - 1 for name, bits in _INTEGERS.items()}
 
 
-#: The types whose differences are doubles in a formula, exactly or as Spark rounds them.
-_DIFFERENCES = frozenset({"tinyint", "smallint", "int", "float", "double"})
-
-
-def closest_type(closest: Closest, number: int, left: str, right: str) -> str | None:
-    """Return the type in which units compare two values to tell what is closest, None if they cannot.
-
-    Parameters
-    ----------
-    number
-        Of the pair among `Closest.dimensions`.
-    left, right
-        DDL names.
-    """
+def closest_type(closest: Closest, left: str, right: str) -> str | None:
+    """Return the type (DDL names) in which units compare two values to tell what is closest, None if they cannot."""
     common = common_type(left, right)
     if common is None or not common.exact or (closest.by == "distance" and common.type == "boolean"):
         return None
-    if closest.formula is None:
-        return common.type
-    alone = [kind for side, kind in (("left", left), ("right", right)) if (number, side) in closest.apart]
-    return common.type if common.type in _DIFFERENCES and set(alone) <= {"double"} else None
+    return common.type
 
 
 def unordered(closest: Closest, left: str, right: str) -> tuple[str, str]:
     """Return why units cannot tell what is closest, and what to write instead."""
     pair = left if left == right else f"{left} and {right}"
-    hint = "compare numbers or times" if closest.formula is None else "cast columns to DOUBLE"
-    return f"units do not order {pair} to tell what is closest by {closest.sql}", hint
+    return f"units do not order {pair} to tell what is closest by {closest.sql}", "compare numbers or times"
 
 
 def widest(types: Iterable[str]) -> str | None:

@@ -5,9 +5,9 @@ It imports only the standard library, as `nodes` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from .conjuncts import Term
 
@@ -38,19 +38,6 @@ JOIN_WORDS: dict[str, str] = {
     "left_closest": "LEFT JOIN with the closest rows",
 }
 
-#: A distance: a function's name and its arguments, which are formulas; ``("number", 2.0)``; or a leaf, ``("left", 0)``,
-#: ``("right", 0)`` or ``("difference", 0)``, of the pair of expressions with that number.
-Formula = tuple[Any, ...]
-
-
-def _apart(formula: Formula) -> Iterator[tuple[int, str]]:
-    name, *arguments = formula
-    if name in ("left", "right"):
-        yield arguments[0], name
-    for one in arguments:
-        if isinstance(one, tuple):
-            yield from _apart(one)
-
 
 @dataclass(frozen=True, slots=True)
 class Closest:
@@ -69,10 +56,6 @@ class Closest:
         How many partners at most.
     approximate, similarity
         The words of NEAREST BY.
-    more
-        What else a distance is made of, as pairs like `left` and `right`.
-    formula
-        How: see `Formula`. None for the absolute difference of `left` and `right`.
     latest
         Whether a row is of no more use when the watermark has passed a later one with the same key.
     wraps
@@ -86,8 +69,6 @@ class Closest:
     count: int = 1
     approximate: bool = False
     similarity: bool = False
-    more: tuple[tuple[Term, Term], ...] = ()
-    formula: Formula | None = None
     latest: bool = False
     wraps: bool = False
 
@@ -100,25 +81,14 @@ class Closest:
         return f"{how} NEAREST {self.count} BY {'SIMILARITY' if self.similarity else 'DISTANCE'} {self.condition.sql}"
 
     @property
-    def dimensions(self) -> tuple[tuple[Term, Term], ...]:
-        """What is compared, of the left and of the right input."""
-        return (self.left, self.right), *self.more
-
-    @property
-    def apart(self) -> frozenset[tuple[int, str]]:
-        """The sides of dimensions that a formula has by themselves, not only in their difference."""
-        return frozenset() if self.formula is None else frozenset(_apart(self.formula))
-
-    @property
-    def compared(self) -> tuple[Term, ...]:
-        """All expressions that are compared."""
-        return tuple(term for pair in self.dimensions for term in pair)
+    def compared(self) -> tuple[Term, Term]:
+        """The expressions that are compared."""
+        return self.left, self.right
 
     def with_terms(self, change: Callable[[Term], Term]) -> Closest:
         """Return the same with other terms."""
         left, right, condition = map(change, (self.left, self.right, self.condition))
-        more = tuple((change(one), change(other)) for one, other in self.more)
-        return replace(self, left=left, right=right, condition=condition, more=more)
+        return replace(self, left=left, right=right, condition=condition)
 
 
 def join_words(kind: str, closest: Closest | None) -> str:

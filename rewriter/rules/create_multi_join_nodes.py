@@ -166,9 +166,9 @@ def _why_not_tested(graph: JoinGraph, closest: Closest | None) -> str | None:
     """Return why a join cannot tell which rows have no partner, or which are closest."""
     residual = next(iter(graph.residuals), None)
     if closest is not None:
-        for number, (one, other) in enumerate(closest.dimensions):
-            if UNKNOWN not in (one.type, other.type) and closest_type(closest, number, one.type, other.type) is None:
-                return unordered(closest, one.type, other.type)[0]
+        types = closest.left.type, closest.right.type
+        if UNKNOWN not in types and closest_type(closest, *types) is None:
+            return unordered(closest, *types)[0]
     if residual is None:
         return None
     failing = (one for edge in graph.edges for one in edge.predicates if isinstance(one, Either) and one.exceptions)

@@ -32,14 +32,6 @@ MATCHES = {
     "NEAREST BY DISTANCE ABS(r.x - s.x)": ("ABS(r.x - s.x)", "r.x IS NOT NULL AND s.x IS NOT NULL"),
     "NEAREST BY SIMILARITY -ABS(s.n - r.x)": ("ABS(s.n - r.x)", "r.x IS NOT NULL AND s.n IS NOT NULL"),
     "NEAREST BY DISTANCE ABS(r.d - s.d)": ("ABS(r.d - s.d)", "r.d IS NOT NULL AND s.d IS NOT NULL"),
-    "NEAREST BY DISTANCE SQRT(POWER(r.x - s.x, 2) + POWER(r.k - s.k, 2))": (
-        "SQRT(POWER(r.x - s.x, 2) + POWER(r.k - s.k, 2))",
-        "r.x - s.x IS NOT NULL AND r.k - s.k IS NOT NULL",
-    ),
-    "NEAREST BY DISTANCE COS(RADIANS(s.d) - RADIANS(r.d)) * COS(r.d) * s.d / 2": (
-        "COS(RADIANS(s.d) - RADIANS(r.d)) * COS(r.d) * s.d / 2 + 0.0D",
-        "r.d IS NOT NULL AND s.d IS NOT NULL",
-    ),
     "NEAREST 3 BY DISTANCE ABS(r.x - s.x)": ("ABS(r.x - s.x)", "r.x IS NOT NULL AND s.x IS NOT NULL"),
     "NEAREST BY DISTANCE ABS(r.ts - s.ts)": ("ABS(unix_micros(r.ts) - unix_micros(s.ts))", "true"),
 }
