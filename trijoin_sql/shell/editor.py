@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -11,11 +12,13 @@ from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import completion_is_selected, has_focus
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text.utils import split_lines
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings
-from prompt_toolkit.lexers import PygmentsLexer
-from pygments.lexers.sql import SqlLexer
+from prompt_toolkit.lexers import Lexer
 
+from ..explain.sql_text import tokens
 from .completion import Names, suggestions
 from .entered import is_complete
 
@@ -42,7 +45,7 @@ class Editor:
             completer=_Completer(names),
             complete_while_typing=True,
             auto_suggest=AutoSuggestFromHistory(),
-            lexer=PygmentsLexer(SqlLexer),
+            lexer=_Colours(),
             key_bindings=_keys(),
             enable_open_in_editor=True,
         )
@@ -96,3 +99,22 @@ class _Completer(Completer):
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         for text, what, length in suggestions(document.text, document.cursor_position, self._names):
             yield Completion(text, -length, display_meta=what)
+
+
+class _Colours(Lexer):
+    """Colours what is typed as the page of `explain` does, in prompt_toolkit's own colours."""
+
+    _STYLES = MappingProxyType(
+        {
+            "comment": "class:pygments.comment",
+            "string": "class:pygments.literal.string",
+            "number": "class:pygments.literal.number",
+            "keyword": "class:pygments.keyword",
+            "operator": "class:pygments.operator",
+        }
+    )
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        coloured: StyleAndTextTuples = [(self._STYLES.get(one.kind, ""), one.text) for one in tokens(document.text)]
+        lines = list(split_lines(coloured))
+        return lambda number: lines[number] if number < len(lines) else []
