@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException, ArithmeticException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
@@ -149,6 +149,27 @@ def damaged(folder: str, whole: bool) -> Callable[[Path], None]:
             path.write_text("garbage")
 
     return damage
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT r.id, 1 / (r.i - r.i) AS q FROM r JOIN s ON r.i < s.i", f"{Q} AND 1 / (r.i - s.i) > 0"],
+    ids=["SELECT", "ON"],
+)
+@pytest.mark.matrix
+def test_a_query_over_tables(tj: TriJoinSession, tables: Tables, capfd: pytest.CaptureFixture[str], sql: str) -> None:
+    """Spark marks a part of SQL, which is ours."""
+    tables.use(streaming=False)
+    try:
+        with pytest.raises(ArithmeticException) as failed:
+            tj.sql(sql).collect()
+    finally:
+        tables.use(streaming=True)
+    said = str(failed.value)
+    assert said.startswith("[DIVIDE_BY_ZERO] Division by zero.")
+    assert "\n== SQL ==\n1 / (r.i - " in said
+    assert not re.search(r"r__|_pyspark_|\^", said)
+    assert "SQLQueryContextLogger" not in capfd.readouterr().err, "nor is it logged before it is raised"
 
 
 @pytest.mark.parametrize(

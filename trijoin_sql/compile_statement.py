@@ -20,7 +20,7 @@ from .rewriter.plan.stored import Stored
 from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.hints import with_plain_joins
 from .rewriter.sql.statement import Statement
-from .running.listener import Registered, next_number, register
+from .running.listener import Registered, next_number, register, tell_of_tables
 from .settings import warm_bytes
 from .spark.flags import Setting
 from .spark.liberties import of_workers
@@ -127,6 +127,8 @@ def _compiled(
     result = compiling.run_sql(plan.sql)
     if result.isStreaming:
         register(spark, joins)
+    else:
+        tell_of_tables(spark, (stream.alias for one in joins for stream in one.spec.streams))
     # Spark names the columns: users see its names for expressions.
     asked = rewritten.spark_arguments(planned.arguments)
     asked_sql = rewritten.spark_sql

@@ -42,6 +42,8 @@ class TableInfo:
         Where the number of rows comes from.
     stateful
         Whether a stateful operator makes the rows of the stream: see `plan.nodes.Scan`.
+    in_warehouse
+        The relative path of a CREATE TABLE, if it has one: Spark takes it from its warehouse on.
     """
 
     columns: tuple[Column, ...]
@@ -50,6 +52,7 @@ class TableInfo:
     times: tuple[Time, ...] = ()
     rows_from: RowsFrom = "declared"
     stateful: bool = False
+    in_warehouse: str | None = None
 
 
 #: From a format and its options to the columns that its streams always have: pairs of a name and a type.

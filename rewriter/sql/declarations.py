@@ -126,4 +126,4 @@ def _table(reader: ClauseReader, fixed: FixedColumns | None, kind: _Kind) -> tup
     rows = None if rate is None else positive(rate.text)
     if rate is not None and rows is None:
         reader.raises(rate.start, f"a number of rows a second above 0 is needed, not {rate.text!r}", None)
-    return name, TableInfo(columns, streaming, rows, times)
+    return name, TableInfo(columns, streaming, rows, times, in_warehouse=path if path and in_warehouse else None)

@@ -112,6 +112,15 @@ def test_what_is_not_declared_may_be_a_slip_and_one_stream_with_a_table_is_spark
     assert "Did you mean orders2?" in " ".join(output.replace("│", " ").split())
 
 
+@pytest.mark.parametrize(("path", "said"), [("ports", True), ("/srv/ports", False), ("file:ports", False)])
+def test_a_relative_path_of_a_table_is_said_to_begin_in_the_warehouse(path: str, said: bool) -> None:
+    """Spark finds nothing there, and gives no rows and no error."""
+    table = f"CREATE TABLE d (k INT, lo DOUBLE) USING csv OPTIONS (path '{path}');"
+    code, output = explained(f"{STREAMS}{table}INSERT INTO o {QUERIES['joined']};")
+    assert code == 0
+    assert ("begins in Spark's warehouse" in " ".join(output.replace("│", " ").split())) is said
+
+
 def test_a_table_is_not_named_where_a_stream_lacks_its_time() -> None:
     untimed = STREAMS.replace(" WATERMARK ts DELAY OF INTERVAL 1 SECOND", "").replace(", ts TIMESTAMP", "")
     code, output = explained(f"{untimed}INSERT INTO o {QUERIES['joined'].replace('JOIN d', 'JOIN shop.ports AS d')};")

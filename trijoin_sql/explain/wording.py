@@ -18,6 +18,10 @@ from ..rewriter.plan.schemes import RECORDS
 
 #: What EXPLAIN says of a file's relations of which it knows too little without Spark.
 COLUMNS_UNKNOWN = "The columns of {} are unknown without Spark, so their names and types are not checked here."
+IN_WAREHOUSE = (
+    "The path {0!r} of the table {1} begins in Spark's warehouse, not where the command runs: write the whole path, or "
+    "CREATE TEMPORARY VIEW {1} ... USING, whose path begins there."
+)
 NOT_DECLARED = "{} is not declared in this file: here it is a table of Spark's catalog, whose columns are unknown."
 
 #: What EXPLAIN says of a query in a job with LATE ROWS INTO.

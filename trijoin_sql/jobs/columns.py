@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from ..errors import SqlSyntaxError, UnsupportedQueryError
-from ..explain.wording import COLUMNS_UNKNOWN, NOT_DECLARED
+from ..explain.wording import COLUMNS_UNKNOWN, IN_WAREHOUSE, NOT_DECLARED
 from ..rewriter.mistakes import mistakes
 from ..rewriter.names.resolve import resolve
 from ..rewriter.names.scopes import Misnamed, Resolution
@@ -79,6 +79,9 @@ def unknown_advice(sql: str, catalog: DdlCatalog) -> list[str]:
         best = None if declared else close(name, known)
         told = (COLUMNS_UNKNOWN if declared else NOT_DECLARED).format(name)
         said.append(f"{told} Did you mean {best}?" if best else told)
+    for name, info in catalog.tables:
+        if info.in_warehouse and re.search(rf"(?i)\b{re.escape(name)}\b", sql):
+            said.append(IN_WAREHOUSE.format(info.in_warehouse, name))
     return list(dict.fromkeys([*said, *_misspelt_functions(sql)]))
 
 

@@ -21,8 +21,14 @@ from .metrics import numbers_of
 #: Queries of ours by id: the checkpoint, and the names of the joined relations.
 _started: dict[str, tuple[str, frozenset[str]]] = {}
 
+#: The names of relations that queries over tables join, the newest last.
+_joined: dict[str, None] = {}
+
 #: How many are remembered.
 _REMEMBERED = 1000
+
+#: A part of a statement in Spark's text, and the marks below it.
+_MARKED = r"\n== SQL \(.*\) ==\n[^^]*\^+"
 
 #: Spark's words for a checkpoint that cannot be read, and ours.
 _DAMAGES = (
@@ -40,6 +46,15 @@ def remember(query_id: str, checkpoint: str, relations: Iterable[str]) -> None:
     _started[query_id] = checkpoint, frozenset(relations)
     while len(_started) > _REMEMBERED:
         del _started[next(iter(_started))]
+
+
+def remember_relations(names: Iterable[str]) -> None:
+    """Keep what the failure of a query over tables is told with."""
+    for name in names:
+        _joined.pop(name, None)
+        _joined[name] = None
+    while len(_joined) > _REMEMBERED:
+        del _joined[next(iter(_joined))]
 
 
 def told(text: str, stack: str = "") -> str:
@@ -69,8 +84,17 @@ def told(text: str, stack: str = "") -> str:
         first += f"\nHint: {CONDITIONS[condition[1]].action}"
         if "\n" not in text:  # it was refused by us, and there is no more to it
             return first
-    below = re.sub(r"\n== SQL \(.*\) ==\n[^^]*\^+", "", text.partition("\n\nLogical Plan:")[0])
+    below = re.sub(_MARKED, "", text.partition("\n\nLogical Plan:")[0])
     return f"{first}\n\nSpark says:\n{_in_users_words(below, relations)}"
+
+
+def marked(text: str) -> str:
+    """Return Spark's text about a query over tables with what it marks in our SQL in the words of the query."""
+    block, expression = re.search(_MARKED, text), _expression(text)
+    if block is None or expression is None:
+        return text
+    said = _in_users_words(expression, _joined)
+    return text if said == expression else f"{text[: block.start()]}\n== SQL ==\n{said}{text[block.end() :]}"
 
 
 def damage(text: str, checkpoint: str, stack: str) -> str | None:
@@ -105,25 +129,23 @@ def tell_failures(starts: Callable[[Any], None]) -> None:
     starts
         Is called with each DataFrame of a query before it starts.
     """
-    from pyspark.errors.exceptions.captured import AnalysisException, StreamingQueryException
+    from pyspark.errors.exceptions.captured import AnalysisException, CapturedException, StreamingQueryException
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     leave_out_logged_errors()
-    spark_says: Any = StreamingQueryException.__str__
+    spark_says: Any = CapturedException.__str__
     if spark_says.__module__ == __name__:
         return
 
     def say(error: Any) -> str:
-        return told(spark_says(error), error._stackTrace or "")
+        text = str(spark_says(error))
+        if isinstance(error, StreamingQueryException):
+            return told(text, error._stackTrace or "")
+        if isinstance(error, AnalysisException) and f"CollectMetrics {PREFIX}_" in text:
+            return text.partition(";\n")[0]
+        return marked(text)
 
-    StreamingQueryException.__str__ = say  # type: ignore[method-assign]
-    analysis_says: Any = AnalysisException.__str__
-
-    def say_without_plan(error: Any) -> str:
-        text = str(analysis_says(error))
-        return text.partition(";\n")[0] if f"CollectMetrics {PREFIX}_" in text else text
-
-    AnalysisException.__str__ = say_without_plan  # type: ignore[method-assign]
+    CapturedException.__str__ = say  # type: ignore[method-assign]
     for name in ("start", "toTable"):
         setattr(DataStreamWriter, name, _starting(vars(DataStreamWriter)[name], starts))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +36,7 @@ from ..spark.unmeasured import hand_over_unmeasured
 from ..spark.versions import metadata_of
 from ..spark.whole_batches import compute_whole_batches
 from .checkpoint import FOLDER, CheckpointFile, Join, follow, recorded
-from .failures import damage, remember, tell_failures
+from .failures import damage, remember, remember_relations, tell_failures
 from .metrics import held_by_slot, join_keys, numbers_of, slots_of
 from .recovery import results_of_another
 from .stopping import no_further_batch
@@ -125,6 +125,13 @@ def register(spark: SparkSession, joins: Sequence[Registered]) -> None:
     forget(keys)
     for key in keys:
         _joins.pop(key, None)
+
+
+def tell_of_tables(spark: SparkSession, relations: Iterable[str]) -> None:
+    """Let what fails of a query over tables be told in the words of the query."""
+    if hasattr(spark, "_jsparkSession") and taken(TELL_FAILURES, settings_of(spark)):
+        tell_failures(_prepare_session_of)
+        remember_relations(relations)
 
 
 def listen(spark: SparkSession) -> bool:
