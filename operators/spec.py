@@ -353,7 +353,7 @@ class JoinSpec:
         return self.join not in ("semi", "anti")
 
     @property
-    def speaks(self) -> bool:
+    def emits_unmatched(self) -> bool:
         """Whether rows without a partner are results."""
         return self.join not in ("inner", "semi", "closest")
 

@@ -70,5 +70,5 @@ def read(statement: Statement, catalog: Catalog, settings: Settings, arguments: 
                 raise UnsupportedQueryError(why, "write its values to a table or a topic first, and join that")
     bound = {id(binding.block.select) for binding in parsed.bindings.values()}
     if any(select.args.get("within") and id(select) not in bound for select in tree.find_all(exp.Select)):
-        raise UnsupportedQueryError("WITHIN bounds a join, and its SELECT has none")
+        raise UnsupportedQueryError("WITHIN bounds a join, and its SELECT has none", subject="WITHIN")
     return Reading(parsed.plan, lambda plan: render_query(plan, parsed), joined)

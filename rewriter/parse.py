@@ -33,7 +33,7 @@ from .plan.nodes import Block, Join, Node, Project, Query, Scan, Where, scans
 from .plan.parts import Aggregation, Column, TimeUses, unused
 from .predicates.terms import Scope, operands
 from .sql.catalog import TableInfo
-from .sql.dialect import identifier, places_of, render
+from .sql.dialect import Nearest, identifier, places_of, render
 from .sql.functions import AGGREGATES, GENERATORS, RANDOM, called, read_anew
 from .sql.hints import read_hints
 from .sql.intervals import interval_microseconds
@@ -163,7 +163,8 @@ class _Builder:
                         told = f"what is closest by {render(tree.closest)} changes with the clock, or with each look"
                         closest, reason = None, (told, "compare columns of the two sides")
                     if reason is not None and any(scan.streaming for scan in scans(right)):
-                        raise UnsupportedQueryError(*reason)
+                        subject = "NEAREST" if isinstance(tree.closest, Nearest) else "MATCH_CONDITION"
+                        raise UnsupportedQueryError(*reason, subject=subject)
                     self.problem = self.problem or (reason and reason[0])
                     if closest is not None and closest.by != "distance":
                         places = places_of(tree.closest)

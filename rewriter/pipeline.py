@@ -19,7 +19,7 @@ from .options import DEFAULTS, Settings
 from .plan.conjuncts import KINDS, Compare, Predicate, Residual
 from .plan.display import plan_text
 from .plan.document import Document, Stage
-from .plan.joins import join_words
+from .plan.joins import join_words, written
 from .plan.json_codec import as_object
 from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Query, Scan, scans, walk
 from .plan.parts import Refusal
@@ -46,7 +46,7 @@ from .rules.simplify_conditions import simplify_conditions
 from .sql.arguments import Arguments
 from .sql.catalog import Catalog
 from .sql.hints import for_spark
-from .sql.places import place_of_reason
+from .sql.places import placed
 from .sql.spark_types import UNKNOWN, may_be_event_time
 from .sql.statement import Statement, View, parse_statement, positional_name, why_unreadable
 from .strict import refuse_unproven
@@ -252,8 +252,7 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
             final = held_back_in_text(final)
     if settings.strict:
         for refusal in refused:
-            place = place_of_reason(statement.sql, refusal.reason)
-            raise UnsupportedQueryError(refusal.reason, refusal.hint, statement.sql, place)
+            raise placed(refusal, statement.sql)
         refuse_unproven(statement.sql, plan, found)
     warned = cautions(found)
     advice = warned + tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
@@ -301,9 +300,10 @@ def _check_within(plan: Node, refused: Sequence[Refusal]) -> None:
             inside = _groups(block.input)
             if not any(isinstance(node, JoinNode) for node in inside):
                 for refusal in refused:
-                    raise UnsupportedQueryError(refusal.reason, refusal.hint)
+                    raise UnsupportedQueryError(refusal.reason, refusal.hint, subject=refusal.subject)
                 reason = next((node.decision.reason for node in inside), block.problem or "there is no group")
-                raise UnsupportedQueryError(f"WITHIN needs a join that TriJoin SQL runs, and this one is not: {reason}")
+                told = f"WITHIN needs a join that TriJoin SQL runs, and this one is not: {reason}"
+                raise UnsupportedQueryError(told, subject="WITHIN")
 
 
 def check_schema(stage: str, before: Node, after: Node) -> None:
@@ -354,29 +354,31 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             or not all(any(scan.streaming for scan in scans(side)) for side in (node.left, node.right))
         ):
             continue
-        kind = None if node.kind in ("inner", "cross") else join_words(node.kind, node.closest)
+        kind, subject = None, ""
+        if node.kind not in ("inner", "cross"):
+            kind = join_words(node.kind, node.closest)
+            subject = "" if node.in_where else written(node.kind, node.closest)
         if node.closest is not None:
             a_join = f"an {kind}" if str(kind).startswith("A") else f"a {kind}"
             why = alone.get(id(node), "it is left to Spark, which does not run it")
             hint = f"{_ONE_SIDE_EACH}, of types that are numbers or times"
             hint = "leave the hint out" if why.startswith("the hint") else hint
-            found.append(Refusal(f"{a_join} of streams: {why}", hint))
+            found.append(Refusal(f"{a_join} of streams: {why}", hint, subject))
             continue
         tested = next((p for p in node.predicates if isinstance(p, Residual) and len(p.relations) > 1), None)
         if kind is not None and (collated := _collated(node)) is not None:
             reason = f"a {kind} of streams by texts with a collation, which only Spark compares, and keeps in no state"
-            found.append(Refusal(f"{reason}: {collated.sql}", "compare LOWER(r.a) with LOWER(s.a), say"))
+            found.append(Refusal(f"{reason}: {collated.sql}", "compare LOWER(r.a) with LOWER(s.a), say", subject))
             continue
         if any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates):
             if node.kind == "anti" and tested is not None:
                 words = "NOT EXISTS over a stream" if node.in_where else f"a {kind} of streams"
-                found.append(
-                    Refusal(f"{words}, with a condition that only Spark can evaluate: {tested.sql}", UNMATCHED)
-                )
+                reason = f"{words}, with a condition that only Spark can evaluate: {tested.sql}"
+                found.append(Refusal(reason, UNMATCHED, subject))
             elif kind is not None and node.kind != "anti" and not _may_bound_times(node):
                 words = "EXISTS or IN" if node.in_where else kind
                 hint = (UNBOUNDED_OUTER.hint or "").replace("in ON", "in its WHERE" if node.in_where else "in ON")
-                found.append(Refusal(UNBOUNDED_OUTER.reason.format(words), hint))
+                found.append(Refusal(UNBOUNDED_OUTER.reason.format(words), hint, subject))
             continue
         if node.in_where and tested is not None:
             reason = f"EXISTS or IN over a stream, with a condition that only Spark can evaluate: {tested.sql}"
@@ -391,8 +393,8 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             if tested is not None:
                 reason += f", with a condition that only Spark can evaluate: {tested.sql}"
                 hint = f"{_ONE_SIDE_EACH}, or add an equality such as a common key or time bucket"
-        found.append(Refusal(reason, hint))
-    found += [refusal for node in walk(plan) if isinstance(node, JoinNode) for refusal in _never_speaks(node)]
+        found.append(Refusal(reason, hint, subject))
+    found += [refusal for node in walk(plan) if isinstance(node, JoinNode) for refusal in _never_emits(node)]
     return tuple(dict.fromkeys(found))
 
 
@@ -407,16 +409,17 @@ def _collated(join: Join) -> Predicate | None:
     return None
 
 
-def _never_speaks(node: JoinNode) -> Iterator[Refusal]:
+def _never_emits(node: JoinNode) -> Iterator[Refusal]:
     """Yield why a join would never know that a row has no partner, or no closer one."""
     for kept in node.retention if node.pads else ():
         if kept.alias in node.tested and kept.keep_for is None:
             lacks = "has no partner" if node.closest is None else "has its closest partners"
             reason = f"the {join_words(node.join, node.closest)} would never know that a row of {kept.alias} {lacks}"
-            hint = (kept.advice or "").partition(": ")[2]
+            hint = kept.told
             if node.closest is not None and node.closest.by == "distance" and "watermark" not in hint.lower():
                 hint = ""  # there is no ON for a condition
-            yield Refusal(reason, hint or "bound it with WITHIN 10 MINUTES after WHERE")
+            subject = written(node.join, node.closest)
+            yield Refusal(reason, hint or "bound it with WITHIN 10 MINUTES after WHERE", subject)
 
 
 def _may_bound_times(join: Join) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..errors import NotProvenError
 from .cautions import Product, is_over_streams, products
 from .event_time.bounds import is_of_streams
-from .plan.joins import join_words
+from .plan.joins import join_words, written
 from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Scan, scans, walk
 from .plan.parts import Retention
 from .rules.create_multi_join_nodes import BY_WINDOWS
@@ -46,12 +46,12 @@ def unproven(groups: Iterable[JoinNode | LeftAlone], sql: str | None = None) -> 
 
 def _of_stream(kept: Retention, sql: str | None) -> NotProvenError:
     """Return the refusal for a stream whose rows are kept for ever, or the latest of each key."""
-    why, _, hint = (kept.advice or "").partition(": ")[2].partition("; ")
-    reason = f"rows of {kept.alias} are kept for ever (UNBOUNDED){why and f', since {why}'}"
+    reason = f"rows of {kept.alias} are kept for ever (UNBOUNDED){kept.why and f', since {kept.why}'}"
     if kept.latest:
         reason = f"of {kept.alias} the latest row of each {', '.join(kept.latest)} is kept for ever"
     place = None if sql is None else place_of_relation(sql, kept.alias)
-    return NotProvenError(reason, kept.alias, hint or "bound the join with WITHIN 10 MINUTES after WHERE", sql, place)
+    hint = kept.hint or "bound the join with WITHIN 10 MINUTES after WHERE"
+    return NotProvenError(reason, kept.alias, hint, sql, place)
 
 
 def _of_product(product: Product, sql: str | None) -> NotProvenError:
@@ -78,7 +78,7 @@ def _left_to_spark(plan: Node, sql: str) -> Iterator[NotProvenError]:
             reason = f"it joins the streams {streams} by a join {_NOT_OURS}: {why.get(id(node), 'it stays with Spark')}"
             yield NotProvenError(reason, streams, "write it so that TriJoin SQL runs it: EXPLAIN says how", sql)
         else:
-            place = place_of(sql, f"{words}|{words.replace(' JOIN', ' OUTER JOIN')}|JOIN")
+            place = place_of(sql, f"{written(node.kind, node.closest)}|JOIN")
             reason = f"it joins the streams {streams} by a {words} {_NOT_OURS}"
             hint = "bound it with WITHIN 10 MINUTES after WHERE: then TriJoin SQL runs it"
             yield NotProvenError(reason, streams, hint, sql, place)

@@ -262,6 +262,8 @@ class UnsupportedQueryError(TriJoinError):
         The statement, and the place in it of what is refused.
     spark
         The condition of Spark's refusal.
+    subject
+        How what is refused begins in a statement, if that is in one place.
     """
 
     _condition = "TRIJOIN_UNSUPPORTED_QUERY"
@@ -273,8 +275,9 @@ class UnsupportedQueryError(TriJoinError):
         sql: str | None = None,
         offset: int | None = None,
         spark: str | None = None,
+        subject: str = "",
     ) -> None:
-        self.offset = offset
+        self.offset, self.subject = offset, subject
         #: The reason without its place.
         self.reason = reason if spark is None else f"{reason} (Spark's condition {spark})"
         told = reason

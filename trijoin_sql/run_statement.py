@@ -24,7 +24,7 @@ from .rewriter.plan.parts import Refusal
 from .rewriter.plan.stored import Stored
 from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.hints import for_spark
-from .rewriter.sql.places import place_of_reason
+from .rewriter.sql.places import placed
 from .rewriter.sql.statement import ASOF, Statement, View, without_online
 from .rewriter.strict import unproven
 from .running.listener import known_numbers, listen, observed_rates
@@ -161,7 +161,7 @@ class StatementRunner:
         except NotProvenError as error:
             return _Read(text, args, frames, for_spark(statement), refused=error)
         except UnsupportedQueryError as error:
-            refused = UnsupportedQueryError(error.reason, error.hint, text, place_of_reason(text, error.reason))
+            refused = placed(error, text)
             return _Read(text, args, frames, for_spark(statement), refused=refused)
         except PlanError as error:  # a bug of ours must not keep a user from Spark
             _log.warning("left to Spark: %s", error)
@@ -347,4 +347,4 @@ class StatementRunner:
 def _refuse(rewritten: Rewrite, text: str = "") -> None:
     """Raise for a query on streams with parts that neither we nor Spark can run."""
     for refusal in rewritten.refusals:
-        raise UnsupportedQueryError(refusal.reason, refusal.hint, text, place_of_reason(text, refusal.reason))
+        raise placed(refusal, text)

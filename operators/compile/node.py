@@ -149,7 +149,7 @@ def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
             stream,
             alike=packed[rank].alike,
             required=_required(inputs[stream.alias], tested=rank in spec.tested),
-            types=_arrow_types(packed[rank].alone, stream) if spec.speaks else (),
+            types=_arrow_types(packed[rank].alone, stream) if spec.emits_unmatched else (),
         )
         for rank, stream in enumerate(spec.streams)
     )

@@ -66,11 +66,11 @@ class ClosestSlot(OuterSlot):
             recent.looks_back = True
         #: Whether the first of later rows is closest.
         self.is_next = self.closest.by == "least" and self.closest.right == spec.streams[1].time
-        self.unit.stored[1].wakes = self.is_next
+        self.unit.stored[1].emits_others = self.is_next
 
-    def _speak(self, watermark: int | None) -> Iterator[Outcome]:
-        """Give the rows that no closer partner can come for any more, with their closest ones, once each."""
-        yield from super()._speak(watermark)
+    def _emit_due(self, watermark: int | None) -> Iterator[Outcome]:
+        """Emit the rows that no closer partner can come for any more, with their closest ones, once each."""
+        yield from super()._emit_due(watermark)
         if self.is_next and watermark:
             yield from self._with_next(watermark)
         if self.latest is not None and watermark:
@@ -81,17 +81,17 @@ class ClosestSlot(OuterSlot):
         self.unit.keep(rank, rows)
         yield from ()
 
-    def _told(self, rank: int, rows: Part) -> Iterator[Outcome]:
-        """Give waiting rows with their closest partners."""
+    def _emit_final(self, rank: int, rows: Part) -> Iterator[Outcome]:
+        """Emit waiting rows with their closest partners."""
         for some in _pieces(rows):
             mine, ids = self._closest(some)
             yield from self._paired(some, mine, ids)
             alone = np.ones(len(some), np.bool_)
             alone[mine] = False
-            yield from self._spoken(0, some.at(np.flatnonzero(alone)))
+            yield from self._unmatched(0, some.at(np.flatnonzero(alone)))
 
     def _with_next(self, watermark: int) -> Iterator[Outcome]:
-        """Give waiting rows all of whose closest partners the watermark has passed."""
+        """Emit waiting rows all of whose closest partners the watermark has passed."""
         waiting, recent = self.unit.stored[0], self.unit.stored[1]
         settled = waiting.settled
         assert settled is not None
@@ -122,7 +122,7 @@ class ClosestSlot(OuterSlot):
         return nearby.closest()
 
     def _paired(self, rows: Part, mine: Int64s, ids: Int64s) -> Iterator[Outcome]:
-        """Give some of the rows with their partners."""
+        """Emit some of the rows with their partners."""
         recent = self.unit.stored[1]
         for store, some, later in ((self.latest, ids < _LATER, 0), (recent, ids >= _LATER, _LATER)):
             if store is not None and some.any():

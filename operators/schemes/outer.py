@@ -4,10 +4,10 @@ Every row of a side that is *tested* (the preserved sides of an outer join, the 
 one cell, and all rows that may be its partners come to that cell. So whether it has met one is known where it is
 stored, as a bit beside the row (`store.settled`). The other side is copied to as many cells as the tested side has.
 
-A tested row without a partner speaks when none can come any more: when the watermark has passed its event time by as
-much as a partner may be later (the closed bound by which rows expire, 003 section 3.3). The rows of a micro-batch are
-handled first, since all of them were above the watermark of the one before. A row in which the conditions find NULL
-has no partner, and speaks at once.
+A tested row without a partner is emitted when none can come any more: when the watermark has passed its event time by
+as much as a partner may be later (the closed bound by which rows expire, 003 section 3.3). The rows of a micro-batch
+are handled first, since all of them were above the watermark of the one before. A row in which the conditions find NULL
+has no partner, and is emitted at once.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class OuterSlot:
             for rows in gathered(work.rows.pop(rank, ())):
                 if rank in self.spec.tested:
                     rows, never = self._apart(rank, rows)
-                    yield from self._spoken(rank, Part(never))
+                    yield from self._unmatched(rank, Part(never))
                 yield from self._arrive(rank, kept(self.spec, rank, rows))
-        yield from self._speak(work.watermark)
+        yield from self._emit_due(work.watermark)
 
-    def _speak(self, watermark: int | None) -> Iterator[Outcome]:
-        """Give the rows that no partner can come for any more, once each."""
-        if not self.spec.speaks and self.spec.closest is None:
+    def _emit_due(self, watermark: int | None) -> Iterator[Outcome]:
+        """Emit the rows that no partner can come for any more, once each."""
+        if not self.spec.emits_unmatched and self.spec.closest is None:
             return
         for rank in self.spec.tested:
             store = self.unit.stored[rank]
@@ -81,12 +81,12 @@ class OuterSlot:
                     ids = ids[values(segment.rows.column(store.life.time)) + reach <= watermark]
                 ids = ids[~settled.has(ids)]
                 if len(ids):
-                    yield from self._told(rank, Part(segment.rows, ids - segment.start))
+                    yield from self._emit_final(rank, Part(segment.rows, ids - segment.start))
                     settled.add(ids)
 
-    def _told(self, rank: int, rows: Part) -> Iterator[Outcome]:
-        """Give what is known of rows that no partner can come for any more."""
-        yield from self._spoken(rank, rows)
+    def _emit_final(self, rank: int, rows: Part) -> Iterator[Outcome]:
+        """Emit what is known of rows that no partner can come for any more."""
+        yield from self._unmatched(rank, rows)
 
     def _apart(self, rank: int, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Return the rows that may find a partner, and those that never do."""
@@ -136,9 +136,9 @@ class OuterSlot:
             if self.spec.join == "semi":
                 yield from joined({rank: Part(rows, new)}, self.unit.listed)
 
-    def _spoken(self, rank: int, rows: Part) -> Iterator[Outcome]:
-        """Give rows without a partner, padded with NULLs where the output has columns of the other side."""
-        if not len(rows) or not self.spec.speaks:
+    def _unmatched(self, rank: int, rows: Part) -> Iterator[Outcome]:
+        """Emit rows without a partner, padded with NULLs where the output has columns of the other side."""
+        if not len(rows) or not self.spec.emits_unmatched:
             return
         other = 1 - rank
         for result in joined({rank: rows}, self.unit.listed):

@@ -150,7 +150,7 @@ class SlotState:
             self._catch_up(name, store)
             if store.settled is not None:
                 store.settled.read = partial(self._page, name)
-                store.settle_spoken(self.manifest.watermark)
+                store.settle_emitted(self.manifest.watermark)
 
     def _catch_up(self, name: str, store: Store) -> None:
         """Complete a store's list of segments: what the warm copy lacks will come from the state store."""
@@ -351,9 +351,9 @@ class SlotState:
             if kept is not None and newest:
                 period = max(kept // ARCHIVE_PERIODS, 1000)
                 found.append(-(-(min(newest) + kept) // period) * period // 1000 + 1)
-            word = store.next_word(self.manifest.watermark)
-            if word is not None:
-                found.append(-(-word // 1000) - 1)  # Spark calls when the watermark is later than a timer
+            due = store.next_due(self.manifest.watermark)
+            if due is not None:
+                found.append(-(-due // 1000) - 1)  # Spark calls when the watermark is later than a timer
         return max(min(found), 1) if found else None  # rows from before 1970 go when there is a watermark at all
 
     def size(self) -> dict[str, int]:

@@ -94,8 +94,8 @@ class Store:
         self.settled: Settled | None = None
         #: How much later than a row its last partner may be (microseconds), None if that is not bounded.
         self.reach: int | None = None
-        #: Whether rows of another stream may have to speak when the watermark passes the time of a row.
-        self.wakes = False
+        #: Whether rows of another stream may be due when the watermark passes the time of a row here.
+        self.emits_others = False
         #: Rows with smaller ids are gone, whatever their time is.
         self.first = 0
         #: Whether rows are looked at once more when their segment goes: what is durable of them stays until then.
@@ -207,24 +207,24 @@ class Store:
         indexes = {key: index.merge(younger.indexes[key], older.count, rows) for key, index in older.indexes.items()}
         return Segment.of(older.start, rows, indexes, self.life)
 
-    def next_word(self, watermark: int) -> int | None:
-        """Return the watermark (microseconds) at which the next row may have to speak, None if none has to."""
-        reach = 0 if self.wakes else self.reach
-        if reach is None or (self.settled is None and not self.wakes):
+    def next_due(self, watermark: int) -> int | None:
+        """Return the watermark (microseconds) at which the next row may be due to be emitted, None if none is."""
+        reach = 0 if self.emits_others else self.reach
+        if reach is None or (self.settled is None and not self.emits_others):
             return None
         due = []
         for segment in self.segments:
             if segment.oldest is None or segment.newest is None:
                 continue
-            if not watermark or segment.oldest + reach > watermark:  # there is none yet: nothing has spoken
+            if not watermark or segment.oldest + reach > watermark:  # there is none yet: nothing has been emitted
                 due.append(segment.oldest)
             elif segment.newest + reach > watermark:
                 times = values(segment.rows.column(self.life.time))
                 due.append(int(times[times + reach > watermark].min()))
         return min(due) + reach if due else None
 
-    def settle_spoken(self, watermark: int) -> None:
-        """Settle the rows that had to speak by a watermark (microseconds) at which the slot was called.
+    def settle_emitted(self, watermark: int) -> None:
+        """Settle the rows that were due by a watermark (microseconds) at which the slot was called.
 
         The warm copy of a machine that the slot comes back to may still hold rows that have expired elsewhere, and what
         was known of them went with them.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -68,6 +68,66 @@ class Stage:
     packed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """The watermark of a micro-batch, and what it means to a join.
+
+    Parameters
+    ----------
+    spark
+        As Spark has it, in milliseconds; 0 if there is none yet.
+    event_time
+        Up to where all event times have come, in microseconds: Spark's may be held back for results that lag.
+    expiry
+        By which rows expire, in microseconds: rows of a stateful input come behind Spark's own.
+    """
+
+    spark: int
+    event_time: int
+    expiry: int
+
+    @classmethod
+    def of(cls, spec: JoinSpec, spark: int) -> Watermarks:
+        """Return what a watermark of Spark's means to a join."""
+        event_time = spark * 1000 + spec.held_back_at(spark) if spark else 0
+        return cls(spark, event_time, spark * 1000 if spec.has_stateful_input else event_time)
+
+
+@dataclass(slots=True)
+class Received:
+    """What packed rows hold: work, and of an earlier stage its results (listed, or as bundles) and counters."""
+
+    work: Work = field(default_factory=Work)
+    listed: list[pa.RecordBatch] = field(default_factory=list)
+    bundles: list[Bundle] = field(default_factory=list)
+    counters: list[Mapping[str, Any]] = field(default_factory=list)
+    size: int = 0
+
+    @classmethod
+    def of(cls, packed: Iterable[tuple[int, Any]]) -> Received:
+        """Decode packed rows."""
+        found = cls()
+        for kind, data in packed:
+            if kind == FILLER:
+                continue
+            found.size += len(data)
+            if kind == PACK:
+                found.work.packs.append(pack_from_bytes(data))
+            elif kind == BLOCK:
+                found.work.blocks.append(block_from_bytes(data))
+            elif kind == PARTIAL:
+                found.work.partials.append(from_bytes(data))
+            elif kind == RESULT:
+                found.listed.append(from_bytes(data))
+            elif kind == BUNDLE:
+                found.bundles.append(bundle_from_bytes(data))
+            elif kind == COUNTED:
+                found.counters.append(json.loads(bytes(data)))
+            else:
+                found.work.rows.setdefault(int(kind), []).append(from_bytes(data))
+        return found
+
+
 class StageTask:
     """A task's work on a stage: the slots of one partition in one micro-batch.
 
@@ -109,9 +169,9 @@ class StageTask:
     ) -> Iterator[pd.DataFrame]:
         """Join one micro-batch of one slot; ``fired`` is the timer (milliseconds) that calls it without rows."""
         if fired is not None and self.keeps_time:
-            clock, sparks = Clock.read(self.chunks), self._watermark(timer_values)
-            if clock is not None and not (clock.due is not None and clock.due <= sparks):
-                self._set_clock(clock, replace(clock, watermark=sparks, timer=sparks + 1), fired)
+            clock, now = Clock.read(self.chunks), self._watermark(timer_values)
+            if clock is not None and not (clock.due is not None and clock.due <= now):
+                self._set_clock(clock, replace(clock, watermark=now, timer=now + 1), fired)
                 return iter(())
         packed = chain.from_iterable(zip(frame["kind"], frame["data"], strict=True) for frame in rows)
         return map(framed, in_arrow(self._trusting(self._batch(int(key[0]), packed, timer_values, fired))))
@@ -133,74 +193,89 @@ class StageTask:
     def _batch(
         self, key: int, packed: Iterable[tuple[int, Any]], timer_values: Any, fired: int | None
     ) -> Iterator[pa.RecordBatch | PackedRow]:
-        slot_number = slot_keys(self.spec.slots).index(key)
-
-        def make() -> Slot:
-            return SCHEMES[self.spec.scheme].stages(self.spec)[self.stage.number](self.spec, slot_number)
-
-        work, passed, bundles, earlier, received = self._unpack(packed)
-        state: SlotState | None = None
-        if self.stage.streaming:
-            layouts = self.history.until(batch_id())
-            state = self.state = SlotState(
-                make, self.chunks, self.spec.fingerprint, layouts, self.stage.warm_bytes, made_for=self.spec
-            )
-        slot = make() if state is None else state.slot
-        sparks = self._watermark(timer_values)
-        watermark = sparks * 1000 + self.spec.held_back_at(sparks) if sparks else 0
-        expiry = sparks * 1000 if self.spec.has_stateful_input else watermark
+        """Do a micro-batch's work, in this order: nothing is durable before all results are out."""
+        number = slot_keys(self.spec.slots).index(key)
+        now = Watermarks.of(self.spec, self._watermark(timer_values))
+        # 1. What has come, and the slot as it was.
+        received = Received.of(packed)
+        work, size = received.work, received.size
         inputs, rows = self._inputs(work), work.count
+        slot, state = self._load(number)
         before, compared = Counter(slot.counters), _compared(slot)
-        late: dict[str, dict[str, Any]] = {}
-        tally: Counter[str] = Counter()
-        clock = None
-        if state is not None and self.keeps_time:
-            # State from before there were clocks knows by which watermark rows expired in the slot's last micro-batch.
-            clock = Clock.read(self.chunks) or Clock(max(state.manifest.watermark // 1000 - self._lead, 0))
-            if last := max(clock.watermark, self.told):
-                late = self._drop_late(work, last * 1000 + self.spec.held_back_at(last), slot_number)
-            tally["late"] = sum(one["rows"] for one in late.values())
+        # 2. Late rows go, before anything is joined with them.
+        clock = self._clock(state)
+        late = {} if clock is None else self._drop_late(work, clock, number)
+        tally = Counter({"late": sum(one["rows"] for one in late.values())})
+        # 3. Results go out as they are found.
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
-        work.watermark = expiry if self.stage.streaming else None
-        results: Iterator[Outcome] = chain(self._listed(bundles), self._counted(slot.process(work), tally))
+        work.watermark = now.expiry if self.stage.streaming else None
+        passed, received.listed = received.listed, []
+        results: Iterator[Outcome] = chain(self._listed(received.bundles), self._counted(slot.process(work), tally))
         if self.spec.aggregate is not None:
             results, passed = Reducer(self.spec.aggregate).run(results, passed), []
         in_row = self.stage.streaming and self.reports is None
         output = Output(self.spec, key, packed=self.stage.packed, counted=in_row)
         yield from output.rows(results, passed, forward)
-        release(received, self.stage.warm_bytes)  # before what saving takes
+        release(size, self.stage.warm_bytes)  # before what saving takes
+        # 4. What changed becomes durable, and the slot has itself called again.
         if state is not None:
-            if sparks > 0:  # after these rows, which were above the watermark before
-                tally["expired"] = state.expire(expiry)
-            was_due = self._sparks(state.manifest.timer)
-            state.save(batch_id())
-            due = self._sparks(state.manifest.timer)
-            if clock is None:
-                self._set_timer(was_due, due, fired)
-            else:
-                needed = slot_number in self.spec.blocks[0].slots or any(map(len, slot.stores.values()))
-                self._set_clock(clock, Clock(sparks, due, sparks + 1 if needed else None), fired)
+            if now.spark > 0:  # after these rows, which were above the watermark before
+                tally["expired"] = state.expire(now.expiry)
+            self._save(state, clock, now, number, fired)
         forget()
-        release(received, self.stage.warm_bytes)
-        if self.stage.streaming and fired is None:  # a report of some slots alone would look like one of all
+        release(size, self.stage.warm_bytes)
+        # 5. The slot reports. What some slots alone say, called by timers, would look like a report of all.
+        if self.stage.streaming and fired is None:
             after = slot.counters
             tally.update({name: after[name] - before[name] for name in COUNTER_NAMES})
             tally["comparisons"] += _compared(slot) - compared
-            tally["rows_in"], tally["bytes_in"] = rows, received
+            tally["rows_in"], tally["bytes_in"] = rows, size
             if state is not None:
                 tally.update(state.size())
-            report = output.report(slot_number, [*earlier, {**tally, "inputs": inputs, LATE_ROWS: late}], watermark)
+            said = [*received.counters, {**tally, "inputs": inputs, LATE_ROWS: late}]
+            report = output.report(number, said, now.event_time)
             if self.reports is None:
                 yield output.in_row(report)
             else:
-                self.reports.add({(query_id(), batch_id()): {slot_number: report}})
+                self.reports.add({(query_id(), batch_id()): {number: report}})
+
+    def _load(self, number: int) -> tuple[Slot, SlotState | None]:
+        """Return a slot, with its state where that outlives the call."""
+
+        def make() -> Slot:
+            return SCHEMES[self.spec.scheme].stages(self.spec)[self.stage.number](self.spec, number)
+
+        if not self.stage.streaming:
+            return make(), None
+        layouts = self.history.until(batch_id())
+        self.state = SlotState(
+            make, self.chunks, self.spec.fingerprint, layouts, self.stage.warm_bytes, made_for=self.spec
+        )
+        return self.state.slot, self.state
+
+    def _clock(self, state: SlotState | None) -> Clock | None:
+        """Return what the slot knows of the micro-batch before, None if it drops no late rows."""
+        if state is None or not self.keeps_time:
+            return None
+        # State from before there were clocks knows by which watermark rows expired in the slot's last micro-batch.
+        return Clock.read(self.chunks) or Clock(max(state.manifest.watermark // 1000 - self._lead, 0))
+
+    def _save(self, state: SlotState, clock: Clock | None, now: Watermarks, number: int, fired: int | None) -> None:
+        was_due = self._timer(state.manifest.timer)
+        state.save(batch_id())
+        due = self._timer(state.manifest.timer)
+        if clock is None:
+            self._set_timer(was_due, due, fired)
+        else:
+            needed = number in self.spec.blocks[0].slots or any(map(len, state.slot.stores.values()))
+            self._set_clock(clock, Clock(now.spark, due, now.spark + 1 if needed else None), fired)
 
     @property
     def _lead(self) -> int:
         """How much the time by which rows expire is ahead of Spark's watermark, in milliseconds."""
         return 0 if self.spec.has_stateful_input else self.spec.held_back // 1000
 
-    def _sparks(self, due: int | None) -> int | None:
+    def _timer(self, due: int | None) -> int | None:
         """Return as a time of Spark's (milliseconds) when rows are due to expire."""
         return None if due is None else max(due - self._lead, 1)
 
@@ -235,12 +310,15 @@ class StageTask:
             return 0
         return max(int(timer_values.getCurrentWatermarkInMs()), 0)
 
-    def _drop_late(self, work: Work, watermark: int, slot: int) -> dict[str, dict[str, Any]]:
-        """Drop rows at or before a watermark; return by alias how many (see `LATE_ROWS`), each counted in one slot.
+    def _drop_late(self, work: Work, clock: Clock, slot: int) -> dict[str, dict[str, Any]]:
+        """Drop late rows; return by alias how many (see `LATE_ROWS`), each counted in one slot.
 
-        As in Spark it is that of the micro-batch before.
+        As in Spark those are late that are at or before the watermark of the micro-batch before.
         """
         dropped: dict[str, dict[str, Any]] = {}
+        watermark = Watermarks.of(self.spec, max(clock.watermark, self.told)).event_time
+        if not watermark:
+            return dropped
         for rank, batches in work.rows.items():
             stream = self.spec.streams[rank]
             time = stream.time
@@ -267,34 +345,6 @@ class StageTask:
         of = dropped.setdefault(stream.alias, {**about, "rows": 0, "behind": [0] * len(behind)})
         of["rows"] += len(mine)
         of["behind"] = [sum(some) for some in zip(of["behind"], behind, strict=True)]
-
-    def _unpack(
-        self, packed: Iterable[tuple[int, Any]]
-    ) -> tuple[Work, list[pa.RecordBatch], list[Bundle], list[Mapping[str, Any]], int]:
-        """Decode packed rows; results (listed, or as bundles) and counters of an earlier stage come back apart."""
-        work, received = Work(), 0
-        passed: list[pa.RecordBatch] = []
-        bundles: list[Bundle] = []
-        earlier: list[Mapping[str, Any]] = []
-        for kind, data in packed:
-            if kind == FILLER:
-                continue
-            received += len(data)
-            if kind == PACK:
-                work.packs.append(pack_from_bytes(data))
-            elif kind == BLOCK:
-                work.blocks.append(block_from_bytes(data))
-            elif kind == PARTIAL:
-                work.partials.append(from_bytes(data))
-            elif kind == RESULT:
-                passed.append(from_bytes(data))
-            elif kind == BUNDLE:
-                bundles.append(bundle_from_bytes(data))
-            elif kind == COUNTED:
-                earlier.append(json.loads(bytes(data)))
-            else:
-                work.rows.setdefault(int(kind), []).append(from_bytes(data))
-        return work, passed, bundles, earlier, received
 
     def _listed(self, bundles: list[Bundle]) -> Iterator[Result]:
         """Yield the results that an earlier stage has found and counted, and not listed."""

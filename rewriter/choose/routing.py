@@ -46,7 +46,7 @@ def fit_of(node: JoinNode, model: Model, reached: int, hints: Hints | None = Non
             return dimension.shares
         return 1 if dimension.home is None or dimension.home in names or dimension.shares == 1 else 1 + 1 / BREADTH
 
-    def meeting(members: frozenset[int], other: int | None = None, by: int | None = None) -> float:
+    def shared_cells(members: frozenset[int], other: int | None = None, by: int | None = None) -> float:
         names = {graph.relations[one] for one in members}
         further = set() if other is None else {graph.relations[other]}
         found = 1.0
@@ -60,7 +60,7 @@ def fit_of(node: JoinNode, model: Model, reached: int, hints: Hints | None = Non
     hub = None if graph.hub is None else graph.relations.index(graph.hub)
     ranged = common_range(graph) if ranges and (subgroups or model.units) > 1 else None
     copies = tuple(1 if ranged is None or alias == ranged[0] else 1 + 1 / BREADTH for alias in graph.relations)
-    return Fit(graph.shape, hub, reached, copies, meeting, hints is not None and hints.intermediates == "pair")
+    return Fit(graph.shape, hub, reached, copies, shared_cells, hints is not None and hints.intermediates == "pair")
 
 
 def takes_ranges(scheme: str, node: JoinNode) -> bool:

@@ -24,8 +24,6 @@ from ..sql.functions import called
 from ..sql.spark_types import TIMES, UNKNOWN, is_window
 
 _NAME = re.compile(r"[\w.`]+")
-#: Said of rows that nothing lets go.
-FOR_EVER = "is kept for ever (UNBOUNDED)"
 
 #: More than any path between the relations of a query has, unless it runs in circles.
 _MOST_STEPS = 100
@@ -314,45 +312,39 @@ def retentions(
         if len(known) == len(reach):
             found.append(Retention(scan.alias, max(0, *known) if known else 0))
         else:
-            found.append(Retention(scan.alias, None, _advice(scan, all_scans, closed, wished or closed)))
+            found.append(Retention(scan.alias, None, *_endless(scan, all_scans, closed, wished or closed)))
     return tuple(found)
 
 
-def _advice(
+def _endless(
     scan: Scan,
     below: tuple[Scan, ...],
     closed: dict[tuple[str, str], int],
     wished: dict[tuple[str, str], int],
-) -> str:
-    kept = f"{scan.alias} {FOR_EVER}"
+) -> tuple[str, str]:
+    """Return why a stream's rows are kept for ever, and what would bound that."""
     without = [other for other in below if other.event_time is None]
     if without and all((scan.alias, other.alias) in wished for other in below if other is not scan):
         names = " and ".join(other.alias for other in without)
         clauses = " and ".join(map(watermark_clause, without))
         have, them = ("have", "them") if len(without) > 1 else ("has", "it")
-        return (
-            f"{kept}: {names} {have} no watermark, so the bound in time that the query has does not count; "
-            f"declare {them} with {clauses}"
-        )
+        why = f"{names} {have} no watermark, so the bound in time that the query has does not count"
+        return why, f"declare {them} with {clauses}"
     if without:
         first = scan if scan.event_time is None else without[0]
-        return (
-            f"{kept}: {first.alias} has no event time; give it one with {watermark_clause(first)}, "
-            f"and bound the join with WITHIN 10 MINUTES"
-        )
+        give = f"give it one with {watermark_clause(first)}, and bound the join with WITHIN 10 MINUTES"
+        return f"{first.alias} has no event time", give
     missing = next(o for o in below if o is not scan and (scan.alias, o.alias) not in closed)
+    why = f"nothing says how much later {missing.alias} may be"
     later, earlier = (f"{one.alias}.{one.event_time}" for one in (missing, scan))
     windows = [one for one in (scan, missing) if _has_window(one)]
     if len(windows) == 2:
-        do = f"equate the windows themselves, {earlier} = {later}"
-    elif windows:
-        do = (
-            f"{windows[0].alias}.{windows[0].event_time} is a window; select window_time({windows[0].event_time}) "
-            f"beside it, and compare that with the other time"
-        )
-    else:
-        do = f"add a condition such as {later} <= {earlier} + INTERVAL 10 MINUTES, or WITHIN 10 MINUTES after WHERE"
-    return f"{kept}: nothing says how much later {missing.alias} may be; {do}"
+        return why, f"equate the windows themselves, {earlier} = {later}"
+    if windows:
+        alias, name = windows[0].alias, windows[0].event_time
+        beside = f"select window_time({name}) beside it, and compare that with the other time"
+        return why, f"{alias}.{name} is a window; {beside}"
+    return why, f"add a condition such as {later} <= {earlier} + INTERVAL 10 MINUTES, or WITHIN 10 MINUTES after WHERE"
 
 
 def _has_window(scan: Scan) -> bool:
@@ -363,8 +355,7 @@ def _has_window(scan: Scan) -> bool:
 def unbounded(kept: Iterable[Retention]) -> str | None:
     """Return a sentence about the rows that a join keeps for ever, None if there are none."""
     endless = [one for one in kept if one.keep_for is None]
-    advice = next((one.advice for one in endless if one.advice), None)
-    if advice is None:
+    told = next((one.told for one in endless if one.told), None)
+    if told is None:
         return None
-    aliases = ", ".join(one.alias for one in endless)
-    return f"UNBOUNDED: rows of {aliases} are kept for ever; {advice.partition(': ')[2] or advice}"
+    return f"UNBOUNDED: rows of {', '.join(one.alias for one in endless)} are kept for ever; {told}"

@@ -18,6 +18,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from ..options import Settings
+from ..plan.joins import written
 from ..plan.nodes import Block, Join, JoinNode, Node, Scan, in_results, own_tree, scans, source_scan, transform, walk
 from ..plan.parts import At, Refusal
 from .bounds import (
@@ -178,7 +179,7 @@ def append_refusals(plan: Node, settings: Settings) -> tuple[Refusal, ...]:
             if node is None or window.latest in latest:
                 continue
             if alone is None or not _passes(node, alone, settings):
-                found.append(Refusal(_reason(node, columns, alone), _hint(node, alone)))
+                found.append(Refusal(_reason(node, columns, alone), _hint(node, alone), "WINDOW (|SESSION_WINDOW ("))
     return tuple(dict.fromkeys(found))
 
 
@@ -198,7 +199,7 @@ def join_refusals(plan: Node, settings: Settings) -> tuple[Refusal, ...]:
             lost += [found for scan in scans(join) for found in _lost_inside(scan) if found[0] in read]
             for at, node, inner in lost:
                 reason = f"the {join.kind.upper()} JOIN by {'.'.join(at)} above a join of streams: {_why(inner)}"
-                found.append(Refusal(reason, _bounding_hint(node, inner)))
+                found.append(Refusal(reason, _bounding_hint(node, inner), written(join.kind, None)))
     return tuple(dict.fromkeys(sorted(found, key=lambda one: one.reason)))
 
 

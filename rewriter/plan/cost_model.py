@@ -27,8 +27,8 @@ WIDE = 0.45
 #: into nearly two.
 CELLS = 1.7
 
-#: A row that several partial results have is searched for once, where a segment makes this many of it. A window has
-#: about ten segments; of a history most rows lie in the largest one.
+#: Partial results that share a row are searched for together, if a segment has as many of them a row as the first of
+#: these. Segments of a window, and of a history: of the latter most rows lie in the largest one.
 TOGETHER, IN_WINDOW, IN_HISTORY = 1.5, 10.0, 2.0
 
 
@@ -142,7 +142,7 @@ def probe_order(model: Model, start: int) -> Iterator[tuple[int, float]]:
         rest.remove(nearest)
 
 
-class Meeting(Protocol):
+class SharedCells(Protocol):
     """In how many cells of a grid rows meet, on average; in one, where there is one cell."""
 
     def __call__(self, members: frozenset[int], other: int | None = None, by: int | None = None, /) -> float:
@@ -150,7 +150,7 @@ class Meeting(Protocol):
         ...
 
 
-def probing(model: Model, meeting: Meeting = lambda *_: 1.0, cells: int = 1) -> float:
+def probing(model: Model, shared_cells: SharedCells = lambda *_: 1.0, cells: int = 1) -> float:
     """Return the comparisons a second of rows that probe stream after stream, in all cells of a grid.
 
     Of the edges with what has been joined the most selective one finds the candidates, on which the others are
@@ -159,18 +159,18 @@ def probing(model: Model, meeting: Meeting = lambda *_: 1.0, cells: int = 1) -> 
     total = 0.0
     for start, rate in enumerate(model.rates):
         done = frozenset((start,))
-        arriving = partial = rate * meeting(done)
+        arriving = partial = rate * shared_cells(done)
         joined = [start]
         for target, factor in probe_order(model, start):
             _, _, source = min([(model.share(one, target), at, one) for at, one in enumerate(joined)])
             more = done | {target}
-            spread = meeting(more) / meeting(done)
+            spread = shared_cells(more) / shared_cells(done)
             searched = partial
             if source == start and partial >= TOGETHER * (IN_WINDOW if model.bounded else IN_HISTORY) * arriving:
                 searched = arriving * -math.expm1(-partial / max(arriving, 1e-9))
-            near = meeting(done, target, source) / meeting(done)
+            near = shared_cells(done, target, source) / shared_cells(done)
             found = model.stored(target) * model.share(source, target) * near
-            inside = model.stored(target) * meeting(frozenset((target,))) / cells
+            inside = model.stored(target) * shared_cells(frozenset((target,))) / cells
             total += searched * (search(inside) + found)
             expanded = partial * found
             for one in joined:

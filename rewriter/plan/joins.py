@@ -91,6 +91,12 @@ class Closest:
         return replace(self, left=left, right=right, condition=condition)
 
 
+def written(kind: str, closest: Closest | None) -> str:
+    """Return how a join of a kind that SQL names may begin in a statement: phrases for `sql.places.place_of`."""
+    words = join_words(kind, closest)
+    return "NEAREST" if words.endswith("NEAREST JOIN") else f"{words}|{words.replace(' JOIN', ' OUTER JOIN')}"
+
+
 def join_words(kind: str, closest: Closest | None) -> str:
     """Return how SQL begins a join of a kind that it names."""
     if closest is None:

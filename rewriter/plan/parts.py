@@ -11,6 +11,7 @@ from typing import Literal
 
 from ...errors import PlanError
 from .conjuncts import Compare, Either, KernelPredicate, Residual, Term
+from .json_codec import HIDDEN
 
 Shape = Literal["pair", "chain", "cyclic", "star", "clique", "general", "disconnected"]
 StateFunction = Literal["count", "sum", "min", "max"]
@@ -213,29 +214,48 @@ class JoinGraph:
         return {other for mine, other in sides if mine == term}
 
 
+#: Said of rows that nothing lets go.
+FOR_EVER = "is kept for ever (UNBOUNDED)"
+
 #: What the caution about a cross product begins with.
 PRODUCT = "CROSS PRODUCT"
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """What cannot run on streams, and why; `hint` names a way out."""
+    """What cannot run on streams, and why; `hint` names a way out.
+
+    `subject` is how that begins in a statement (phrases for `sql.places.place_of`), if there is one place for it.
+    """
 
     reason: str
     hint: str
+    subject: str = field(default="", metadata=HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
     """How long a stream's rows are kept. ``keep_for`` is in microseconds; None means for ever.
 
-    With `latest`, of each key (some expressions, or none) the latest row that has expired stays.
+    With `latest`, of each key (some expressions, or none) the latest row that has expired stays. Of rows that are kept
+    for ever, `why` says why, and `hint` what would bound that.
     """
 
     alias: str
     keep_for: int | None
-    advice: str | None = None
+    why: str = ""
+    hint: str = ""
     latest: tuple[str, ...] | None = None
+
+    @property
+    def told(self) -> str:
+        """Why rows are kept for ever, and what would bound that; empty if nothing is known of it."""
+        return f"{self.why}; {self.hint}" if self.why else ""
+
+    @property
+    def advice(self) -> str | None:
+        """The sentence about rows that are kept for ever."""
+        return f"{self.alias} {FOR_EVER}: {self.told}" if self.why else None
 
 
 @dataclass(frozen=True, slots=True)

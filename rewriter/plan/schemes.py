@@ -9,7 +9,7 @@ from math import expm1
 from types import MappingProxyType
 from typing import Any
 
-from .cost_model import WIDE, Meeting, Model, matches, probing, search
+from .cost_model import WIDE, Model, SharedCells, matches, probing, search
 from .decision import Cost
 from .document import Group
 from .parts import Shape
@@ -162,8 +162,9 @@ class Fit:
         How many units of another stream's group a row goes to.
     copies
         By relation, in how many ranges a row lies where they are routed by range, each of which reaches so many units.
-    meeting
-        In how many cells of a grid rows of some relations meet that match, on average; in how many a row of one is.
+    shared_cells
+        In how many cells of a grid matching rows of some relations are found together, on average; of one relation, how
+        many copies a row has.
     pairs
         Whether intermediates are stored once a match, not with a pack.
     """
@@ -172,7 +173,7 @@ class Fit:
     hub: int | None
     reached: int
     copies: tuple[float, ...]
-    meeting: Meeting
+    shared_cells: SharedCells
     pairs: bool = False
 
 
@@ -285,10 +286,10 @@ def _cost_of_iterative(model: Model, _fit: Fit) -> Cost:
 
 def _cost_of_matrix(model: Model, fit: Fit) -> Cost:
     """Return the cost of the join matrix in the grid that the operators lay out."""
-    copies = [fit.meeting(frozenset((one,))) for one in range(model.count)]
+    copies = [fit.shared_cells(frozenset((one,))) for one in range(model.count)]
     network = sum(rate * copy for rate, copy in zip(model.rates, copies, strict=True))
     memory = sum(model.stored(one) * copy for one, copy in enumerate(copies))
-    return Cost(network, memory, probing(model, fit.meeting, model.units), 1)
+    return Cost(network, memory, probing(model, fit.shared_cells, model.units), 1)
 
 
 def cost_of_order(model: Model, order: tuple[int, ...]) -> Cost:

@@ -34,7 +34,7 @@ from ..sql.spark_types import FRACTIONS
 from .constants import constant
 from .differences import may_wrap
 from .known import MARGIN, STEEP, Facts, Known, alike, compared, factors_of, kind_of
-from .poles import Beyond, beyond, slanted
+from .poles import OutOfRange, out_of_range, with_unknown_cosine
 from .terms import Scope, bare
 
 #: What a bound grows by at each step beside `MARGIN`: more than the smallest numbers of FLOAT.
@@ -63,7 +63,7 @@ class Near:
     left: exp.Expr
     right: exp.Expr
     bounds: Bounds
-    unless: tuple[Beyond, ...] = ()
+    unless: tuple[OutOfRange, ...] = ()
 
 
 def near(tree: exp.Expr, scope: Scope, known: Known) -> list[Near]:
@@ -84,10 +84,10 @@ def near(tree: exp.Expr, scope: Scope, known: Known) -> list[Near]:
         One for each difference, without repetitions.
     """
     found = _near(tree, _Reader(scope, known))
-    upright = slanted(tree, Facts(scope, known))
-    if upright:
-        unless = tuple(beyond(inner, most, scope) for inner, most in upright.items())
-        others = _near(tree, _Reader(scope, known, upright))
+    assumed = with_unknown_cosine(tree, Facts(scope, known))
+    if assumed:
+        unless = tuple(out_of_range(inner, most, scope) for inner, most in assumed.items())
+        others = _near(tree, _Reader(scope, known, assumed))
         found = {key: replace(one, unless=unless) for key, one in others.items()} | found
     return list(found.values())
 
@@ -238,7 +238,7 @@ class _Reader(Facts):
                 continue
             first, second = (bare(part.expressions[0]) for part in sines)
             inside = [render(bare(part.expressions[0])) for part in cosines]
-            if not all(render(angle) in inside and self.is_upright(angle) for angle in (first, second)):
+            if not all(render(angle) in inside and self.cosine_is_positive(angle) for angle in (first, second)):
                 continue
             yield from self.magnitude(exp.Sub(this=first.copy(), expression=second.copy()), _wider(math.acos(least)))
 

@@ -239,10 +239,10 @@ class Facts:
                     return exponent is not None and (exponent % 2 == 0 or self.not_negative(given[0]))
                 if name in ("greatest", "least", "asin", "radians", "degrees"):
                     return all(self.not_negative(one) for one in given)
-                return name == "cos" and len(given) == 1 and self.is_upright(given[0])
+                return name == "cos" and len(given) == 1 and self.cosine_is_positive(given[0])
         return False
 
-    def is_upright(self, angle: exp.Expr) -> bool:
+    def cosine_is_positive(self, angle: exp.Expr) -> bool:
         """Return whether the cosine of an angle cannot be negative."""
         ends = self.ends(angle)
         return ends is not None and max(map(abs, ends)) <= math.pi / 2

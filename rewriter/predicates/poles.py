@@ -19,21 +19,21 @@ from .terms import Scope, bare
 
 
 @dataclass(frozen=True)
-class Beyond:
+class OutOfRange:
     """A number is outside a range around 0, and is not NaN; as a condition, and to be read."""
 
     condition: exp.Expr
     text: str
 
 
-def slanted(tree: exp.Expr, facts: Facts) -> dict[exp.Expr, float]:
-    """Return the numbers whose cosine may be negative for all that is known, and up to which magnitude it is not.
+def with_unknown_cosine(tree: exp.Expr, facts: Facts) -> dict[exp.Expr, float]:
+    """Return the angles whose cosine may be negative, and up to which magnitude (of what is written) it is not.
 
     Only numbers that Spark may compute for every row.
     """
     found = dict[exp.Expr, float]()
     for node in tree.find_all(exp.Anonymous):
-        if called(node) != "cos" or len(node.expressions) != 1 or facts.is_upright(node.expressions[0]):
+        if called(node) != "cos" or len(node.expressions) != 1 or facts.cosine_is_positive(node.expressions[0]):
             continue
         inner, most = bare(node.expressions[0]), math.pi / 2
         if called(inner) == "radians" and len(inner.expressions) == 1:
@@ -43,10 +43,10 @@ def slanted(tree: exp.Expr, facts: Facts) -> dict[exp.Expr, float]:
     return found
 
 
-def beyond(inner: exp.Expr, most: float, scope: Scope) -> Beyond:
+def out_of_range(inner: exp.Expr, most: float, scope: Scope) -> OutOfRange:
     """Return the condition that a number is outside a range; not by ABS, which fails at the least whole number."""
     text = render(inner)
     condition = f"({text} < -{most} OR {text} > {most})"
     if kind_of(inner, scope) == "float":
         condition += f" AND NOT ISNAN({text})"
-    return Beyond(parse_expression(condition), f"{text.replace('`', '')} NOT BETWEEN -{most} AND {most}")
+    return OutOfRange(parse_expression(condition), f"{text.replace('`', '')} NOT BETWEEN -{most} AND {most}")

@@ -85,12 +85,14 @@ def _time(scan: Scan) -> Term:
         raise UnsupportedQueryError(
             f"WITHIN needs the event time of {scan.alias}",
             f"declare it: {watermark_clause(scan)}",
+            subject="WITHIN",
         )
     column = next((column for column in scan.columns if column.name.lower() == name.lower()), None)
     if column is not None and column.type.startswith("struct"):
         raise UnsupportedQueryError(
             f"WITHIN needs the event time of {scan.alias}, and {scan.alias}.{name} is a window of it",
             f"select the time beside it, or window_time({name})",
+            subject="WITHIN",
         )
     return column_term((scan.alias, column.name if column else name), column.type if column else UNKNOWN)
 
@@ -101,6 +103,7 @@ def _band(left: tuple[str, Term], right: tuple[str, Term], length: int) -> Band:
         raise UnsupportedQueryError(
             f"WITHIN compares {name}'s event time, a {one.type}, with {other_name}'s, a {other.type}",
             "cast one of them in a derived table",
+            subject="WITHIN",
         )
     difference = " - ".join(f"unix_micros(CAST({time.sql} AS TIMESTAMP))" for time in (one, other))
     text = f"{difference} BETWEEN {-length} AND {length}"

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..event_time.bounds import (
-    FOR_EVER,
     Constraint,
     closed_with_steps,
     constraints,
@@ -83,8 +82,7 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
     padded = next((why for source in node.sources if (why := _padded(source)) is not None), None)
     if padded is not None:
         kept = tuple(
-            one if one.keep_for is not None else dataclasses.replace(one, advice=f"{one.alias} {FOR_EVER}: {padded}")
-            for one in kept
+            one if one.keep_for is not None else dataclasses.replace(one, why=padded[0], hint=padded[1]) for one in kept
         )
     closest = node.closest
     if closest is not None:
@@ -139,16 +137,14 @@ def _only_latest(node: JoinNode, closest: Closest, below: Iterable[Scan]) -> tup
     return tuple(keys)
 
 
-def _padded(source: Node) -> str | None:
-    """Return what to do about an input whose event time may be NULL, for a join below pads it."""
+def _padded(source: Node) -> tuple[str, str] | None:
+    """Return of an input whose event time may be NULL, for a join below pads it, that it is so and what to do."""
     first = scans(source)[0]
     if first.event_time is None or event_times_of(source):
         return None
     time = f"{first.alias}.{first.event_time}"
-    return (
-        f"{time} may be NULL in rows of the join below; bound that join with WITHIN, or let the relation whose rows it "
-        "keeps come first, in a LEFT JOIN"
-    )
+    do = "bound that join with WITHIN, or let the relation whose rows it keeps come first, in a LEFT JOIN"
+    return f"{time} may be NULL in rows of the join below", do
 
 
 def _most(closed: Mapping[tuple[str, str], Constraint]) -> dict[tuple[str, str], int]:

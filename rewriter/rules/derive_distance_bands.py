@@ -20,7 +20,7 @@ from ..plan.nodes import Block, Join, Node
 from ..predicates.classify import flag
 from ..predicates.distances import near
 from ..predicates.known import Known, known_of
-from ..predicates.poles import Beyond
+from ..predicates.poles import OutOfRange
 from ..predicates.terms import Scope, bare, tree_of
 from .derive_conditions import filters_of
 from .rule import NotApplicable, each_block, inner_joins
@@ -58,17 +58,17 @@ def _bands(predicate: Predicate, scope: Scope, known: Known, settings: Settings)
         yield _unless(band, one.unless, predicate, scope) if one.unless else band
 
 
-def _unless(band: Band, beyond: Iterable[Beyond], whole: Residual, scope: Scope) -> Either:
+def _unless(band: Band, out_of_range: Iterable[OutOfRange], whole: Residual, scope: Scope) -> Either:
     """Return that a band holds or something is beyond a range, with one branch for all that is of one relation."""
     by_relation: dict[tuple[str, ...], list[exp.Expr]] = {}
-    for one in beyond:
+    for one in out_of_range:
         by_relation.setdefault(scope.relations(one.condition), []).append(one.condition)
     flags = [scope.term(exp.or_(*some)) for some in by_relation.values()]
     branches: list[tuple[Comparison, ...]] = [(band,)]
     for term in flags:
         there = (at for at in whole.condition.columns if at[0] not in term.relations)
         branches.append((flag(Residual(term.sql, term), whole, there),))
-    text = " OR ".join((band.sql, *(one.text for one in beyond)))
+    text = " OR ".join((band.sql, *(one.text for one in out_of_range)))
     return Either(text, whole.condition, tuple(branches), derived=True, source=whole.sql, exceptions=True)
 
 

@@ -1,12 +1,12 @@
-"""The place in a statement of the reason why it is refused."""
+"""The place in a statement of what is refused."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from ...errors import SqlSyntaxError
+from ...errors import SqlSyntaxError, UnsupportedQueryError
+from ..plan.parts import Refusal
 from .dialect import tokenize
 
 #: A query in parentheses after one of these words is a table, not an expression.
@@ -42,23 +42,10 @@ def place_of(text: str, words: str) -> int | None:
     return None
 
 
-def place_of_reason(text: str, reason: str) -> int | None:
-    """Return the offset in a text of the subject of one of our reasons: a join by its kind, a window, WITHIN.
-
-    Examples
-    --------
-    >>> place_of_reason("SELECT * FROM r LEFT JOIN s ON r.x < s.x", "a LEFT JOIN of streams without an equality")
-    16
-    """
-    if kind := re.match(r"(?:a|the) ((?:LEFT|RIGHT|FULL)(?: SEMI| ANTI)?) JOIN", reason):
-        return place_of(text, f"{kind[1]} JOIN|{kind[1]} OUTER JOIN")
-    if kind := re.match(r"(?:an?|the) ((?:LEFT )?ASOF JOIN)|(?:an?|the) (?:LEFT )?(NEAREST) JOIN", reason):
-        return place_of(text, kind[1] or kind[2])
-    if clause := re.match("MATCH_CONDITION|NEAREST", reason):
-        return place_of(text, clause[0])
-    if reason.startswith("a window over"):
-        return place_of(text, "WINDOW (|SESSION_WINDOW (")
-    return place_of(text, "WITHIN") if reason.startswith("WITHIN") else None
+def placed(refused: Refusal | UnsupportedQueryError, text: str) -> UnsupportedQueryError:
+    """Return a refusal as an error with the place of its subject in a statement's text."""
+    at = place_of(text, refused.subject)
+    return UnsupportedQueryError(refused.reason, refused.hint, text, at, subject=refused.subject)
 
 
 def place_of_relation(text: str, alias: str) -> int | None:

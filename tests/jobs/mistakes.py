@@ -459,7 +459,7 @@ MISTAKES = [
                 "its SELECT has none",
             ),
             (
-                "outer join that never speaks",
+                "outer join that never emits",
                 f"{SINK}INSERT INTO o SELECT r.value FROM r ^LEFT JOIN q ON r.value < q.a",
                 "would never know that a row of r has no partner",
             ),

@@ -164,13 +164,13 @@ def check(kind: Kind, lower: int, upper: int, seed: int, runner: type[Run] = Run
         rows, left = zip(*((side[:size], side[size:]) for side, size in zip(left, sizes, strict=True)), strict=True)
         now = run.batch(rows, watermark)
         told = {(0 if b is None else 1, a if b is None else b) for a, b in now if a is None or b is None}
-        if spec.speaks:
+        if spec.emits_unmatched:
             nulls = {(rank, row["id"]) for rank in (0, 1) for row in rows[rank] if row["a"] is None}
             assert all(due[one] <= watermark for one in told - nulls), "a partner might still have come"
         found += now
         newest = [max([old, *(row["t"] for row in some)]) for old, some in zip(newest, rows, strict=True)]
         watermark = max(watermark, min(newest) - DELAY)
-        if spec.speaks:  # whoever is due speaks in the next micro-batch
+        if spec.emits_unmatched:  # whoever is due is emitted in the next micro-batch
             found += (now := run.batch(([], []), watermark))
             wanted = expected(spec, sides)
             late = [
@@ -179,14 +179,14 @@ def check(kind: Kind, lower: int, upper: int, seed: int, runner: type[Run] = Run
             assert not late, "the watermark has passed them"
     found += run.batch(([], []), 10**12)
     assert found == expected(spec, sides)
-    assert not run.batch(([], []), 2 * 10**12), "each row speaks once"
+    assert not run.batch(([], []), 2 * 10**12), "each row is emitted once"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_machine_that_a_slot_comes_back_to(
     kind: Kind, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its warm copy has rows that have spoken and expired elsewhere: they do not speak once more."""
+    """Its warm copy has rows that were emitted and have expired elsewhere: they are not emitted once more."""
     machines = [str(tmp_path_factory.mktemp("machine")) for _ in range(2)]
 
     class Moving(Run):

@@ -266,7 +266,7 @@ def test_each_micro_batch_gives_what_it_has_to(kind: Kind, edge: str, lower: int
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("edge", EDGES)
 def test_late_rows_take_nothing_from_others(kind: Kind, edge: str) -> None:
-    """A cell that knows an older watermark takes more of them: what they join is right, and each row speaks once."""
+    """A cell that knows an older watermark takes more of them: what they join is right, each row is emitted once."""
     lower, upper = -15_000, 30_000
     random = Random(f"late {kind}{edge}")
     spec = join(kind, edge, random.choice([2, 3]), lower, upper)

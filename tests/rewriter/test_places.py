@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from trijoin_sql.rewriter.sql.places import place_of, place_of_reason
+from trijoin_sql.rewriter.plan.joins import written
+from trijoin_sql.rewriter.plan.parts import Refusal
+from trijoin_sql.rewriter.sql.places import place_of, placed
 
 SUBQUERY = "EXISTS ( SELECT|IN ( SELECT|LATERAL (|( SELECT"
 
@@ -34,9 +36,8 @@ def test_nothing_is_marked_where_it_does_not_stand(text: str) -> None:
     assert place_of(text, "") is None
 
 
-def test_reasons_of_our_own() -> None:
+def test_a_refusal_is_placed_where_its_subject_stands() -> None:
     text = "SELECT * FROM r JOIN s ON r.x < s.x LEFT SEMI JOIN t ON t.x < r.x WITHIN 1 MINUTE"
-    outer = text.index("LEFT")
-    assert place_of_reason(text, "a LEFT SEMI JOIN of streams without an equality") == outer
-    assert place_of_reason(text, "WITHIN needs the event time of s") == text.index("WITHIN")
-    assert place_of_reason(text, "something else") is None
+    for subject, place in ((written("semi", None), text.index("LEFT")), ("WITHIN", text.index("WITHIN")), ("", None)):
+        error = placed(Refusal("it is so", "do this", subject), text)
+        assert (error.offset, error.reason, error.hint) == (place, "it is so", "do this")

@@ -45,7 +45,7 @@ def windows(stream: str) -> str:
         ("^r LEFT SEMI JOIN s ON r.a < s.a", "r", "how much later s may be", "s.ts <= r.ts"),
         ("^r WHERE EXISTS (SELECT 1 FROM s WHERE s.a > r.a)", "r", "how much later s may be", "WITHIN 10 MINUTES"),
         (
-            "r LEFT JOIN ^s ON r.a < s.a AND s.ts <= r.ts + INTERVAL 1 HOUR",  # each row of r speaks, s is kept
+            "r LEFT JOIN ^s ON r.a < s.a AND s.ts <= r.ts + INTERVAL 1 HOUR",  # each row of r is emitted, s is kept
             "s",
             "nothing says how much later r may be",
             "r.ts <= s.ts",

@@ -18,10 +18,11 @@ from ..rewriter.names.resolve import resolve
 from ..rewriter.on_streams import MODES, Read, read_operations, why_refused
 from ..rewriter.options import Settings
 from ..rewriter.pipeline import Rewrite, rewrite
+from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.catalog import DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
-from ..rewriter.sql.places import place_of, place_of_reason
+from ..rewriter.sql.places import place_of, placed
 from ..rewriter.sql.spark_types import UNKNOWN
 from ..rewriter.sql.statement import Statement, parse_statement
 from ..settings import rewriter_settings
@@ -64,9 +65,8 @@ def plan(script: Script, sql: Word, catalog: DdlCatalog, settings: Settings) -> 
         raise locate(error, script, sql, list) from None
 
 
-def _located(script: Script, sql: Word, error: UnsupportedQueryError) -> Exception:
-    at = place_of_reason(sql.text, error.reason)
-    return locate(UnsupportedQueryError(error.reason, error.hint, sql.text, at), script, sql, list)
+def _located(script: Script, sql: Word, error: UnsupportedQueryError | Refusal) -> Exception:
+    return locate(placed(error, sql.text), script, sql, list)
 
 
 def follow(
@@ -198,7 +198,7 @@ class Refusals:
             return
         in_append = rewritten.append_refusals if sink is not None and sink.output_mode == "append" else ()
         for one in (*rewritten.refusals, *in_append):
-            raise _located(self.script, sql, UnsupportedQueryError(one.reason, one.hint))
+            raise _located(self.script, sql, one)
 
     def _knows(self, tree: exp.Expr) -> bool:
         """Tell whether all relations are tables of the catalog, with columns of known types."""

@@ -26,7 +26,7 @@ from ..rewriter import on_streams
 from ..rewriter.cautions import NEVER_CLOSE, UNBOUNDED_OUTER
 from ..rewriter.glance import glance
 from ..rewriter.plan.parts import Refusal
-from ..rewriter.sql.places import place_of, place_of_reason
+from ..rewriter.sql.places import place_of
 from .messages import first_sentence
 from .versions import minor
 
@@ -202,7 +202,7 @@ class Answer:
         hint = own.hint if "NO_TRIJOIN" in text.upper() else (own.hint or "").replace(_NOT_OURS, "")
         if self.words == on_streams.SUBQUERY.words and (found := _NOT_IN.search(text)):
             return UnsupportedQueryError(*_not_exists(found), text, found.start("not"), self.condition)
-        at = place_of_reason(text, own.reason) if own is not self.because else None
+        at = place_of(text, own.subject) if own is not self.because else None
         at = place_of(text, self.words) if at is None else at
         return UnsupportedQueryError(own.reason, hint, text, at, self.condition)
 
