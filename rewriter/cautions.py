@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
+from sqlglot import exp
 
-from .plan.conjuncts import Either
+from .plan.conjuncts import At, Either, Residual
 from .plan.nodes import JoinNode, LeftAlone, Scan, scans, walk
 from .plan.parts import PRODUCT, Refusal
-from .sql.spark_types import text_type
+from .predicates.terms import bare, tree_of
+from .sql.spark_types import UNKNOWN, text_type
 
 #: What Spark refuses, and can be told from the text alone.
 NEVER_CLOSE = Refusal(
@@ -72,8 +74,12 @@ def products(group: JoinNode) -> Iterator[Product]:
     whole.add_edges_from((edge.left, edge.right) for edge in graph.edges if graph.is_own(edge))
     first, *others = (sorted(part, key=graph.relations.index) for part in nx.connected_components(whole))
     before = set(first)
+    types = {(scan.alias, column.name.lower()): column.type for scan in scans(group) for column in scan.columns}
     for part in others:
         between = [one for one in graph.residuals if before & {*one.relations} and {*part} & {*one.relations}]
+        if any(types.get(at, UNKNOWN) == UNKNOWN for one in between for at in one.condition.columns):
+            before |= {*part}  # it may be a band: only types tell
+            continue
         tested = [one.sql for one in between]
         place = next((place[0] for one in between for place in one.places), None)
         bound = next((one.sql for edge in graph.edges if edge.derived for one in edge.predicates), "")
@@ -84,10 +90,20 @@ def products(group: JoinNode) -> Iterator[Product]:
         if tested:
             what = f"{PRODUCT}: only {' AND '.join(tested)} compares {sides}, so {pairs}, and then tested"
         hint = _SPLIT if any(" OR " in sql for sql in tested) else _CONNECT
+        hint = next((_CAST_IT.format(text) for one in between for text in _texts_in_sums(one, types)), hint)
         yield Product(what, hint, tuple(part), place)
         before |= {*part}
 
 
+def _texts_in_sums(predicate: Residual, types: Mapping[At, str]) -> Iterator[str]:
+    """Yield the columns of type STRING in sums and differences: Spark casts them, and units do not."""
+    for node in tree_of(predicate.condition).find_all(exp.Add, exp.Sub):
+        for side in map(bare, (node.left, node.right)):
+            if isinstance(side, exp.Column) and text_type(types.get((side.table, side.name.lower()), "")) == "string":
+                yield f"{side.table}.{side.name}"
+
+
+_CAST_IT = "{0} is a STRING: write TRY_CAST({0} AS DOUBLE), which makes texts that are no number NULL, or declare it so"
 _SPLIT = "write one SELECT for each side of OR, and put them together with UNION ALL"
 _CONNECT = "add an equality, an order (r.x < s.x) or a distance (ABS(r.x - s.x) < 5) between them"
 

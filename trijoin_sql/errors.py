@@ -99,8 +99,7 @@ _TWICE = (
 _CAUSES = {
     "Python worker failed to connect back": (
         "a Python worker did not start in time: the machine is too busy, or too many sessions and queries share it. "
-        "Run fewer at once, give Spark fewer cores (local[2,4]), or more time "
-        "(spark.python.authenticate.socketTimeout=120s)"
+        "Run fewer at once, or give Spark fewer cores (local[2,4]); it waits ten seconds, and no setting changes that"
     ),
     "assertion failed: CheckpointInfo length": (
         "its sink did not read all rows of a micro-batch, so no state was saved. In a classic session "

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import struct
 from fractions import Fraction
 
 from sqlglot import exp
 
-from ..plan.comparison import common_type, decimal_precision, decimal_scale
+from ..plan.comparison import LARGEST, common_type, decimal_precision, decimal_scale
 from ..plan.conjuncts import FLIPPED, Bounds, ComparisonOp, Residual
 from ..sql.dialect import parse_expression, render
+from ..sql.spark_types import FRACTIONS, INTEGERS, type_name
 from .bands import Difference, bounds_of
 from .differences import absolute
 from .terms import Scope, bare
@@ -69,9 +71,9 @@ def rounded_difference(
         bounds = _of_floats(op, bound, sides.shifts, common.type, is_absolute=inner is not None)
         return None if bounds is None else _difference(predicate, sides, bounds, scope, derived=bool(sides.shifts))
     precision, scale = decimal_precision(common.type), decimal_scale(common.type)
-    if precision is None or scale is None or any(_has_exponent(tree) for tree in (left, right)):
+    if precision is None or scale is None or any(_has_double(tree) for tree in (left, right)):
         return None
-    longest = max(len(re.sub(r"\D", "", one.name)) for tree in (left, right) for one in tree.find_all(exp.Literal))
+    longest = max(_digits(one) for tree in (left, right) for one in tree.find_all(exp.Literal, exp.Cast))
     if precision + longest + len(sides.shifts) + 1 > _MOST_DIGITS:  # Spark may drop digits behind the point
         return None
     ends = [(op, bound - sum(sides.shifts))]
@@ -154,14 +156,46 @@ def _fraction(tree: exp.Expr) -> Fraction | None:
     if isinstance(tree, exp.Neg):
         inner = _fraction(tree.this)
         return None if inner is None else -inner
-    if isinstance(tree, exp.Literal) and not tree.is_string:
-        found = re.fullmatch(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,2})?", tree.name)
-        return Fraction(tree.name) if found and len(tree.name) < 40 else None
-    return None
+    if type(tree) is exp.Cast:  # 5D, 5L, 0.5BD; from Spark's plans CAST(5 AS DOUBLE)
+        return _cast(tree)
+    return _literal(tree) if isinstance(tree, exp.Literal) and not tree.is_string else None
 
 
-def _has_exponent(tree: exp.Expr) -> bool:
-    return any("e" in one.name.lower() for one in tree.find_all(exp.Literal) if not one.is_string)
+def _literal(tree: exp.Expr) -> Fraction | None:
+    found = re.fullmatch(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,2})?", tree.name)
+    return Fraction(tree.name) if found and len(tree.name) < 40 else None
+
+
+def _cast(tree: exp.Cast) -> Fraction | None:
+    """Return a constant of a type, None if it has another value there."""
+    inside, kind = bare(tree.this), type_name(render(tree.args["to"]))
+    value = _literal(inside) if isinstance(inside, exp.Literal) else _fraction(inside)
+    if value is None or kind == "double":
+        return value
+    if kind == "float":
+        return value if Fraction(struct.unpack("f", struct.pack("f", float(value)))[0]) == value else None
+    if kind in INTEGERS:
+        return value if value.denominator == 1 and abs(value) <= LARGEST[kind] else None
+    scale, precision = decimal_scale(kind), decimal_precision(kind)
+    if scale is None or precision is None:
+        return None
+    whole = value * 10**scale
+    return value if whole.denominator == 1 and abs(whole) < 10**precision else None
+
+
+def _digits(tree: exp.Expr) -> int:
+    """Return how many digits a constant has as a decimal, 0 for what is none."""
+    if isinstance(tree, exp.Literal):
+        return len(re.sub(r"\D", "", tree.name))
+    kind = type_name(render(tree.args["to"]))
+    return decimal_precision(kind) or (20 if kind in INTEGERS else 0)
+
+
+def _has_double(tree: exp.Expr) -> bool:
+    """Return whether something in an expression is a double: beside it a decimal is one too."""
+    types = (type_name(render(one.args["to"])) for one in tree.find_all(exp.Cast))
+    exponent = ("e" in one.name.lower() for one in tree.find_all(exp.Literal) if not one.is_string)
+    return any(exponent) or any(kind in FRACTIONS for kind in types)
 
 
 def _plus(side: exp.Expr, value: Fraction) -> exp.Expr:

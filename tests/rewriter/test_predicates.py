@@ -172,6 +172,11 @@ def test_timestamps_are_subtracted_on_the_wall_clock() -> None:
     ("condition", "expected"),
     [
         ("ABS(r.x - s.x) < 0.5", Bounds("double", -0.5, 0.5)),
+        ("ABS(r.x - s.x) < 5D", Bounds("double", -5.0, 5.0)),
+        ("abs((r.x - s.x)) <= CAST(0.5 AS DOUBLE)", Bounds("double", -0.5, 0.5, True, True)),  # as Spark's plan says it
+        ("r.x - s.x < 5L", Bounds("double", upper=5.0)),
+        ("ABS(r.m - s.m) <= 0.25BD", Bounds("decimal(10,2)", -25, 25, True, True)),
+        ("ABS(r.m - s.m) < CAST(3 AS DECIMAL(12,2))", Bounds("decimal(10,2)", -300, 300)),
         ("0.5 >= ABS(s.x - r.x)", Bounds("double", -0.5, 0.5, True, True)),
         ("r.x - s.x BETWEEN -1 AND 2", Bounds("double", -1.0, 2.0, True, True)),
         ("r.x - s.x < 0", Bounds("double", upper=0.0)),
@@ -193,6 +198,14 @@ def test_differences_of_fractions_are_bands(condition: str, expected: Bounds) ->
     assert isinstance(p, Band)
     assert p.bounds == expected
     assert residuals(condition) == []
+
+
+@pytest.mark.parametrize(
+    "condition", ["ABS(r.m - s.m) < 5D", "ABS(r.m - s.m) < CAST(0.125 AS DECIMAL(10,2))", "ABS(r.x - s.x) < 0.1F"]
+)
+def test_a_constant_of_another_type_or_value_is_sparks_to_compare(condition: str) -> None:
+    """A decimal beside a double is a double; a cast may round."""
+    assert len(residuals(condition)) == 1
 
 
 def test_constants_beside_a_difference_of_floats_widen_the_band_and_spark_decides() -> None:

@@ -130,6 +130,35 @@ def streams(tables: Tables, names: str = "rs") -> list[DataFrame]:
     return [tables.spark.table(name) for name in names]
 
 
+@pytest.mark.matrix
+@pytest.mark.parametrize("how", ["left", "semi", "inner"])
+def test_differences_of_fractions(spark: SparkSession, tables: Tables, tmp_path: Path, how: str) -> None:
+    """Spark's plan casts the constants beside them, and units compare the differences all the same."""
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    on = "ABS(r.d - s.d) < 1.5 AND s.f - r.f <= 2.25 AND ABS(r.m - s.m) <= 2"
+
+    def frames() -> list[DataFrame]:
+        casts = ("id", "ts", "x / 2D AS d", "CAST(x AS FLOAT) / 2F AS f", "CAST(x AS DECIMAL(10, 2)) AS m")
+        return [spark.table(name).selectExpr(*casts) for name in "rs"]
+
+    select = ["r.id"] if how == "semi" else ["r.id", "s.id AS sid"]
+    tables.use(streaming=False)
+    r, s = (frame.alias(name) for name, frame in zip("rs", frames(), strict=True))
+    soon = near("rs", 3)
+    wanted = bag(r.join(s, F.expr(on) & soon, how).selectExpr(*select).where("id < 10000").collect())
+    assert wanted
+    for name in "rs":
+        tables.add(name, [row(far, 0, name) for far in (10_000, 20_000)], ARROW)
+    tables.use(streaming=True)
+    r, s = frames()
+    found = tj.join({"r": r, "s": s}, on, how=how, within="3 minutes", select=select)
+    (group,) = tj.explain(found).to_dict()["groups"]
+    kinds = [one["kind"] for edge in group["graph"]["edges"] for one in edge["predicates"]]
+    assert kinds.count("band") >= 3
+    assert not group["graph"].get("residuals")
+    assert run_stream(found.where("id < 10000"), tmp_path / "checkpoint") == wanted
+
+
 def test_columns_keep_their_frames(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """As after ``DataFrame.join``: by alias, and by the DataFrame that they are a column of."""
     tj = trijoin_sql.TriJoinSession.create(spark)

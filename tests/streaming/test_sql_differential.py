@@ -125,6 +125,12 @@ FRACTIONS = [
     "r.n - s.n + 0.01 < 3",
     "r.n BETWEEN s.n - 1.5 AND s.n + 1.505",
     "r.m + 0.25 > s.m - 0.5 AND r.n < s.i + 2.5",
+    "ABS(r.d - s.d) < 1.5D",
+    "r.f - s.f < 0.5F",
+    "ABS(r.f - s.f) <= 0.1F",
+    "ABS(r.n - s.n) < 1.50BD",
+    "r.n - s.n < 1.5D",
+    "ABS(r.d - s.d) <= 3L",
 ]
 
 

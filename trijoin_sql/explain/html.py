@@ -24,6 +24,7 @@ from .scheme_svg import scheme_svg
 from .sql_text import Token, is_hint, tokens
 from .stage_diff import stage_changes
 from .wording import (
+    ESTIMATES,
     aggregation_sentence,
     aggregation_title,
     byte_size,
@@ -31,7 +32,6 @@ from .wording import (
     comparisons,
     count,
     event_time_sentence,
-    how_chosen,
     is_skewed,
     kind_sign,
     measure,
@@ -236,7 +236,7 @@ def environment() -> Environment:
     )
     functions: Mapping[str, Any] = {
         "count": count,
-        "how_chosen": how_chosen,
+        "estimates": ESTIMATES,
         "tested_sentence": tested_sentence,
         "rate_sentence": rate_sentence,
         "titled_refusals": titled_refusals,

@@ -10,6 +10,7 @@ from ..rewriter.plan.document import Document, Group, Live, NodeLoad, Stage
 from ..rewriter.plan.parts import PRODUCT
 from .stage_diff import DiffLine, stage_changes
 from .wording import (
+    ESTIMATES,
     aggregation_sentence,
     aggregation_title,
     byte_size,
@@ -18,7 +19,6 @@ from .wording import (
     count,
     display_width,
     event_time_sentence,
-    how_chosen,
     kind_sign,
     measure,
     node_title,
@@ -114,7 +114,7 @@ def _group(group: Group, groups: int) -> _Branch:
     if group.event_time:
         branch.below.append(_Branch("event time of results", [_Hanging(event_time_sentence(group.event_time), 0)]))
     if decision.alternatives:
-        branch.below.append(_Branch(f"alternatives: {how_chosen(group)}", _alternatives(decision.alternatives)))
+        branch.below.append(_Branch(f"alternatives: {ESTIMATES}", _alternatives(decision.alternatives)))
     branch.below.append(_state(group))
     if group.live:
         branch.below.append(_live(group.live, group))

@@ -177,19 +177,7 @@ def node_title(group: Group) -> str:
 
 
 #: What the costs of alternatives are.
-_ESTIMATES = "estimates for a second of stream time; total: how long Spark is busy with it, units side by side"
-
-
-def how_chosen(group: Group) -> str:
-    """Return a sentence on the costs of the alternatives, and on what chooses among them."""
-    other = next((one.scheme for one in group.decision.alternatives if not one.chosen), None)
-    if other is None or "the hint" in group.decision.reason or _cheapest(group) or group.decision.from_checkpoint:
-        return _ESTIMATES
-    return f"{_ESTIMATES}; the shape of the join graph chooses, unless a hint says SCHEME('...')"
-
-
-def _cheapest(group: Group) -> bool:
-    return "costs least" in group.decision.reason or "noticeably less" in group.decision.reason
+ESTIMATES = "estimates for a second of stream time; total: how long Spark is busy with it, units side by side"
 
 
 def rate_sentence(group: Group) -> str:

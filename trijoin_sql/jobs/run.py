@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from rich.console import Console
 
 from ..errors import CheckpointDamagedError, JobError
+from ..running.listener import failures_told
 from ..running.scaled_query import ScaledQuery, scaling_policy
 from ..running.stopping import StopRequest, failure, stop
 from ..spark.messages import reason, sentence
@@ -100,7 +101,7 @@ def run_queries(
     begun = time.monotonic()
     policy = scaling_policy(spark)
     running: list[ScaledQuery] = []
-    with Board(console, tallies, live=live) as board:
+    with failures_told(), Board(console, tallies, live=live) as board:
         try:
             for one in prepared:
                 start = partial(_start, job, one, request, once=once, lines=lines)

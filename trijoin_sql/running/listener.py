@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -232,8 +233,24 @@ def _warn(sentences: Sequence[str]) -> None:
         _log.warning("%s", one)
 
 
+_tells_failures = True
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """For a block, do not log why queries fail: who runs them says it."""
+    global _tells_failures
+    before, _tells_failures = _tells_failures, False
+    try:
+        yield
+    finally:
+        _tells_failures = before
+
+
 def _look_at_failure(event: Any) -> None:
     """Log why a query failed where Spark's own message names no cause."""
+    if not _tells_failures:
+        return
     failed = getattr(event, "exception", None)
     text = str(failed().get()) if failed is not None and failed().isDefined() else ""
     if (why := cause_of(text)) is not None:
