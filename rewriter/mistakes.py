@@ -34,8 +34,10 @@ def mistakes(resolution: Resolution, sql: str, *, ansi: bool) -> Iterator[Mistak
     for block in resolution.blocks:
         if block.problem is None:
             yield from _of_groups(block)
+        yield from _of_names(block)
         conditions = [join.args.get("on") for join in block.select.args.get("joins") or []]
         conditions.append(block.select.args.get("where"))
+        yield from _of_conditions(conditions)
         nodes = [node for tree in conditions if isinstance(tree, exp.Expr) for node in own_nodes(tree)]
         for node in nodes:
             if is_aggregate(node) and _is_own(node, block):
@@ -47,6 +49,31 @@ def mistakes(resolution: Resolution, sql: str, *, ansi: bool) -> Iterator[Mistak
         everything = list(dict.fromkeys([*made(block.select), *nodes]))
         yield from _of_lengths(everything, sql)
         yield from _of_types(everything, ansi=ansi)
+
+
+def _of_names(block: ResolvedSelect) -> Iterator[Mistake]:
+    """Yield what is wrong with a SELECT as a whole: it puts out nothing, or two relations have one name."""
+    if not block.select.expressions and block.sources:
+        yield Mistake("nothing stands after SELECT", "write columns, or *", 0)
+    seen = set[str]()
+    for source in block.sources:
+        alias = source.alias.lower()
+        named = (column for column in block.select.find_all(exp.Column) if not column.args.get("db"))
+        if alias in seen and any(column.table.lower() == alias for column in named):
+            hint = f"give one of them another name: {source.alias} AS {source.alias}2"
+            yield Mistake(f"two relations are named {source.alias}", hint, _start(source.item))
+        seen.add(alias)
+
+
+def _of_conditions(conditions: list[exp.Expr | None]) -> Iterator[Mistake]:
+    """Yield the conditions of ON and WHERE that are values of another type."""
+    for tree in conditions:
+        inside = tree.this if isinstance(tree, exp.Where) else tree
+        kind = "unknown" if inside is None else expression_type(inside)
+        if inside is not None and (_is_number(kind) or _is_time(kind) or kind.startswith("interval")):
+            clause = "WHERE" if isinstance(tree, exp.Where) else "ON"
+            reason = f"{clause} needs a condition, and {render(inside)} is {_article(kind.upper())}"
+            yield Mistake(reason, "compare it with something", _start(inside))
 
 
 def _is_own(node: exp.Expr, block: ResolvedSelect) -> bool:
@@ -118,12 +145,13 @@ def _of_types(nodes: list[exp.Expr], *, ansi: bool) -> Iterator[Mistake]:
                 continue
         for one, other in pairs:
             types = expression_type(one), expression_type(other)
-            if any(_is_time(a) and _is_number(b) for a, b in (types, types[::-1])):
+            if any((_is_time(a) or a.startswith("interval")) and _is_number(b) for a, b in (types, types[::-1])):
                 (left, right), (first, second) = map(render, (one, other)), map(str.upper, types)
                 reason = f"{left} is {_article(first)} and {right} is {_article(second)}: Spark does not compare them"
-                yield Mistake(
-                    reason, "compare times with times: timestamp_seconds(x) makes one of a number", _start(node)
-                )
+                hint = "compare times with times: timestamp_seconds(x) makes one of a number"
+                if any(kind.startswith("interval") for kind in types):
+                    hint = "compare a difference of times with a length: INTERVAL 5 SECONDS"
+                yield Mistake(reason, hint, _start(node))
 
 
 def _is_time(name: str) -> bool:

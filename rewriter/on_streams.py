@@ -7,6 +7,7 @@ what Spark's own check finds too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -31,6 +32,25 @@ from .sql.functions import AGGREGATES, called, of_a_row
 from .sql.spark_types import may_be_event_time
 
 MODES = ("append", "update", "complete")
+
+#: NOT IN over a query, with its parts where these are plain names.
+NOT_IN = re.compile(
+    r"(?:(?P<tested>(?:\w+\.)?\w+)\s+)?(?P<not>NOT)\s+IN\s*\(\s*SELECT\b(?:\s+(?:\w+\.)?(?P<column>\w+)\s+FROM\s+"
+    r"(?P<stream>\w+)(?=\s*\)|\s+WHERE\b))?",
+    re.IGNORECASE,
+)
+
+
+def not_exists(found: re.Match[str]) -> tuple[str, str]:
+    """Return why a NOT IN over a stream is refused, and the NOT EXISTS to write."""
+    names = found.groupdict()
+    example = "NOT EXISTS (SELECT 1 FROM s WHERE s.x = r.x)"
+    if all(names.values()):
+        where = f"{names['stream']}.{names['column']} = {names['tested']}"
+        example = f"NOT EXISTS (SELECT 1 FROM {names['stream']} WHERE {where})"
+    hint = f"write {example}, and bound the times in it; or say with IS NOT NULL what is to become of NULLs"
+    return "NOT IN over a stream: one NULL among its rows would make it true of no row at all", hint
+
 
 #: Clauses that may aggregate.
 GROUPED = ("expressions", "having", "qualify")

@@ -120,7 +120,8 @@ def explain_error(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, ModuleNotFoundError) and error.name in ("pyspark", "py4j"):
         from .doctor import check_packages
 
-        return "; ".join(finding.text for finding in check_packages() if finding.level == "problem"), REFUSED
+        found = "; ".join(finding.text for finding in check_packages() if finding.level == "problem")
+        return found or f"PySpark cannot be imported: {error}; reinstall it", REFUSED
     spark = sys.modules.get("pyspark.errors")  # an error of Spark can only come if Spark is loaded
     if spark is None or not isinstance(error, spark.PySparkException):
         return None
@@ -222,8 +223,8 @@ def explain(
         ),
     ] = "text",
     statement: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Only the N-th query of the file.", show_default="all")
-    ] = 0,
+        int | None, typer.Option(min=1, metavar="N", help="Only the N-th query of the file.", show_default="all")
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="In text, the plan after every stage of the rewrite.")
     ] = False,
@@ -234,7 +235,7 @@ def explain(
 
     found = [Explanation(document) for document in _documents(file, strict=strict)]
     number = f"{len(found)} {'query' if len(found) == 1 else 'queries'}"
-    if statement > len(found) or not found:
+    if (statement or 0) > len(found) or not found:
         raise typer.BadParameter(f"{file} holds {number}", param_hint="--statement" if found else "FILE")
     if statement:
         found = [found[statement - 1]]
@@ -252,6 +253,7 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
     from .explain.wording import LATE_ROWS_GO
     from .jobs.check import check_setting, check_statements
+    from .jobs.check_inserts import check_output
     from .jobs.columns import check_columns, unknown_advice
     from .jobs.found_columns import FileCatalog, found_columns
     from .jobs.job_text import Script
@@ -290,11 +292,15 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
             check_setting(script, sql, start)
         if rewritten.kind in ("create_view", "other"):
             catalog, settings = follow(script, word, catalog, settings)
-        refusals.look(word, job.sink(tokenize(statement)[2].text) if head else None)
+        sink = job.sink(tokenize(statement)[2].text) if head else None
+        refusals.look(word, sink)
+        insert = next((one for one in job.inserts if one.query.start == start), None)
+        if sink is not None and insert is not None and (columns := refusals.output(word)) is not None:
+            check_output(script, columns, insert, sink)
         if rewritten.kind != "other":
             plain_view = rewritten.kind == "create_view" and not rewritten.groups
             document = rewritten.to_dict()
-            told = [] if late is None else [LATE_ROWS_GO.format(late)]
+            told = [] if late is None or not rewritten.converted else [LATE_ROWS_GO.format(late)]
             document["advice"] = [*document["advice"], *unknown_advice(sql, known), *told]
             (views if plain_view else documents).append(document)
     return documents or views

@@ -112,6 +112,15 @@ _CAUSES = {
 }
 
 
+def hint_of(why: str, text: str) -> str:
+    """Return the line with the way out for a reason of ours, as its error gave it in a text; empty if there is none."""
+    condition = re.match(r"\[(TRIJOIN_\w+)\]", why)
+    if condition is None or condition[1] not in CONDITIONS:
+        return ""
+    given = re.search(r"\nHint: (.*)", text[max(text.find(f"[{condition[1]}]"), 0) :])
+    return f"\nHint: {given[1] if given else CONDITIONS[condition[1]].action}"
+
+
 def cause_of(failure: str) -> str | None:
     """Return why a query failed, where Spark's own message about that does not say it."""
     return next((why for mark, why in _CAUSES.items() if mark in failure), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -135,7 +136,10 @@ class TriJoinSession:
             The Spark session has been stopped; or ``late_rows`` is asked for on Spark Connect.
         """
         with self.late_rows(late_rows):
-            return self.statements.run(text, args, kwargs).frame
+            frame = self.statements.run(text, args, kwargs).frame
+        if late_rows and frame.isStreaming and not numbers_of(frame):
+            raise UnavailableError("the way to late rows", "no join of this query is ours", "leave late_rows out")
+        return frame
 
     @contextmanager
     def late_rows(self, asked: bool = True) -> Iterator[None]:
@@ -157,7 +161,7 @@ class TriJoinSession:
             The session is one of Spark Connect.
         """
         if asked and getattr(self.spark, "_sc", None) is None:
-            raise UnavailableError("late rows", "Spark Connect has no way for them", "use a classic session")
+            raise UnavailableError("the way to late rows", "Spark Connect has none", "use a classic session")
         token = late_rows.set(asked or late_rows.get())
         try:
             yield
@@ -170,7 +174,7 @@ class TriJoinSession:
         on: Expressions = (),
         how: str = "inner",
         *,
-        within: str | None = None,
+        within: str | timedelta | None = None,
         select: Expressions = (),
         scheme: str | None = None,
         units: int | None = None,
@@ -232,7 +236,7 @@ class TriJoinSession:
         frames: Mapping[str, DataFrame],
         on: Expressions,
         how: str,
-        within: str | None,
+        within: str | timedelta | None,
         select: Expressions,
         hints: str,
     ) -> DataFrame:
@@ -288,6 +292,8 @@ class TriJoinSession:
         >>> tj.rewrite(near).writeStream.start("out")  # doctest: +SKIP
         """
         self.statements.check_alive()
+        if not isinstance(frame, DataFrame):
+            raise TypeError(f"rewrite() takes a DataFrame, not {type(frame).__name__}; sql() takes the text of a query")
         if not hasattr(frame, "_jdf"):
             raise UnavailableError("rewrite", "Spark Connect does not show the plan of a DataFrame", "use join()")
         with self.late_rows(late_rows):
@@ -359,6 +365,8 @@ class TriJoinSession:
         InvalidSettingError
             A setting of scaling is wrong.
         """
+        if isinstance(writer, DataFrame) or not hasattr(writer, "foreachBatch"):
+            raise TypeError(f"start() takes a writer, frame.writeStream.format(...), not {type(writer).__name__}")
         target = writer.option("checkpointLocation", checkpoint)
         return ScaledQuery(self.spark, target.start, scaling_policy(self.spark))
 
@@ -442,11 +450,13 @@ def check_is_session(value: object) -> None:
         raise TypeError(f"a SparkSession is needed, not {what}")
 
 
-def _within(length: str | None) -> str:
+def _within(length: str | timedelta | None) -> str:
     """Return a length of time as a WITHIN clause."""
     if length is None:
         return ""
     micros = length_microseconds(length) if isinstance(length, str) else None
+    if isinstance(length, timedelta) and length >= timedelta():
+        micros = length // timedelta(microseconds=1)
     if micros is None:
         raise UnsupportedQueryError(f"within = {length!r} is no length of time", "write it as within='10 minutes'")
     return f" WITHIN {micros} MICROSECONDS"

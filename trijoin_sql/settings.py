@@ -131,11 +131,22 @@ def hint_if_unknown(key: str) -> str | None:
     return None if known else did_you_mean(key, NAMES)
 
 
+def check_value(get: Setting, name: str) -> None:
+    """Raise an InvalidSettingError if a setting of ours, or a number of Spark's that we read, has no usable value."""
+    if name in _BY_NAME:
+        value(get, name)
+    elif name in SWITCHES:
+        flag(get, name, default=False)
+    elif name == PARTITIONS:
+        parallelism({name: get(name) or ""}.get)
+
+
 def refuse_unknown(get: SessionSettings) -> None:
-    """Raise an InvalidSettingError if a session has a setting that looks like one of ours and is none."""
+    """Raise an InvalidSettingError if a session has a setting that looks like one of ours and is none, or no value."""
     for name in get.names():
         if (hint := hint_if_unknown(name)) is not None:
             raise InvalidSettingError(name, get(name), f"there is no such setting; {hint.rstrip('?')}")
+        check_value(get, name)
 
 
 def value(get: Setting, name: str) -> Any:
@@ -155,6 +166,8 @@ def parallelism(get: Setting) -> int | None:
     """Return how many tasks Spark runs in parallel, or the units set instead; None if neither is known."""
     partitions = get(PARTITIONS)
     units: int | None = value(get, UNITS)
+    if partitions is not None and not re.fullmatch(r"[+-]?[0-9]{1,9}", partitions.strip()):
+        raise InvalidSettingError(PARTITIONS, partitions, "it takes a whole number")
     return units or (None if partitions is None else max(int(partitions), 1))
 
 

@@ -81,10 +81,17 @@ def _first_of(times: list[Term]) -> Term:
 def _time(scan: Scan) -> Term:
     """Return the event time of a relation."""
     name = likely_time(scan)
+    if name is None and scan.streaming is False:
+        raise UnsupportedQueryError(
+            f"WITHIN bounds event times, and {scan.alias} is a table without a column of times",
+            "leave WITHIN out",
+            subject="WITHIN",
+        )
     if name is None:
+        derived = scan.relation.startswith("(") or scan.ctes
         raise UnsupportedQueryError(
             f"WITHIN needs the event time of {scan.alias}",
-            f"declare it: {watermark_clause(scan)}",
+            f"put it into the SELECT of {scan.alias}" if derived else f"declare it: {watermark_clause(scan)}",
             subject="WITHIN",
         )
     column = next((column for column in scan.columns if column.name.lower() == name.lower()), None)

@@ -282,13 +282,20 @@ def _begins_nearest(tokens: list[Token]) -> bool:
     return words[:2] == ["NEAREST", "BY"] and words[2:3] in (["DISTANCE"], ["SIMILARITY"])
 
 
+def _missing(description: str, before: str, there: str) -> str:
+    """Return what is said where the parser lacks an operand."""
+    if description.endswith("Between'>"):
+        return "BETWEEN takes two bounds, BETWEEN a AND b"
+    return "=< is no comparison, write <=" if before.endswith("=") and there == "<" else "something is missing here"
+
+
 def _syntax_error(error: ParseError, sql: str) -> SqlSyntaxError:
     first = error.errors[0] if error.errors else {}
     line, column = first.get("line") or 1, first.get("col") or 1
     highlight = first.get("highlight") or " "
     detail = (first.get("description") or "cannot be parsed").rstrip(".")
     if detail.startswith("Required keyword"):
-        detail = "something is missing here"
+        detail = _missing(detail, first.get("start_context") or "", highlight)
     elif "<Token" in detail:
         detail = detail.split(" but got")[0].lower()
     elif detail.startswith("Invalid expression"):

@@ -39,6 +39,21 @@ def _sink(text: str) -> str:
 
 
 MISTAKES = [
+    # values of settings
+    Mistake(
+        "a number of Spark's", f"SET ^spark.sql.shuffle.partitions = x;\n{STREAM}{REST}", "it takes a whole number"
+    ),
+    Mistake("a share", f"SET ^spark.trijoin.scaling.upper = 7;\n{STREAM}{REST}", "a share above 0 and up to 1"),
+    Mistake("a size", f"SET ^spark.trijoin.warm.maxBytes = 16 gigs;\n{STREAM}{REST}", "it takes a number of bytes"),
+    # operators
+    Mistake(
+        "=<", f"{STREAM}{SINK}INSERT INTO o SELECT value FROM r WHERE value =^< 3;", "=< is no comparison, write <="
+    ),
+    Mistake(
+        "BETWEEN one bound",
+        f"{STREAM}{SINK}INSERT INTO o SELECT value FROM r WHERE value BETWEEN 3 ^GROUP BY value;",
+        "BETWEEN takes two bounds",
+    ),
     # late rows
     Mistake("late rows, no such sink", _late("", "LATE ROWS INTO ^l"), "there is no sink named l"),
     Mistake("late rows into a stream", _late("", "LATE ROWS INTO ^r"), "r is a stream: late rows go into a sink"),
@@ -148,7 +163,7 @@ MISTAKES = [
         "NEAREST by something else",
         f"{STREAM}CREATE STREAM q USING rate;\n{SINK}INSERT INTO o SELECT r.value FROM r JOIN q "
         "APPROX ^NEAREST 2 BY DISTANCE r.value / q.value;",
-        "NEAREST of streams is by arithmetic over numbers of both sides, not by r.value / q.value",
+        "NEAREST of streams is by the difference of one value of each side, not by r.value / q.value",
     ),
     Mistake(
         "NEAREST without a bound",

@@ -53,6 +53,15 @@ STATEMENTS = {
     "SELECT t.id FROM t LEFT SEMI JOIN r ON r.id = t.id": "RRR",
     "SELECT t.id FROM t LEFT ANTI JOIN r ON r.id = t.id": "RRR",
     "SELECT r.id FROM r LEFT ANTI JOIN t ON r.id = t.id": "..R",
+    "SELECT r.id FROM r WHERE r.id NOT IN (SELECT s.id FROM s WHERE s.x > r.x)": "RRR",
+    f"SELECT r.id FROM {NEAR} WHERE r.id NOT IN (SELECT id FROM s)": "RRR",
+    "SELECT r.id FROM r WHERE r.id NOT IN (SELECT id FROM t)": "..R",
+    # conditions and names
+    "SELECT r.id FROM r JOIN s ON r.x - s.x": "RRR",
+    "SELECT r.id FROM r WHERE r.x + 1": "RRR",
+    "SELECT r.id FROM r WHERE r.ts": "RRR",
+    "SELECT r.id FROM r JOIN r ON r.x < r.x": "RRR",
+    f"SELECT FROM {NEAR}": "RRR",
     # order and limits
     f"SELECT r.id FROM {NEAR} ORDER BY r.id": "RRR",
     "SELECT id FROM (SELECT id FROM r SORT BY id) AS z": "RRR",

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from ..errors import JobError
+from ..errors import InvalidSettingError, JobError
 
 Master = Annotated[str | None, typer.Option(metavar="URL", help="Spark's master.", show_default="local[*,4]")]
 Packages = Annotated[
@@ -30,6 +30,9 @@ def jar_settings(packages: list[str], jars: list[Path]) -> list[str]:
     """Return the settings that name the jars of the command line."""
     from .jars import JARS, PACKAGES, jar_files
 
+    for one in packages:
+        if not all(part.count(":") == 2 and all(part.split(":")) for part in one.split(",")):
+            raise typer.BadParameter(f"it takes GROUP:NAME:VERSION, not {one}", param_hint="'--packages'")
     try:
         files = jar_files(jars)
     except FileNotFoundError as error:
@@ -45,13 +48,17 @@ def setting(text: str) -> tuple[str, str]:
     BadParameter
         It has no value, or there is no such setting.
     """
-    from ..settings import hint_if_unknown
+    from ..settings import check_value, hint_if_unknown
 
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise typer.BadParameter(f"{text!r} is not of the form KEY=VALUE", param_hint="'--conf'")
     if (hint := hint_if_unknown(key.strip())) is not None:
         raise typer.BadParameter(f"there is no setting {key.strip()}; {hint}", param_hint="'--conf'")
+    try:
+        check_value({key.strip(): value}.get, key.strip())
+    except InvalidSettingError as error:
+        raise typer.BadParameter(error.message, param_hint="'--conf'") from None
     return key.strip(), value
 
 

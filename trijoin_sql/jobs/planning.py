@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from ..errors import NotProvenError, PlanError, SqlSyntaxError, TriJoinError, UnsupportedQueryError
+from ..errors import JobError, NotProvenError, PlanError, SqlSyntaxError, TriJoinError, UnsupportedQueryError
 from ..rewriter.glance import glance, read_otherwise
 from ..rewriter.job_heads import after, with_rate
 from ..rewriter.names.resolve import resolve
-from ..rewriter.on_streams import MODES, Read, read_operations, why_refused
+from ..rewriter.on_streams import MODES, NOT_IN, Read, not_exists, read_operations, why_refused
 from ..rewriter.options import Settings
 from ..rewriter.pipeline import Rewrite, rewrite
 from ..rewriter.plan.parts import Refusal
@@ -25,7 +25,7 @@ from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.places import place_of, placed
 from ..rewriter.sql.spark_types import UNKNOWN
 from ..rewriter.sql.statement import Statement, parse_statement
-from ..settings import rewriter_settings
+from ..settings import check_value, rewriter_settings
 from .columns import why_unknown
 from .job_text import Script
 from .locate import locate
@@ -83,6 +83,7 @@ def follow(
     if found is None:
         return after(catalog, sql.text), dict(settings)
     try:
+        check_value({found.key: found.value}.get, found.key)
         rewriter_settings({found.key: found.value}.get)
         return with_rate(catalog, found.key, found.value), {**settings, found.key: found.value}
     except TriJoinError as error:
@@ -178,7 +179,10 @@ class Refusals:
             return
         try:
             if glance(sql.text).joins == "none":
+                self._refuse_not_in(sql, sql.text)
                 return
+        except JobError:
+            raise
         except TriJoinError as error:  # a hint
             raise locate(error, self.script, sql, list) from None
         asked = _Asked(self.catalog.tables, self.catalog.rates)
@@ -199,6 +203,14 @@ class Refusals:
         in_append = rewritten.append_refusals if sink is not None and sink.output_mode == "append" else ()
         for one in (*rewritten.refusals, *in_append):
             raise _located(self.script, sql, one)
+        self._refuse_not_in(sql, rewritten.spark_sql)
+
+    def _refuse_not_in(self, sql: Word, text: str) -> None:
+        """Refuse NOT IN over a stream where it is left to Spark."""
+        found, written = NOT_IN.search(text), NOT_IN.search(sql.text)
+        info = self.catalog.table((found["stream"],)) if found is not None and found["stream"] else None
+        if found is not None and written is not None and info is not None and info.streaming:
+            raise self.script.error(sql.start + written.start("not"), *not_exists(found))
 
     def _knows(self, tree: exp.Expr) -> bool:
         """Tell whether all relations are tables of the catalog, with columns of known types."""

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
-from ..errors import CheckpointDamagedError, JobError
+from ..errors import CheckpointDamagedError, JobError, hint_of
 from ..running.listener import failures_told
 from ..running.scaled_query import ScaledQuery, scaling_policy
 from ..running.stopping import StopRequest, failure, stop
@@ -171,7 +171,8 @@ def _raise_failure(job: Job, prepared: tuple[PreparedQuery, ...], running: list[
         if re.search(r"\[TRIJOIN_(CHECKPOINT_MISMATCH|CHECKPOINT_VERSION|SINK_MISMATCH)\]", why):
             raise _mismatch(job, query, why)
         line, _ = job.script.place(query.insert.sink.start)
-        raise QueryFailedError(f"{job.script.path}:{line}: the query into {query.sink.name} failed: {why}")
+        hint = hint_of(why, str(error))
+        raise QueryFailedError(f"{job.script.path}:{line}: the query into {query.sink.name} failed: {why}{hint}")
 
 
 def _mismatch(job: Job, query: PreparedQuery, why: str) -> JobError:

@@ -24,12 +24,15 @@ class Assignment:
 
 
 def assignment(sql: str) -> Assignment | None:
-    """Return what a ``SET key = value`` sets, None for any other statement.
+    """Return what a ``SET key = value`` or a ``SET TIME ZONE 'zone'`` sets, None for any other statement.
 
     Examples
     --------
     >>> assignment("SET `spark.trijoin.units` = 4 ")
     Assignment(key='spark.trijoin.units', value='4', start=5)
     """
+    zone = re.match(r"\s*SET\s+TIME\s+ZONE\s+'([^']+)'\s*$", sql, re.IGNORECASE)
+    if zone is not None:
+        return Assignment("spark.sql.session.timeZone", zone[1], zone.start(1))
     found = re.match(r"\s*SET\s+`?([\w.:-]+)`?\s*=(.*)", sql, re.IGNORECASE | re.DOTALL)
     return None if found is None else Assignment(found[1], found[2].strip(), found.start(1))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..errors import CONDITIONS, CheckpointDamagedError
+from ..errors import CheckpointDamagedError, hint_of
 from ..operators.spec import PREFIX
 from ..spark.messages import FAILED, last_cause, reason, sentence, without_class
 from ..spark.plan_joins import in_users_words
@@ -80,8 +80,8 @@ def told(text: str, stack: str = "") -> str:
     why = reason(text) if detail is None else str(CheckpointDamagedError(checkpoint, detail))
     expression = _expression(text) if detail is None else None
     first = _in_users_words(f"{FAILED}{why}{f', in {expression}' if expression else ''}", relations)
-    if (condition := re.match(r"\[(TRIJOIN_\w+)\]", why)) is not None:
-        first += f"\nHint: {CONDITIONS[condition[1]].action}"
+    if hint := hint_of(why, text):
+        first += hint
         if "\n" not in text:  # it was refused by us, and there is no more to it
             return first
     below = re.sub(_MARKED, "", text.partition("\n\nLogical Plan:")[0])

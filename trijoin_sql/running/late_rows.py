@@ -9,7 +9,9 @@ written with it. A batch that is repeated after a crash brings the same rows.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
@@ -72,6 +74,14 @@ def with_late_rows(write: Write) -> Callable[[DataFrame, int], None]:
     >>> near = tj.sql("SELECT ...", late_rows=True)  # doctest: +SKIP
     >>> near.writeStream.foreachBatch(trijoin_sql.with_late_rows(write)).start()  # doctest: +SKIP
     """
+    takes = "a function of the results, of late rows and of the number of the micro-batch"
+    if not callable(write):
+        raise TypeError(f"with_late_rows() takes {takes}, not {type(write).__name__}")
+    with suppress(ValueError):  # of some callables nothing says what they take
+        try:
+            inspect.signature(write).bind(None, None, 0)
+        except TypeError as error:
+            raise TypeError(f"with_late_rows() takes {takes}: {error}") from None
 
     def written(frame: DataFrame, late: Callable[[], DataFrame | None], of: MicroBatch) -> None:
         def late_or_none() -> DataFrame:
@@ -95,7 +105,7 @@ def with_late(
         keys = () if execution is None else tuple(filter(late_sources, execution.keys))
         if execution is None or not keys:
             raise UnavailableError(
-                "late rows",
+                "the way to late rows",
                 "no join of this query was made for them",
                 "make it in a classic session with tj.sql(..., late_rows=True), over streams with a watermark",
             )

@@ -314,8 +314,10 @@ class LayoutListener:
             self.connections[str(event.runId().toString())] = port
         try:
             self._start(str(event.id().toString()))
-        except Exception:  # a query must not fail for a feature that it may not need; its tasks see what is missing
-            _log.warning("the layouts of a query could not be read or written", exc_info=True)
+        except Exception as error:  # a query must not fail for what it may not need; its tasks see what is missing
+            if "MALFORMED_LOG_FILE" not in str(error):  # that is what it fails of
+                _log.warning("the layouts of a query could not be read or written: %s", sentence(error))
+            _log.debug("where that was", exc_info=True)
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         """Record the rows read, and drop empty retired slots."""

@@ -79,6 +79,8 @@ def read_entered(script: Script, sinks: Collection[str]) -> list[Entered]:
         At the first mistake.
     """
     found, known = list[Entered](), set(sinks)
+    if (begin := len(script.text) - len(script.text.lstrip())) < len(script.text) and script.text[begin] == "\\":
+        script.fail(begin, "commands that begin with \\ work at the prompt only", "leave it out here")
     for tokens in script.statements():
         one = _read(script, tokens, known)
         if isinstance(one.statement, CreateSink):

@@ -52,6 +52,9 @@ def named_frames(spark: SparkSession, text: str, values: Mapping[str, Any]) -> I
 
     formatter = SQLStringFormatter(spark)
     given = {name: value for name, value in values.items() if isinstance(value, DataFrame)}
+    for name, value in values.items():
+        if name not in given and type(value).__name__ == "DataFrame":
+            raise TypeError(f"{name} is {_type_of(value)}, not one of Spark: createDataFrame makes one of it")
     named = dict(zip(view_names(list(given)), given.values(), strict=True))
     formatter._temp_views += [(frame, name) for name, frame in named.items()]
     with temporary_views(named if classic else {}):

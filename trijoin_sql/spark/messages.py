@@ -72,11 +72,14 @@ def reason(error: object) -> str:
         return ours[0].strip()
     spark = [found for found in re.finditer(r"\[([A-Z][A-Z_0-9.]+)\] (?=([^\n]+))", text) if found[1] not in _WRAPPERS]
     python = _python_exception(text)
-    of_spark = spark and python is not None and python.startswith("pyspark.errors.")  # it passed through Python
+    passed = ("pyspark.errors.", "Py4JJavaError")  # through Python
+    of_spark = spark and python is not None and python.startswith(passed)
     if python is not None and not of_spark and not (spark and spark[0].start() < text.find("Traceback")):
         return python
     if spark:
-        return f"{_parts(spark[0][2])[1]} [{spark[0][1]}]"
+        causes = [f"{_parts(one[2])[1]} [{one[1]}]" for one in spark]
+        below = next((one for one in causes if one != causes[0]), None)
+        return f"{causes[0]}: {below}" if below and spark[0][1].startswith("FAILED_READ_FILE") else causes[0]
     told = text.partition("terminated with exception: ")[2].partition("\n")[0]
     return _parts(told)[1] if told else text.partition("\n")[0].rstrip(".")
 

@@ -154,25 +154,6 @@ _JOINS = {
 _OF_PLANS = r"^Stream-stream join without equality|^Global aggregation with session window"
 
 
-#: NOT IN over a query, with its parts where these are plain names.
-_NOT_IN = re.compile(
-    r"(?:(?P<tested>(?:\w+\.)?\w+)\s+)?(?P<not>NOT)\s+IN\s*\(\s*SELECT\b(?:\s+(?:\w+\.)?(?P<column>\w+)\s+FROM\s+"
-    r"(?P<stream>\w+)(?=\s*\)|\s+WHERE\b))?",
-    re.IGNORECASE,
-)
-
-
-def _not_exists(found: re.Match[str]) -> tuple[str, str]:
-    """Return why a NOT IN over a stream is refused, and the NOT EXISTS to write."""
-    names = found.groupdict()
-    example = "NOT EXISTS (SELECT 1 FROM s WHERE s.x = r.x)"
-    if all(names.values()):
-        where = f"{names['stream']}.{names['column']} = {names['tested']}"
-        example = f"NOT EXISTS (SELECT 1 FROM {names['stream']} WHERE {where})"
-    hint = f"write {example}, and bound the times in it; or say with IS NOT NULL what is to become of NULLs"
-    return "NOT IN over a stream: one NULL among its rows would make it true of no row at all", hint
-
-
 @dataclass(frozen=True)
 class Answer:
     """Why Spark would not run a query.
@@ -200,8 +181,8 @@ class Answer:
         if own.reason == NEVER_CLOSE.reason and _ONLY_DISTINCT.search(text):
             own = _DISTINCT
         hint = own.hint if "NO_TRIJOIN" in text.upper() else (own.hint or "").replace(_NOT_OURS, "")
-        if self.words == on_streams.SUBQUERY.words and (found := _NOT_IN.search(text)):
-            return UnsupportedQueryError(*_not_exists(found), text, found.start("not"), self.condition)
+        if self.words == on_streams.SUBQUERY.words and (found := on_streams.NOT_IN.search(text)):
+            return UnsupportedQueryError(*on_streams.not_exists(found), text, found.start("not"), self.condition)
         at = place_of(text, own.subject) if own is not self.because else None
         at = place_of(text, self.words) if at is None else at
         return UnsupportedQueryError(own.reason, hint, text, at, self.condition)
