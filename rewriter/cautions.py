@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
@@ -74,10 +74,16 @@ def products(group: JoinNode) -> Iterator[Product]:
     whole.add_edges_from((edge.left, edge.right) for edge in graph.edges if graph.is_own(edge))
     first, *others = (sorted(part, key=graph.relations.index) for part in nx.connected_components(whole))
     before = set(first)
-    types = {(scan.alias, column.name.lower()): column.type for scan in scans(group) for column in scan.columns}
+    kinds = {(scan.alias, column.name.lower()): column.type for scan in scans(group) for column in scan.columns}
+    read = {("", one.name): (one.relation, one.column) for one in group.output}  # residuals are over results
+
+    def column_of(at: At) -> tuple[str, str]:
+        alias, name = read.get(at, at)
+        return f"{alias}.{name}", kinds.get((alias, name.lower()), UNKNOWN)
+
     for part in others:
         between = [one for one in graph.residuals if before & {*one.relations} and {*part} & {*one.relations}]
-        if any(types.get(at, UNKNOWN) == UNKNOWN for one in between for at in one.condition.columns):
+        if any(column_of(at)[1] == UNKNOWN for one in between for at in one.condition.columns):
             before |= {*part}  # it may be a band: only types tell
             continue
         tested = [one.sql for one in between]
@@ -90,17 +96,19 @@ def products(group: JoinNode) -> Iterator[Product]:
         if tested:
             what = f"{PRODUCT}: only {' AND '.join(tested)} compares {sides}, so {pairs}, and then tested"
         hint = _SPLIT if any(" OR " in sql for sql in tested) else _CONNECT
-        hint = next((_CAST_IT.format(text) for one in between for text in _texts_in_sums(one, types)), hint)
+        hint = next((_CAST_IT.format(text) for one in between for text in _texts_in_sums(one, column_of)), hint)
         yield Product(what, hint, tuple(part), place)
         before |= {*part}
 
 
-def _texts_in_sums(predicate: Residual, types: Mapping[At, str]) -> Iterator[str]:
+def _texts_in_sums(predicate: Residual, column_of: Callable[[At], tuple[str, str]]) -> Iterator[str]:
     """Yield the columns of type STRING in sums and differences: Spark casts them, and units do not."""
     for node in tree_of(predicate.condition).find_all(exp.Add, exp.Sub):
         for side in map(bare, (node.left, node.right)):
-            if isinstance(side, exp.Column) and text_type(types.get((side.table, side.name.lower()), "")) == "string":
-                yield f"{side.table}.{side.name}"
+            if isinstance(side, exp.Column):
+                name, kind = column_of((side.table, side.name))
+                if text_type(kind) == "string":
+                    yield name
 
 
 _CAST_IT = "{0} is a STRING: write TRY_CAST({0} AS DOUBLE), which makes texts that are no number NULL, or declare it so"

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from .names.scopes import Resolution, ResolvedSelect, expression_type, field_of, own_nodes
 from .on_streams import GROUPED, is_aggregate, made
-from .sql.dialect import render
+from .sql.dialect import render, tokenize
 from .sql.functions import called
 from .sql.intervals import MICROSECONDS
 from .sql.similar import close
@@ -31,6 +31,10 @@ class Mistake:
 
 def mistakes(resolution: Resolution, sql: str, *, ansi: bool) -> Iterator[Mistake]:
     """Yield the mistakes of a statement; ``ansi`` tells that Spark certainly casts as ANSI mode does."""
+    words = [(token.text.upper() if sql[token.start] not in "`\"'" else "", token.start) for token in tokenize(sql)]
+    for (one, _), (other, at), (third, _) in zip(words, words[1:], [*words[2:], ("", 0)], strict=False):
+        if (one, other) == ("SELECT", "FROM") and third != "FROM":
+            yield Mistake("nothing stands after SELECT", "write columns, or *", at)
     for block in resolution.blocks:
         if block.problem is None:
             yield from _of_groups(block)
@@ -52,9 +56,7 @@ def mistakes(resolution: Resolution, sql: str, *, ansi: bool) -> Iterator[Mistak
 
 
 def _of_names(block: ResolvedSelect) -> Iterator[Mistake]:
-    """Yield what is wrong with a SELECT as a whole: it puts out nothing, or two relations have one name."""
-    if not block.select.expressions and block.sources:
-        yield Mistake("nothing stands after SELECT", "write columns, or *", 0)
+    """Yield the names that two relations of a SELECT have, and a column is read by."""
     seen = set[str]()
     for source in block.sources:
         alias = source.alias.lower()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import uuid
 import zlib
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -34,6 +33,7 @@ from .changed_query import difference, is_same
 from .layout import History
 from .manifest import MANIFEST, Chunk, Manifest
 from .warm import WarmCopy
+from .worker import WORKER
 
 #: Chunks of one tier that are merged into one of the next.
 FAN_IN = 8
@@ -66,12 +66,8 @@ class ChunkMap(Protocol):
     def removeKey(self, key: tuple[int]) -> None: ...  # noqa: N802
 
 
-#: Slots that this worker process had in its last batches, by uid: the version, what for, the slot, its warm copy.
-_recent: OrderedDict[str, tuple[str, object, Slot, WarmCopy]] = OrderedDict()
+#: How many slots a worker process remembers.
 _RECENT = 16
-
-#: Segments of this worker process that are in memory for a visit: they have no file, for the warm copy is full.
-_visiting: OrderedDict[Segment, int] = OrderedDict()
 
 
 class SlotState:
@@ -137,7 +133,7 @@ class SlotState:
 
     def _load(self, make: Callable[[], Slot], layouts: History, before: History, warm_bytes: int | None) -> None:
         """Take the slot that this worker has, or what the warm copy has of it; the rest comes from the state store."""
-        recent = _recent.pop(self.manifest.uid, None)
+        recent = WORKER.recent.pop(self.manifest.uid, None)
         same_units = before.entries[-1] == layouts.entries[-1]  # a slot knows how many units there are
         if recent is not None and recent[:2] == (self.manifest.nonce, self.made_for) and same_units:
             _, _, self.slot, self.warm = recent
@@ -226,9 +222,9 @@ class SlotState:
             if segment.file is not None and segment.body is not None:
                 return segment.body
             segment.body = body  # no file could be written
-        _visiting[segment] = size
-        while len(_visiting) > 1 and sum(_visiting.values()) > VISITING_BYTES:
-            leaving, _ = _visiting.popitem(last=False)
+        WORKER.visiting[segment] = size
+        while len(WORKER.visiting) > 1 and sum(WORKER.visiting.values()) > VISITING_BYTES:
+            leaving, _ = WORKER.visiting.popitem(last=False)
             if leaving.file is None:
                 leaving.body = None
         return body
@@ -335,9 +331,9 @@ class SlotState:
             self.manifest.next_ids[name] = list(store.next_ids)
         self.manifest.timer = self._due()
         self.warm.save(self.manifest.nonce, self.slot.stores)
-        _recent[self.manifest.uid] = (self.manifest.nonce, self.made_for, self.slot, self.warm)
-        while len(_recent) > _RECENT:
-            _recent.popitem(last=False)
+        WORKER.recent[self.manifest.uid] = (self.manifest.nonce, self.made_for, self.slot, self.warm)
+        while len(WORKER.recent) > _RECENT:
+            WORKER.recent.popitem(last=False)
         self.chunks.updateValue((MANIFEST,), (self.manifest.to_bytes(),))
 
     def _due(self) -> int | None:
@@ -440,7 +436,7 @@ class SlotState:
         """Let go of the segments that this slot brought back for a visit."""
         for store in self.slot.stores.values():
             for segment in store.segments:
-                if _visiting.pop(segment, None) is not None and segment.file is None:
+                if WORKER.visiting.pop(segment, None) is not None and segment.file is None:
                     segment.body = None
 
 

@@ -39,6 +39,7 @@ from ..store.index import Zone
 from ..store.segment import AHEAD, Segment
 from ..store.store import Store
 from .warm_file import ALIGN, checked, file_name, mapped, read_body, read_view, write_body, write_view
+from .worker import WORKER
 
 _log = logging.getLogger("trijoin_sql")
 
@@ -54,20 +55,6 @@ _TOUCH_SECONDS = 60
 
 #: An eviction frees this share of the limit (one over the number) at once, as it has to look at every file.
 _FREED = 16
-
-#: When this worker process last looked for copies of queries that are gone.
-_swept = -math.inf
-
-#: Whether this worker process has said that it keeps no copies.
-_warned = False
-
-#: Bytes that this worker process has written since it last looked at the files of all slots: a copy, which comes and
-#: goes with the slots that land here, could not tell. Infinite from its first write to its first look.
-_unseen: float = 0
-_looked = False
-
-#: By folder: its time of change when this worker process last opened it, and the bytes of its segments then.
-_sums: dict[str, tuple[int, int]] = {}
 
 
 def root() -> Path:
@@ -88,7 +75,6 @@ def _is_ours(folder: Path) -> bool:
 
     Its name can be guessed, and rows of streams are in it: another user must neither read nor write it.
     """
-    global _warned
     with suppress(OSError):
         with suppress(FileExistsError):
             folder.mkdir(0o700, parents=True)
@@ -97,9 +83,9 @@ def _is_ours(folder: Path) -> bool:
             if stat.S_IMODE(status.st_mode) & 0o077:
                 folder.chmod(0o700)
             return True
-    if not _warned:
+    if not WORKER.warned:
         _log.warning("%s cannot be made, or is not ours: state is read from Spark's state store instead", folder)
-    _warned = True
+    WORKER.warned = True
     return False
 
 
@@ -230,7 +216,6 @@ class WarmCopy:
 
     def write(self, segment: Segment, store: Store) -> None:
         """Write a segment's body to a file, and map that instead."""
-        global _unseen
         assert segment.body is not None
         self._make()
         temporary = self.directory / f"{uuid.uuid4().hex}.seg.tmp"
@@ -238,7 +223,7 @@ class WarmCopy:
             size = write_body(sink, *segment.body)
         data = mapped(temporary)
         file = file_name(data)
-        _unseen = _unseen + size if _looked else math.inf
+        WORKER.unseen = WORKER.unseen + size if WORKER.looked else math.inf
         if self._used is not None:
             self._used += size
         path = temporary.replace(self.directory / file)
@@ -262,10 +247,9 @@ class WarmCopy:
 
     def _evict(self, stores: Mapping[str, Store]) -> None:
         """Delete the files that were not used for longest, of whichever slot, until the rest leaves some room."""
-        global _unseen, _looked
-        if self.limit is None or _unseen < max(self.limit // 64, 1):
+        if self.limit is None or WORKER.unseen < max(self.limit // 64, 1):
             return
-        _unseen, _looked = 0, True
+        WORKER.unseen, WORKER.looked = 0, True
         if _bytes() <= self.limit:
             return
         files = _files()
@@ -349,19 +333,18 @@ def _description(segment: Segment, file: pa.NativeFile) -> dict[str, Any]:
 
 def _bytes() -> int:
     """Return how many bytes all segments on this machine take."""
-    global _sums
     found: dict[str, tuple[int, int]] = {}
     total = 0
     for directory in _copies():
         with suppress(OSError):  # gone this moment
             changed = directory.stat().st_mtime_ns
-            known = _sums.get(directory.path)
+            known = WORKER.sums.get(directory.path)
             if known is None or known[0] != changed:
                 settled = time.time_ns() - changed > _SETTLED_NS
                 known = (changed if settled else -1, _segment_bytes(directory.path))
             found[directory.path] = known
             total += known[1]
-    _sums = found
+    WORKER.sums = found
     return total
 
 
@@ -390,10 +373,9 @@ def sweep() -> None:
 
     Those that hold next to nothing, and are read back from the state store in no time, go after an hour.
     """
-    global _swept
-    if time.monotonic() - _swept < _SWEPT_SECONDS:
+    if time.monotonic() - WORKER.swept < _SWEPT_SECONDS:
         return
-    _swept = time.monotonic()
+    WORKER.swept = time.monotonic()
     now = time.time()
     for directory in _copies():
         with suppress(OSError):

@@ -34,9 +34,9 @@ from trijoin_sql.operators.results.outcomes import Partial, Result
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
 from trijoin_sql.operators.spec import JoinSpec, Options, StreamSpec
-from trijoin_sql.operators.state import slot_state
 from trijoin_sql.operators.state.layout import History
 from trijoin_sql.operators.state.slot_state import SlotState
+from trijoin_sql.operators.state.worker import WORKER
 
 from .processes import memory
 from .workloads import WORKLOADS
@@ -180,7 +180,7 @@ def _run(asked: Asked, home: Path) -> Bounded:
         for state in states:
             state.save(0)
         states.clear()
-    slot_state._recent.clear()
+    WORKER.recent.clear()
     gc.collect()
     _give_back()
     moments: list[Moment] = []

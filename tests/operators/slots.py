@@ -12,11 +12,10 @@ from trijoin_sql.operators.results.outcomes import Forwarded, Outcome, Pack, Par
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
 from trijoin_sql.operators.spec import JoinSpec
-from trijoin_sql.operators.state import slot_state as state_module
-from trijoin_sql.operators.state import warm
 from trijoin_sql.operators.state.layout import History
 from trijoin_sql.operators.state.manifest import MANIFEST, Manifest
 from trijoin_sql.operators.state.slot_state import SlotState
+from trijoin_sql.operators.state.worker import WORKER
 from trijoin_sql.operators.store.probe_plan import SortOrder
 from trijoin_sql.operators.store.segment import Lifetime
 from trijoin_sql.operators.store.store import Store
@@ -29,10 +28,9 @@ ONE = History(((0, 1),))
 
 def another_worker() -> None:
     """Be another worker process: one that knows nothing yet."""
-    state_module._recent.clear()
-    state_module._visiting.clear()
-    warm._unseen, warm._looked = 0, False
-    warm._sums.clear()
+    for one in (WORKER.recent, WORKER.visiting, WORKER.sums):
+        one.clear()
+    WORKER.unseen, WORKER.looked = 0, False
 
 
 def all_rows(store: Store) -> pa.RecordBatch:

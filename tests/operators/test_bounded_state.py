@@ -23,6 +23,7 @@ from trijoin_sql.operators.state import slot_state as state_module
 from trijoin_sql.operators.state import warm, warm_file
 from trijoin_sql.operators.state.manifest import MANIFEST
 from trijoin_sql.operators.state.slot_state import SlotState
+from trijoin_sql.operators.state.worker import WORKER
 from trijoin_sql.operators.store import store as store_module
 from trijoin_sql.operators.store.store import Store
 
@@ -193,7 +194,7 @@ def test_state_many_times_the_limit(scheme: str, local: Path, monkeypatch: pytes
         assert looks.total() <= 2 * len(task.stages)
         files = [path.stat().st_size for path in local.glob("*/*.seg")]
         assert sum(files) <= limit
-        assert sum(state_module._visiting.values()) <= 1000 + max(state_module._visiting.values(), default=0)
+        assert sum(WORKER.visiting.values()) <= 1000 + max(WORKER.visiting.values(), default=0)
         fetched += sum(len(chunks.now) for chunks, _ in task.stages)
     assert found == nested_loop(SPECS[scheme], data)
 
@@ -205,7 +206,7 @@ def test_a_worker_looks_at_all_files_once_it_has_written_enough(local: Path, mon
     monkeypatch.setattr(store_module, "SEGMENT_BYTES", 2000)
     chunks = Chunks()
     for number in range(120):
-        state_module._recent.clear()  # meanwhile the slot was on another worker
+        WORKER.recent.clear()  # meanwhile the slot was on another worker
         state = SlotState(lambda: OneStore(None), chunks, "q", ONE, limit)
         if number % 2:
             state.slot.stores["r"].append(rows(range(20)))
@@ -221,14 +222,14 @@ def test_an_eviction_makes_room_for_more_than_the_next_file(local: Path, monkeyp
     """It looks at every file of the machine: not each time that one more is written."""
     listed, files, limit = Counter[str](), warm._files, 100_000
     monkeypatch.setattr(warm, "_files", lambda: listed.update(("files",)) or files())
-    monkeypatch.setattr(warm, "_unseen", math.inf)
+    monkeypatch.setattr(WORKER, "unseen", math.inf)
     folder = local / "one"
     folder.mkdir(parents=True)
     copy = warm.WarmCopy("one", limit)
     for number in range(200):
         (folder / f"{number:03}.seg").write_bytes(bytes(1000))
         os.utime(folder / f"{number:03}.seg", (number, number))
-        warm._unseen = math.inf
+        WORKER.unseen = math.inf
         copy._evict({})
         assert sum(path.stat().st_size for path in folder.glob("*.seg")) <= limit
     assert listed.total() < 20
@@ -273,7 +274,7 @@ def test_copies_of_queries_that_are_gone_are_deleted(
     state.save(0)
     (copy,) = local.iterdir()
     os.utime(copy, (time.time() - 3600 * hours, time.time() - 3600 * hours))
-    monkeypatch.setattr(warm, "_swept", -math.inf)
+    monkeypatch.setattr(WORKER, "swept", -math.inf)
     warm.sweep()
     assert copy.exists() == stays
     another_worker()
@@ -285,7 +286,7 @@ def test_another_users_folder_is_left_alone(
     local: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its name can be guessed. Rows must not be written where others read them, nor read where others write them."""
-    monkeypatch.setattr(warm, "_warned", False)
+    monkeypatch.setattr(WORKER, "warned", False)
     kept, batches = inputs(40, 10)
     task = Task(SPECS["symmetric"])
     found = sum((task.batch(number, batch) for number, batch in enumerate(batches[:5])), Counter())
@@ -309,7 +310,7 @@ def test_a_link_in_the_folders_place_is_not_followed(
     (home / "old").mkdir(parents=True)
     os.utime(home / "old", (0, 0))
     local.symlink_to(home)
-    monkeypatch.setattr(warm, "_swept", -math.inf)
+    monkeypatch.setattr(WORKER, "swept", -math.inf)
     copy = warm.WarmCopy("one", 100)
     store = Store("r", [])
     store.append(rows(range(100)))

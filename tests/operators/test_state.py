@@ -27,6 +27,7 @@ from trijoin_sql.operators.state import warm, warm_file
 from trijoin_sql.operators.state.changed_query import difference
 from trijoin_sql.operators.state.manifest import FORMAT, MANIFEST, Chunk
 from trijoin_sql.operators.state.slot_state import FAN_IN, SlotState
+from trijoin_sql.operators.state.worker import WORKER
 from trijoin_sql.operators.store import index, probe_plan
 from trijoin_sql.operators.store.store import Store
 from trijoin_sql.operators.task.dispatch import slot_keys
@@ -77,7 +78,7 @@ def inputs(count: int, batches: int) -> tuple[list[list[Row]], list[dict[int, pa
 
 def no_worker() -> None:
     """The slot lands on another Python worker."""
-    state_module._recent.clear()
+    WORKER.recent.clear()
 
 
 def no_machine() -> None:
@@ -299,7 +300,7 @@ def test_a_full_disk_costs_the_copy_and_not_the_query(local: Path) -> None:
         no_worker()
         found += task.batch(number, batch)
     assert found == nested_loop(SPECS["symmetric"], rows)
-    ((_, _, slot, _),) = state_module._recent.values()
+    ((_, _, slot, _),) = WORKER.recent.values()
     bodies = [segment.body for store in slot.stores.values() for segment in store.segments]
     assert bodies
     assert not any(bodies), "what has no file is not kept in memory without a bound instead"

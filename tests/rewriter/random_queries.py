@@ -72,7 +72,7 @@ class _Generator:
         text, columns, bare = self.select(depth, ctes, top)
         if self.chance(0.12):
             kinds = [kind for _, kind in columns]
-            if "any" not in kinds:
+            if kinds and "any" not in kinds:  # of a star nothing is known
                 other = self.same_shape(kinds, ctes)
                 word = self.dice.choice(("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "UNION ALL"))
                 text, bare = f"{text} {word} {other}", False

@@ -27,7 +27,7 @@ IN_NO_MODE = {
         "NOT EXISTS over a stream, with a condition that only Spark can evaluate: .*LIKE"
     ),
     "SELECT r.id FROM r JOIN s EXACT NEAREST BY DISTANCE levenshtein(r.id, s.id) WITHIN 1 MINUTE": (
-        "NEAREST of streams is by arithmetic over numbers of both sides, not by levenshtein"
+        "NEAREST of streams is by the difference of one value of each side, not by levenshtein"
     ),
     "SELECT r.id FROM r JOIN s EXACT NEAREST BY DISTANCE ABS(r.x - s.x) + r.k WITHIN 1 MINUTE": "units do not order",
     f"SELECT * FROM (SELECT r.k, s.x FROM {JOIN}) PIVOT (count(*) FOR x IN (1, 2))": "PIVOT of a stream",
