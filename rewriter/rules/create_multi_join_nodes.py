@@ -9,11 +9,13 @@ Example: ``JoinGroup(Join(Exchange(Join(r, s)), t))`` becomes ``TriJoin(r, s, t)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import cast
 
+from sqlglot import exp
+
 from ..plan.comparison import closest_type, unordered
-from ..plan.conjuncts import Either, Predicate, Residual, Term
+from ..plan.conjuncts import At, Either, Predicate, Residual, Term
 from ..plan.decision import Decision
 from ..plan.join_graph import build_graph
 from ..plan.joins import Closest, NodeKind
@@ -35,7 +37,7 @@ from ..plan.nodes import (
     walk,
 )
 from ..plan.parts import JoinGraph, OutputColumn, unused
-from ..predicates.terms import is_equality, over_output
+from ..predicates.terms import bare, is_equality, over_output, tree_of
 from ..sql.spark_types import TIMES, UNKNOWN, is_window
 from .create_multi_join_groups import can_be_member
 from .raise_on_pairs import MAY_FAIL
@@ -45,6 +47,10 @@ UNDECIDED = Decision("none", None, None, "not decided yet")
 
 #: Why a group of streams that windows of event time equate is left alone.
 BY_WINDOWS = "it equates windows of event time, by which Spark itself joins streams and forgets their rows"
+BY_ENDS_OF_WINDOWS = (
+    "it equates ends of windows of event time, by which Spark itself joins streams and keeps their rows for ever: "
+    "equate the windows themselves, or window_time of each"
+)
 
 
 def create_multi_join_nodes(plan: Node) -> Node | NotApplicable:
@@ -132,8 +138,8 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
     reason = why_left_alone(relations, block)
     if join != "inner":
         reason = reason or _why_not_tested(graph, closest)
-    elif reason is None and block is not None and _by_windows(root, block):
-        reason = BY_WINDOWS
+    elif reason is None and block is not None:
+        reason = _by_windows(root, block)
     if reason:
         return LeftAlone(group.input, graph, Decision("none", None, None, reason))
     return join_node_class(len(sources))(
@@ -176,31 +182,43 @@ def _why_not_tested(graph: JoinGraph, closest: Closest | None) -> str | None:
     return f"only Spark can evaluate {residual.sql}, on pairs of rows{why}"
 
 
-def _by_windows(root: Node, block: Block) -> bool:
-    """Return whether all joins of a group equate windows that are event times, of streams.
+def _by_windows(root: Node, block: Block) -> str | None:
+    """Return why a group stays Spark's whose joins all equate windows that are event times of streams, or ends of them.
 
-    Spark hashes by them, and forgets a window when the watermark has passed it. It refuses a stream with a second event
-    time, though, that something above reads.
+    Spark hashes by them, and forgets a window that is equated when the watermark has passed it. It refuses a stream
+    with a second event time, though, that something above reads.
     """
     joins = [node for node in own_tree(root) if isinstance(node, Join)]
     streams = {(scan.alias, scan.event_time): scan for scan in scans(root)}
     types = {(alias, column.name): column.type for (alias, _), scan in streams.items() for column in scan.columns}
 
-    def equates_windows(join: Join) -> bool:
-        equal = (one.condition.sides for one in join.predicates if is_equality(one.condition))
-        return any(
-            all(side.columns[:1] and side.columns[0] in streams and is_window(side.type) for side in sides)
-            for sides in equal
-        )
+    def equated(join: Join) -> set[str]:
+        """Return what is equated of windows: the ``window`` itself, its ``start`` or its ``end``."""
+        equal = [one.condition.sides for one in join.predicates if is_equality(one.condition)]
+        parts = [{_part_of_window(side, streams, types) for side in sides} for sides in equal]
+        return {part for some in parts if len(some) == 1 for part in some if part is not None}
 
     read = {*block.required, *(at for join in joins for one in join.predicates for at in one.condition.columns)}
-    return (
-        block.within is None
-        and block.hints == Hints()
-        and all(scan.streaming for scan in streams.values())
-        and not any(types.get(at) in TIMES for at in read)
-        and all(join.kind == "inner" and equates_windows(join) for join in joins)
-    )
+    if (
+        block.within is not None
+        or block.hints != Hints()
+        or not all(scan.streaming for scan in streams.values())
+        or any(types.get(at) in TIMES for at in read)
+        or not all(join.kind == "inner" and equated(join) for join in joins)
+    ):
+        return None
+    return BY_WINDOWS if all("window" in equated(join) for join in joins) else BY_ENDS_OF_WINDOWS
+
+
+def _part_of_window(side: Term, streams: Container[object], types: Mapping[At, str]) -> str | None:
+    """Return which part of a window that is an event time an expression is, None if it is none."""
+    at = side.columns[0] if side.columns else None
+    if at is None or at not in streams or not is_window(types.get(at, "")):
+        return None
+    tree = bare(tree_of(side))
+    if isinstance(tree, exp.Column):
+        return "window"
+    return tree.name.lower() if isinstance(tree, exp.Dot) and isinstance(tree.this, exp.Column) else None
 
 
 def why_left_alone(relations: list[str], block: Block | None) -> str | None:
