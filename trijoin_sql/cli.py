@@ -258,40 +258,35 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
     from .jobs.found_columns import FileCatalog, found_columns
     from .jobs.job_text import Script
     from .jobs.parse_statements import parse_declarations, refuse_slips
-    from .jobs.planning import Refusals, follow, plan
+    from .jobs.planning import Refusals, plan
     from .rewriter.job_heads import query_start, split_late_rows
-    from .rewriter.sql.catalog import DdlCatalog
     from .rewriter.sql.clauses import Word
     from .rewriter.sql.declarations import read_with_places
     from .rewriter.sql.dialect import tokenize
     from .settings import rewriter_settings
 
     script = Script.read(file)
-    text, settings = script.text, dict[str, str]()
     for tokens in script.statements():
         refuse_slips(script, tokens, ("SELECT", "INSERT", "CREATE"))
     job = parse_declarations(script)
     check_statements(job)
     try:
-        declared, statements = read_with_places(text, found_columns)
+        declared, statements = read_with_places(script.text, found_columns)
     except SqlSyntaxError as error:
         raise script.syntax_error(error) from None
-    catalog: DdlCatalog = FileCatalog(declared.tables)
-    refusals = Refusals(script, catalog)
+    refusals = Refusals(script, FileCatalog(declared.tables))
     documents: list[dict[str, Any]] = []
     views: list[dict[str, Any]] = []
     for begin, statement in statements:
         head = query_start(statement)
         whole, late = split_late_rows(statement) if head else (statement, None)
         start, sql = begin + head, whole[head:]
-        word, options = Word(sql, start), rewriter_settings(settings.get)
+        catalog = refusals.catalog  # as it is before the statement
+        word, options = Word(sql, start), rewriter_settings(refusals.settings.get)
         check_columns(script, sql, start, catalog, ansi=options.ansi)
         rewritten = plan(script, word, catalog, replace(options, strict=strict or options.strict))
-        known = catalog
         if rewritten.kind == "other":
             check_setting(script, sql, start)
-        if rewritten.kind in ("create_view", "other"):
-            catalog, settings = follow(script, word, catalog, settings)
         sink = job.sink(tokenize(statement)[2].text) if head else None
         refusals.look(word, sink)
         insert = next((one for one in job.inserts if one.query.start == start), None)
@@ -301,7 +296,7 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
             plain_view = rewritten.kind == "create_view" and not rewritten.groups
             document = rewritten.to_dict()
             told = [] if late is None or not rewritten.converted else [LATE_ROWS_GO.format(late)]
-            document["advice"] = [*document["advice"], *unknown_advice(sql, known), *told]
+            document["advice"] = [*document["advice"], *unknown_advice(sql, catalog), *told]
             (views if plain_view else documents).append(document)
     return documents or views
 

@@ -130,7 +130,7 @@ class Refusals:
         if not assigned:
             self._refuse(sql, sink)
             self._refuse_operations(sql, sink)
-        if not sql.text[:6].upper().startswith(("SELECT", "WITH", "FROM", "(")):
+        if not sql.text[:6].upper().startswith(("SELECT", "WITH", "FROM", "(", "EXPLAI")):
             read = None if assigned else self._read(sql)
             if not assigned and (read is None or read.view is None):
                 self._changed |= {token.text.lower() for token in tokenize(sql.text)}

@@ -144,8 +144,9 @@ LIBERTIES = (
     Liberty(
         TELL_FAILURES,
         does="lets PySpark's StreamingQueryException begin with a sentence, and leave out the plan, for queries with a "
-        "join of ours, its errors over tables show what fails in the query's own words, and its DataStreamWriter say which checkpoint cannot be read, and make ready a session without "
-        "us that runs a global view of ours; keeps PySpark from logging errors that it raises; until the process ends",
+        "join of ours, its errors over tables show what fails in the query's own words, and its DataStreamWriter say "
+        "which checkpoint cannot be read, and make ready a session without us that runs a global view of ours; keeps "
+        "PySpark from logging errors that it raises; until the process ends",
         why="Spark's text shows a plan and SQL that no user has written, and of some damages no word; the log of an "
         "error is 9 KB of JSON with Java's stack, before the error",
         gain="forty lines less; without it, Spark's own text",
