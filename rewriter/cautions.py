@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
 from sqlglot import exp
 
 from .plan.conjuncts import At, Either, Residual
-from .plan.nodes import JoinNode, LeftAlone, Scan, scans, walk
+from .plan.nodes import Filter, JoinNode, LeftAlone, Scan, scans, walk
 from .plan.parts import PRODUCT, Refusal
 from .predicates.terms import bare, tree_of
+from .sql.dialect import render
 from .sql.spark_types import UNKNOWN, text_type
 
 #: What Spark refuses, and can be told from the text alone.
@@ -116,9 +117,25 @@ _SPLIT = "write one SELECT for each side of OR, and put them together with UNION
 _CONNECT = "add an equality, an order (r.x < s.x) or a distance (ABS(r.x - s.x) < 5) between them"
 
 
+def _casts_to_numbers(tree: exp.Expr, types: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each text column of a condition that is compared with a number as it stands in the query."""
+    for node in tree.find_all(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In):
+        values = [one for one in node.iter_expressions() if isinstance(one, exp.Literal | exp.Neg)]
+        for column in (one for one in node.iter_expressions() if isinstance(one, exp.Column)):
+            name = f"{column.table}.{column.name}"
+            if text_type(types.get(name, "")) == "string" and any(not one.is_string for one in values):
+                yield (
+                    f"{name} is a STRING and {render(node)} compares it with a number: the query fails at the first "
+                    f"text that is none; write TRY_CAST({name} AS DOUBLE), or the number as a text"
+                )
+
+
 def _casts(group: JoinNode) -> Iterator[str]:
     """Yield a sentence for each text column that is compared with another type: the keys have Spark's own cast."""
     types = {f"{scan.alias}.{column.name}": column.type for scan in scans(group) for column in scan.columns}
+    for below in (node for one in group.inputs for node in walk(one) if isinstance(node, Filter)):
+        for condition in below.conditions:
+            yield from _casts_to_numbers(tree_of(condition), types)
     for predicate in (one for edge in group.graph.edges for one in edge.predicates if not isinstance(one, Either)):
         for term, other in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
             cast = _CAST.fullmatch(term.sql)

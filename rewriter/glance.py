@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from ..errors import SqlSyntaxError
 from .sql.dialect import closest_of, tokenize
-from .sql.hints import for_spark, our_hints, read_hints
+from .sql.hints import OUR_HINTS, for_spark, our_hints, read_hints
 from .sql.statement import Statement, parse_statement
 
 Joins = Literal["none", "outer", "inner"]
@@ -104,6 +104,26 @@ def glance(sql: str) -> Glance:
         if not join.side and join.kind not in ("SEMI", "ANTI") and id(join.parent_select) not in left_alone:
             return Glance("inner", sql, statement)
     return Glance("outer" if joins else "none", for_spark(statement) if hinted else sql, statement)
+
+
+def misplaced_hints(sql: str) -> Iterator[str]:
+    """Yield what is said of hints of ours that do not stand right behind SELECT: to Spark they are comments.
+
+    Examples
+    --------
+    >>> [one.partition(";")[0] for one in misplaced_hints("SELECT a /*+ UNITS(4) */ FROM r")]
+    ['the hint UNITS stands behind a column or a name, where it is a comment']
+    """
+    end, hinted = 0, False
+    for piece in _PIECE.finditer(sql):
+        text = piece.group().upper()
+        if text.startswith("/*+"):
+            name = next((name for name in OUR_HINTS if name in text), None)
+            if name is not None and not (hinted and not sql[end : piece.start()].strip()):
+                yield f"the hint {name} stands behind a column or a name, where it is a comment; write it behind SELECT"
+        else:
+            hinted = text == "SELECT"
+        end = piece.end()
 
 
 def tries_pairs(statement: Statement) -> bool:

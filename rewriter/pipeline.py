@@ -15,6 +15,7 @@ from .cautions import UNBOUNDED_OUTER, UNMATCHED, cautions
 from .choose.describe import describe
 from .event_time.event_times import append_refusals, carry_event_times, join_refusals
 from .front_end import read
+from .glance import misplaced_hints
 from .options import DEFAULTS, Settings
 from .plan.conjuncts import KINDS, Compare, Predicate, Residual
 from .plan.display import plan_text
@@ -254,7 +255,7 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
         for refusal in refused:
             raise placed(refusal, statement.sql)
         refuse_unproven(statement.sql, plan, found)
-    warned = cautions(found)
+    warned = (*cautions(found), *misplaced_hints(statement.sql))
     advice = warned + tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
     advice += tuple(f"{refusal.reason}; {refusal.hint}" for refusal in not_appended)
     said = (sentence for group in found for sentence in (group.decision.advice, group.decision.unscaled) if sentence)
@@ -303,7 +304,7 @@ def _check_within(plan: Node, refused: Sequence[Refusal]) -> None:
                     raise UnsupportedQueryError(refusal.reason, refusal.hint, subject=refusal.subject)
                 reason = next((node.decision.reason for node in inside), block.problem or "there is no group")
                 told = f"WITHIN needs a join that TriJoin SQL runs, and this one is not: {reason}"
-                raise UnsupportedQueryError(told, subject="WITHIN")
+                raise UnsupportedQueryError(told, subject="WITHIN", unknown="")
 
 
 def check_schema(stage: str, before: Node, after: Node) -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession, functions
 from trijoin_sql.operators.compile.compiling import Compiling
 from trijoin_sql.operators.compile.node import Compiled, compile_join
@@ -231,8 +231,25 @@ def test_spark_is_asked_about_names_beside_our_clause(tj: TriJoinSession) -> Non
         ("SELECT r.nope FROM stream_r r JOIN stream_s s ON r.a < s.a WITHIN 5 MINUTES", "nope"),
         ("CREATE TEMPORARY VIEW v AS SELECT r.nope FROM stream_r r JOIN stream_s s ON r.a < s.a WITHIN 1 DAY", "nope"),
     ]:
-        with pytest.raises(AnalysisException, match=name):
-            tj.sql(sql)
+        for look in (tj.sql, tj.explain):
+            with pytest.raises(AnalysisException, match=name) as caught:
+                look(sql)
+            assert "Project" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("near.sql", "near.sql is the name of a file"),
+        ("CREATE STREAM r USING rate", "belongs to a file that trijoin-sql runs"),
+        ("INSERT INTO o SELECT r.a FROM stream_r r JOIN stream_s s ON r.a < s.a WITHIN 1 DAY", "not below INSERT"),
+        ("SELCT r.a FROM r", "SELCT"),
+    ],
+)
+def test_what_no_session_runs_is_said_by_sql_and_explain(tj: TriJoinSession, text: str, says: str) -> None:
+    for look in (tj.sql, tj.explain):
+        with pytest.raises((SqlSyntaxError, ParseException), match=says):
+            look(text)
 
 
 def test_names_of_ours_are_in_no_message_of_sparks(tj: TriJoinSession) -> None:

@@ -288,8 +288,8 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
         if rewritten.kind == "other":
             check_setting(script, sql, start)
         sink = job.sink(tokenize(statement)[2].text) if head else None
-        refusals.look(word, sink)
         insert = next((one for one in job.inserts if one.query.start == start), None)
+        refusals.look(word, sink, None if insert is None else insert.late)
         if sink is not None and insert is not None and (columns := refusals.output(word)) is not None:
             check_output(script, columns, insert, sink)
         if rewritten.kind != "other":

@@ -272,6 +272,8 @@ class UnsupportedQueryError(TriJoinError):
         The condition of Spark's refusal.
     subject
         How what is refused begins in a statement, if that is in one place.
+    unknown
+        The relation of which more would have to be known, empty for any; None where knowing more would not help.
     """
 
     _condition = "TRIJOIN_UNSUPPORTED_QUERY"
@@ -284,8 +286,9 @@ class UnsupportedQueryError(TriJoinError):
         offset: int | None = None,
         spark: str | None = None,
         subject: str = "",
+        unknown: str | None = None,
     ) -> None:
-        self.offset, self.subject = offset, subject
+        self.offset, self.subject, self.unknown = offset, subject, unknown
         #: The reason without its place.
         self.reason = reason if spark is None else f"{reason} (Spark's condition {spark})"
         told = reason

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -37,7 +37,7 @@ from .spark.liberties import HOLD_BACK_IN_PLAN, JOIN_IN_PLAN, taken
 from .spark.null_keys import with_nulls_apart
 from .spark.plan_joins import LeftToSparkError, in_users_words, join_in_plan
 from .spark.quiet import errors_expected
-from .spark.refusals import check_all_modes, leave_out_plan, of_streams
+from .spark.refusals import check_all_modes, leave_out_plan, of_another_door, of_streams
 from .spark.session_catalog import SparkCatalog
 from .spark.unproven import refuse_spark_joins
 from .spark.versions import lacks
@@ -105,15 +105,8 @@ class StatementRunner:
             raise TypeError(f"sql() takes the text of a statement, not {type(text).__name__}")
         with suppress(SqlSyntaxError):  # mistakes in the text are reported below
             text = without_online(text)
-        try:
-            with errors_expected():  # what is raised is all that the user gets, not also a log of it with Java's stack
-                return self._run(text, args, kwargs)
-        except AnalysisException as error:
-            ours = of_streams(error, text)
-            if ours is not None:
-                raise ours from None
-            leave_out_plan(error, text)
-            raise
+        with _told_shortly(text):
+            return self._run(text, args, kwargs)
 
     def _run(self, text: str, args: Any, kwargs: Mapping[str, Any]) -> Ran:
         if "{" in text:
@@ -192,7 +185,8 @@ class StatementRunner:
         try:
             original = read.frame or sql_over(self.spark, read.spark_sql, read.args, read.frames)
         except ParseException as error:
-            raise lacks(self.spark.version, read.spark_sql, error) or read.unreadable or error from None
+            misplaced = lacks(self.spark.version, read.spark_sql, error) or of_another_door(read.text)
+            raise misplaced or read.unreadable or error from None
         except AnalysisException as error:
             if read.unreadable is not None and read.unreadable.detail == ASOF:  # an alias, to Spark
                 raise read.unreadable from None
@@ -307,6 +301,23 @@ class StatementRunner:
                 raise LeftToSparkError(reason)
             return self._compile(planned).frame
 
+    def explained(self, text: str, args: Arguments) -> Rewrite:
+        """Return how a statement is rewritten; raise what running it would, as far as its text and its names tell."""
+        with _told_shortly(text):
+            try:
+                rewritten = self.plan(text, args).rewritten
+            except UnsupportedQueryError:
+                read = self._read(text, args, {})
+                if read.refused is not None:
+                    _ = sql_over(self.spark, read.spark_sql, read.args, {}).schema  # Spark may not know a column
+                raise
+            if not rewritten.converted and hasattr(self.spark, "_jsparkSession"):
+                try:
+                    self.spark._jsparkSession.sessionState().sqlParser().parsePlan(rewritten.spark_sql)
+                except ParseException as error:
+                    raise of_another_door(text) or error from None
+            return rewritten
+
     def plan(self, statement: str | Statement, args: Arguments, frames: Named | None = None) -> Planned:
         """Rewrite a statement; see `rewrite` for what is raised."""
         get = settings_of(self.spark)
@@ -342,6 +353,20 @@ class StatementRunner:
         context = getattr(self.spark, "_sc", None)
         if context is not None and context._jsc is None:  # PySpark would fail with an empty AssertionError
             raise UnavailableError("the Spark session", "it has been stopped", "make another one, and its views")
+
+
+@contextmanager
+def _told_shortly(text: str) -> Iterator[None]:
+    """Raise what Spark does not analyse in one sentence: without its plan, and without Java's stack in the log."""
+    try:
+        with errors_expected():
+            yield
+    except AnalysisException as error:
+        ours = of_streams(error, text)
+        if ours is not None:
+            raise ours from None
+        leave_out_plan(error, text)
+        raise
 
 
 def _refuse(rewritten: Rewrite, text: str = "") -> None:

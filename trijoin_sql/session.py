@@ -394,7 +394,7 @@ class TriJoinSession:
         """
         if isinstance(query, str):
             self.statements.check_alive()
-            return Explanation(self.statements.plan(query, args).rewritten.to_dict())
+            return Explanation(self.statements.explained(query, args).to_dict())
         if isinstance(query, DataFrame):
             rewritten = self.statements.compiled.get(topmost_number(query))
             if rewritten is None:

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from .errors import InvalidSettingError
 from .rewriter.options import DEFAULTS, MOST_UNITS, Settings, Tables
 from .rewriter.sql.catalog import RATE_SETTING
-from .rewriter.sql.similar import did_you_mean
+from .rewriter.sql.similar import close, did_you_mean
 from .spark.flags import PARTITIONS, SessionSettings, Setting, flag
 from .spark.liberties import SWITCHES
 from .spark.rates import COST, SELECTIVITY, WEIGHTS, cost_defaults
@@ -115,6 +115,10 @@ NAMES = (
 )
 
 
+#: Settings of Spark's that plans depend on.
+_READ_OF_SPARK = (PARTITIONS, "spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+
+
 def hint_if_unknown(key: str) -> str | None:
     """Return which setting may have been meant, None for a setting of ours and for settings that we do not check.
 
@@ -126,7 +130,12 @@ def hint_if_unknown(key: str) -> str | None:
     'did you mean spark.trijoin.units?'
     >>> hint_if_unknown("spark.trijoin.rate.orders"), hint_if_unknown("spark.sql.nonsense")
     (None, None)
+    >>> hint_if_unknown("spark.sql.shufle.partitions")
+    'did you mean spark.sql.shuffle.partitions?'
     """
+    slip = None if key in _READ_OF_SPARK else close(key, _READ_OF_SPARK, 0.95)
+    if slip is not None:
+        return f"did you mean {slip}?"
     known = not key.lower().startswith("spark.trijoin.") or key in NAMES or key.lower().startswith(RATE_SETTING)
     return None if known else did_you_mean(key, NAMES)
 
@@ -144,7 +153,8 @@ def check_value(get: Setting, name: str) -> None:
 def refuse_unknown(get: SessionSettings) -> None:
     """Raise an InvalidSettingError if a session has a setting that looks like one of ours and is none, or no value."""
     for name in get.names():
-        if (hint := hint_if_unknown(name)) is not None:
+        ours = name.lower().startswith("spark.trijoin.")
+        if ours and (hint := hint_if_unknown(name)) is not None:
             raise InvalidSettingError(name, get(name), f"there is no such setting; {hint.rstrip('?')}")
         check_value(get, name)
 

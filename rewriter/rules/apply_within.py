@@ -93,6 +93,7 @@ def _time(scan: Scan) -> Term:
             f"WITHIN needs the event time of {scan.alias}",
             f"put it into the SELECT of {scan.alias}" if derived else f"declare it: {watermark_clause(scan)}",
             subject="WITHIN",
+            unknown=scan.alias,
         )
     column = next((column for column in scan.columns if column.name.lower() == name.lower()), None)
     if column is not None and column.type.startswith("struct"):

@@ -35,7 +35,7 @@ def read_hints(select: exp.Select) -> Hints:
     hint = select.args.get("hint")
     for item in hint.expressions if isinstance(hint, exp.Hint) else []:
         if not isinstance(item, exp.Expr):
-            if any(word in str(item).upper() for word in _HINTS):
+            if any(word in str(item).upper() for word in OUR_HINTS):
                 raise InvalidHintError(str(item).strip(), "it cannot be read")
             continue
         name = _name(item)
@@ -63,7 +63,7 @@ def read_hints(select: exp.Select) -> Hints:
                 hints = dataclasses.replace(hints, intermediates=values[0])
             case "ROUTING":
                 hints = dataclasses.replace(hints, **_routing(values, render(item)))
-            case _ if meant := get_close_matches(name, _HINTS, 1, 0.8):  # Spark would ignore it
+            case _ if meant := get_close_matches(name, OUR_HINTS, 1, 0.8):  # Spark would ignore it
                 raise InvalidHintError(render(item), f"there is none of that name, perhaps {meant[0]} is meant")
     return hints
 
@@ -129,12 +129,12 @@ def _routing(values: list[str], hint: str) -> dict[str, Any]:
 #: Hints that choose one of several.
 _CHOICES = ("SCHEME", "UNITS", "ROUTING", "INTERMEDIATES")
 
-_HINTS = ("NO_TRIJOIN", "NO_UNIT_AGGREGATE", "TRIJOIN", "SCHEME", "UNITS", "ROUTING", "INTERMEDIATES")
+OUR_HINTS = ("NO_TRIJOIN", "NO_UNIT_AGGREGATE", "TRIJOIN", "SCHEME", "UNITS", "ROUTING", "INTERMEDIATES")
 
 
 def is_our_hint(item: object) -> bool:
     """Tell whether a hint is ours."""
-    return isinstance(item, exp.Expr) and _name(item) in _HINTS
+    return isinstance(item, exp.Expr) and _name(item) in OUR_HINTS
 
 
 def _name(item: exp.Expr) -> str:

@@ -16,6 +16,7 @@ from ...errors import SqlSyntaxError, line_and_column
 from .clauses import QUOTED, late_rows_clauses
 from .dialect import DIALECT, NEAREST, WITHIN, WITHIN_TAKES, render, tokenize
 from .intervals import MICROSECONDS
+from .similar import close
 
 EXPLAIN_FORMATS = ("FORMATTED", "JSON", "MERMAID", "HTML")
 
@@ -25,6 +26,12 @@ _AFTER_WITHIN = (TokenType.NUMBER, TokenType.INTERVAL, TokenType.STRING)
 
 #: What follows the number of an INTERVAL.
 _UNITS = (*MICROSECONDS, "MONTH", "YEAR", "QUARTER")
+
+#: What a mistyped word in a query was probably meant to be.
+_CLAUSES = (
+    *("SELECT", "FROM", "WHERE", "JOIN", "LEFT", "INNER", "CROSS", "USING", "ON", "AND", "BETWEEN", "LIKE"),
+    *("GROUP", "HAVING", "ORDER", "LIMIT", "UNION", "INTERSECT", "EXCEPT", "WITHIN"),
+)
 
 LATE_ROWS = (
     "LATE ROWS INTO ends an INSERT of a job; in Python ask for late rows with sql(..., late_rows=True), and write them "
@@ -289,19 +296,25 @@ def _missing(description: str, before: str, there: str) -> str:
     return "=< is no comparison, write <=" if before.endswith("=") and there == "<" else "something is missing here"
 
 
+def _meant(word: str) -> str | None:
+    return close(word, [clause for clause in _CLAUSES if abs(len(clause) - len(word)) < 2], 0.66)
+
+
 def _syntax_error(error: ParseError, sql: str) -> SqlSyntaxError:
     first = error.errors[0] if error.errors else {}
     line, column = first.get("line") or 1, first.get("col") or 1
     highlight = first.get("highlight") or " "
+    before = (first.get("start_context") or "").split()[-1:]
     detail = (first.get("description") or "cannot be parsed").rstrip(".")
     if detail.startswith("Required keyword"):
         detail = _missing(detail, first.get("start_context") or "", highlight)
     elif "<Token" in detail:
         detail = detail.split(" but got")[0].lower()
     elif detail.startswith("Invalid expression"):
-        before = (first.get("start_context") or "").split()[-1:]
         if "WITHIN" in (highlight.strip().upper(), *map(str.upper, before)):  # nothing here can begin a length of time
             detail = WITHIN_TAKES
         else:
-            detail = f"{highlight.strip() or 'this'} was not expected here"
+            words = [word for word in (highlight.strip(), *before) if word.upper().removesuffix("S") not in _CLAUSES]
+            slips = (f"; is {word} meant to be {best}?" for word in words if (best := _meant(word)))
+            detail = f"{highlight.strip() or 'this'} was not expected here{next(slips, '')}"
     return SqlSyntaxError(detail, sql, line, max(1, column - len(highlight) + 1))

@@ -420,7 +420,7 @@ MISTAKES = [
         for name, function, says in [
             ("function without a module", "save", "is not of the form 'module:name'"),
             ("function in no module", "no_such_module:save", "there is no module named no_such_module"),
-            ("function that is not there", "json:dumb", "json has no function dumb"),
+            ("function that is not there", "json:dumb", "has no function dumb"),
             ("function that is none", "json:__name__", "is no function"),
             ("function of one argument", "builtins:len", "does not take two arguments"),
         ]
@@ -443,6 +443,27 @@ MISTAKES = [
     Mistake("values", f"{STREAM}{SINK}INSERT INTO o ^VALUES (1)", "takes the rows of a SELECT"),
     Mistake("list of columns", f"{STREAM}{SINK}INSERT INTO o ^(a) SELECT value FROM r", "a list of columns"),
     Mistake("query missing", f"{STREAM}{SINK}INSERT INTO o^", "a SELECT is missing"),
+    Mistake("mistyped SELECT", f"{STREAM}{SINK}INSERT INTO o ^SELCT value FROM r", "did you mean SELECT?"),
+    Mistake(
+        "mistyped WITHIN",
+        f"{STREAM}{SINK}INSERT INTO o SELECT a.value FROM r a JOIN r b ON a.value < b.value ^WITHN 10 MINUTES",
+        "is WITHN meant to be WITHIN?",
+    ),
+    Mistake(
+        "mistyped JOIN",
+        f"{STREAM}{SINK}INSERT INTO o SELECT a.value FROM r a ^JION r b ON a.value < b.value",
+        "is JION meant to be JOIN?",
+    ),
+    Mistake(
+        "late rows without a join",
+        f"{STREAM}{SINK}CREATE SINK l USING noop;\nINSERT INTO o SELECT value FROM r LATE ROWS INTO ^l",
+        "no join of this query is ours",
+    ),
+    Mistake(
+        "mistyped setting of Spark's",
+        f"SET ^spark.sql.shufle.partitions = 4;\n{STREAM}{REST}",
+        "did you mean spark.sql.shuffle.partitions?",
+    ),
     Mistake("bad SQL", f"{STREAM}{SINK}INSERT INTO o\nSELECT value\nFROM r WHERE ^)", "something is missing here"),
     Mistake(
         "semicolon missing after a query",

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from trijoin_sql.rewriter.sql.clauses import Word
 from typer.testing import CliRunner
 
 from trijoin_sql import cli
@@ -17,6 +18,7 @@ from trijoin_sql.jobs.check import check_job
 from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
 from trijoin_sql.jobs.statements import CreateSink, CreateStream, SparkStatement
+from trijoin_sql.jobs.user_code import load_function
 from trijoin_sql.settings import NAMES
 from trijoin_sql.spark.java import either_java
 
@@ -117,6 +119,24 @@ INSERT INTO p (SELECT a FROM v)"""
 def test_what_is_not_used_is_a_warning() -> None:
     warnings = check(f"{STREAM}CREATE STREAM s USING rate;\n{SINK}CREATE SINK p USING noop;\n{INSERT}")
     assert warnings == ["job.sql:2:15: the stream s is read by no query", "job.sql:4:13: the sink p gets no rows"]
+
+
+def test_a_rate_that_no_query_reads_is_a_warning() -> None:
+    rates = "SET spark.trijoin.rate.q = 5;\nSET spark.trijoin.rate.R = 5;\nSET spark.trijoin.rate.c.d.`r` = 5;\n"
+    assert check(rates + STREAM + REST) == ["job.sql:1:24: the rate of q counts for nothing: no query reads it"]
+
+
+def test_a_module_beside_the_job_takes_no_place_of_pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wave.py").write_text("def save(frame, number): pass\n")
+    (tmp_path / "needs.py").write_text("import not_installed_anywhere\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    script = Script(str(tmp_path / "job.sql"), "wave:save")
+    with pytest.raises(JobError, match=r"wave \(.*wave.py\) has no function save"):
+        load_function(script, Word("wave:save", 0))
+    assert sys.path[0] != str(tmp_path)
+    with pytest.raises(JobError, match="needs does not import: there is no module named not_installed_anywhere"):
+        load_function(script, Word("needs:save", 0))
 
 
 def test_places_count_characters_and_keep_tabs() -> None:

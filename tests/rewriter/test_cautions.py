@@ -30,6 +30,8 @@ def cautions(from_: str) -> tuple[str, ...]:
         ("r JOIN s ON r.name < s.x", "r.name is a STRING and s.x is not: Spark casts the text to DOUBLE"),
         ("r JOIN s ON s.id = r.name", "no whole number; write TRY_CAST(r.name AS BIGINT)"),
         ("r JOIN s ON r.name >= s.ts", "write TRY_CAST(r.name AS TIMESTAMP)"),
+        ("r JOIN s ON r.id < s.id AND r.name IN (1, 2)", "r.name IN (1, 2) compares it with a number"),
+        ("r JOIN s ON r.id < s.id AND s.name > -3", "write TRY_CAST(s.name AS DOUBLE), or the number as a text"),
     ],
 )
 def test_it_is_said(from_: str, says: str) -> None:
@@ -47,6 +49,7 @@ def test_it_is_said(from_: str, says: str) -> None:
         "r JOIN s ON r.x = s.x OR r.id = s.id",
         "r JOIN s ON r.ts BETWEEN s.ts AND s.ts + INTERVAL 1 MINUTE",
         "r JOIN s ON r.name = s.name",
+        "r JOIN s ON r.id < s.id AND r.name IN ('1', '2') AND r.id > 3",
         "r JOIN s ON TRY_CAST(r.name AS DOUBLE) < s.x",
         "r JOIN s ON CAST(r.name AS DOUBLE) < s.x",
         "p CROSS JOIN q",  # tables end
@@ -73,3 +76,15 @@ def test_an_outer_join_without_a_bound_in_event_time_is_refused_with_the_conditi
         found = rewrite(f"SELECT 1 AS one FROM r {kind} JOIN s ON {on}", CATALOG).refusals
         assert [f"the {kind} JOIN of streams has no bound" in one.reason for one in found] == [True] * refused
         assert all("AND s.ts BETWEEN r.ts" in one.hint for one in found)
+
+
+@pytest.mark.parametrize("hint", ["UNITS(4)", "SCHEME('matrix')"])
+def test_a_hint_that_is_a_comment_is_said(hint: str) -> None:
+    said = rewrite(f"SELECT r.id /*+ {hint} */ FROM r JOIN s ON r.x < s.x", CATALOG).cautions
+    assert [one.partition(" stands")[0] for one in said] == [f"the hint {hint.partition('(')[0]}"]
+    for right in (
+        f"SELECT /*+ {hint} */ r.id",
+        f"SELECT /*+ BROADCAST(r) */ /*+ {hint} */ r.id",
+        "SELECT '/*+ UNITS */'",
+    ):
+        assert rewrite(f"{right} FROM r JOIN s ON r.x < s.x", CATALOG).cautions == ()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..rewriter.job_heads import after
-from ..rewriter.sql.catalog import DdlCatalog, TableInfo
+from ..rewriter.sql.catalog import RATE_SETTING, DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.intervals import length_microseconds
@@ -134,7 +134,7 @@ def _check_plans(job: Job, settings: Mapping[str, str]) -> None:
                 assert sink is not None  # `check_statements` has looked
                 if reads_nothing(sql.text):
                     job.script.fail(sql.start, *NO_STREAM)
-                refusals.look(sql, sink)
+                refusals.look(sql, sink, statement.late)
                 columns = refusals.output(sql)
                 if columns is not None:
                     check_output(job.script, columns, statement, sink)
@@ -212,6 +212,10 @@ def _folder(location: str) -> str:
     return location.rstrip("/") if path is None else os.path.realpath(path)  # the same through `..` or a link
 
 
+def _last(word: Word) -> str:
+    return word.text.lower().replace("`", "").rpartition(".")[2]
+
+
 def _refuse(script: Script, word: Word, reason: str | None) -> None:
     if reason is not None:
         script.fail(word.start, reason)
@@ -222,11 +226,19 @@ def _unused(job: Job) -> list[str]:
     read = {
         token.text.lower()
         for statement in job.statements
-        if isinstance(statement, InsertInto | SparkStatement)
+        if isinstance(statement, InsertInto)
+        or (isinstance(statement, SparkStatement) and assignment(statement.sql.text) is None)
         for token in tokenize(statement.query.text if isinstance(statement, InsertInto) else statement.sql.text)
     }
+    rated = [
+        Word(found.key[len(RATE_SETTING) :], one.sql.start + found.start + len(RATE_SETTING))
+        for one in job.statements
+        if isinstance(one, SparkStatement) and (found := assignment(one.sql.text)) is not None
+        if found.key.lower().startswith(RATE_SETTING)
+    ]
     unused = [("sink", sink.name, "gets no rows") for sink in job.sinks if sink.name.text.lower() not in inserted]
     unused += [("stream", s.name, "is read by no query") for s in job.streams if s.name.text.lower() not in read]
+    unused += [("rate of", one, "counts for nothing: no query reads it") for one in rated if _last(one) not in read]
     return [
         f"{job.script.path}:{':'.join(map(str, job.script.place(name.start)))}: the {kind} {name} {what}"
         for kind, name, what in sorted(unused, key=lambda item: item[1].start)

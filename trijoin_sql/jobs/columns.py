@@ -52,14 +52,13 @@ def why_unknown(
     script: Script, sql: str, start: int, catalog: DdlCatalog, error: UnsupportedQueryError
 ) -> Exception | None:
     """Return what is to be said where WITHIN is refused over a relation of which too little is known without Spark."""
-    untimed = re.fullmatch(r"WITHIN needs the event time of (.+)", error.reason)
-    if untimed is None and not error.reason.startswith("WITHIN needs a join"):
+    if error.unknown is None:
         return None
     for table, name, declared in _unknown_relations(sql, catalog):
         at = int(table.parts[0].meta.get("start") or 0)
         known = [known for known, _ in catalog.tables]
         slip = not declared and close(name, known) is not None  # whatever else is missing
-        if untimed is not None and table.alias_or_name != untimed[1] and not slip:
+        if error.unknown not in ("", table.alias_or_name) and not slip:
             continue
         if not declared:
             detail = f"there is no stream or table named {name} in this file"

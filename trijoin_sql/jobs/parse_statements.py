@@ -105,7 +105,7 @@ def read_statement(script: Script, tokens: list[Token]) -> JobStatement:
 
 
 def refuse_slips(script: Script, tokens: list[Token], verbs: tuple[str, ...] = ("CREATE", "INSERT")) -> None:
-    """Fail at the first or second word of a statement of Spark's that is probably one of ours, mistyped."""
+    """Fail at the first or second word of a statement that is probably one of these, mistyped."""
     words = [token.text.upper() for token in tokens[:5] if token.token_type not in QUOTED]
     for at, known in enumerate((verbs, ("STREAM", "SINK") if words[:1] == ["CREATE"] else ())):
         is_word = at < len(tokens) and words[at : at + 1] == [tokens[at].text.upper()]
@@ -149,6 +149,7 @@ def _insert(reader: _Reader) -> InsertInto:
     if reader.word() == "(" and reader.word(1) not in ("SELECT", "WITH", "FROM", "("):
         reader.fail("a list of columns is not taken here", "choose the columns and their names in the SELECT")
     if reader.word() not in ("SELECT", "WITH", "FROM", "TABLE", "("):
+        refuse_slips(reader.script, reader.tokens[reader.position :], ("SELECT", "WITH", "FROM"))
         reader.fail("a SELECT is missing after the name of the sink")
     late = _late_rows(reader)
     query = reader.rest()

@@ -35,7 +35,11 @@ from .statements import CreateSink
 #: Spark's switch for its check of operations.
 UNCHECKED = "spark.sql.streaming.unsupportedoperationcheck"
 
-#: What is wrong with a query over tables, and what to do.
+#: What is wrong with LATE ROWS of a query that only Spark runs, and with a query over tables; and what to do.
+NO_LATE_ROWS = (
+    "no join of this query is ours, and the late rows of Spark's own operators cannot be had",
+    "leave LATE ROWS INTO out; the summary counts late rows",
+)
 NO_STREAM = (
     "the query reads no stream",
     "declare an input with CREATE STREAM; a batch query belongs into spark-sql or a notebook",
@@ -111,7 +115,7 @@ class Refusals:
     _changed: set[str] = field(default_factory=set)
     _views: dict[str, Read] = field(default_factory=dict)
 
-    def look(self, sql: Word, sink: CreateSink | None = None) -> None:
+    def look(self, sql: Word, sink: CreateSink | None = None, late: Word | None = None) -> None:
         """Look at a query, a view or a setting.
 
         Parameters
@@ -120,6 +124,8 @@ class Refusals:
             The statement; of an INSERT, its query.
         sink
             Where the rows of a query go. Without one, it may have any output mode.
+        late
+            Where its late rows go.
 
         Raises
         ------
@@ -128,7 +134,7 @@ class Refusals:
         """
         assigned = assignment(sql.text) is not None
         if not assigned:
-            self._refuse(sql, sink)
+            self._refuse(sql, sink, late)
             self._refuse_operations(sql, sink)
         if not sql.text[:6].upper().startswith(("SELECT", "WITH", "FROM", "(", "EXPLAI")):
             read = None if assigned else self._read(sql)
@@ -174,11 +180,13 @@ class Refusals:
         start = sink.mode.start if by_mode and sink is not None and sink.mode is not None else sql.start + (at or 0)
         raise self.script.error(start, found.what.reason, found.what.hint)
 
-    def _refuse(self, sql: Word, sink: CreateSink | None) -> None:
+    def _refuse(self, sql: Word, sink: CreateSink | None, late: Word | None) -> None:
         if self._known(sql) is None:
             return
         try:
             if glance(sql.text).joins == "none":
+                if late is not None:
+                    self.script.fail(late.start, *NO_LATE_ROWS)
                 self._refuse_not_in(sql, sql.text)
                 return
         except JobError:

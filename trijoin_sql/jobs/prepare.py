@@ -29,7 +29,7 @@ from .jars import check_formats
 from .job_text import Script
 from .late_sinks import late_columns
 from .locate import locate
-from .planning import NO_STREAM
+from .planning import NO_LATE_ROWS, NO_STREAM
 from .progress import counted, without_corrupt
 from .sinks import checkpoint_of, spark_format
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
@@ -233,8 +233,7 @@ def _check_late(script: Script, frame: DataFrame, late: Word) -> None:
     """Fail where no row of a query can be late, or only for operators of Spark's, which keep theirs."""
     keys = join_keys(plan_of(frame))
     if not keys:
-        why = "no join of this query is ours, and the late rows of Spark's own operators cannot be had"
-        script.fail(late.start, why, "leave LATE ROWS INTO out; the summary counts late rows")
+        script.fail(late.start, *NO_LATE_ROWS)
     if not any(map(late_sources, keys)):
         hint = "declare one: CREATE STREAM ... WATERMARK column DELAY OF INTERVAL 10 SECONDS"
         script.fail(late.start, "no stream that this query joins has a watermark, so no row is ever late", hint)

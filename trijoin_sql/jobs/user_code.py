@@ -52,25 +52,29 @@ def load_source(script: Script, word: Word) -> Any:
 def _load(script: Script, word: Word, kind: str) -> Any:
     """Import what a user names as ``module:name``.
 
-    Modules are looked for beside the job file and in the current folder, then where Python looks.
+    Modules are looked for where Python looks, then beside the job file and in the current folder: a file there called
+    ``json.py`` does not take the place of Python's.
     """
     module_name, colon, name = word.text.partition(":")
     if not colon or not module_name or not name.isidentifier():
         script.fail(word.start, f"{word.text!r} is not of the form 'module:name'")
-    for folder in (str(Path.cwd()), str(Path(script.path).absolute().parent)):
+    for folder in (str(Path(script.path).absolute().parent), str(Path.cwd())):
         if folder not in sys.path:
-            sys.path.insert(0, folder)
+            sys.path.append(folder)
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:
-        hint = "modules are looked for beside the job file, in the current folder, and where Python looks"
+        if error.name not in (module_name, module_name.partition(".")[0]):
+            script.fail(word.start, f"{module_name} does not import: there is no module named {error.name}")
+        hint = "modules are looked for where Python looks, beside the job file, and in the current folder"
         script.fail(word.start, f"there is no module named {error.name}", hint)
     except Exception as error:
         script.fail(word.start, f"{module_name} does not import: {type(error).__name__}: {error}")
     function = getattr(module, name, None)
     if function is None:
         names = [known for known, value in vars(module).items() if callable(value) and not known.startswith("_")]
-        script.fail(word.start, f"{module_name} has no {kind} {name}", did_you_mean(name, names))
+        place = getattr(module, "__file__", None) or "a module of Python itself"
+        script.fail(word.start, f"{module_name} ({place}) has no {kind} {name}", did_you_mean(name, names))
     return function
 
 

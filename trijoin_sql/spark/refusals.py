@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from ..errors import SqlSyntaxError, UnsupportedQueryError
+from ..errors import SqlSyntaxError, UnsupportedQueryError, line_and_column
 from ..operators.compile.logical_plans import items, walk
 from ..operators.spec import DISPATCH
 from ..rewriter import on_streams
@@ -281,6 +281,20 @@ _STATEFUL = re.compile(r"[-~ ](?:Aggregate|Distinct|Deduplicate)\b")
 
 #: Operators of a plan that use the one event time of each of their inputs.
 _CLEARING = ("StateStoreSave", "SessionWindowStateStoreSave", "StreamingDeduplicate", "StreamingSymmetricHashJoin")
+
+
+def of_another_door(text: str) -> SqlSyntaxError | None:
+    """Return why a text that Spark cannot parse is no statement of a session, but of a job, or a file; else None."""
+    words = text.upper().split()
+    reason = None
+    if len(words) == 1 and words[0].endswith(".SQL"):
+        reason = f"{text.strip()} is the name of a file, and this takes the text of a statement: read the file first"
+    elif words[:2] in (["CREATE", "STREAM"], ["CREATE", "SINK"]):
+        reason = f"CREATE {words[1]} belongs to a file that trijoin-sql runs; use spark.readStream and writeStream here"
+    elif words[:1] in (["INSERT"], ["CREATE"], ["MERGE"]) and "WITHIN" in words:
+        reason = f'WITHIN stands in a query, not below {words[0]}: start tj.sql("SELECT ...").writeStream.toTable(name)'
+    first = len(text) - len(text.lstrip())
+    return None if reason is None else SqlSyntaxError(reason, text, *line_and_column(text, first))
 
 
 def meaning(error: PySparkException) -> Answer:
