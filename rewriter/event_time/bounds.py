@@ -10,16 +10,17 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 
 from sqlglot import exp
 
-from ..plan.conjuncts import At, Band, Compare, Comparison, Either, KernelPredicate
+from ..plan.conjuncts import At, Band, Bounds, Compare, Comparison, Either, KernelPredicate, Limit
 from ..plan.joins import PADDED, Closest
 from ..plan.nodes import Join, JoinNode, Node, Scan, in_results, kind_of, once, own_tree, scans, walk
 from ..plan.parts import Retention, TimeStep
 from ..predicates.terms import column_term, tree_of
-from ..predicates.time_forms import implied_bounds
-from ..sql.dialect import identifier, parse_expression
+from ..predicates.time_forms import Bound, bounds_between, implied_bounds
+from ..sql.dialect import identifier
 from ..sql.functions import called
 from ..sql.spark_types import TIMES, UNKNOWN, is_window
 
@@ -177,15 +178,23 @@ def constraints(
         at = firsts.get(_names((one.table, one.name) for one in tree.expressions))
         return tree if at is None else exp.column(identifier(str(at[1])), identifier(at[0]))
 
+    def implied(predicate: Comparison) -> Iterator[Bound]:
+        if isinstance(predicate, Band) and predicate.bounds.rounded:  # times as numbers of seconds: the text says it
+            text = tree_of(predicate.condition)
+            for one in text.flatten() if isinstance(text, exp.And) else (text,):
+                yield from implied_bounds(one.transform(stands_for), event_time, zone_shift, ansi=ansi)
+            return
+        left, right = (tree_of(side).transform(stands_for) for side in (predicate.left, predicate.right))
+        timed = isinstance(predicate, Band) and predicate.bounds.timed
+        yield from bounds_between(left, right, _ends(predicate), timed, event_time, zone_shift, ansi=ansi)
+
     def of_comparison(predicate: Comparison, whole: KernelPredicate) -> _Steps:
         found: _Steps = {}
         if all(any(map(event_time, side.columns)) for side in predicate.keys):
-            for tree in _comparisons(predicate):
-                tree = tree.transform(stands_for) if firsts else tree
-                for bound in implied_bounds(tree, event_time, zone_shift, ansi=ansi):
-                    earlier, later = (".".join(at) for at in (bound.earlier, bound.later))
-                    step = TimeStep(earlier, later, bound.most, whole.sql, whole.derived, whole.places)
-                    _keep_least(found, (bound.earlier[0], bound.later[0]), step)
+            for bound in implied(predicate):
+                earlier, later = (".".join(at) for at in (bound.earlier, bound.later))
+                step = TimeStep(earlier, later, bound.most, whole.sql, whole.derived, whole.places)
+                _keep_least(found, (bound.earlier[0], bound.later[0]), step)
         return found
 
     def of(predicate: KernelPredicate) -> _Steps:
@@ -212,31 +221,30 @@ def _keep_least(found: _Steps, pair: tuple[str, str], step: TimeStep) -> None:
         found[pair] = step
 
 
-def _comparisons(predicate: Comparison) -> Iterator[exp.Expr]:
-    """Yield a kernel predicate as comparisons of its two sides, for a band with its bounds."""
-    left, right = (exp.Paren(this=tree_of(side).copy()) for side in (predicate.left, predicate.right))
-    if isinstance(predicate, Compare) and predicate.op in _COMPARISONS:
-        yield _COMPARISONS[predicate.op](this=left, expression=right)
-    if not isinstance(predicate, Band):
-        return
-    bounds = predicate.bounds
-    if bounds.rounded:  # times as numbers of seconds: the text says it
-        text = tree_of(predicate.condition)
-        yield from text.flatten() if isinstance(text, exp.And) else (text,)
-        return
-    for kind, bound in ((exp.GTE, bounds.lower), (exp.LTE, bounds.upper)):
-        if bound is not None:  # computed exactly, so the bound may move to the other side
-            exact = parse_expression(f"INTERVAL '{bound}' MICROSECOND" if bounds.timed else bounds.text_of(bound))
-            yield kind(this=left.copy(), expression=exp.Add(this=right.copy(), expression=exact.copy()))
-
-
-_COMPARISONS: dict[str, type[exp.Binary]] = {
-    "=": exp.EQ,
-    "<": exp.LT,
-    "<=": exp.LTE,
-    ">": exp.GT,
-    ">=": exp.GTE,
+#: Between which numbers the difference of the sides of a comparison lies.
+_ENDS: dict[str, tuple[int | None, int | None]] = {
+    "=": (0, 0),
+    "<": (None, 0),
+    "<=": (None, 0),
+    ">": (0, None),
+    ">=": (0, None),
 }
+
+
+def _number(bounds: Bounds, end: Limit | None) -> Fraction | None:
+    return None if end is None else Fraction(end if bounds.timed else bounds.text_of(end))
+
+
+def _ends(predicate: Comparison) -> tuple[Fraction | None, Fraction | None]:
+    """Return between which ends the difference of a predicate's sides lies, in its unit."""
+    if isinstance(predicate, Compare):
+        ends = [None if end is None else Fraction(end) for end in _ENDS.get(predicate.op, (None, None))]
+    elif isinstance(predicate, Band):
+        bounds = predicate.bounds
+        ends = [_number(bounds, end) for end in (bounds.lower, bounds.upper)]
+    else:
+        ends = [None, None]
+    return ends[0], ends[1]
 
 
 def close(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[str, str], int]:

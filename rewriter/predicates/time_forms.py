@@ -101,6 +101,29 @@ def implied_bounds(tree: exp.Expr, column: TimeColumn, zone_shift: int, *, ansi:
         yield from _compared(_OPS[type(tree)], tree.this, tree.expression, reader, zone_shift)
 
 
+def bounds_between(
+    left: exp.Expr,
+    right: exp.Expr,
+    ends: tuple[Fraction | None, Fraction | None],
+    timed: bool,
+    column: TimeColumn,
+    zone_shift: int,
+    *,
+    ansi: bool = True,
+) -> Iterator[Bound]:
+    """Yield what follows if ``left - right`` lies between two ends, in microseconds if ``timed``, computed exactly."""
+    reader = _Reader(column, ansi)
+    form, bound = reader.form(left), reader.form(right)
+    if form is None or bound is None:
+        return
+    for op, end in zip((">=", "<="), ends, strict=True):
+        if end is not None:
+            shift = _Form((), end, end, "interval") if timed else _Form((), end, end, "number", None)
+            moved = _sum(bound, shift) if end else bound
+            if moved is not None:
+                yield from _ends(form, moved, op, zone_shift)
+
+
 _OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<=", exp.LTE: "<=", exp.GT: ">=", exp.GTE: ">="}
 
 
