@@ -312,6 +312,7 @@ def test_payload_of_any_type_passes_unchanged(
     assert assert_same_on_streams(made, tj, sql, tmp_path)
 
 
+@pytest.mark.usefixtures("caplog")
 def test_payload_that_cannot_travel_is_refused_at_once(spark: SparkSession, tj: trijoin_sql.TriJoinSession) -> None:
     """In one sentence that names the column; as text it passes. Over tables Spark runs the query."""
     rows = "SELECT id, make_interval(0, 1, 0, CAST(id AS INT)) AS iv, parse_json('[1, null]') AS va FROM {numbers}"

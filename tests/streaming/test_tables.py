@@ -136,6 +136,7 @@ def test_what_fails_on_a_pair_raises(
             frame.collect()
 
 
+@pytest.mark.usefixtures("caplog")
 @pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN"])
 def test_what_cannot_travel_is_left_to_spark(tables: Tables, by_default: trijoin_sql.TriJoinSession, kind: str) -> None:
     tables.use(streaming=False)

@@ -94,7 +94,9 @@ def marked(text: str) -> str:
     if block is None or expression is None:
         return text
     said = _in_users_words(expression, _joined)
-    return text if said == expression else f"{text[: block.start()]}\n== SQL ==\n{said}{text[block.end() :]}"
+    if said == expression:
+        return text
+    return f"{text[: block.start()]}\n== SQL (of the query) ==\n{said}\n{'^' * len(said)}{text[block.end() :]}"
 
 
 def damage(text: str, checkpoint: str, stack: str) -> str | None:
