@@ -4,13 +4,61 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from collections.abc import Callable
+from fractions import Fraction
 
 from sqlglot import exp
 
+from ..plan.comparison import LARGEST, decimal_precision, decimal_scale
 from ..sql.dialect import render
 from ..sql.functions import called
+from ..sql.spark_types import INTEGERS, type_name
 from .terms import bare
+
+
+def exact_constant(tree: exp.Expr) -> Fraction | None:
+    """Return the value of a number, with a sign and a type or without; None of anything else.
+
+    Examples
+    --------
+    >>> from ..sql.dialect import parse_expression
+    >>> exact_constant(parse_expression("-CAST(2.5 AS DECIMAL(3, 1))"))
+    Fraction(-5, 2)
+    """
+    tree = bare(tree)
+    if isinstance(tree, exp.Neg):
+        inner = exact_constant(tree.this)
+        return None if inner is None else -inner
+    if called(tree) == "positive" and len(tree.expressions) == 1:
+        return exact_constant(tree.expressions[0])
+    if type(tree) is exp.Cast:  # 5D, 5L, 0.5BD; from Spark's plans CAST(5 AS DOUBLE)
+        return _cast(tree)
+    return _literal(tree) if isinstance(tree, exp.Literal) and not tree.is_string else None
+
+
+def _literal(tree: exp.Expr) -> Fraction | None:
+    found = re.fullmatch(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,2})?", tree.name)
+    return Fraction(tree.name) if found and len(tree.name) < 40 else None
+
+
+def _cast(tree: exp.Cast) -> Fraction | None:
+    """Return a constant of a type, None if it has another value there."""
+    inside, kind = bare(tree.this), type_name(render(tree.args["to"]))
+    value = _literal(inside) if isinstance(inside, exp.Literal) else exact_constant(inside)
+    if value is None or kind == "double":
+        return value
+    if kind == "float":
+        return value if Fraction(struct.unpack("f", struct.pack("f", float(value)))[0]) == value else None
+    if kind in INTEGERS:
+        if isinstance(inside, exp.Literal) and inside.is_string and not inside.name.isdecimal():
+            return None  # in ANSI mode an error
+        return value if value.denominator == 1 and abs(value) <= LARGEST[kind] else None
+    scale, precision = decimal_scale(kind), decimal_precision(kind)
+    if scale is None or precision is None:
+        return None
+    whole = value * 10**scale
+    return value if whole.denominator == 1 and abs(whole) < 10**precision else None
 
 
 def constant(tree: exp.Expr) -> float | None:

@@ -8,7 +8,6 @@ the difference). `rounded` handles fractions.
 from __future__ import annotations
 
 import dataclasses
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -21,6 +20,7 @@ from ..sql.functions import called
 from ..sql.intervals import interval_microseconds
 from ..sql.spark_types import INTEGERS, TIMES, integer_limits, is_decimal
 from .bands import DAY, Difference, bounds_of
+from .constants import exact_constant
 from .terms import Scope, bare
 
 _DATE_DIFFERENCES = ("datediff", "date_diff")
@@ -304,7 +304,7 @@ def _value(tree: exp.Expr) -> Fraction | None:
     number = _number(tree)
     if number is not None:
         return number
-    if isinstance(tree, exp.Cast) and type(tree) is exp.Cast:
+    if type(tree) is exp.Cast:
         inner = _value(tree.this)
         return inner if inner is not None and inner.denominator == 1 else None
     if isinstance(tree, exp.Neg):
@@ -398,13 +398,5 @@ def _constant(tree: exp.Expr, beside: str) -> int | None:
 
 
 def _number(tree: exp.Expr) -> Fraction | None:
-    """Return the value of a number without an exponent."""
-    tree = bare(tree)
-    if isinstance(tree, exp.Neg):
-        inner = _number(tree.this)
-        return None if inner is None else -inner
-    if called(tree) == "positive" and len(tree.expressions) == 1:
-        return _number(tree.expressions[0])
-    if isinstance(tree, exp.Literal) and not tree.is_string and re.fullmatch(r"\d+(\.\d*)?|\.\d+", tree.name):
-        return Fraction(tree.name.rstrip("."))
-    return None
+    """Return the value of a number without a type: one with a type stays in the keys that checkpoints have stored."""
+    return None if tree.find(exp.Cast) else exact_constant(tree)

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import struct
 from fractions import Fraction
 
 from sqlglot import exp
 
-from ..plan.comparison import LARGEST, common_type, decimal_precision, decimal_scale
+from ..plan.comparison import common_type, decimal_precision, decimal_scale
 from ..plan.conjuncts import FLIPPED, Bounds, ComparisonOp, Residual
 from ..sql.dialect import parse_expression, render
 from ..sql.spark_types import FRACTIONS, INTEGERS, type_name
 from .bands import Difference, bounds_of
+from .constants import exact_constant
 from .differences import absolute
 from .terms import Scope, bare
 
@@ -60,7 +60,7 @@ def rounded_difference(
         left, right, op = right, left, FLIPPED[op]
     moved = bool(scope.relations(right))
     inner = None if moved else absolute(left)
-    bound = Fraction(0) if moved else _fraction(right)
+    bound = Fraction(0) if moved else exact_constant(right)
     sides = _moved(left, right, scope) if moved else _sides(bare(left) if inner is None else inner, scope)
     if sides is None or bound is None or op not in (("<", "<=") if inner is not None else ("<", "<=", ">", ">=")):
         return None
@@ -139,48 +139,16 @@ def _without_constants(tree: exp.Expr) -> tuple[exp.Expr, tuple[Fraction, ...]]:
     shifts: list[Fraction] = []
     while isinstance(tree, exp.Add | exp.Sub):
         left, right = bare(tree.left), bare(tree.right)
-        constant, rest = _fraction(right), left
+        constant, rest = exact_constant(right), left
         if constant is not None and isinstance(tree, exp.Sub):
             constant = -constant
         elif constant is None and isinstance(tree, exp.Add):
-            constant, rest = _fraction(left), right
+            constant, rest = exact_constant(left), right
         if constant is None:
             break
         shifts.append(constant)
         tree = rest
     return tree, tuple(shifts)
-
-
-def _fraction(tree: exp.Expr) -> Fraction | None:
-    tree = bare(tree)
-    if isinstance(tree, exp.Neg):
-        inner = _fraction(tree.this)
-        return None if inner is None else -inner
-    if type(tree) is exp.Cast:  # 5D, 5L, 0.5BD; from Spark's plans CAST(5 AS DOUBLE)
-        return _cast(tree)
-    return _literal(tree) if isinstance(tree, exp.Literal) and not tree.is_string else None
-
-
-def _literal(tree: exp.Expr) -> Fraction | None:
-    found = re.fullmatch(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,2})?", tree.name)
-    return Fraction(tree.name) if found and len(tree.name) < 40 else None
-
-
-def _cast(tree: exp.Cast) -> Fraction | None:
-    """Return a constant of a type, None if it has another value there."""
-    inside, kind = bare(tree.this), type_name(render(tree.args["to"]))
-    value = _literal(inside) if isinstance(inside, exp.Literal) else _fraction(inside)
-    if value is None or kind == "double":
-        return value
-    if kind == "float":
-        return value if Fraction(struct.unpack("f", struct.pack("f", float(value)))[0]) == value else None
-    if kind in INTEGERS:
-        return value if value.denominator == 1 and abs(value) <= LARGEST[kind] else None
-    scale, precision = decimal_scale(kind), decimal_precision(kind)
-    if scale is None or precision is None:
-        return None
-    whole = value * 10**scale
-    return value if whole.denominator == 1 and abs(whole) < 10**precision else None
 
 
 def _digits(tree: exp.Expr) -> int:
