@@ -13,8 +13,8 @@ from .plan.conjuncts import At, Either, Residual
 from .plan.nodes import Filter, JoinNode, LeftAlone, Scan, scans, walk
 from .plan.parts import PRODUCT, Refusal
 from .predicates.terms import bare, tree_of
-from .sql.dialect import render
-from .sql.spark_types import UNKNOWN, text_type
+from .sql.dialect import parse_expression, render
+from .sql.spark_types import UNKNOWN, is_number, text_type, type_of
 
 #: What Spark refuses, and can be told from the text alone.
 NEVER_CLOSE = Refusal(
@@ -97,6 +97,8 @@ def products(group: JoinNode) -> Iterator[Product]:
         if tested:
             what = f"{PRODUCT}: only {' AND '.join(tested)} compares {sides}, so {pairs}, and then tested"
         hint = _SPLIT if any(" OR " in sql for sql in tested) else _CONNECT
+        unset = [f":{mark.name}" for one in between for mark in tree_of(one.condition).find_all(exp.Placeholder)]
+        hint = f"give a value for {', '.join(dict.fromkeys(unset))}, which may bound it" if unset else hint
         hint = next((_CAST_IT.format(text) for one in between for text in _texts_in_sums(one, column_of)), hint)
         yield Product(what, hint, tuple(part), place)
         before |= {*part}
@@ -117,16 +119,32 @@ _SPLIT = "write one SELECT for each side of OR, and put them together with UNION
 _CONNECT = "add an equality, an order (r.x < s.x) or a distance (ABS(r.x - s.x) < 5) between them"
 
 
+#: A text that Spark casts to a number.
+_NUMBER = re.compile(r"(?i)\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?[df]?|nan|inf(inity)?)\s*")
+
+
 def _casts_to_numbers(tree: exp.Expr, types: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each text column of a condition that is compared with a number as it stands in the query."""
+    """Yield a sentence for each text of a condition that is compared with a number: a column, or what is no number."""
+
+    def is_text(side: exp.Expr) -> bool:
+        return text_type(kind_of(side)) == "string"
+
+    def kind_of(side: exp.Expr) -> str:
+        return type_of(side, lambda column: types.get(f"{column.table}.{column.name}", UNKNOWN))
+
     for node in tree.find_all(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In):
-        values = [one for one in node.iter_expressions() if isinstance(one, exp.Literal | exp.Neg)]
-        for column in (one for one in node.iter_expressions() if isinstance(one, exp.Column)):
-            name = f"{column.table}.{column.name}"
-            if text_type(types.get(name, "")) == "string" and any(not one.is_string for one in values):
+        sides = [bare(one) for one in node.iter_expressions()]
+        if not any(is_number(kind_of(one)) for one in sides):
+            continue
+        for one in sides:
+            told = f"{render(node)} compares it with a number"
+            if isinstance(one, exp.Literal) and one.is_string and not _NUMBER.fullmatch(one.name):
+                yield f"{render(one)} is no number, and {told}: the query fails at the first row"
+            if isinstance(one, exp.Column) and is_text(one):
+                name = f"{one.table}.{one.name}"
                 yield (
-                    f"{name} is a STRING and {render(node)} compares it with a number: the query fails at the first "
-                    f"text that is none; write TRY_CAST({name} AS DOUBLE), or the number as a text"
+                    f"{name} is a STRING, and {told}: the query fails at the first text that is none; write "
+                    f"TRY_CAST({name} AS DOUBLE), or the number as a text"
                 )
 
 
@@ -136,6 +154,8 @@ def _casts(group: JoinNode) -> Iterator[str]:
     for below in (node for one in group.inputs for node in walk(one) if isinstance(node, Filter)):
         for condition in below.conditions:
             yield from _casts_to_numbers(tree_of(condition), types)
+    for residual in group.graph.residuals:
+        yield from _casts_to_numbers(parse_expression(residual.sql), types)
     for predicate in (one for edge in group.graph.edges for one in edge.predicates if not isinstance(one, Either)):
         for term, other in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
             cast = _CAST.fullmatch(term.sql)

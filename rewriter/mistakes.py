@@ -11,10 +11,10 @@ from sqlglot import exp
 from .names.scopes import Resolution, ResolvedSelect, expression_type, field_of, own_nodes
 from .on_streams import GROUPED, is_aggregate, made
 from .sql.dialect import render, tokenize
-from .sql.functions import called
-from .sql.intervals import MICROSECONDS
+from .sql.functions import RANDOM, called
+from .sql.intervals import MICROSECONDS, length_microseconds
 from .sql.similar import close
-from .sql.spark_types import FRACTIONS, INTEGERS, TIMES, is_decimal
+from .sql.spark_types import TIMES, is_number
 
 #: The units that Spark reads in a text; those of no fixed length are last.
 _UNITS = (*(unit.lower() for unit in MICROSECONDS), "month", "year")
@@ -35,6 +35,7 @@ def mistakes(resolution: Resolution, sql: str, *, ansi: bool) -> Iterator[Mistak
     for (one, _), (other, at), (third, _) in zip(words, words[1:], [*words[2:], ("", 0)], strict=False):
         if (one, other) == ("SELECT", "FROM") and third != "FROM":
             yield Mistake("nothing stands after SELECT", "write columns, or *", at)
+    yield from _of_whole_queries(resolution)
     for block in resolution.blocks:
         if block.problem is None:
             yield from _of_groups(block)
@@ -43,6 +44,7 @@ def mistakes(resolution: Resolution, sql: str, *, ansi: bool) -> Iterator[Mistak
         conditions.append(block.select.args.get("where"))
         yield from _of_conditions(conditions)
         nodes = [node for tree in conditions if isinstance(tree, exp.Expr) for node in own_nodes(tree)]
+        yield from _of_joins(conditions[:-1], sql)
         for node in nodes:
             if is_aggregate(node) and _is_own(node, block):
                 clause = "WHERE" if isinstance(node.find_ancestor(exp.Where, exp.Join), exp.Where) else "ON"
@@ -51,8 +53,37 @@ def mistakes(resolution: Resolution, sql: str, *, ansi: bool) -> Iterator[Mistak
                 )
                 yield Mistake(f"{clause} is tested for each row, and {render(node)} needs a group", hint, _start(node))
         everything = list(dict.fromkeys([*made(block.select), *nodes]))
+        yield from _of_aggregates(block)
         yield from _of_lengths(everything, sql)
         yield from _of_types(everything, ansi=ansi)
+        yield from _of_units(everything, sql)
+
+
+def _of_whole_queries(resolution: Resolution) -> Iterator[Mistake]:
+    """Yield what is wrong with UNION and its like, and with WITH."""
+    for tree in resolution.tree.find_all(exp.SetOperation):
+        sides = [side.unnest() for side in (tree.left, tree.right)]
+        listed = [side.expressions for side in sides if isinstance(side, exp.Select)]
+        unclear = any(one.find(exp.Star, exp.Anonymous) for some in listed for one in some)
+        counts = [len(some) for some in listed]
+        if len(counts) == 2 and counts[0] != counts[1] and not unclear and not tree.args.get("by_name"):
+            reason = f"{tree.key.upper()} puts together queries of {counts[0]} and of {counts[1]} columns"
+            yield Mistake(reason, "select as many in each", _start(sides[1]))
+    for with_ in resolution.tree.find_all(exp.With):
+        seen = set[str]()
+        for cte in with_.expressions:
+            if cte.alias.lower() in seen:
+                yield Mistake(f"WITH has two queries named {cte.alias}", "give one of them another name", _start(cte))
+            seen.add(cte.alias.lower())
+
+
+def _of_joins(conditions: list[exp.Expr | None], sql: str) -> Iterator[Mistake]:
+    """Yield the functions in ON that have another value each time."""
+    for tree in conditions:
+        for node in () if tree is None else own_nodes(tree):
+            if called(node) in RANDOM - {"assert_true", "raise_error"}:
+                reason = f"ON reads {render(node)}, which has another value each time"
+                yield Mistake(reason, "compute it in a query in FROM", max(sql.lower().find(f"{called(node)}("), 0))
 
 
 def _of_names(block: ResolvedSelect) -> Iterator[Mistake]:
@@ -72,7 +103,7 @@ def _of_conditions(conditions: list[exp.Expr | None]) -> Iterator[Mistake]:
     for tree in conditions:
         inside = tree.this if isinstance(tree, exp.Where) else tree
         kind = "unknown" if inside is None else expression_type(inside)
-        if inside is not None and (_is_number(kind) or _is_time(kind) or kind.startswith("interval")):
+        if inside is not None and (is_number(kind) or _is_time(kind) or kind.startswith("interval")):
             clause = "WHERE" if isinstance(tree, exp.Where) else "ON"
             reason = f"{clause} needs a condition, and {render(inside)} is {_article(kind.upper())}"
             yield Mistake(reason, "compare it with something", _start(inside))
@@ -111,6 +142,27 @@ def _of_groups(block: ResolvedSelect) -> Iterator[Mistake]:
             yield Mistake(reason, f"add it to GROUP BY, or write any_value({name})", _start(column))
 
 
+def _of_aggregates(block: ResolvedSelect) -> Iterator[Mistake]:
+    """Yield the aggregates of aggregates, places in SELECT that there are not, and windows of several lengths."""
+    select = block.select
+    for node in made(select, GROUPED):
+        inside = (one for part in node.iter_expressions() for one in own_nodes(part)) if is_aggregate(node) else ()
+        if node.find_ancestor(exp.Window) is None and (inner := next(filter(is_aggregate, inside), None)) is not None:
+            reason = f"{render(node)} aggregates {render(inner)}, which is an aggregate itself"
+            yield Mistake(reason, "aggregate in a query in FROM, and aggregate its result", _start(inner))
+    group = select.args.get("group")
+    for key in () if group is None else group.expressions:
+        starred = any(one.is_star for one in select.expressions)
+        if isinstance(key, exp.Literal) and not starred and int(key.name) > len(select.expressions):
+            many = len(select.expressions)
+            yield Mistake(f"GROUP BY {key.name} is no place in SELECT, which has {many}", "name the column", 0)
+    windows = {render(one): one for one in made(select, ("group", *GROUPED)) if called(one) == "window"}
+    if len(windows) > 1 and block.problem is None:
+        first, other = list(windows)[:2]
+        reason = f"{other} and {first} are windows of two kinds, and Spark makes those of one kind in a query"
+        yield Mistake(reason, "write the same window in SELECT and GROUP BY", _start(windows[other]))
+
+
 def _of_lengths(nodes: list[exp.Expr], sql: str) -> Iterator[Mistake]:
     """Yield the lengths of windows that Spark does not read."""
     for node in nodes:
@@ -124,10 +176,28 @@ def _of_lengths(nodes: list[exp.Expr], sql: str) -> Iterator[Mistake]:
             if wrong is not None and (unit := close(wrong, _UNITS)):
                 hint = f"did you mean {unit}?"
             elif words and wrong is None:
-                if not re.search(r"[1-9]\d*\s+(month|year)", length.name.lower()):
+                found = length_microseconds(length.name)
+                if re.search(r"[1-9]\d*\s+(month|year)", length.name.lower()):
+                    reason, hint = f"'{length.name}' has no fixed length, as windows have", "write '30 days', say"
+                elif found == 0 and length in node.expressions[1:3]:
+                    reason, hint = f"'{length.name}' is no length of a window", "windows are longer than nothing"
+                elif found and length in node.expressions[2:3] and found > (_length(node.expressions[1]) or found):
+                    reason, hint = f"windows slide by '{length.name}', which is longer than they are", "slide by less"
+                else:
                     continue
-                reason, hint = f"'{length.name}' has no fixed length, as windows have", "write '30 days', say"
             yield Mistake(reason, hint, max(sql.find(f"'{length.name}'"), 0))
+
+
+def _of_units(nodes: list[exp.Expr], sql: str) -> Iterator[Mistake]:
+    """Yield the units of time that Spark does not know: it then looks for a column, or for a function."""
+    for node in nodes:
+        if called(node) in ("timestampdiff", "timestampadd") and len(node.expressions) == 3:
+            unit = node.expressions[0].name.lower()
+            if unit not in (*_UNITS, "quarter", "dayofyear"):
+                meant = close(unit, _UNITS)
+                hint = f"did you mean {meant.upper()}?" if meant else "write SECOND, say"
+                name = node.expressions[0].name
+                yield Mistake(f"{name} is no unit of time", hint, max(sql.find(name), 0))
 
 
 def _of_types(nodes: list[exp.Expr], *, ansi: bool) -> Iterator[Mistake]:
@@ -138,6 +208,9 @@ def _of_types(nodes: list[exp.Expr], *, ansi: bool) -> Iterator[Mistake]:
                 pairs = [(node.this, node.args["low"]), (node.this, node.args["high"])]
             case exp.EQ() | exp.NullSafeEQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
                 pairs = [(node.left, node.right)]
+            case exp.Add() | exp.Sub() if (mixed := _time_and_number(node)) is not None:
+                yield Mistake(*mixed, _start(node))
+                continue
             case exp.Add() | exp.Sub() | exp.Mul():
                 if ansi and expression_type(node.left) == expression_type(node.right) == "string":
                     reason = f"{render(node)} computes with texts: both sides are STRING"
@@ -146,8 +219,8 @@ def _of_types(nodes: list[exp.Expr], *, ansi: bool) -> Iterator[Mistake]:
             case _:
                 continue
         for one, other in pairs:
-            types = expression_type(one), expression_type(other)
-            if any((_is_time(a) or a.startswith("interval")) and _is_number(b) for a, b in (types, types[::-1])):
+            types = _type(one), _type(other)
+            if any((_is_time(a) or a.startswith("interval")) and is_number(b) for a, b in (types, types[::-1])):
                 (left, right), (first, second) = map(render, (one, other)), map(str.upper, types)
                 reason = f"{left} is {_article(first)} and {right} is {_article(second)}: Spark does not compare them"
                 hint = "compare times with times: timestamp_seconds(x) makes one of a number"
@@ -156,12 +229,29 @@ def _of_types(nodes: list[exp.Expr], *, ansi: bool) -> Iterator[Mistake]:
                 yield Mistake(reason, hint, _start(node))
 
 
+def _length(tree: exp.Expr) -> int | None:
+    return length_microseconds(tree.name) if isinstance(tree, exp.Literal) else None
+
+
+def _type(tree: exp.Expr) -> str:
+    """Return the type of an expression, that of a difference of times too."""
+    inside = tree.unnest()
+    if called(inside) == "abs" and len(inside.expressions) == 1:
+        return _type(inside.expressions[0])
+    times = isinstance(inside, exp.Sub) and all(expression_type(one) in TIMES for one in (inside.left, inside.right))
+    return "interval day to second" if times else expression_type(tree)
+
+
+def _time_and_number(tree: exp.Binary) -> tuple[str, str] | None:
+    """Return what is wrong with the sum of a time and a number."""
+    types = expression_type(tree.left), expression_type(tree.right)
+    if not (any(kind in TIMES for kind in types) and any(map(is_number, types))):
+        return None
+    return f"{render(tree)} adds a number to a time", "add a length: INTERVAL 5 SECONDS"
+
+
 def _is_time(name: str) -> bool:
     return name in TIMES or name == "date"
-
-
-def _is_number(name: str) -> bool:
-    return name in (*INTEGERS, *FRACTIONS) or is_decimal(name)
 
 
 def _article(name: str) -> str:

@@ -104,6 +104,11 @@ DISTINCT = Operation(
     "SELECT DISTINCT",
 )
 NOTHING_TO_COMPLETE = Operation(NO_GROUPS.reason, NO_GROUPS.hint)
+UNION_ONCE = Operation(
+    "UNION gives each row once: without an event time among its columns it forgets none, and append mode gives none",
+    "write UNION ALL, or use MODE update",
+    "UNION",
+)
 GROUPS = Operation(NEVER_CLOSE.reason, NEVER_CLOSE.hint, "GROUP BY|SELECT DISTINCT|UNION|EXCEPT|MINUS")
 AGGREGATED_TWICE = Operation(
     "an aggregation, a join or a deduplication above another one runs in append mode alone",
@@ -220,8 +225,11 @@ class _Reader:
             case exp.Union() if set(both) == {True, False}:
                 read.found.append(Refused(UNION))
         if tree.args.get("distinct"):
-            if isinstance(tree, exp.Union) and read.streaming and not read.timed:
-                read.found.append(Refused(GROUPS, ("append",)))
+            timed = read.timed and (
+                not isinstance(tree.left, exp.Select) or any(map(_may_be_time, tree.left.expressions))
+            )
+            if isinstance(tree, exp.Union) and read.streaming and not timed:
+                read.found.append(Refused(UNION_ONCE, ("append",)))
             read.aggregated = read.aggregated or None
         return read
 

@@ -7,9 +7,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from .session import TriJoinSession, check_is_session
+from .session import TriJoinSession
 from .spark.flags import settings_of
 from .spark.liberties import JOIN_IN_PLAN, taken
+from .spark.versions import check_is_session
 
 
 def enable(spark: SparkSession) -> TriJoinSession:

@@ -14,12 +14,22 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .errors import UnavailableError, UnsupportedQueryError
 from .explain import Explanation
+from .operators.compile.logical_plans import plan_of
 from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.hints import hints_of
 from .rewriter.sql.intervals import length_microseconds
 from .run_statement import StatementRunner, late_rows, stored
-from .running.checkpoint import stored_groups
-from .running.metrics import Metrics, compiled_number, live_groups, numbers_of, read_metrics, topmost_number
+from .running.checkpoint import check_locations, stored_groups
+from .running.listener import late_sources
+from .running.metrics import (
+    Metrics,
+    compiled_number,
+    join_keys,
+    live_groups,
+    numbers_of,
+    read_metrics,
+    topmost_number,
+)
 from .running.scaled_query import ScaledQuery, scaling_policy
 from .spark.config import hush_false_alarm, prepare_client, prepare_state_store, prepare_workers, start_workers
 from .spark.flags import settings_of
@@ -34,7 +44,7 @@ from .spark.null_keys import with_nulls_apart
 from .spark.plan_joins import Asked, in_users_words, join_in_plan
 from .spark.refusals import leave_out_plan
 from .spark.shipping import ship
-from .spark.versions import make_up_for, refuse_older
+from .spark.versions import check_is_session, make_up_for, refuse_older
 
 
 class TriJoinSession:
@@ -137,8 +147,13 @@ class TriJoinSession:
         """
         with self.late_rows(late_rows):
             frame = self.statements.run(text, args, kwargs).frame
-        if late_rows and frame.isStreaming and not numbers_of(frame):
-            raise UnavailableError("the way to late rows", "no join of this query is ours", "leave late_rows out")
+        if late_rows and frame.isStreaming:
+            keys = join_keys(plan_of(frame))
+            if not keys:
+                raise UnavailableError("the way to late rows", "no join of this query is ours", "leave late_rows out")
+            if not any(map(late_sources, keys)):
+                reason = "no stream that this query joins has a watermark, so no row is ever late"
+                raise UnavailableError("the way to late rows", reason, "declare one with withWatermark")
         return frame
 
     @contextmanager
@@ -228,6 +243,8 @@ class TriJoinSession:
         >>> near.select("r.id", F.col("s.id").alias("other")).writeStream.start("out")  # doctest: +SKIP
         """
         self.statements.check_alive()
+        if not isinstance(frames, Mapping) or isinstance(on, DataFrame):
+            raise TypeError('join() takes two DataFrames or more by alias: join({"r": r, "s": s}, on=...)')
         with self.late_rows(late_rows):
             return self._join(frames, on, how, within, select, hints_of(SCHEME=scheme, UNITS=units, ROUTING=routing))
 
@@ -240,11 +257,12 @@ class TriJoinSession:
         select: Expressions,
         hints: str,
     ) -> DataFrame:
-        if (kind := how.lower().replace("_", "")) not in HOW:
+        kind = (how or "inner").lower().replace("_", "") if isinstance(how, str | None) else ""
+        if kind not in HOW:
             raise UnsupportedQueryError(
                 f"join() with how = {how!r}", "it takes inner, left, right, full, semi and anti"
             )
-        if kind != "inner" and (len(frames) != 2 or not on):
+        if kind != "inner" and (len(frames) != 2 or (isinstance(on, list | tuple | str) and not on)):
             raise UnsupportedQueryError(
                 f"join() with how = {how!r} takes two DataFrames and a condition",
                 'write others as SQL: tj.sql("SELECT ... FROM {r} AS r LEFT JOIN {s} AS s ON ...", r=r, s=s)',
@@ -261,7 +279,14 @@ class TriJoinSession:
         except AnalysisException as error:
             leave_out_plan(error, "JOIN")
             raise
-        return self.statements.checked(*join_in_plan(frame, self.statements.run_over, asked))
+        for alias, one in frames.items():
+            if not one._jdf.sparkSession().equals(self.spark._jsparkSession):
+                hint = f"make one of its session: TriJoinSession.create({alias}.sparkSession)"
+                raise UnavailableError(f"a join with {alias}", "it is a DataFrame of another session than this", hint)
+        try:
+            return self.statements.checked(*join_in_plan(frame, self.statements.run_over, asked))
+        except UnsupportedQueryError as error:
+            raise UnsupportedQueryError(error.reason, in_users_words(error.hint, frames=True)) from None
 
     def rewrite(self, frame: DataFrame, *, late_rows: bool = False) -> DataFrame:
         """Return a DataFrame whose joins of streams run, also those that Spark refuses for lack of an equality.
@@ -313,7 +338,7 @@ class TriJoinSession:
         Parameters
         ----------
         checkpoints
-            The checkpoint location; if several queries read a view, the locations of all of them.
+            The checkpoint location; if several queries read a view, the locations of all of them, one by one.
 
         Returns
         -------
@@ -333,6 +358,7 @@ class TriJoinSession:
         ...     found = tj.sql("SELECT ...")
         >>> found.writeStream.option("checkpointLocation", "checkpoints/near").start("out")  # doctest: +SKIP
         """
+        check_locations("resuming", checkpoints)
         if not hasattr(self.spark, "_jsparkSession"):
             raise UnavailableError(
                 "resuming",
@@ -367,6 +393,7 @@ class TriJoinSession:
         """
         if isinstance(writer, DataFrame) or not hasattr(writer, "foreachBatch"):
             raise TypeError(f"start() takes a writer, frame.writeStream.format(...), not {type(writer).__name__}")
+        check_locations("start", (checkpoint,))
         target = writer.option("checkpointLocation", checkpoint)
         return ScaledQuery(self.spark, target.start, scaling_policy(self.spark))
 
@@ -435,19 +462,16 @@ class TriJoinSession:
             As far back as Spark remembers (``spark.sql.streaming.numRecentProgressUpdates``).
         """
         _check_is_query(query, "metrics() takes a streaming query, as start() returns it")
-        return read_metrics(query)
+        found = read_metrics(query)
+        if not found.batches and any("addBatch" in progress.durationMs for progress in query.recentProgress):
+            hint = "query.recentProgress has Spark's own counters"
+            raise UnavailableError("the counters of a join", "no join of this query is ours", hint)
+        return found
 
 
 def _check_is_query(value: object, takes: str) -> None:
     if not hasattr(value, "recentProgress"):
         raise TypeError(f"{takes}, not {type(value).__name__}")
-
-
-def check_is_session(value: object) -> None:
-    """Raise a TypeError if the argument is not a Spark session."""
-    if isinstance(value, type) or not hasattr(type(value), "readStream"):
-        what = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-        raise TypeError(f"a SparkSession is needed, not {what}")
 
 
 def _within(length: str | timedelta | None) -> str:

@@ -119,6 +119,13 @@ NAMES = (
 _READ_OF_SPARK = (PARTITIONS, "spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 
 
+#: By setting of Spark's that plans depend on, the words that it takes.
+_WORDS = {
+    **dict.fromkeys(("spark.sql.ansi.enabled", "spark.sql.caseSensitive"), ("true", "false")),
+    "spark.sql.streaming.multipleWatermarkPolicy": ("min", "max"),
+}
+
+
 def hint_if_unknown(key: str) -> str | None:
     """Return which setting may have been meant, None for a setting of ours and for settings that we do not check.
 
@@ -146,6 +153,8 @@ def check_value(get: Setting, name: str) -> None:
         value(get, name)
     elif name in SWITCHES:
         flag(get, name, default=False)
+    elif name in _WORDS and str(get(name)).strip().lower() not in _WORDS[name]:
+        raise InvalidSettingError(name, get(name), f"it takes {' or '.join(_WORDS[name])}")
     elif name == PARTITIONS:
         parallelism({name: get(name) or ""}.get)
 

@@ -37,7 +37,7 @@ def misnamed(column: exp.Column, frames: list[Frame], names: Names) -> Iterator[
     if column.table:
         named = [[one for one in frame.sources if names.names_source(one, [column.table])] for frame in frames]
         nearest = next(filter(None, named), [])
-        if len(nearest) == 1 and nearest[0].parts and complete:
+        if len(nearest) == 1 and (nearest[0].parts or nearest[0].fields) and complete:
             yield Misnamed(column, nearest)
         elif not nearest and complete and not _is_struct(column):
             yield Misnamed(column, sources)

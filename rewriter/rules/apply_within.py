@@ -19,7 +19,7 @@ from ..event_time.bounds import likely_time, watermark_clause
 from ..plan.conjuncts import Band, Bounds, Term, interval_text
 from ..plan.nodes import Block, Join, Node, Scan, in_results, scans, transform
 from ..predicates.terms import column_term
-from ..sql.spark_types import UNKNOWN
+from ..sql.spark_types import TIMES, UNKNOWN
 from .rule import NotApplicable, each_block, inputs_of_inner
 
 
@@ -88,7 +88,8 @@ def _time(scan: Scan) -> Term:
             subject="WITHIN",
         )
     if name is None:
-        derived = scan.relation.startswith("(") or scan.ctes
+        timeless = scan.columns and all(one.type not in (UNKNOWN, *TIMES) for one in scan.columns)
+        derived = scan.relation.startswith("(") or scan.ctes or timeless
         raise UnsupportedQueryError(
             f"WITHIN needs the event time of {scan.alias}",
             f"put it into the SELECT of {scan.alias}" if derived else f"declare it: {watermark_clause(scan)}",

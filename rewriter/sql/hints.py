@@ -39,7 +39,7 @@ def read_hints(select: exp.Select) -> Hints:
                 raise InvalidHintError(str(item).strip(), "it cannot be read")
             continue
         name = _name(item)
-        values = [value.name for value in item.expressions]
+        values = [_value(value) for value in item.expressions]
         if name in _CHOICES and name in seen:
             raise InvalidHintError(render(item), f"{name} stands there twice")
         seen.add(name)
@@ -135,6 +135,13 @@ OUR_HINTS = ("NO_TRIJOIN", "NO_UNIT_AGGREGATE", "TRIJOIN", "SCHEME", "UNITS", "R
 def is_our_hint(item: object) -> bool:
     """Tell whether a hint is ours."""
     return isinstance(item, exp.Expr) and _name(item) in OUR_HINTS
+
+
+def _value(value: exp.Expr) -> str:
+    """Return an argument of a hint: a name or a number, a tree without quotes; what is none of these as it stands."""
+    if isinstance(value, exp.Anonymous):
+        return f"{value.name}({', '.join(map(render, value.expressions))})"
+    return str(value.name) if isinstance(value, exp.Literal | exp.Column | exp.Identifier | exp.Var) else render(value)
 
 
 def _name(item: exp.Expr) -> str:

@@ -90,6 +90,11 @@ def type_name(written: str) -> str:
     return _NAMES.get(name, name)
 
 
+def is_number(name: str) -> bool:
+    """Tell whether a type is one of numbers."""
+    return name in (*INTEGERS, *FRACTIONS) or is_decimal(name)
+
+
 def is_decimal(name: str) -> bool:
     """Tell whether a type is ``decimal(p,s)``."""
     return name.startswith("decimal")

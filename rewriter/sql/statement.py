@@ -297,7 +297,8 @@ def _missing(description: str, before: str, there: str) -> str:
 
 
 def _meant(word: str) -> str | None:
-    return close(word, [clause for clause in _CLAUSES if abs(len(clause) - len(word)) < 2], 0.66)
+    alike = (one for one in _CLAUSES if one[0] == word[:1].upper() and abs(len(one) - len(word)) < 2)
+    return close(word, list(alike), 0.66)
 
 
 def _syntax_error(error: ParseError, sql: str) -> SqlSyntaxError:

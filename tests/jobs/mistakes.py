@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 STREAM = "CREATE STREAM r USING rate;\n"
 SINK = "CREATE SINK o USING noop;\n"
+_ROWS = "(id BIGINT, x DOUBLE, ts TIMESTAMP) USING json OPTIONS (path '{data}') WATERMARK ts DELAY OF INTERVAL 1 DAY;\n"
+TWO = f"CREATE STREAM a {_ROWS}CREATE STREAM b {_ROWS}"
 INSERT = "INSERT INTO o SELECT value FROM r;\n"
 REST = SINK + INSERT
 
@@ -463,6 +465,99 @@ MISTAKES = [
         "mistyped setting of Spark's",
         f"SET ^spark.sql.shufle.partitions = 4;\n{STREAM}{REST}",
         "did you mean spark.sql.shuffle.partitions?",
+    ),
+    *(
+        Mistake(name, f"{TWO}{SINK}INSERT INTO o {query}", says)
+        for name, query, says in [
+            ("no FROM", "SELECT ^a.id, b.id AS other WITHIN 1 MINUTE", "there is no FROM"),
+            (
+                "EMIT CHANGES",
+                "SELECT a.id FROM a JOIN b ON a.x < b.x WITHIN 1 DAY ^EMIT CHANGES",
+                "EMIT was not expected",
+            ),
+            (
+                "WITH with one name twice",
+                "WITH v AS (SELECT 1), ^v AS (SELECT 2) SELECT a.id FROM a",
+                "queries named v",
+            ),
+            ("UNION of other counts", "SELECT id FROM a UNION ALL SELECT ^id, x FROM b", "of 1 and of 2 columns"),
+            ("UNION without ALL", "SELECT id FROM a ^UNION SELECT id FROM b", "UNION gives each row once"),
+            ("rand in ON", "SELECT a.id FROM a JOIN b ON a.x < b.x * ^rand(3)", "ON reads"),
+            (
+                "number added to a time",
+                "SELECT a.id FROM a JOIN b ON b.ts < ^a.ts + 5",
+                "a.ts + 5 adds a number to a time",
+            ),
+            ("times apart by a number", "SELECT a.id FROM a JOIN b ON ABS(^b.ts - a.ts) < 5", "INTERVAL DAY TO SECOND"),
+            (
+                "unit that is none",
+                "SELECT a.id FROM a JOIN b ON TIMESTAMPDIFF(^MINTUE, a.ts, b.ts) < 5",
+                "mean MINUTE?",
+            ),
+            (
+                "column of a query in FROM",
+                "SELECT d.id FROM (SELECT id, x FROM a) d JOIN b ON ^d.xx < b.x",
+                "d has no column xx",
+            ),
+            (
+                "window that slides too far",
+                "SELECT COUNT(*) FROM a GROUP BY window(ts, '1 minute', ^'5 minutes')",
+                "which is longer than they are",
+            ),
+            (
+                "window of nothing",
+                "SELECT COUNT(*) FROM a GROUP BY window(ts, ^'0 seconds')",
+                "is no length of a window",
+            ),
+            (
+                "windows of two kinds",
+                "SELECT window(^ts, '2 minutes'), COUNT(*) FROM a GROUP BY window(ts, '1 minute')",
+                "windows of two kinds",
+            ),
+            (
+                "aggregate of an aggregate",
+                "SELECT SUM(COUNT(^x)) FROM a GROUP BY window(ts, '1 minute')",
+                "COUNT(x), which is an aggregate itself",
+            ),
+        ]
+    ),
+    Mistake(
+        "place that is none", f"{TWO}{SINK}INSERT INTO o ^SELECT x, COUNT(*) FROM a GROUP BY 3", "no place in SELECT"
+    ),
+    Mistake(
+        "WITH before INSERT",
+        f"{TWO}{SINK}^WITH v AS (SELECT id FROM a) INSERT INTO o SELECT id FROM v",
+        "write it behind",
+    ),
+    Mistake("setting without =", f"SET ^spark.trijoin.units 4;\n{STREAM}{REST}", "has no ="),
+    Mistake(
+        "ansi that is no boolean", f"SET ^spark.sql.ansi.enabled = flase;\n{STREAM}{REST}", "it takes true or false"
+    ),
+    Mistake(
+        "view of a stream's name", f"{STREAM}CREATE TEMPORARY VIEW ^r AS SELECT 1;\n{REST}", "already something named r"
+    ),
+    Mistake(
+        "view twice", f"{STREAM}CREATE TEMP VIEW v AS SELECT 1;\nCREATE TEMP VIEW ^v AS SELECT 2;\n{REST}", "on line 2"
+    ),
+    Mistake(
+        "late rows without a watermark",
+        f"{STREAM}{SINK}{_LATE}INSERT INTO o SELECT a.value FROM r a JOIN r b ON a.value < b.value LATE ROWS INTO ^l",
+        "no row is ever late",
+    ),
+    Mistake(
+        "type of another system",
+        _source("CREATE STREAM r (a ^DATETIME) USING json OPTIONS (path '{data}')"),
+        "mean TIMESTAMP?",
+    ),
+    Mistake(
+        "VARCHAR without a length",
+        _source("CREATE STREAM r (a ^VARCHAR) USING json OPTIONS (path '{data}')"),
+        "needs a length",
+    ),
+    Mistake(
+        "DECIMAL too long",
+        _source("CREATE STREAM r (a ^DECIMAL(50, 2)) USING json OPTIONS (path '{data}')"),
+        "more than 38",
     ),
     Mistake("bad SQL", f"{STREAM}{SINK}INSERT INTO o\nSELECT value\nFROM r WHERE ^)", "something is missing here"),
     Mistake(

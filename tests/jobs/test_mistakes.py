@@ -80,7 +80,7 @@ def test_a_mistake_is_one_message_at_its_place(mistake: Mistake, folders: dict[s
 @pytest.mark.parametrize("query", NOT_A_MISTAKE)
 def test_only_what_is_certainly_no_column_is_one(query: str) -> None:
     """A query that Spark runs must not be refused for a name that we misread."""
-    view = "CREATE TEMPORARY VIEW v AS SELECT value AS nope FROM r;\n"
+    view = "CREATE OR REPLACE TEMPORARY VIEW v AS SELECT value AS nope FROM r;\n"
     timed = "USING rate WATERMARK timestamp DELAY OF INTERVAL 1 SECOND;\n"
     streams = "".join(f"CREATE STREAM {name} {timed}" for name in "rqv")
     check(f"{streams}{view}{SINK}INSERT INTO o {query}")

@@ -89,9 +89,9 @@ def test_a_name_may_be_a_field_of_a_relation_that_is_not_known() -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "CREATE TEMPORARY VIEW r AS SELECT *, 1 AS new FROM shop.d;",
+        "CREATE OR REPLACE TEMPORARY VIEW r AS SELECT *, 1 AS new FROM shop.d;",
         "CREATE OR REPLACE TEMPORARY VIEW r USING json OPTIONS (path 'x');",
-        "CREATE TEMPORARY VIEW r AS FROM shop.d |> SELECT 1 AS new;",
+        "CREATE OR REPLACE TEMPORARY VIEW r AS FROM shop.d |> SELECT 1 AS new;",
         "DROP VIEW r;",
         "CREATE TABLE s (x DOUBLE, new INT) USING csv;DROP VIEW r;",
     ],

@@ -50,7 +50,7 @@ def test_streams_and_a_sink_in_python(spark: SparkSession, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "detail"),
     [
-        ("tail:Line", r"tail has no class Line.*did you mean Lines"),
+        ("tail:Line", r"has no class Line.*did you mean Lines"),
         ("tail:json", "tail:json is no data source"),
         ("nowhere:Lines", "there is no module named nowhere"),
     ],

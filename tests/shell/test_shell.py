@@ -111,7 +111,7 @@ def test_the_prompt_without_spark(folder: Path) -> None:
         terminal.type("\\help\r")
         terminal.wait_for("Ctrl-C ends a query, not the shell.*trijoin>")
         terminal.type("\\rows none\r")
-        terminal.wait_for(r"there is no command \\rows none.*trijoin>")
+        terminal.wait_for(r"\\rows takes a number of rows.*trijoin>")
         terminal.type("CREATE STREAM r\r")
         terminal.wait_for("->")
         terminal.type("USING;\r")

@@ -158,7 +158,16 @@ def test_commands(shell: Shell) -> None:
     for text in (r"\rows 7", r"\once on"):
         assert entered(shell, text) == ""
     assert (shell.rows, shell.once) == (7, True)
-    for text in (r"\rows", r"\rows -1", r"\rows 0", r"\once maybe", r"\nothing"):
-        assert r"\help says which there are" in entered(shell, text)
+    for text, says in (
+        (r"\rows", "a number of rows"),
+        (r"\rows -1", "a number of rows"),
+        (r"\rows 0", "a number of rows"),
+        (r"\once maybe", "on or off"),
+        (r"\run", "the name of a file"),
+        (r"\nothing", r"\help says which there are"),
+    ):
+        assert says in entered(shell, text)
+    assert "there is no sink named out" in entered(shell, "INSERT INTO out SELECT a.x FROM a JOIN b WITHIN 1 DAY;")
+    assert r"\tables lists streams" in entered(shell, "SHOW STREAMS;")
     assert "No such file" in entered(shell, r"\run no.sql")
     assert not any(shell.enter(text) for text in ("exit", "QUIT;", r"\q"))

@@ -142,12 +142,24 @@ def _check_plans(job: Job, settings: Mapping[str, str]) -> None:
 
 def _check_names(job: Job) -> None:
     known: dict[str, Word] = {}
-    for name in (*(stream.name for stream in job.streams), *(sink.name for sink in job.sinks)):
+    others = [one.sql for one in job.statements if isinstance(one, SparkStatement)]
+    dropped = any(re.match(r"\s*DROP\b", sql.text, re.IGNORECASE) for sql in others)
+    views = () if dropped else map(_new_view, others)
+    for name in (*(stream.name for stream in job.streams), *(sink.name for sink in job.sinks), *filter(None, views)):
         first = known.setdefault(name.text.lower(), name)
         if first is not name:
             first, name = sorted((first, name), key=lambda word: word.start)
             line, _ = job.script.place(first.start)
             job.script.fail(name.start, f"there is already something named {name.text}, on line {line}")
+
+
+def _new_view(sql: Word) -> Word | None:
+    """Return the name of the temporary view that a statement makes, None if it replaces what has that name."""
+    tokens = tokenize(sql.text)[:4]
+    words = [token.text.upper() for token in tokens]
+    if len(tokens) < 4 or words[0] != "CREATE" or words[1] not in ("TEMP", "TEMPORARY") or words[2] != "VIEW":
+        return None
+    return None if words[3] == "IF" else Word(tokens[3].text, sql.start + tokens[3].start)
 
 
 def check_setting(script: Script, sql: str, start: int) -> None:
@@ -159,6 +171,9 @@ def check_setting(script: Script, sql: str, start: int) -> None:
         There is no such setting, or no such zone.
     """
     found = assignment(sql)
+    spaced = re.match(r"\s*SET\s+`?(spark\.[\w.]+)`?\s+[^=\s]", sql, re.IGNORECASE)
+    if spaced is not None:
+        script.fail(start + spaced.start(1), f"SET {spaced[1]} has no =", f"write SET {spaced[1]} = value")
     if found is not None and (hint := hint_if_unknown(found.key)) is not None:
         script.fail(start + found.start, f"there is no setting {found.key}", hint)
     zone = re.match(r"\s*SET\s+(?:TIME\s+ZONE\s+'([^']+)'|`?spark\.sql\.session\.timeZone`?\s*=\s*(\S+))", sql, re.I)

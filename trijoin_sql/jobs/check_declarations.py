@@ -12,6 +12,15 @@ from ..rewriter.sql.spark_types import TYPES
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, OTHER, SINKS, SOURCES, Format, find_format, fixed_columns
 from .job_text import Script
 from .statements import CreateSink, CreateStream
+from .user_code import check_named
+
+#: Types of other systems, and what Spark calls them.
+_ELSEWHERE = {
+    **dict.fromkeys(("DATETIME", "TIMESTAMPTZ", "INSTANT"), "TIMESTAMP"),
+    **dict.fromkeys(("TEXT", "UUID", "VARCHAR2"), "STRING"),
+    "NUMBER": "DECIMAL",
+    "BOOL": "BOOLEAN",
+}
 
 
 def check_stream(script: Script, stream: CreateStream) -> None:
@@ -34,9 +43,14 @@ def check_stream(script: Script, stream: CreateStream) -> None:
     for column in stream.columns:
         first = re.match(r"\w+", column.type.text)
         if first is None or first[0].lower() not in TYPES:
-            script.fail(
-                column.type.start, f"there is no type {column.type.text}", did_you_mean(column.type.text, TYPES)
-            )
+            meant = _ELSEWHERE.get(first[0].upper()) if first is not None else None
+            hint = f"did you mean {meant}?" if meant else did_you_mean(column.type.text, TYPES)
+            script.fail(column.type.start, f"there is no type {column.type.text}", hint)
+        if re.fullmatch(r"(?i)(var)?char(acter)?", column.type.text):
+            script.fail(column.type.start, f"{column.type.text} needs a length", "write STRING, which has none")
+        digits = re.match(r"(?i)(?:decimal|dec|numeric)\s*\(\s*(\d+)", column.type.text)
+        if digits is not None and int(digits[1]) > 38:
+            script.fail(column.type.start, f"{column.type.text} has more than 38 digits", "a DECIMAL has 38 at most")
     _check_watermark(script, stream)
 
 
@@ -73,6 +87,9 @@ def check_sink(script: Script, sink: CreateSink) -> None:
         modes = " or ".join(target.modes)
         hint = "use MODE append, or a foreachBatch sink that writes the changes"
         script.fail(sink.mode.start, f"a {name} sink takes MODE {modes} only, not {sink.mode.text}", hint)
+    function = sink.options.find("function")
+    if name == "foreachBatch" and function is not None:
+        check_named(script, function)
     checkpoint = sink.options.find(CHECKPOINT)
     if target.checkpoint and checkpoint is None:
         script.fail(

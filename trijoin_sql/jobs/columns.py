@@ -90,6 +90,8 @@ def _misspelt_functions(sql: str) -> Iterator[str]:
     for node in tree.find_all(exp.Anonymous) if tree is not None else ():
         name = called(node)
         meant = None if is_builtin(name) else close(name, SPARKS, 0.85)
+        if name in ("tumble", "tumble_start", "tumble_end", "hop", "hop_start", "hop_end"):
+            meant = "window(ts, '1 minute')"
         if meant is not None:
             yield f"Spark itself has no function {node.name}. Did you mean {meant}?"
 
@@ -124,6 +126,8 @@ def _told(misnamed: Misnamed) -> tuple[str, str]:
     if misnamed.ambiguous:
         choices = " or ".join(f"{alias}.{column.name}" for alias in aliases)
         return f"the column {column.name} is ambiguous: {' and '.join(aliases)} have it", f"write {choices}"
+    if not sources:
+        return f"the column {column.sql()} is read, and there is no FROM", "write FROM and the relation that has it"
     names = [field.name for source in sources for field in source.fields or ()]
     if not column.table:
         have = "has" if len(aliases) == 1 else "have"
@@ -132,7 +136,8 @@ def _told(misnamed: Misnamed) -> tuple[str, str]:
     detail = f"`{column.table}`.`{column.name}` cannot be resolved: "
     if len(sources) > 1 or column.table.lower() not in (sources[0].alias.lower(), *sources[0].parts[-1:]):
         return f"{detail}there is no relation {column.table} here", did_you_mean(column.table, aliases)
-    return f"{detail}{sources[0].parts[-1]} has no column {column.name}", did_you_mean(column.name, names)
+    owner = sources[0].parts[-1] if sources[0].parts else sources[0].alias
+    return f"{detail}{owner} has no column {column.name}", did_you_mean(column.name, names)
 
 
 def _declared(script: Script, word: str, end: int) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from sqlglot import exp
@@ -45,14 +46,15 @@ def parse_declarations(script: Script) -> Job:
         At the first mistake.
     """
     found = [(tokens, [token.text.upper() for token in tokens[:2]]) for tokens in script.statements()]
-    ours = (["CREATE", "STREAM"], ["CREATE", "SINK"], ["INSERT", "INTO"])
     is_job = any(words == ["CREATE", "SINK"] for _, words in found)
-    taken = [(tokens, words in ours) for tokens, words in found if is_job and words[0] not in _QUERY]
-    read = (
-        read_statement(script, one) if is_ours else SparkStatement(_Reader(script, one).rest())
-        for one, is_ours in taken
-    )
-    return Job(script, tuple(read))
+    taken = [tokens for tokens, words in found if is_job and (words[0] not in _QUERY or _inserts(tokens))]
+    return Job(script, tuple(read_statement(script, tokens) for tokens in taken))
+
+
+def _inserts(tokens: list[Token]) -> bool:
+    """Tell whether WITH stands before an INSERT."""
+    words = [token.text.upper() for token in tokens if token.token_type not in QUOTED]
+    return words[0] == "WITH" and ("INSERT", "INTO") in pairwise(words)
 
 
 def read_statement(script: Script, tokens: list[Token]) -> JobStatement:
@@ -90,6 +92,10 @@ def read_statement(script: Script, tokens: list[Token]) -> JobStatement:
             return _insert(reader)
         case ["SELECT" | "WITH" | "FROM", *_]:
             hint = "put INSERT INTO and the name of a sink before it"
+            if _inserts(tokens):
+                reader.fail_at(
+                    0, "WITH stands before INSERT INTO", "write it behind: INSERT INTO sink WITH ... SELECT ..."
+                )
             reader.fail_at(0, "a query on its own has nowhere to put its rows", hint)
         case ["EXPLAIN", *_]:
             reader.fail_at(0, "EXPLAIN runs nothing", "ask for plans with: trijoin-sql explain")

@@ -40,6 +40,10 @@ NO_LATE_ROWS = (
     "no join of this query is ours, and the late rows of Spark's own operators cannot be had",
     "leave LATE ROWS INTO out; the summary counts late rows",
 )
+NEVER_LATE = (
+    "no stream that this query joins has a watermark, so no row is ever late",
+    "declare one: CREATE STREAM ... WATERMARK column DELAY OF INTERVAL 10 SECONDS",
+)
 NO_STREAM = (
     "the query reads no stream",
     "declare an input with CREATE STREAM; a batch query belongs into spark-sql or a notebook",
@@ -183,9 +187,10 @@ class Refusals:
     def _refuse(self, sql: Word, sink: CreateSink | None, late: Word | None) -> None:
         if self._known(sql) is None:
             return
+        read = self._streams_of(sql)
         try:
             if glance(sql.text).joins == "none":
-                if late is not None:
+                if late is not None and read is not None:
                     self.script.fail(late.start, *NO_LATE_ROWS)
                 self._refuse_not_in(sql, sql.text)
                 return
@@ -193,6 +198,8 @@ class Refusals:
             raise
         except TriJoinError as error:  # a hint
             raise locate(error, self.script, sql, list) from None
+        if late is not None and read is not None and not any(info.times for info in read):
+            self.script.fail(late.start, *NEVER_LATE)
         asked = _Asked(self.catalog.tables, self.catalog.rates)
         try:
             settings = rewriter_settings(self.settings.get)
@@ -227,6 +234,14 @@ class Refusals:
             return False
         names = [tuple(part.name for part in table.parts) for table in tree.find_all(exp.Table)]
         return bool(names) and all(self._is_known(name) for name in names)
+
+    def _streams_of(self, sql: Word) -> list[TableInfo] | None:
+        """Return the relations of a query that are all streams of the file; None if one may be a view of a join."""
+        tree = self._known(sql)
+        if tree is None or self._views:
+            return None
+        found = (self.catalog.table(tuple(part.name for part in table.parts)) for table in tree.find_all(exp.Table))
+        return [info for info in found if info is not None]
 
     def _is_known(self, name: tuple[str, ...]) -> bool:
         info = self.catalog.table(name)

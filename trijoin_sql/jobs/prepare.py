@@ -29,7 +29,7 @@ from .jars import check_formats
 from .job_text import Script
 from .late_sinks import late_columns
 from .locate import locate
-from .planning import NO_LATE_ROWS, NO_STREAM
+from .planning import NEVER_LATE, NO_LATE_ROWS, NO_STREAM
 from .progress import counted, without_corrupt
 from .sinks import checkpoint_of, spark_format
 from .statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement
@@ -235,8 +235,7 @@ def _check_late(script: Script, frame: DataFrame, late: Word) -> None:
     if not keys:
         script.fail(late.start, *NO_LATE_ROWS)
     if not any(map(late_sources, keys)):
-        hint = "declare one: CREATE STREAM ... WATERMARK column DELAY OF INTERVAL 10 SECONDS"
-        script.fail(late.start, "no stream that this query joins has a watermark, so no row is ever late", hint)
+        script.fail(late.start, *NEVER_LATE)
 
 
 def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stack: ExitStack) -> None:

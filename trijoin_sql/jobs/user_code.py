@@ -49,15 +49,27 @@ def load_source(script: Script, word: Word) -> Any:
     return source
 
 
+def check_named(script: Script, word: Word) -> tuple[str, str]:
+    """Return the module and the name in ``module:name``.
+
+    Raises
+    ------
+    JobError
+        It has another form.
+    """
+    module_name, colon, name = word.text.partition(":")
+    if not colon or not module_name or not name.isidentifier():
+        script.fail(word.start, f"{word.text!r} is not of the form 'module:name'")
+    return module_name, name
+
+
 def _load(script: Script, word: Word, kind: str) -> Any:
     """Import what a user names as ``module:name``.
 
     Modules are looked for where Python looks, then beside the job file and in the current folder: a file there called
     ``json.py`` does not take the place of Python's.
     """
-    module_name, colon, name = word.text.partition(":")
-    if not colon or not module_name or not name.isidentifier():
-        script.fail(word.start, f"{word.text!r} is not of the form 'module:name'")
+    module_name, name = check_named(script, word)
     for folder in (str(Path(script.path).absolute().parent), str(Path.cwd())):
         if folder not in sys.path:
             sys.path.append(folder)

@@ -166,6 +166,13 @@ def _difference(join: Join, spec: JoinSpec) -> str:
     )
 
 
+def check_locations(function: str, locations: Sequence[object]) -> None:
+    """Raise a TypeError for a checkpoint location that is no text."""
+    for one in locations:
+        if not isinstance(one, str) or not one:
+            raise TypeError(f"{function}() takes a checkpoint's location as a str, not {one!r}")
+
+
 def stored_groups(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
     """Return how a checkpoint stores the rows of its join groups, nothing if it does not exist yet.
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..errors import CheckpointDamagedError, hint_of
+from ..errors import CheckpointDamagedError, TriJoinError, UnavailableError, hint_of
 from ..operators.spec import PREFIX
 from ..spark.messages import FAILED, last_cause, reason, sentence, without_class
 from ..spark.plan_joins import in_users_words
@@ -94,7 +94,7 @@ def marked(text: str) -> str:
     if block is None or expression is None:
         return text
     said = _in_users_words(expression, _joined)
-    if said == expression:
+    if said == expression and not re.search(r"\bAS v\d|STRUCT\(\*\)", block[0]):  # the query's own SQL
         return text
     return f"{text[: block.start()]}\n== SQL (of the query) ==\n{said}\n{'^' * len(said)}{text[block.end() :]}"
 
@@ -145,7 +145,8 @@ def tell_failures(starts: Callable[[Any], None]) -> None:
             return told(text, error._stackTrace or "")
         if isinstance(error, AnalysisException) and f"CollectMetrics {PREFIX}_" in text:
             return text.partition(";\n")[0]
-        return marked(text)
+        ours = re.search(r"\[TRIJOIN_\w+\] .*", text) if "Python worker" in text else None
+        return marked(text) if ours is None else f"{ours[0]}\n\nSpark says:\n{text}"
 
     CapturedException.__str__ = say  # type: ignore[method-assign]
     for name in ("start", "toTable"):
@@ -169,9 +170,13 @@ def _starting(start: Callable[..., Any], starts: Callable[[Any], None]) -> Calla
     return starting
 
 
-def not_started(error: Exception, writer: Any) -> CheckpointDamagedError | None:
-    """Return our error for Java's, if a query does not start because its checkpoint is no folder or cannot be read."""
+def not_started(error: Exception, writer: Any) -> TriJoinError | None:
+    """Return our error for Java's, if a query does not start because its checkpoint cannot be reached, made or read."""
     text = str(error)
+    if re.search(r"No FileSystem for scheme|Mkdirs failed|Permission denied|CHECKPOINT_FILE_MANAGER", text):
+        hint = "look at how the path begins, at who may write there, and at the packages that Spark reaches it with"
+        why = without_class(last_cause(text)).rstrip(".")
+        return UnavailableError(f"the checkpoint {_location(writer)}", why, hint)
     if "StreamMetadata" in text:
         return CheckpointDamagedError(_location(writer), f"its file metadata cannot be read: {sentence(error)}")
     if "ResolveWriteToStream" not in text:

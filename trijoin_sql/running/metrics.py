@@ -196,6 +196,7 @@ class Metrics:
         list of InputState
             One for each input that has been seen.
         """
+        self._check_node(node)
         batches = [batch for batch in self.batches if batch.node == node and batch.slots]
         newest: dict[str, int] = {}
         quiet: dict[str, int] = {}
@@ -234,11 +235,18 @@ class Metrics:
         Vanished
             Prints as sentences; ``rows`` has counts, ``said`` what is suspicious about them.
         """
+        if node is not None:
+            self._check_node(node)
         found = Vanished()
         for batch in self.batches:
             if node in (None, batch.node):
                 found.add(batch.slots)
         return found
+
+    def _check_node(self, node: str) -> None:
+        known = dict.fromkeys(batch.node for batch in self.batches)
+        if known and node not in known:
+            raise ValueError(f"this query has no join node {node!r}; it has {', '.join(known)}, as EXPLAIN shows")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counters as plain data."""

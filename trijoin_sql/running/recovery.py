@@ -15,6 +15,9 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidSettingError, UnavailableError
+from ..spark.versions import check_is_session
+from .checkpoint import check_locations
+from .versioned_file import reached
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +51,8 @@ def recover_file_sink(spark: SparkSession, checkpoint: str, path: str) -> int | 
     InvalidSettingError
         Sink and checkpoint do not belong together: Spark would silently leave out batches.
     """
+    check_is_session(spark)
+    check_locations("recover_file_sink", (checkpoint, path))
     files = _Files(spark)
     log = files.logged(path)
     committed = max(files.numbers(f"{checkpoint}/commits"), default=-1)
@@ -125,6 +130,8 @@ def recover_foreach_batch(
     >>> writer = found.writeStream.option("checkpointLocation", checkpoint)  # doctest: +SKIP
     >>> writer.foreachBatch(recover_foreach_batch(spark, checkpoint, write)).start()  # doctest: +SKIP
     """
+    check_is_session(spark)
+    check_locations("recover_foreach_batch", (checkpoint,))
     files = _Files(spark)
     begun = files.numbers(f"{checkpoint}/offsets") - files.numbers(f"{checkpoint}/commits")
 
@@ -156,7 +163,7 @@ class _Files:
 
     def _at(self, path: str, *, encoded: bool = False) -> tuple[Any, Any]:
         place = self.jvm.org.apache.hadoop.fs.Path(self.jvm.java.net.URI(path) if encoded else path)
-        return place.getFileSystem(self.conf), place
+        return reached(path, lambda: place.getFileSystem(self.conf)), place
 
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder, none if it is not there."""

@@ -133,6 +133,8 @@ class ScaledQuery:
         StreamingQueryException
             The query failed.
         """
+        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
+            raise TypeError(f"awaitTermination() takes seconds as a number, not {timeout!r}")
         end = None if timeout is None else time.monotonic() + timeout
         while self.active:
             if end is not None and time.monotonic() >= end:

@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from ..errors import UnavailableError
+from ..spark.messages import last_cause, without_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def reached(path: str, reach: Callable[[], Any]) -> Any:
+    """Return what a call of Java's returns that looks for a file system; where there is none, say so.
+
+    Raises
+    ------
+    UnavailableError
+        Spark cannot reach the path.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return reach()
+    except Py4JJavaError as error:
+        why = without_class(last_cause(str(error))).rstrip(".")
+        hint = "look at how the path begins, or give Spark the package that reaches it (spark.jars.packages)"
+        raise UnavailableError(path, why, hint) from None
 
 
 class VersionedFile:
@@ -32,7 +54,7 @@ class VersionedFile:
         self._folder = jvm.org.apache.hadoop.fs.Path(folder)
         conf = spark._jsparkSession.sessionState().newHadoopConf()
         package = jvm.org.apache.spark.sql.execution.streaming.checkpointing
-        self._manager = package.CheckpointFileManager.create(self._folder, conf)
+        self._manager = reached(folder, lambda: package.CheckpointFileManager.create(self._folder, conf))
 
     def _versions(self) -> list[int]:
         """Return the numbers of the files, in order."""

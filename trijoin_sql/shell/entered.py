@@ -13,6 +13,7 @@ from ..jobs.parse_statements import read_statement
 from ..jobs.statements import CreateSink, JobStatement, SparkStatement
 from ..rewriter.sql.clauses import QUOTED, Word
 from ..rewriter.sql.dialect import tokenize
+from ..rewriter.sql.similar import did_you_mean
 
 #: Words that leave the shell, as in other ones.
 LEAVE = ("exit", "quit", r"\q", r"\quit")
@@ -98,6 +99,11 @@ def _read(script: Script, tokens: list[Token], sinks: set[str]) -> Entered:
             return Entered(_drop(script, tokens, kind.lower()))
         case ["INSERT", "INTO", _, *_] if tokens[2].text.lower() in sinks:
             return Entered(read_statement(script, tokens))
+        case ["INSERT", "INTO", _, *_] if "WITHIN" in [token.text.upper() for token in tokens]:
+            hint = did_you_mean(tokens[2].text, sorted(sinks)) if sinks else "declare it: CREATE SINK name USING ..."
+            script.fail(tokens[2].start, f"there is no sink named {tokens[2].text}", hint)
+        case ["SHOW", "STREAMS" | "SINKS" as kind, *_]:
+            script.fail(tokens[1].start, f"Spark has no SHOW {kind}", r"\tables lists streams, sinks, tables and views")
         case ["INSERT" | "SELECT" | "WITH" | "FROM" | "EXPLAIN", *_]:
             start, end = tokens[0].start, tokens[-1].end + 1
             return Entered(SparkStatement(Word(script.text[start:end], start)))

@@ -295,6 +295,9 @@ class Shell:
                 self.attempt(self._tables)
             case r"\run" | r"\i", file if file:
                 self.attempt(lambda: self.run(Script.read(file.strip("'\""))))
+            case (r"\rows" | r"\once" | r"\run" | r"\i") as known, _:
+                takes = {r"\rows": "a number of rows, 50 say", r"\once": "on or off"}
+                self._say(f"{known} takes {takes.get(known, 'the name of a file')}", "red")
             case _:
                 self._say(rf"there is no command {text}; \help says which there are", "red")
         return True

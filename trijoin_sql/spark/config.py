@@ -133,6 +133,8 @@ def configure(builder: Builder) -> Builder:
     >>> from pyspark.sql import SparkSession
     >>> spark = trijoin_sql.configure(SparkSession.builder.master("local[2,4]")).getOrCreate()  # doctest: +SKIP
     """
+    if not callable(getattr(builder, "getOrCreate", None)):
+        raise TypeError(f"configure() takes a builder, SparkSession.builder, not {_what(builder)}")
     # A builder has no public way to read its options; without them our settings could only come first or last.
     options: dict[str, str] = dict(getattr(builder, "_options", None) or {})
     running = _running_settings(options)
@@ -156,6 +158,11 @@ def configure(builder: Builder) -> Builder:
     if _master(user).startswith("local") and "spark.pyspark.python" not in user:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder
+
+
+def _what(value: object) -> str:
+    name = value.__name__ if isinstance(value, type) else type(value).__name__
+    return name if name != "SparkSession" else "a session, whose settings are made: configure(SparkSession.builder)"
 
 
 def _import_early() -> None:

@@ -133,10 +133,12 @@ def joined_by_spark(frames: Mapping[str, DataFrame], on: Expressions, select: Ex
     TypeError
         There are fewer than two frames, or something is not what it should be.
     """
-    if not isinstance(frames, Mapping) or len(frames) < 2:
+    if len(frames) < 2:
         raise TypeError('join() takes two DataFrames or more by alias: join({"r": r, "s": s}, on=...)')
     for alias, frame in frames.items():
-        if not (isinstance(alias, str) and alias and isinstance(frame, DataFrame)):
+        if not (isinstance(alias, str) and alias):
+            raise TypeError(f"join() takes DataFrames by alias, a text, and {alias!r} is none")
+        if not isinstance(frame, DataFrame):
             raise TypeError(f"join() takes DataFrames by alias, and {alias!r} is {_type_of(frame)}")
     if len({alias.lower() for alias in frames}) < len(frames):
         raise TypeError(f"join() takes DataFrames by alias, and two of {', '.join(frames)} differ in case alone")

@@ -154,14 +154,16 @@ _Shown = TypeVar("_Shown")
 _WITH_WATERMARK = r'\1.withWatermark("\2", "\3 seconds")'
 
 
-def in_users_words(told: _Shown) -> _Shown:
+def in_users_words(told: _Shown, *, frames: bool = False) -> _Shown:
     """Return what is told about a join, as text or as plain data, without the names that checkpoints know inputs by.
 
     A DataFrame without an alias is ``df_0``, by its place in the join. Names keep their lengths, and so all places.
+    Where all inputs are ``frames``, none has a clause in SQL.
     """
     match told:
         case str():
-            text = re.sub(r"\b(__i\d+) WATERMARK (\w+) DELAY OF INTERVAL (\d+) SECONDS", _WITH_WATERMARK, told)
+            name = r"\w+" if frames else r"__i\d+"
+            text = re.sub(rf"\b({name}) WATERMARK (\w+) DELAY OF INTERVAL (\d+) SECONDS", _WITH_WATERMARK, told)
             text = re.sub(r"(?<!\w)__i(?=\d+(?:\b|__))", "df_", text)
             return re.sub(r"\b__trijoin_input_(?=\d)", "relation_number_", text)  # type: ignore[return-value]
         case dict():

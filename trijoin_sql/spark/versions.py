@@ -99,3 +99,10 @@ def minor(version: str) -> tuple[int, int]:
 
 def _text(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
+
+
+def check_is_session(value: object) -> None:
+    """Raise a TypeError if the argument is not a Spark session."""
+    if isinstance(value, type) or not hasattr(type(value), "readStream"):
+        what = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise TypeError(f"a SparkSession is needed, not {what}")
