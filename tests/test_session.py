@@ -16,7 +16,7 @@ from trijoin_sql.operators.spec import JoinSpec
 from trijoin_sql.rewriter.sql.statement import Statement, parse_statement
 
 import trijoin_sql
-from trijoin_sql import SqlSyntaxError, TriJoinSession, UnavailableError, UnsupportedQueryError
+from trijoin_sql import InvalidHintError, SqlSyntaxError, TriJoinSession, UnavailableError, UnsupportedQueryError
 from trijoin_sql.run_statement import StatementRunner
 from trijoin_sql.spark.session_catalog import SparkCatalog
 from trijoin_sql.spark.zones import largest_shift
@@ -167,10 +167,58 @@ def test_a_wrong_argument_is_said(tj: TriJoinSession, spark: SparkSession, caplo
         (lambda: trijoin_sql.enable(wrong), "a SparkSession is needed, not TriJoinSession"),
         (lambda: trijoin_sql.disable(None), "a SparkSession is needed, not NoneType"),  # type: ignore[arg-type]
         (lambda: trijoin_sql.enable(SparkSession), "not the class SparkSession"),  # type: ignore[arg-type]
+        (lambda: trijoin_sql.configure(None), r"SparkSession.builder, not NoneType"),  # type: ignore[arg-type]
+        (lambda: trijoin_sql.configure(spark), "a session, whose settings are made"),  # type: ignore[arg-type]
+        (
+            lambda: wrong.resuming(["c"]).__enter__(),
+            r"resuming\(\) takes a checkpoint's location as a str, not \['c'\]",
+        ),
+        (lambda: wrong.start(spark.readStream.format("rate").load().writeStream, None), "as a str, not None"),
+        (lambda: wrong.join(spark.range(1), spark.range(2), "r.id < s.id"), "DataFrames or more by alias"),
+        (lambda: wrong.join({1: spark.range(1), 2: spark.range(2)}), "a text, and 1 is none"),
+        (lambda: trijoin_sql.recover_file_sink(wrong, "c", "o"), "a SparkSession is needed"),
+        (lambda: trijoin_sql.recover_file_sink(spark, "c", None), "as a str, not None"),  # type: ignore[arg-type]
     ]:
         with pytest.raises(TypeError, match=says):
             call()
     assert "TRIJOIN_INTERNAL" not in caplog.text
+
+
+def test_a_checkpoint_out_of_reach_is_said(tj: TriJoinSession, spark: SparkSession) -> None:
+    """Not that it is damaged, and not in Java's words."""
+    for reach in (
+        lambda: tj.resuming("nofs://bucket/c").__enter__(),
+        lambda: trijoin_sql.recover_file_sink(spark, "nofs://bucket/c", "o"),
+        lambda: (
+            tj.sql("SELECT r.a FROM stream_r r JOIN stream_s s ON r.a < s.a WITHIN 1 DAY")
+            .writeStream.format("noop")
+            .option("checkpointLocation", "nofs://bucket/c")
+            .start()
+        ),
+    ):
+        with pytest.raises(UnavailableError, match="nofs") as caught:
+            reach()
+        assert "\tat " not in str(caught.value)
+
+
+def test_late_rows_need_a_watermark(tj: TriJoinSession, spark: SparkSession) -> None:
+    spark.readStream.format("rate").load().createOrReplaceTempView("unmarked")
+    with pytest.raises(UnavailableError, match="has a watermark, so no row is ever late"):
+        tj.sql("SELECT a.value FROM unmarked a JOIN unmarked b ON a.value < b.value", late_rows=True)
+
+
+def test_frames_of_another_session_are_said(tj: TriJoinSession, spark: SparkSession) -> None:
+    other = TriJoinSession.create(spark.newSession())
+    frames = {name: spark.table(f"stream_{name}") for name in "rs"}
+    with pytest.raises(UnavailableError, match="a DataFrame of another session"):
+        other.join(frames, on="r.a < s.a")
+
+
+@pytest.mark.parametrize("hint", ["UNITS(-2)", "UNITS(2 + 2)", "ROUTING('range', -4)", "SCHEME(tree(r, q))"])
+def test_a_hint_with_another_value_is_refused(tj: TriJoinSession, hint: str) -> None:
+    """Its sign, its sum and its tree were left out."""
+    with pytest.raises(InvalidHintError):
+        tj.explain(f"SELECT /*+ {hint} */ r.id FROM r JOIN s ON r.a < s.a")
 
 
 def test_a_stopped_session_is_said() -> None:

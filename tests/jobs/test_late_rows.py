@@ -168,9 +168,8 @@ def test_where_nothing_can_be_late_is_said_before_anything_runs(session: TriJoin
         "CREATE STREAM timed USING rate WATERMARK timestamp DELAY OF INTERVAL 1 SECOND;\n"
         f"CREATE SINK o USING noop;\nCREATE SINK l USING noop;\nINSERT INTO o {query} LATE ROWS INTO l"
     )
-    parsed = parse_job(Script("job.sql", text))
-    check_job(parsed)
-    with pytest.raises(JobError, match=says) as caught:
-        prepare(parsed, session)
-    line = text.splitlines()[4]
-    assert (caught.value.line, caught.value.column) == (5, len(line))
+    parsed, line = parse_job(Script("job.sql", text)), text.splitlines()[4]
+    for refuse in (check_job, lambda job: prepare(job, session)):
+        with pytest.raises(JobError, match=says) as caught:
+            refuse(parsed)
+        assert (caught.value.line, caught.value.column) == (5, len(line))

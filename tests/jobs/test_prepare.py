@@ -66,7 +66,7 @@ MISTAKES = {
     ),
     "unknown function": (NOOP + "INSERT INTO o SELECT ^nofun(a) FROM s", "routine `nofun`"),
     "wrong type": (NOOP + "INSERT INTO o SELECT a FROM s WHERE ^a > c", "DATATYPE_MISMATCH"),
-    "condition that is none": (NOOP + "INSERT INTO o SELECT a FROM s WHERE ^a", "DATATYPE_MISMATCH"),
+    "condition that is none": (NOOP + "INSERT INTO o SELECT a FROM s WHERE ^a", "WHERE needs a condition"),
     "grouping missing": (NOOP + "INSERT INTO o SELECT ^a, COUNT(*) FROM s", "neither in GROUP BY"),
     "ambiguous column": (NOOP + "INSERT INTO o SELECT ^a FROM s JOIN s AS t ON s.a < t.a", "the column a is ambiguous"),
     "misspelt statement": (

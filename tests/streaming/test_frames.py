@@ -334,6 +334,24 @@ def test_what_cannot_be_is_refused(
         tj.join({"r": r, "s": s}, **asked)
 
 
+def test_a_column_is_the_condition_of_any_join(spark: SparkSession, tables: Tables) -> None:
+    """Python took the truth of a column, which is none."""
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    r, s = streams(tables)
+    for how in ("left", "semi", "inner", None):
+        found = tj.join({"r": r, "s": s}, F.col("r.x") < F.col("s.x"), how, within="1 minute")  # type: ignore[arg-type]
+        assert found.isStreaming
+
+
+def test_a_frame_without_event_time_is_told_how_to_get_one(spark: SparkSession, tables: Tables) -> None:
+    """In DataFrames' words: join() has no place for a clause."""
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    r, s = streams(tables)
+    with pytest.raises(UnsupportedQueryError, match="needs the event time of r") as caught:
+        tj.join({"r": r.select("x", "id"), "s": s}, "r.x < s.x", within="1 minute")
+    assert "WATERMARK" not in str(caught.value)
+
+
 def test_frames_must_be_frames_by_alias(spark: SparkSession, tables: Tables) -> None:
     tj = trijoin_sql.TriJoinSession.create(spark)
     (r,) = streams(tables, "r")

@@ -133,7 +133,7 @@ def configure(builder: Builder) -> Builder:
     >>> from pyspark.sql import SparkSession
     >>> spark = trijoin_sql.configure(SparkSession.builder.master("local[2,4]")).getOrCreate()  # doctest: +SKIP
     """
-    if not callable(getattr(builder, "getOrCreate", None)):
+    if not callable(getattr(builder, "config", None)):
         raise TypeError(f"configure() takes a builder, SparkSession.builder, not {_what(builder)}")
     # A builder has no public way to read its options; without them our settings could only come first or last.
     options: dict[str, str] = dict(getattr(builder, "_options", None) or {})
