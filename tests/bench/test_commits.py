@@ -86,7 +86,7 @@ def test_head_runs_beside_us(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("there is no clone")
     with tempfile.TemporaryDirectory() as home:  # pytest would keep it, and it is large
         monkeypatch.setenv("XDG_CACHE_HOME", home)
-        words = "bench pair_band --scheme biclique --against HEAD --rows 400 --batches 2 --runs 1 --warm-up 0 --cold"
+        words = "pair_band --scheme biclique --against HEAD --rows 400 --batches 2 --runs 1 --warm-up 0 --cold"
         result = CliRunner().invoke(app, [*words.split(), "--format", "json"])
         assert result.exit_code == 0, result.output
         write_files(WORKLOADS["pair_band"], Path(home, "rows"), 400, 2, seed=1)
