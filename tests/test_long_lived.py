@@ -61,7 +61,8 @@ def streams(spark: SparkSession) -> Iterator[SparkSession]:
     """Two streams as views in a session of their own."""
     own = spark.newSession()
     for name in "rs":
-        own.readStream.format("rate").load().createOrReplaceTempView(name)
+        stream = own.readStream.format("rate").load().withWatermark("timestamp", "1 second")
+        stream.createOrReplaceTempView(name)
     yield own
     for name in ("r", "s", "near"):
         own.catalog.dropTempView(name)

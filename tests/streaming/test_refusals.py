@@ -29,7 +29,7 @@ IN_NO_MODE = {
     "SELECT r.id FROM r JOIN s EXACT NEAREST BY DISTANCE levenshtein(r.id, s.id) WITHIN 1 MINUTE": (
         "NEAREST of streams is by the difference of one value of each side, not by levenshtein"
     ),
-    "SELECT r.id FROM r JOIN s EXACT NEAREST BY DISTANCE ABS(r.x - s.x) + r.k WITHIN 1 MINUTE": "units do not order",
+    "SELECT r.id FROM r JOIN s EXACT NEAREST BY DISTANCE ABS(r.x - s.x) + r.k WITHIN 1 MINUTE": "not by ABS",
     f"SELECT * FROM (SELECT r.k, s.x FROM {JOIN}) PIVOT (count(*) FOR x IN (1, 2))": "PIVOT of a stream",
     "FROM r |> JOIN s ON coalesce(1, r.k) = coalesce(1, s.k) AND r.x < s.x": "without an equality is left to Spark",
     f"SELECT r.id FROM {JOIN} RIGHT JOIN c ON c.id = r.id": "keeps all rows of a table",
