@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from .errors import UnavailableError, UnsupportedQueryError
+from .errors import NotProvenError, UnavailableError, UnsupportedQueryError
 from .explain import Explanation
 from .operators.compile.logical_plans import plan_of
 from .rewriter.sql.arguments import Arguments
@@ -285,6 +285,8 @@ class TriJoinSession:
                 raise UnavailableError(f"a join with {alias}", "it is a DataFrame of another session than this", hint)
         try:
             return self.statements.checked(*join_in_plan(frame, self.statements.run_over, asked))
+        except NotProvenError:
+            raise
         except UnsupportedQueryError as error:
             raise UnsupportedQueryError(error.reason, in_users_words(error.hint, frames=True)) from None
 
