@@ -126,9 +126,6 @@ _NUMBER = re.compile(r"(?i)\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?[df]?|nan|inf(i
 def _casts_to_numbers(tree: exp.Expr, types: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each text of a condition that is compared with a number: a column, or what is no number."""
 
-    def is_text(side: exp.Expr) -> bool:
-        return text_type(kind_of(side)) == "string"
-
     def kind_of(side: exp.Expr) -> str:
         return type_of(side, lambda column: types.get(f"{column.table}.{column.name}", UNKNOWN))
 
@@ -140,7 +137,7 @@ def _casts_to_numbers(tree: exp.Expr, types: Mapping[str, str]) -> Iterator[str]
             told = f"{render(node)} compares it with a number"
             if isinstance(one, exp.Literal) and one.is_string and not _NUMBER.fullmatch(one.name):
                 yield f"{render(one)} is no number, and {told}: the query fails at the first row"
-            if isinstance(one, exp.Column) and is_text(one):
+            if isinstance(one, exp.Column) and text_type(kind_of(one)) == "string":
                 name = f"{one.table}.{one.name}"
                 yield (
                     f"{name} is a STRING, and {told}: the query fails at the first text that is none; write "

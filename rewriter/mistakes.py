@@ -150,17 +150,22 @@ def _of_aggregates(block: ResolvedSelect) -> Iterator[Mistake]:
         if node.find_ancestor(exp.Window) is None and (inner := next(filter(is_aggregate, inside), None)) is not None:
             reason = f"{render(node)} aggregates {render(inner)}, which is an aggregate itself"
             yield Mistake(reason, "aggregate in a query in FROM, and aggregate its result", _start(inner))
-    group = select.args.get("group")
-    for key in () if group is None else group.expressions:
-        starred = any(one.is_star for one in select.expressions)
-        if isinstance(key, exp.Literal) and not starred and int(key.name) > len(select.expressions):
-            many = len(select.expressions)
+    group, many = select.args.get("group"), len(select.expressions)
+    starred = any(one.is_star for one in select.expressions)
+    for key in () if group is None or starred else group.expressions:
+        if isinstance(key, exp.Literal) and key.is_int and int(key.name) > many:
             yield Mistake(f"GROUP BY {key.name} is no place in SELECT, which has {many}", "name the column", 0)
-    windows = {render(one): one for one in made(select, ("group", *GROUPED)) if called(one) == "window"}
-    if len(windows) > 1 and block.problem is None:
-        first, other = list(windows)[:2]
-        reason = f"{other} and {first} are windows of two kinds, and Spark makes those of one kind in a query"
-        yield Mistake(reason, "write the same window in SELECT and GROUP BY", _start(windows[other]))
+    windows = {_lengths(one): one for one in made(select, ("group", *GROUPED)) if called(one) == "window"}
+    if len(windows) > 1 and block.problem is None and not any(None in lengths for lengths in windows):
+        one, other = list(windows.values())[:2]
+        reason = f"{render(other)} and {render(one)} are windows of two kinds, and Spark makes one kind in a query"
+        yield Mistake(reason, "write the same window in SELECT and GROUP BY", _start(other))
+
+
+def _lengths(window: exp.Expr) -> tuple[int | None, ...]:
+    """Return the length of windows and by how much they slide, each None if it is not certain."""
+    found = [_length(one) for one in window.expressions[1:]]
+    return (*found, found[-1]) if len(found) == 1 else tuple(found)
 
 
 def _of_lengths(nodes: list[exp.Expr], sql: str) -> Iterator[Mistake]:

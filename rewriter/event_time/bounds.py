@@ -222,12 +222,10 @@ def _keep_least(found: _Steps, pair: tuple[str, str], step: TimeStep) -> None:
 
 
 #: Between which numbers the difference of the sides of a comparison lies.
-_ENDS: dict[str, tuple[int | None, int | None]] = {
-    "=": (0, 0),
-    "<": (None, 0),
-    "<=": (None, 0),
-    ">": (0, None),
-    ">=": (0, None),
+_ENDS: dict[str, tuple[Fraction | None, Fraction | None]] = {
+    "=": (Fraction(0), Fraction(0)),
+    **dict.fromkeys(("<", "<="), (None, Fraction(0))),
+    **dict.fromkeys((">", ">="), (Fraction(0), None)),
 }
 
 
@@ -237,14 +235,10 @@ def _number(bounds: Bounds, end: Limit | None) -> Fraction | None:
 
 def _ends(predicate: Comparison) -> tuple[Fraction | None, Fraction | None]:
     """Return between which ends the difference of a predicate's sides lies, in its unit."""
-    if isinstance(predicate, Compare):
-        ends = [None if end is None else Fraction(end) for end in _ENDS.get(predicate.op, (None, None))]
-    elif isinstance(predicate, Band):
+    if isinstance(predicate, Band):
         bounds = predicate.bounds
-        ends = [_number(bounds, end) for end in (bounds.lower, bounds.upper)]
-    else:
-        ends = [None, None]
-    return ends[0], ends[1]
+        return _number(bounds, bounds.lower), _number(bounds, bounds.upper)
+    return _ENDS.get(predicate.op, (None, None)) if isinstance(predicate, Compare) else (None, None)
 
 
 def close(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[str, str], int]:

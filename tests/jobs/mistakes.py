@@ -660,6 +660,8 @@ MISTAKES = [
 
 #: Names that only look like columns of a stream, or are hidden by something else: Spark decides.
 NOT_A_MISTAKE = (
+    "SELECT window(timestamp, '60 seconds') AS w, COUNT(*) AS n FROM r GROUP BY window(r.timestamp, '1 minute')",
+    "SELECT COUNT(*) AS n FROM r GROUP BY 'x', window(timestamp, '1 minute')",
     "WITH r AS (SELECT value AS v FROM q) SELECT r.v FROM r",
     "SELECT r.v FROM (SELECT value AS v FROM r) AS r",
     "SELECT r.v FROM r AS r(t, v)",
