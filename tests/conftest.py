@@ -64,10 +64,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # it the JVM takes 48 MiB for code, which Spark's generated classes fill; then it would stop compiling. Two of
     # them share two cores, so one thread collects.
     java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=512m"
-    # Where the files of a shuffle are lost (a test of stage retries does that), Spark takes its executor for lost. A
-    # local one cannot come back: each of its heartbeats fails, and the sixtieth, ten minutes later, ends the JVM.
-    beats = {"spark.executor.heartbeat.maxFailures": str(2**31 - 1)}
-    settings = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": java, **beats}
+    settings = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": java}
     home = tmp_path_factory.mktemp("spark")
     with compiled_pyspark(home / "home"):
         session = local_session(home, "tests", settings)
