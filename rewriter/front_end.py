@@ -14,6 +14,7 @@ from sqlglot import exp
 from ..errors import UnsupportedQueryError
 from .exists import as_semi_joins
 from .names.resolve import resolve
+from .on_streams import NOT_IN, not_exists
 from .options import Settings
 from .parse import build_plan, computed_anew
 from .plan.nodes import Node, Query
@@ -70,5 +71,8 @@ def read(statement: Statement, catalog: Catalog, settings: Settings, arguments: 
                 raise UnsupportedQueryError(why, "write its values to a table or a topic first, and join that")
     bound = {id(binding.block.select) for binding in parsed.bindings.values()}
     if any(select.args.get("within") and id(select) not in bound for select in tree.find_all(exp.Select)):
-        raise UnsupportedQueryError("WITHIN bounds a join, and its SELECT has none", subject="WITHIN")
+        found = NOT_IN.search(statement.sql)
+        raise UnsupportedQueryError(
+            "WITHIN bounds a join, and its SELECT has none", *(not_exists(found)[1:] if found else ()), subject="WITHIN"
+        )
     return Reading(parsed.plan, lambda plan: render_query(plan, parsed), joined)

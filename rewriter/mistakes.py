@@ -124,7 +124,10 @@ def _of_groups(block: ResolvedSelect) -> Iterator[Mistake]:
     inside = [] if group is None else list(group.walk())
     if group is not None and (group.args.get("all") or any(isinstance(one, exp.Literal) for one in group.expressions)):
         return  # ALL, or a place in SELECT
-    keys = {node.name.lower() for node in inside if isinstance(node, exp.Identifier)}
+    plain = [] if group is None else [one for one in group.expressions if isinstance(one, exp.Column)]
+    fields = [field for one in plain if (field := field_of(one)) is not None]
+    known = {id(node) for one in plain if field_of(one) is not None for node in one.walk()}
+    keys = {node.name.lower() for node in inside if isinstance(node, exp.Identifier) and id(node) not in known}
     for item in select.expressions:
         if item.alias.lower() in keys:
             keys |= {node.name.lower() for node in item.find_all(exp.Identifier)}
@@ -135,6 +138,7 @@ def _of_groups(block: ResolvedSelect) -> Iterator[Mistake]:
         if (
             isinstance(column, exp.Column)
             and _is_own(column, block)
+            and field_of(column) not in fields
             and not {column.name.lower(), item.alias.lower()} & known
         ):
             name = render(column)

@@ -52,6 +52,9 @@ def not_exists(found: re.Match[str]) -> tuple[str, str]:
     return "NOT IN over a stream: one NULL among its rows would make it true of no row at all", hint
 
 
+#: Functions of an event time whose result is one.
+_KEEP_TIMES = ("window", "session_window", "window_time")
+
 #: Clauses that may aggregate.
 GROUPED = ("expressions", "having", "qualify")
 
@@ -403,7 +406,11 @@ def _may_be_time(tree: exp.Expr) -> bool:
     """Tell whether an expression may be an event time, or a window of one: only columns hold any."""
     columns = [one for one in own_nodes(tree) if isinstance(one, exp.Column | exp.Star)]
     fields = [field_of(one) for one in columns]
-    return may_be_event_time(expression_type(tree.unalias())) and any(
+    inner = tree.unalias()
+    computed = isinstance(inner, exp.Func | exp.Binary) and not isinstance(inner, exp.Dot)
+    if computed and called(inner) not in _KEEP_TIMES:  # Spark's mark of an event time is on the column alone
+        return False
+    return may_be_event_time(expression_type(inner)) and any(
         field is None or may_be_event_time(field.type) for field in fields
     )
 

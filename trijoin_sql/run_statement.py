@@ -311,11 +311,12 @@ class StatementRunner:
                 if read.refused is not None:
                     _ = sql_over(self.spark, read.spark_sql, read.args, {}).schema  # Spark may not know a column
                 raise
-            if not rewritten.converted and hasattr(self.spark, "_jsparkSession"):
+            if hasattr(self.spark, "_jsparkSession"):
                 try:
                     self.spark._jsparkSession.sessionState().sqlParser().parsePlan(rewritten.spark_sql)
                 except ParseException as error:
-                    raise of_another_door(text) or error from None
+                    if not rewritten.converted or lacks(self.spark.version, rewritten.spark_sql, error) is None:
+                        raise of_another_door(text) or error from None
             return rewritten
 
     def plan(self, statement: str | Statement, args: Arguments, frames: Named | None = None) -> Planned:

@@ -323,6 +323,9 @@ class TriJoinSession:
             raise TypeError(f"rewrite() takes a DataFrame, not {type(frame).__name__}; sql() takes the text of a query")
         if not hasattr(frame, "_jdf"):
             raise UnavailableError("rewrite", "Spark Connect does not show the plan of a DataFrame", "use join()")
+        if not frame._jdf.sparkSession().equals(self.spark._jsparkSession):
+            hint = "make one of its session: TriJoinSession.create(frame.sparkSession)"
+            raise UnavailableError("rewrite", "the DataFrame is of another session than this", hint)
         with self.late_rows(late_rows):
             joined, told = join_in_plan(frame, self.statements.run_over) if frame.isStreaming else (frame, ())
         joined = with_nulls_apart(joined)

@@ -89,10 +89,14 @@ def _time(scan: Scan) -> Term:
         )
     if name is None:
         timeless = scan.columns and all(one.type not in (UNKNOWN, *TIMES) for one in scan.columns)
-        derived = scan.relation.startswith("(") or scan.ctes or timeless
+        hint = f"declare it: {watermark_clause(scan)}"
+        if scan.relation.startswith("(") or scan.ctes:
+            hint = f"put it into the SELECT of {scan.alias}"
+        elif timeless:
+            hint = f"{scan.alias} has no column of times: give it one, with a watermark"
         raise UnsupportedQueryError(
             f"WITHIN needs the event time of {scan.alias}",
-            f"put it into the SELECT of {scan.alias}" if derived else f"declare it: {watermark_clause(scan)}",
+            hint,
             subject="WITHIN",
             unknown=scan.alias,
         )

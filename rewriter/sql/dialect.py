@@ -6,6 +6,7 @@ are not interpreted: a call is rendered as it was written, so that only Spark de
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -20,6 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ...errors import SqlSyntaxError, line_and_column
 from .intervals import interval_microseconds
 from .precedence import SparkPrecedence
+from .type_names import TYPES, no_type
 
 #: Functions whose first argument is a unit, not a column.
 UNIT_FUNCTIONS = ("TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF")
@@ -109,7 +111,7 @@ class TriJoinSql(Databricks):
         # `DATE 'today'`: CAST knows no special values
         TYPE_LITERAL_PARSERS: ClassVar[dict[exp.DType, Any]] = {
             **SparkPrecedence.TYPE_LITERAL_PARSERS,
-            **dict.fromkeys((exp.DType.DATE, *_TIMES), lambda self, this, kind: _typed_literal(this, kind)),
+            **dict.fromkeys((exp.DType.DATE, *_TIMES), lambda self, this, kind: self._parse_day(this, kind)),
         }
         QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
         PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Any]] = {
@@ -130,6 +132,29 @@ class TriJoinSql(Databricks):
             if tree is not None and not isinstance(tree, exp.Column | exp.Literal | exp.Star):
                 tree.meta["place"] = start, self._prev.end + 1
             return tree
+
+        def _parse_day(self, literal: exp.Expr, kind: exp.Expr) -> exp.Expr:
+            day = re.match(r"\s*(\d{4})-(\d{1,2})(?:-(\d{1,2})(?=\D|$))?", literal.name)
+            if day is not None:
+                try:
+                    datetime.date(*(int(part or 1) for part in day.groups()))
+                except ValueError:
+                    self.raise_error(f"'{literal.name}' is no {kind.sql(dialect='spark')}", self._prev)
+            return _typed_literal(literal, kind)
+
+        def _parse_types(self, check_func: bool = False, *args: Any, **kwargs: Any) -> Any:
+            """Read a type: sqlglot also reads those of other engines, each as the nearest one of Spark's."""
+            first = self._curr
+            found = super()._parse_types(check_func, *args, **kwargs)
+            suffix = first.text.upper() in TriJoinSql.Tokenizer.NUMERIC_LITERALS  # of a number, such as 2L
+            if found is not None and not check_func and not suffix and first.text.split()[0].lower() not in TYPES:
+                self.raise_error("; ".join(no_type(first.text)), first)
+            return found
+
+        def _parse_bracket(self, this: Any = None) -> Any:
+            if this is None and self._curr.token_type == TokenType.L_BRACKET:
+                self.raise_error("[ begins nothing here; names are quoted with backticks", self._curr)
+            return super()._parse_bracket(this)
 
         def _parse_positional(self) -> exp.Expr:
             marker = exp.Placeholder()

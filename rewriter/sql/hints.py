@@ -180,7 +180,31 @@ def for_spark(statement: Statement) -> str:
     tree = statement.tree
     if tree is None or not (statement.kind in ("explain", "create_view") or has_our_clauses(tree)):
         return statement.sql
+    if (left := _cut_out(statement)) is not None:
+        return left
     return positional(render(without_our_clauses(tree)), statement.positional)
+
+
+def _cut_out(statement: Statement) -> str | None:
+    """Return the user's own text with spaces for our clauses, so that Spark reads the rest as it stands; None if that
+    cannot be told from the text.
+    """
+    if statement.tree is None or statement.kind != "select":
+        return None
+    selects = list(statement.tree.find_all(exp.Select))
+    hints = [hint for select in selects if isinstance(hint := select.args.get("hint"), exp.Hint)]
+    places = [select.args["within"].meta.get("place") for select in selects if select.args.get("within")]
+    if None in places or not all(is_our_hint(one) for hint in hints for one in hint.expressions):
+        return None
+    sql = statement.sql
+    if hints:
+        comments = list(re.finditer(r"/\*\+.*?\*/", sql, re.DOTALL))
+        if len(comments) != len(hints):
+            return None  # one stands in a text or a comment
+        places += [comment.span() for comment in comments]
+    for start, end in places:
+        sql = sql[:start] + re.sub(r"[^\n]", " ", sql[start:end]) + sql[end:]
+    return sql
 
 
 def with_plain_joins(sql: str) -> str:

@@ -10,14 +10,7 @@ from sqlglot import exp
 from .dialect import render
 from .functions import called
 from .intervals import interval_microseconds
-
-#: First words of Spark's types.
-TYPES = (
-    *("boolean", "tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long", "float", "real", "double"),
-    *("decimal", "dec", "numeric", "string", "char", "character", "varchar", "binary", "date", "time", "timestamp"),
-    *("timestamp_ntz", "timestamp_ltz", "interval", "array", "map", "struct", "variant", "void", "geometry"),
-    "geography",
-)
+from .type_names import TYPES
 
 #: Those whose name is one word always; of others Spark may know longer forms, such as DOUBLE PRECISION.
 ONE_WORD = set(TYPES) - {

@@ -226,12 +226,35 @@ def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view",
         raise SqlSyntaxError("there is more than one statement", sql, *line_and_column(sql, start.start))
     if not isinstance(trees[0], exp.Query):
         return Statement("other")
+    _check_is_sparks(sql, trees[0], tokens)
     markers = sorted(
         (m for m in trees[0].find_all(exp.Placeholder) if "start" in m.meta), key=lambda m: m.meta["start"]
     )
     for number, marker in enumerate(markers, 1):
         marker.set("this", positional_name(number))
     return Statement(kind, trees[0], positional=len(markers), **rest)
+
+
+def _check_is_sparks(sql: str, tree: exp.Expr, tokens: list[Token]) -> None:
+    """Raise for SQL of other systems, which sqlglot reads too."""
+    curly = next((one for one in tokens if one.token_type not in QUOTED and re.search("[‘’“”]", one.text)), None)
+    if curly is not None:
+        word = re.sub("[‘’“”]", "", curly.text)
+        detail = f"{curly.text} has typographic quotes; write '{word}'"
+        raise SqlSyntaxError(detail, sql, *line_and_column(sql, curly.start))
+    words = [one.text.upper() for one in tokens]
+    if any(one.args.get("on") for one in tree.find_all(exp.Distinct)):
+        at = next((at for at, pair in enumerate(pairwise(words)) if pair == ("DISTINCT", "ON")), 0)
+        detail = "Spark has no DISTINCT ON; write max_by(x, ts) with GROUP BY, or NEAREST and ASOF for a join"
+        raise SqlSyntaxError(detail, sql, *line_and_column(sql, tokens[at].start))
+    if any(one.args.get("into") for one in tree.find_all(exp.Select)):
+        at = words.index("INTO")
+        detail = "Spark has no SELECT INTO; write INSERT INTO sink SELECT"
+        raise SqlSyntaxError(detail, sql, *line_and_column(sql, tokens[at].start))
+    if any(isinstance(dot.this, exp.Literal) and dot.this.is_string for dot in tree.find_all(exp.Dot)):
+        at = next((one.start for one in tokens if sql[one.start] == '"'), 0)
+        detail = "double quotes make texts in Spark; names are quoted with backticks"
+        raise SqlSyntaxError(detail, sql, *line_and_column(sql, at))
 
 
 def why_unreadable(sql: str, tree: exp.Expr) -> SqlSyntaxError | None:
@@ -289,6 +312,12 @@ def _begins_nearest(tokens: list[Token]) -> bool:
     return words[:2] == ["NEAREST", "BY"] and words[2:3] in (["DISTANCE"], ["SIMILARITY"])
 
 
+#: A function right behind a relation: an alias may have columns in parentheses, but no dot among them.
+_WITHOUT_ON = re.compile(
+    r"\bJOIN\s+[\w.`]+\s+(?:AS\s+\w+\s+)?(?!ON\b|USING\b|AS\b)(\w+)\s*\(\s*\w+\s*\.", re.IGNORECASE
+)
+
+
 def _missing(description: str, before: str, there: str) -> str:
     """Return what is said where the parser lacks an operand."""
     if description.endswith("Between'>"):
@@ -309,6 +338,9 @@ def _syntax_error(error: ParseError, sql: str) -> SqlSyntaxError:
     detail = (first.get("description") or "cannot be parsed").rstrip(".")
     if detail.startswith("Required keyword"):
         detail = _missing(detail, first.get("start_context") or "", highlight)
+    elif detail == "Expecting )" and (bare := _WITHOUT_ON.search(sql)) is not None:
+        detail = f"ON is missing before {bare[1]}"
+        line, column, highlight = *line_and_column(sql, bare.start(1)), " "
     elif "<Token" in detail:
         detail = detail.split(" but got")[0].lower()
     elif detail.startswith("Invalid expression"):

@@ -33,6 +33,7 @@ def _late(sinks: str, end: str, results: str = "noop") -> str:
     return f"{STREAM}CREATE SINK o USING {results};\n{sinks}INSERT INTO o SELECT value FROM r {end};"
 
 
+_NEAR = "FROM a JOIN b ON ABS(a.x - b.x) < 5 WITHIN 1 MINUTE"
 _LATE = "CREATE SINK l USING noop;\n"
 
 
@@ -643,6 +644,53 @@ MISTAKES = [
             ),
         ]
     ),
+    # SQL of other systems, which sqlglot reads as something of Spark's
+    *(
+        Mistake(name, f"{TWO}{SINK}INSERT INTO o {query};", says)
+        for name, query, says in (
+            ("a type of Oracle's", f"SELECT CAST(a.x AS ^NUMBER) AS n {_NEAR}", "did you mean DECIMAL(p, s)?"),
+            ("a type of Postgres'", f"SELECT a.id::^INT8 AS n {_NEAR}", "no type INT8; did you mean BIGINT?"),
+            ("a type inside", f"SELECT CAST(a.id AS ARRAY<^TEXT>) AS n {_NEAR}", "no type TEXT; did you mean STRING?"),
+            ("names in brackets", f"SELECT ^[a.id] {_NEAR}", "names are quoted with backticks"),
+            ("names in double quotes", f'SELECT ^"a"."id" {_NEAR}', "double quotes make texts in Spark"),
+            (
+                "typographic quotes in a condition",
+                "SELECT a.id FROM a JOIN b ON a.x < b.x WHERE a.id = ^‘k1’ WITHIN 1 MINUTE",
+                "‘k1’ has typographic quotes; write 'k1'",
+            ),
+            ("DISTINCT ON", f"SELECT ^DISTINCT ON (a.id) a.id {_NEAR}", "Spark has no DISTINCT ON"),
+            ("SELECT INTO", f"SELECT a.id ^INTO zz {_NEAR}", "Spark has no SELECT INTO"),
+            ("no ON", "SELECT a.id FROM a JOIN b ^ABS(a.x - b.x) < 5 WITHIN 1 MINUTE", "ON is missing before ABS"),
+            ("no day", f"SELECT a.ts > TIMESTAMP ^'2024-13-01' AS n {_NEAR}", "'2024-13-01' is no TIMESTAMP"),
+            (
+                "another relation's column of the same name",
+                f"SELECT a.id, ^b.id AS other, COUNT(*) AS n {_NEAR} GROUP BY a.id",
+                "the column b.id is neither in GROUP BY",
+            ),
+            (
+                "NOT IN beside WITHIN",
+                "SELECT a.id FROM a WHERE a.id NOT IN (SELECT id FROM b) ^WITHIN 1 MINUTE",
+                "write NOT EXISTS",
+            ),
+            (
+                "groups of a computed time",
+                f"SELECT date_trunc('HOUR', a.ts) AS h, COUNT(*) AS n {_NEAR} ^GROUP BY date_trunc('HOUR', a.ts)",
+                "groups without a window of event time never close",
+            ),
+        )
+    ),
+    Mistake(
+        "a stream that is declared behind its query",
+        f"CREATE STREAM a {_ROWS}{SINK}INSERT INTO o SELECT a.id FROM a JOIN ^b ON a.x < b.x WITHIN 1 MINUTE;\n"
+        f"CREATE STREAM b {_ROWS}",
+        "b is declared on line 4, behind this statement",
+    ),
+    Mistake(
+        "WITHIN over a stream without times",
+        f"CREATE STREAM a {_ROWS}CREATE STREAM c (id BIGINT, x DOUBLE) USING json OPTIONS (path '{{data}}');\n"
+        f"{SINK}INSERT INTO o SELECT a.id FROM a JOIN c ON a.x < c.x ^WITHIN 1 MINUTE;",
+        "c has no column of times: give it one, with a watermark",
+    ),
     Mistake("no query at all", f"{STREAM}{SINK}-- the end^\n", "the job has no INSERT INTO"),
     Mistake(
         "column that a stream does not have",
@@ -689,7 +737,6 @@ NOT_A_MISTAKE = (
     "SELECT window(timestamp, '1 minute') AS w, COUNT(*) FROM r GROUP BY w",
     "SELECT w.start, COUNT(*) FROM (SELECT window(timestamp, '1 minute') AS w FROM r) GROUP BY w",
     "SELECT timestamp, COUNT(*) FROM r GROUP BY timestamp",
-    "SELECT date_trunc('HOUR', timestamp), COUNT(*) FROM r GROUP BY date_trunc('HOUR', timestamp)",
     "SELECT value, (SELECT MAX(id) FROM range(3) GROUP BY id % 1) FROM r",
     "SELECT value, COUNT(*) FROM elsewhere GROUP BY value",
     "SELECT value FROM r WHERE EXISTS (SELECT 1 FROM elsewhere WHERE elsewhere.id = r.value)",

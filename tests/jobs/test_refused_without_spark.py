@@ -93,7 +93,7 @@ STATEMENTS = {
     f"SELECT {MINUTES} AS w, k, count(*) AS n FROM r GROUP BY ROLLUP(w, k)": "...",
     "SELECT t0, count(*) AS n FROM (SELECT ts AS t0 FROM r) AS z GROUP BY t0": "...",
     "SELECT CAST(ts AS DATE) AS d, count(*) AS n FROM r GROUP BY d": "R..",
-    "SELECT date_trunc('HOUR', ts) AS u, count(*) AS n FROM r GROUP BY date_trunc('HOUR', ts)": "s..",
+    "SELECT date_trunc('HOUR', ts) AS u, count(*) AS n FROM r GROUP BY date_trunc('HOUR', ts)": "R..",
     "SELECT window(r.ts, '1 minute') AS w, count(*) AS n FROM r JOIN s ON r.x < s.x GROUP BY 1": "R..",
     "SELECT sum(n) AS m FROM groups": "RRR",
     "SELECT window(w, '5 minutes') AS v, sum(n) AS m FROM windows GROUP BY window(w, '5 minutes')": ".RR",

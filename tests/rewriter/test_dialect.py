@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 from trijoin_sql.rewriter.sql.dialect import parse_expression, quote, render
+from trijoin_sql.rewriter.sql.hints import for_spark
 from trijoin_sql.rewriter.sql.intervals import interval_microseconds
 from trijoin_sql.rewriter.sql.statement import View, parse_statement, without_online
 
@@ -41,6 +42,33 @@ def test_within_ends_the_where_clause_and_is_not_for_spark() -> None:
         assert statement.tree is not None
         assert interval_microseconds(statement.tree.args["within"]) == 600_000_000
         assert render(statement.tree) == "SELECT a FROM r CROSS JOIN s WHERE r.a < s.a GROUP BY a"
+
+
+@pytest.mark.parametrize(
+    ("sql", "left"),
+    [
+        ("SELECT  a,b FROM r JOIN s ON r.a<s.a WITHIN 1 DAY;", "SELECT  a,b FROM r JOIN s ON r.a<s.a             ;"),
+        ("SELECT /*+ UNITS(2) */ a FROM r , s\nWITHIN 1\nDAY", "SELECT                 a FROM r , s\n        \n   "),
+        # where a hint of Spark's stands beside ours, the text is written anew
+        ("SELECT /*+ UNITS(2), BROADCAST(r) */ a FROM r, s", "SELECT /*+ BROADCAST(r) */ a FROM r CROSS JOIN s"),
+    ],
+)
+def test_spark_reads_the_users_own_text(sql: str, left: str) -> None:
+    """What sqlglot reads more generously than Spark is Spark's to refuse, at its place in the text."""
+    assert for_spark(parse_statement(sql)) == left
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT text, json, number, uuid(), bit, date, blob.x FROM text, json",
+        "SELECT CAST(a AS STRUCT<x: INT, y: ARRAY<MAP<STRING, VARCHAR(3)>>>), b::BIGINT, arr[0], m['[k]'] FROM t",
+        "SELECT DATE '2024-02-29', TIMESTAMP '2024-02', DATE 'today', TIMESTAMP '2024-02-29T24:00:00' FROM t",
+        "SELECT '‘', \"’\", `“` FROM t",
+    ],
+)
+def test_what_spark_reads_too_is_read(sql: str) -> None:
+    assert parse_statement(sql).tree is not None
 
 
 def test_within_stays_a_name_elsewhere() -> None:

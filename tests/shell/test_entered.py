@@ -19,6 +19,20 @@ NAMES = Names(
 )
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("DROP TABLE r;", "write DROP STREAM r"),
+        ("DROP VIEW R;", "write DROP STREAM R"),
+        ("CREATE STREAM t USING rate; INSERT INTO t SELECT 1;", "t is a stream"),
+        ("INSERT INTO r SELECT 1;", "rows are inserted into a sink"),
+    ],
+)
+def test_a_stream_is_no_table(text: str, says: str) -> None:
+    with pytest.raises(JobError, match=says):
+        read_entered(Script("shell", text), (), ("r",))
+
+
 def parsed(text: str, *sinks: str) -> list[entered.Entered]:
     return read_entered(Script("shell", text), sinks)
 

@@ -7,11 +7,15 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from sqlglot import exp
+
+from ..errors import SqlSyntaxError
 from ..rewriter.job_heads import after
 from ..rewriter.sql.catalog import RATE_SETTING, DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.intervals import length_microseconds
+from ..rewriter.sql.statement import parse_statement
 from ..settings import hint_if_unknown
 from ..spark.zones import hint_if_no_zone
 from .check_declarations import check_sink, check_stream, declared_columns
@@ -103,6 +107,7 @@ def check_statements(job: Job) -> None:
             case SparkStatement():
                 check_setting(job.script, statement.sql.text, statement.sql.start)
     _check_sharing(job)
+    _check_order(job)
     tables = ((stream.name.text, TableInfo(tuple(declared_columns(stream)), True)) for stream in job.streams)
     catalog = DdlCatalog(tuple(tables))
     for statement in job.statements:
@@ -113,6 +118,30 @@ def check_statements(job: Job) -> None:
                 if re.match(r"CREATE\b.*?\bVIEW\b", sql.text, re.IGNORECASE):
                     check_columns(job.script, sql.text, sql.start, catalog)
                 catalog = after(catalog, sql.text)
+
+
+def _check_order(job: Job) -> None:
+    """Check that the streams of a query are declared before it."""
+    behind = {one.name.text.lower(): one.name for one in job.streams}
+    for statement in job.statements:
+        if isinstance(statement, CreateStream):
+            behind.pop(statement.name.text.lower(), None)
+        tree = _tree_of(statement.query.text) if isinstance(statement, InsertInto) and behind else None
+        ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)} if tree is not None else set()
+        for table in tree.find_all(exp.Table) if tree is not None else ():
+            later = behind.get(table.name.lower())
+            if later is not None and not table.db and table.name.lower() not in ctes:
+                line, _ = job.script.place(later.start)
+                at = statement.query.start + int(table.parts[0].meta.get("start") or 0)
+                hint = "move its CREATE STREAM up"
+                job.script.fail(at, f"{later} is declared on line {line}, behind this statement", hint)
+
+
+def _tree_of(sql: str) -> exp.Expr | None:
+    try:
+        return parse_statement(sql).tree
+    except SqlSyntaxError:
+        return None
 
 
 def _check_plans(job: Job, settings: Mapping[str, str]) -> None:

@@ -8,19 +8,11 @@ from ..rewriter.plan.parts import Column
 from ..rewriter.sql.catalog import RATE_OPTION, positive
 from ..rewriter.sql.clauses import Options, Word
 from ..rewriter.sql.similar import close, did_you_mean
-from ..rewriter.sql.spark_types import TYPES
+from ..rewriter.sql.type_names import TYPES, no_type
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, OTHER, SINKS, SOURCES, Format, find_format, fixed_columns
 from .job_text import Script
 from .statements import CreateSink, CreateStream
 from .user_code import check_named
-
-#: Types of other systems, and what Spark calls them.
-_ELSEWHERE = {
-    **dict.fromkeys(("DATETIME", "TIMESTAMPTZ", "INSTANT"), "TIMESTAMP"),
-    **dict.fromkeys(("TEXT", "UUID", "VARCHAR2"), "STRING"),
-    "NUMBER": "DECIMAL",
-    "BOOL": "BOOLEAN",
-}
 
 
 def check_stream(script: Script, stream: CreateStream) -> None:
@@ -43,9 +35,7 @@ def check_stream(script: Script, stream: CreateStream) -> None:
     for column in stream.columns:
         first = re.match(r"\w+", column.type.text)
         if first is None or first[0].lower() not in TYPES:
-            meant = _ELSEWHERE.get(first[0].upper()) if first is not None else None
-            hint = f"did you mean {meant}?" if meant else did_you_mean(column.type.text, TYPES)
-            script.fail(column.type.start, f"there is no type {column.type.text}", hint)
+            script.fail(column.type.start, *no_type(column.type.text if first is None else first[0]))
         if re.fullmatch(r"(?i)(var)?char(acter)?", column.type.text):
             script.fail(column.type.start, f"{column.type.text} needs a length", "write STRING, which has none")
         digits = re.match(r"(?i)(?:decimal|dec|numeric)\s*\(\s*(\d+)", column.type.text)

@@ -192,6 +192,8 @@ def _started(job: str, watch: str) -> WatchFile | WatchServer:
         return start_watch(job, watch)
     except OverflowError:
         why = "ports end at 65535"
+    except ValueError as error:
+        why = str(error)
     except OSError as error:
         why = f"{error.strerror or error}" if watch.isdigit() else f"it cannot be written: {error.strerror}"
     raise typer.BadParameter(f"{watch}: {why}", param_hint="'--watch'")

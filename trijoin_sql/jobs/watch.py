@@ -263,7 +263,11 @@ def start_watch(job: str, where: str) -> WatchFile | WatchServer:
         The port is taken, or the file cannot be written.
     OverflowError
         There is no such port.
+    ValueError
+        The file's name says that it holds something else.
     """
+    if Path(where).suffix.lower() not in ("", ".html", ".htm"):
+        raise ValueError(f"the page is HTML: name the file {Path(where).with_suffix('.html').name}")
     return WatchServer(job, int(where)) if where.isdigit() else WatchFile(job, Path(where))
 
 

@@ -155,6 +155,9 @@ def tell_failures(starts: Callable[[Any], None]) -> None:
 
 def _starting(start: Callable[..., Any], starts: Callable[[Any], None]) -> Callable[..., Any]:
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import AnalysisException
+
+    from ..spark.refusals import meaning
 
     @functools.wraps(start)
     def starting(writer: Any, *args: Any, **options: Any) -> Any:
@@ -162,10 +165,14 @@ def _starting(start: Callable[..., Any], starts: Callable[[Any], None]) -> Calla
         try:
             return start(writer, *args, **options)
         except Py4JJavaError as error:
-            damaged = not_started(error, writer)
-            if damaged is None or not numbers_of(writer._df):
+            ours = not_started(error, writer)
+            if ours is None or not numbers_of(writer._df):
                 raise
-        raise damaged
+        except AnalysisException as error:
+            if not (error.getCondition() or "").startswith("STREAMING_OUTPUT_MODE") or not numbers_of(writer._df):
+                raise
+            ours = meaning(error).error("")
+        raise ours
 
     return starting
 

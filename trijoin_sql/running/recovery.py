@@ -132,6 +132,9 @@ def recover_foreach_batch(
     """
     check_is_session(spark)
     check_locations("recover_foreach_batch", (checkpoint,))
+    if not callable(function):
+        takes = "a function of a micro-batch and its number"
+        raise TypeError(f"recover_foreach_batch() takes {takes}, not {type(function).__name__}")
     files = _Files(spark)
     begun = files.numbers(f"{checkpoint}/offsets") - files.numbers(f"{checkpoint}/commits")
 

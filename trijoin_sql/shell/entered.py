@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ..errors import SqlSyntaxError
 from ..jobs.job_text import Script
 from ..jobs.parse_statements import read_statement
-from ..jobs.statements import CreateSink, JobStatement, SparkStatement
+from ..jobs.statements import CreateSink, CreateStream, JobStatement, SparkStatement
 from ..rewriter.sql.clauses import QUOTED, Word
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.similar import did_you_mean
@@ -64,7 +64,7 @@ def is_complete(text: str) -> bool:
     return not tokens or tokens[-1].token_type == TokenType.SEMICOLON
 
 
-def read_entered(script: Script, sinks: Collection[str]) -> list[Entered]:
+def read_entered(script: Script, sinks: Collection[str], streams: Collection[str] = ()) -> list[Entered]:
     """Parse what was entered, as a job is parsed, and also what only a shell has.
 
     Parameters
@@ -73,24 +73,26 @@ def read_entered(script: Script, sinks: Collection[str]) -> list[Entered]:
         The text.
     sinks
         The names of the sinks that exist, in lower case: any other INSERT is Spark's.
+    streams
+        Those of the streams.
 
     Raises
     ------
     JobError
         At the first mistake.
     """
-    found, known = list[Entered](), set(sinks)
+    found, known, read = list[Entered](), set(sinks), set(streams)
     if (begin := len(script.text) - len(script.text.lstrip())) < len(script.text) and script.text[begin] == "\\":
         script.fail(begin, "commands that begin with \\ work at the prompt only", "leave it out here")
     for tokens in script.statements():
-        one = _read(script, tokens, known)
-        if isinstance(one.statement, CreateSink):
-            known.add(one.statement.name.text.lower())
+        one = _read(script, tokens, known, read)
+        if isinstance(one.statement, CreateSink | CreateStream):
+            (known if isinstance(one.statement, CreateSink) else read).add(one.statement.name.text.lower())
         found.append(one)
     return found
 
 
-def _read(script: Script, tokens: list[Token], sinks: set[str]) -> Entered:
+def _read(script: Script, tokens: list[Token], sinks: set[str], streams: set[str]) -> Entered:
     words = ["" if token.token_type in QUOTED else token.text.upper() for token in tokens[:4]]
     match words:
         case ["CREATE", "OR", "REPLACE", "STREAM" | "SINK"]:
@@ -102,6 +104,12 @@ def _read(script: Script, tokens: list[Token], sinks: set[str]) -> Entered:
         case ["INSERT", "INTO", _, *_] if "WITHIN" in [token.text.upper() for token in tokens]:
             hint = did_you_mean(tokens[2].text, sorted(sinks)) if sinks else "declare it: CREATE SINK name USING ..."
             script.fail(tokens[2].start, f"there is no sink named {tokens[2].text}", hint)
+        case ["INSERT", "INTO", _, *_] if tokens[2].text.lower() in streams:
+            name = tokens[2].text
+            script.fail(tokens[2].start, f"{name} is a stream: rows are inserted into a sink", "CREATE SINK makes one")
+        case ["DROP", "TABLE" | "VIEW", _, *_] if tokens[2].text.lower() in (*streams, *sinks):
+            kind = "STREAM" if tokens[2].text.lower() in streams else "SINK"
+            script.fail(tokens[1].start, f"{tokens[2].text} is a {kind.lower()}", f"write DROP {kind} {tokens[2].text}")
         case ["SHOW", "STREAMS" | "SINKS" as kind, *_]:
             script.fail(tokens[1].start, f"Spark has no SHOW {kind}", r"\tables lists streams, sinks, tables and views")
         case ["INSERT" | "SELECT" | "WITH" | "FROM" | "EXPLAIN", *_]:

@@ -16,7 +16,9 @@ from rich.text import Text
 
 from ..errors import JobError, JoinOverflowError, PlanError, TriJoinError
 from ..jobs.check import check_places, check_statements
+from ..jobs.check_declarations import declared_columns
 from ..jobs.check_inserts import check_late
+from ..jobs.columns import check_columns
 from ..jobs.job_text import Script
 from ..jobs.locate import locate
 from ..jobs.options import show_mistake
@@ -26,6 +28,7 @@ from ..jobs.run import QueryFailedError, run_queries, with_socket
 from ..jobs.run_command import say_what_is_kept, summary
 from ..jobs.start_spark import SparkStartError
 from ..jobs.statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement, StartSetting
+from ..rewriter.sql.catalog import DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import quote
 from ..running.stopping import StopRequest
@@ -147,7 +150,7 @@ class Shell:
 
     def run(self, script: Script) -> None:
         """Parse a whole text, then run its statements one after the other."""
-        for one in read_entered(script, self.sinks):
+        for one in read_entered(script, self.sinks, self.streams):
             self.execute(script, one)
 
     def execute(self, script: Script, entered: Entered) -> None:
@@ -219,7 +222,12 @@ class Shell:
             summary(outcome, script.path, self.lines)
 
     def _sql(self, script: Script, sql: Word) -> None:
-        frame, mode = self._work(lambda session: self._query(session, script, sql))
+        try:
+            frame, mode = self._work(lambda session: self._query(session, script, sql))
+        except JobError:  # what is wrong with columns we may say better than Spark
+            tables = ((one.name.text, TableInfo(tuple(declared_columns(one)), True)) for one in self.streams.values())
+            check_columns(script, sql.text, sql.start, DdlCatalog(tuple(tables)))
+            raise
         if frame.isStreaming:
             self._follow(script, sql, frame, mode)
         elif not frame.columns:
