@@ -122,7 +122,7 @@ def test_question_marks_become_named_parameters_in_the_order_of_the_text() -> No
 
 def test_question_marks_stay_in_what_spark_gets() -> None:
     sql = "SELECT /*+ UNITS(3) */ r.id + ? FROM r WHERE r.a > ? LIMIT 3"
-    assert rewritten(sql).spark_sql == "SELECT                   r.id + ? FROM r WHERE r.a > ? LIMIT 3"
+    assert rewritten(sql).spark_sql == "SELECT                 r.id + ? FROM r WHERE r.a > ? LIMIT 3"
 
 
 def test_spark_gets_the_users_own_text_if_nothing_is_ours() -> None:
