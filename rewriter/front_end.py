@@ -72,7 +72,6 @@ def read(statement: Statement, catalog: Catalog, settings: Settings, arguments: 
     bound = {id(binding.block.select) for binding in parsed.bindings.values()}
     if any(select.args.get("within") and id(select) not in bound for select in tree.find_all(exp.Select)):
         found = NOT_IN.search(statement.sql)
-        raise UnsupportedQueryError(
-            "WITHIN bounds a join, and its SELECT has none", *(not_exists(found)[1:] if found else ()), subject="WITHIN"
-        )
+        hint = not_exists(found)[1] if found else None
+        raise UnsupportedQueryError("WITHIN bounds a join, and its SELECT has none", hint, subject="WITHIN")
     return Reading(parsed.plan, lambda plan: render_query(plan, parsed), joined)

@@ -126,8 +126,8 @@ def _of_groups(block: ResolvedSelect) -> Iterator[Mistake]:
         return  # ALL, or a place in SELECT
     plain = [] if group is None else [one for one in group.expressions if isinstance(one, exp.Column)]
     fields = [field for one in plain if (field := field_of(one)) is not None]
-    known = {id(node) for one in plain if field_of(one) is not None for node in one.walk()}
-    keys = {node.name.lower() for node in inside if isinstance(node, exp.Identifier) and id(node) not in known}
+    resolved = {id(node) for one in plain if field_of(one) is not None for node in one.walk()}
+    keys = {node.name.lower() for node in inside if isinstance(node, exp.Identifier) and id(node) not in resolved}
     for item in select.expressions:
         if item.alias.lower() in keys:
             keys |= {node.name.lower() for node in item.find_all(exp.Identifier)}

@@ -107,6 +107,7 @@ def ended(command: list[str], **options: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_a_builder_and_an_environment_that_nobody_activated(tmp_path: Path) -> None:
     """Workers take `python3` from the PATH unless told otherwise: another Python, without our packages."""
@@ -119,6 +120,7 @@ def test_a_builder_and_an_environment_that_nobody_activated(tmp_path: Path) -> N
     assert ended(command, PATH=path, MASTER="local[2]") == "as batch"
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_a_spark_connect_server_that_nobody_configured(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="Spark Connect needs pip install 'trijoin-sql[connect]'")
@@ -138,6 +140,7 @@ def test_a_spark_connect_server_whose_python_lacks_us(tmp_path: Path) -> None:
         ended(command, PYSPARK_PYTHON=str(bare), **REMOTE)
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", [True, False])
 def test_the_pyspark_shell_and_spark_submit_with_sparks_two_hundred_partitions(tmp_path: Path, shell: bool) -> None:

@@ -229,11 +229,14 @@ def explain(
         bool, typer.Option("--verbose", "-v", help="In text, the plan after every stage of the rewrite.")
     ] = False,
     strict: Strict = False,
+    real_time: Annotated[
+        bool, typer.Option("--real-time", help="Say whether each query runs with the trigger REAL TIME, and how.")
+    ] = False,
 ) -> None:
     """Explain the queries of a file; see `EXPLAIN_HELP`."""
     from .explain import FORMS, Explanation
 
-    found = [Explanation(document) for document in _documents(file, strict=strict)]
+    found = [Explanation(document) for document in _documents(file, strict=strict, real_time=real_time)]
     number = f"{len(found)} {'query' if len(found) == 1 else 'queries'}"
     if (statement or 0) > len(found) or not found:
         raise typer.BadParameter(f"{file} holds {number}", param_hint="--statement" if found else "FILE")
@@ -249,7 +252,7 @@ def explain(
     typer.echo(f"[{','.join(parts)}]" if listed else "\n\n".join(parts))
 
 
-def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
+def _documents(file: str, *, strict: bool = False, real_time: bool = False) -> list[dict[str, Any]]:
     """Rewrite every query of a file; the places in errors are places in the file."""
     from .explain.wording import LATE_ROWS_GO
     from .jobs.check import check_setting, check_statements
@@ -260,6 +263,7 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
     from .jobs.parse_statements import parse_declarations, refuse_slips
     from .jobs.planning import Refusals, plan
     from .rewriter.job_heads import query_start, split_late_rows
+    from .rewriter.real_time import real_time_sentence
     from .rewriter.sql.clauses import Word
     from .rewriter.sql.declarations import read_with_places
     from .rewriter.sql.dialect import tokenize
@@ -296,6 +300,7 @@ def _documents(file: str, *, strict: bool = False) -> list[dict[str, Any]]:
             plain_view = rewritten.kind == "create_view" and not rewritten.groups
             document = rewritten.to_dict()
             told = [] if late is None or not rewritten.converted else [LATE_ROWS_GO.format(late)]
+            told += [real_time_sentence(rewritten)] if real_time else []
             document["advice"] = [*document["advice"], *unknown_advice(sql, catalog), *told]
             (views if plain_view else documents).append(document)
     return documents or views

@@ -123,7 +123,9 @@ def _compiled(
             stored = () if group is None else (Stored.of(group, fixed, together=together),)
             said = [unbounded(node.retention), *(() if joins else rewritten.cautions)] if warns else []
             told = tuple(in_users_words(one) for one in said if one)
-            joins.append(Registered(compiled.spec, stored, node.decision.units_from, told, warns, compiled.late))
+            joins.append(
+                Registered(compiled.spec, stored, node.decision.units_from, told, warns, compiled.late, compiled.again)
+            )
     result = compiling.run_sql(plan.sql)
     if result.isStreaming:
         register(spark, joins)

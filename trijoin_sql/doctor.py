@@ -19,6 +19,7 @@ from packaging.specifiers import SpecifierSet
 
 from .spark.config import submitted_settings
 from .spark.java import either_java, find_java, install_java, java_versions, missing_java
+from .spark.operator_jar import jar_of_wheel, jdk
 
 Level = Literal["ok", "warning", "problem"]
 GIB = 1 << 30
@@ -57,7 +58,16 @@ def examine() -> list[Finding]:
     list of Finding
         At least one for each check.
     """
-    return [check_python(), check_java(), *check_packages(), check_master(), check_memory(), check_disk(), check_copy()]
+    return [
+        check_python(),
+        check_java(),
+        *check_packages(),
+        check_master(),
+        check_memory(),
+        check_disk(),
+        check_copy(),
+        check_real_time(),
+    ]
 
 
 def check_python() -> Finding:
@@ -157,6 +167,13 @@ def check_copy(mounts: Path = Path("/proc/self/mounts")) -> Finding:
         text = f"{folder} is in memory ({kind}): set TRIJOIN_LOCAL_DIR to a folder on a disk, on all machines"
         return Finding("warning", "Copy of state", text)
     return Finding("ok", "Copy of state", f"in {folder}")
+
+
+def check_real_time() -> Finding:
+    """What the trigger realTime needs: a jar of its operator, or a JDK that makes one."""
+    if jar_of_wheel() is not None or jdk() is not None:
+        return Finding("ok", "Real time", "its operator is there" if jar_of_wheel() else "javac makes its operator")
+    return Finding("ok", "Real time", "not without a JDK, which makes its operator: install javac 17 or newer")
 
 
 def _mounted(mounts: Path) -> list[tuple[str, str]]:

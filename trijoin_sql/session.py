@@ -15,6 +15,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from .errors import NotProvenError, UnavailableError, UnsupportedQueryError
 from .explain import Explanation
 from .operators.compile.logical_plans import plan_of
+from .rewriter.pipeline import Rewrite
+from .rewriter.real_time import real_time_sentence
 from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.hints import hints_of
 from .rewriter.sql.intervals import length_microseconds
@@ -402,7 +404,9 @@ class TriJoinSession:
         target = writer.option("checkpointLocation", checkpoint)
         return ScaledQuery(self.spark, target.start, scaling_policy(self.spark))
 
-    def explain(self, query: str | DataFrame | StreamingQuery | ScaledQuery, args: Arguments = None) -> Explanation:
+    def explain(
+        self, query: str | DataFrame | StreamingQuery | ScaledQuery, args: Arguments = None, *, real_time: bool = False
+    ) -> Explanation:
         """Explain a statement, or what a running query has done.
 
         Parameters
@@ -412,6 +416,8 @@ class TriJoinSession:
             a streaming query of ours (EXPLAIN ANALYZE: with its counters, and the load of its units).
         args
             Values of the text's parameters, as in `sql`: conditions are planned and explained with them.
+        real_time
+            Whether to say if the text or the DataFrame runs with the trigger ``realTime``, and how.
 
         Returns
         -------
@@ -426,7 +432,7 @@ class TriJoinSession:
         """
         if isinstance(query, str):
             self.statements.check_alive()
-            return Explanation(self.statements.explained(query, args).to_dict())
+            return _explanation(self.statements.explained(query, args), real_time=real_time)
         if isinstance(query, DataFrame):
             rewritten = self.statements.compiled.get(topmost_number(query))
             if rewritten is None:
@@ -435,7 +441,7 @@ class TriJoinSession:
                     "no streams are joined in it by this session",
                     "explain what join(), rewrite() or sql() returned",
                 )
-            return Explanation(in_users_words(rewritten.to_dict()))
+            return _explanation(rewritten, real_time=real_time)
         if not isinstance(query, ScaledQuery):
             _check_is_query(query, "explain() takes the text of a query, a DataFrame or a streaming query")
         decisions, policy = {}, {}
@@ -472,6 +478,13 @@ class TriJoinSession:
             hint = "query.recentProgress has Spark's own counters"
             raise UnavailableError("the counters of a join", "no join of this query is ours", hint)
         return found
+
+
+def _explanation(rewritten: Rewrite, *, real_time: bool) -> Explanation:
+    document = rewritten.to_dict()
+    if real_time:
+        document["advice"] = [*document["advice"], real_time_sentence(rewritten)]
+    return Explanation(in_users_words(document))
 
 
 def _check_is_query(value: object, takes: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -88,6 +88,10 @@ class Input:
     values: dict[str, str] = field(default_factory=dict)
     required: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
+
+    def anew(self) -> Input:
+        """Return the same input with nothing packed."""
+        return replace(self, packed={}, values={}, required={}, _names={})
 
     def type_of(self, what: str, text: str) -> str:
         """Return the type of a column or key that was read."""

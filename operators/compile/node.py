@@ -63,11 +63,23 @@ class Compiled:
         What runs.
     late
         Where its late rows are, if they can be asked for.
+    again
+        What it is compiled from, for who compiles it once more: what its texts mean may have changed by then.
     """
 
     frame: DataFrame
     spec: JoinSpec
     late: tuple[LateSource, ...] = ()
+    again: Again | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A join node that was compiled, with its inputs as Spark read them then."""
+
+    compiling: Compiling
+    node: JoinNode
+    inputs: Mapping[str, Input]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +119,20 @@ class Prepared:
 
 def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     """Compile a join node; what it raises is that of `prepare`."""
-    made = prepare(compiling, node)
+    inputs = read_inputs(compiling, node)
+    made = prepare(compiling, node, {alias: side.anew() for alias, side in inputs.items()})
     dispatched, late = dispatch(compiling, made.spec, made.packed)
     frame = _run(compiling, made, reduce(DataFrame.unionAll, dispatched))
-    return Compiled(_finish(node, frame, in_units=made.in_units), made.spec, late)
+    return Compiled(_finish(node, frame, in_units=made.in_units), made.spec, late, Again(compiling, node, inputs))
 
 
-def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
-    """Return what a join node becomes, and its inputs.
+def prepare(compiling: Compiling, node: JoinNode, inputs: Mapping[str, Input]) -> Prepared:
+    """Return what a join node becomes.
+
+    Parameters
+    ----------
+    inputs
+        Its inputs as Spark reads them. What is packed of them is noted there.
 
     Raises
     ------
@@ -127,7 +145,6 @@ def prepare(compiling: Compiling, node: JoinNode) -> Prepared:
     PlanError
         The plan and Spark's schemas do not fit together: a bug of ours.
     """
-    inputs = read_inputs(compiling, node)
     edges = [compile_edge(node, edge, inputs) for edge in node.graph.edges]
     closest = None if node.closest is None else compile_closest(node.closest, edges, *inputs.values())
     for side in inputs.values():

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from trijoin_sql.operators.checks import Band, Compare, EdgeSpec
 from trijoin_sql.operators.compile.compiling import Compiling
+from trijoin_sql.operators.compile.inputs import read_inputs
 from trijoin_sql.operators.compile.node import Prepared, prepare
 from trijoin_sql.operators.kernels.order_keys import values
 from trijoin_sql.operators.results.bundle import Bundle
@@ -226,7 +227,7 @@ def _join(
     """Compile a join node over its inputs, which are given by relation."""
     compiling = _Compiling(None, {}, units=units, tables=tables)  # type: ignore[arg-type]
     with local_columns():
-        made = prepare(compiling, node)
+        made = prepare(compiling, node, read_inputs(compiling, node))
     frames = []
     for rank, stream in enumerate(made.spec.streams):
         rows = pa.RecordBatch.from_arrays(*_columns(made.frames[rank]))

@@ -34,6 +34,11 @@ def _late(sinks: str, end: str, results: str = "noop") -> str:
 
 
 _NEAR = "FROM a JOIN b ON ABS(a.x - b.x) < 5 WITHIN 1 MINUTE"
+_TOPICS = "".join(
+    f"CREATE STREAM {name} USING kafka OPTIONS (kafka.bootstrap.servers 'h:1', subscribe '{name}')\n"
+    "WATERMARK timestamp DELAY OF INTERVAL 1 SECOND;\n"
+    for name in "ab"
+)
 _LATE = "CREATE SINK l USING noop;\n"
 
 
@@ -690,6 +695,28 @@ MISTAKES = [
         f"CREATE STREAM a {_ROWS}CREATE STREAM c (id BIGINT, x DOUBLE) USING json OPTIONS (path '{{data}}');\n"
         f"{SINK}INSERT INTO o SELECT a.id FROM a JOIN c ON a.x < c.x ^WITHIN 1 MINUTE;",
         "c has no column of times: give it one, with a watermark",
+    ),
+    # real time
+    Mistake("real time without a time", _sink("CREATE SINK o USING console TRIGGER REAL TIME ^5"), "how often?"),
+    Mistake(
+        "real time into files",
+        _sink(
+            "CREATE SINK o USING ^parquet OPTIONS (path '{free}', checkpointLocation '{free}s')\n"
+            "TRIGGER REAL TIME '5 minutes'"
+        ),
+        "a parquet sink takes no rows one by one",
+    ),
+    Mistake(
+        "real time from files",
+        "CREATE STREAM a (id BIGINT) USING ^json OPTIONS (path '{data}');\n"
+        "CREATE SINK o USING console TRIGGER REAL TIME '5 minutes';\nINSERT INTO o SELECT id FROM a;",
+        "a json stream gives no rows one by one",
+    ),
+    Mistake(
+        "an outer join in real time",
+        f"{_TOPICS}CREATE SINK o USING console TRIGGER REAL TIME '5 minutes';\n"
+        "INSERT INTO o SELECT a.offset FROM a ^LEFT JOIN b ON a.offset < b.offset WITHIN 1 MINUTE;",
+        "LEFT joins wait for the watermark",
     ),
     Mistake("no query at all", f"{STREAM}{SINK}-- the end^\n", "the job has no INSERT INTO"),
     Mistake(

@@ -126,7 +126,9 @@ def _check_order(job: Job) -> None:
     for statement in job.statements:
         if isinstance(statement, CreateStream):
             behind.pop(statement.name.text.lower(), None)
-        tree = _tree_of(statement.query.text) if isinstance(statement, InsertInto) and behind else None
+        if not isinstance(statement, InsertInto) or not behind:
+            continue
+        tree = _tree_of(statement.query.text)
         ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)} if tree is not None else set()
         for table in tree.find_all(exp.Table) if tree is not None else ():
             later = behind.get(table.name.lower())

@@ -9,7 +9,18 @@ from ..rewriter.sql.catalog import RATE_OPTION, positive
 from ..rewriter.sql.clauses import Options, Word
 from ..rewriter.sql.similar import close, did_you_mean
 from ..rewriter.sql.type_names import TYPES, no_type
-from .formats import BOOLEANS, CHECKPOINT, COUNTS, OTHER, SINKS, SOURCES, Format, find_format, fixed_columns
+from .formats import (
+    BOOLEANS,
+    CHECKPOINT,
+    COUNTS,
+    OTHER,
+    ROW_BY_ROW,
+    SINKS,
+    SOURCES,
+    Format,
+    find_format,
+    fixed_columns,
+)
 from .job_text import Script
 from .statements import CreateSink, CreateStream
 from .user_code import check_named
@@ -77,6 +88,9 @@ def check_sink(script: Script, sink: CreateSink) -> None:
         modes = " or ".join(target.modes)
         hint = "use MODE append, or a foreachBatch sink that writes the changes"
         script.fail(sink.mode.start, f"a {name} sink takes MODE {modes} only, not {sink.mode.text}", hint)
+    if sink.in_real_time and name not in ROW_BY_ROW:
+        hint = f"write into {' or '.join(ROW_BY_ROW)}, or give it another TRIGGER"
+        script.fail(sink.format.start, f"a {name} sink takes no rows one by one, and its trigger is REAL TIME", hint)
     function = sink.options.find("function")
     if name == "foreachBatch" and function is not None:
         check_named(script, function)

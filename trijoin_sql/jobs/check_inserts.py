@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.similar import did_you_mean
 from ..rewriter.sql.spark_types import UNKNOWN
-from .formats import FILES, SINKS, TABLES, WITH_LATE_ROWS, find_format
+from .formats import FILES, FROM_ROW_BY_ROW, SINKS, SOURCES, TABLES, WITH_LATE_ROWS, find_format
 from .job_text import Script
 from .statements import CreateSink, InsertInto, Job
 
@@ -30,6 +31,7 @@ def check_insert(job: Job, insert: InsertInto) -> None:
         hint = did_you_mean(name, sinks) if sinks else "declare it: CREATE SINK name USING format ..."
         job.script.fail(insert.sink.start, f"there is no sink named {name}", hint)
     check_late(job, insert)
+    check_real_time(job, insert)
     first = next(other for other in job.inserts if other.sink.text.lower() == name.lower())
     if first is not insert:
         line, _ = job.script.place(first.sink.start)
@@ -70,6 +72,27 @@ def check_late(job: Job, insert: InsertInto) -> None:
             hint = f"formats that do: {', '.join(WITH_LATE_ROWS)}"
             why = f"a sink of the format {sink.format} takes no {what}: it would not know a repeated batch"
             fail(at.start, why, hint)
+
+
+def check_real_time(job: Job, insert: InsertInto) -> None:
+    """Check that an INSERT whose sink has TRIGGER REAL TIME reads what gives rows one by one.
+
+    Raises
+    ------
+    JobError
+        It does not.
+    """
+    sink = job.sink(insert.sink.text)
+    if sink is None or not sink.in_real_time:
+        return
+    if insert.late is not None:
+        job.script.fail(insert.late.start, "no late rows are kept in real time", "leave LATE ROWS INTO out")
+    words = {token.text.lower() for token in tokenize(insert.query.text)}
+    for stream in job.streams:
+        if stream.name.text.lower() in words and find_format(SOURCES, stream.format.text) not in FROM_ROW_BY_ROW:
+            hint = f"read it from {' or '.join(FROM_ROW_BY_ROW)}, or give {sink.name} another TRIGGER"
+            why = f"a {stream.format} stream gives no rows one by one, and the trigger of {sink.name} is REAL TIME"
+            job.script.fail(stream.format.start, why, hint)
 
 
 def check_output(script: Script, columns: Sequence[tuple[str, str]], insert: InsertInto, sink: CreateSink) -> None:

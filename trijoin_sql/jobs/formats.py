@@ -198,6 +198,9 @@ SINKS: dict[str, Format] = {
 #: what each of them does with a repeated one.
 WITH_LATE_ROWS = (*FILES, "console", "memory", "noop", "kafka", "foreachBatch", "delta")
 
+#: Sinks that take rows one by one, and sources that give them so.
+ROW_BY_ROW, FROM_ROW_BY_ROW = ("kafka", "console"), ("kafka",)
+
 #: A format that only Spark knows: one of another package, by its name or the name of its class.
 OTHER = Format((CHECKPOINT,), open=True, checkpoint=True)
 

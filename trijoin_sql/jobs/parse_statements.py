@@ -15,13 +15,23 @@ from ..rewriter.sql.similar import close, did_you_mean
 from ..rewriter.sql.statement import parse_statement
 from .job_text import Script
 from .setting_names import assignment
-from .statements import MODES, CreateSink, CreateStream, InsertInto, Job, JobStatement, SparkStatement, StartSetting
+from .statements import (
+    MODES,
+    REAL_TIME,
+    CreateSink,
+    CreateStream,
+    InsertInto,
+    Job,
+    JobStatement,
+    SparkStatement,
+    StartSetting,
+)
 
 _LATE = "write INSERT INTO sink SELECT ... LATE ROWS INTO another_sink"
 
 _QUERY = ("SELECT", "WITH", "FROM", "(", "EXPLAIN")
 
-_TRIGGER = "TRIGGER PROCESSING TIME '10 seconds', TRIGGER AVAILABLE NOW or TRIGGER ONCE"
+_TRIGGER = "TRIGGER PROCESSING TIME '10 seconds', AVAILABLE NOW, ONCE or REAL TIME '5 minutes'"
 
 
 def parse_job(script: Script) -> Job:
@@ -231,6 +241,9 @@ def _trigger(reader: ClauseReader) -> dict[str, str | bool]:
         case "PROCESSING", "TIME":
             reader.position += 1
             return {"processingTime": _interval(reader)}
+        case "REAL", "TIME":
+            reader.position += 1
+            return {REAL_TIME: _interval(reader)}
         case "CONTINUOUS", _:
             detail = "continuous processing cannot run joins, aggregations or foreachBatch"
         case _:

@@ -19,6 +19,7 @@ from ..rewriter.on_streams import MODES, NOT_IN, Read, not_exists, read_operatio
 from ..rewriter.options import Settings
 from ..rewriter.pipeline import Rewrite, rewrite
 from ..rewriter.plan.parts import Refusal
+from ..rewriter.real_time import real_time_refusal
 from ..rewriter.sql.catalog import DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
@@ -216,7 +217,8 @@ class Refusals:
         if asked.asks:
             return
         in_append = rewritten.append_refusals if sink is not None and sink.output_mode == "append" else ()
-        for one in (*rewritten.refusals, *in_append):
+        slow = real_time_refusal(rewritten) if sink is not None and sink.in_real_time else None
+        for one in (*rewritten.refusals, *in_append, *([slow] if slow is not None else [])):
             raise _located(self.script, sql, one)
         self._refuse_not_in(sql, rewritten.spark_sql)
 

@@ -44,7 +44,8 @@ streams   parquet, json, csv, orc, text, rate, rate-micro-batch, socket, kafka,
 sinks     parquet, json, csv, orc, text, console, memory, kafka, noop,
           delta, iceberg, python, any other format that Spark has,
           foreachBatch OPTIONS (function 'module:name')
-triggers  PROCESSING TIME '10 seconds', AVAILABLE NOW, ONCE
+triggers  PROCESSING TIME '10 seconds', AVAILABLE NOW, ONCE,
+          REAL TIME '5 minutes' (row by row, Kafka to Kafka)
 
 Kafka, Avro, Delta Lake and Iceberg come in packages, which Spark fetches from Maven's repositories in the version for \
 the installed Spark. Where it cannot, or for another version or format: --packages GROUP:NAME:VERSION, or --jars \

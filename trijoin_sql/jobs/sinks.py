@@ -49,7 +49,7 @@ def start(
         results = _by_function(sink, script, lines) or _beside_late_rows(frame, sink)
         written = _with_late_rows(results, late_writer(spark, late, script, lines))
         return target.foreachBatch(request.guard(written)).start()
-    if (function := _by_function(sink, script, lines)) is not None:
+    if (function := _by_function(sink, script, lines)) is not None and (once or not sink.in_real_time):
         return target.foreachBatch(request.guard(function)).start()
     table = sink.options.text("table")
     if name in TABLES and table is not None:

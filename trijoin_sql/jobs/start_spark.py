@@ -16,6 +16,7 @@ from ..doctor import check_java
 from ..errors import InvalidSettingError, UnavailableError
 from ..session import TriJoinSession
 from ..spark.config import configure, submitted_settings
+from ..spark.liberties import JVM_FLAGS
 from ..spark.quiet import quiet_jvm, quiet_python
 from .formats import CHECKPOINT
 from .jars import PACKAGES, how_to_give, needed, start_settings, with_packages
@@ -67,7 +68,8 @@ def job_session(
 
 def _defaults(user: Mapping[str, str], job: Job) -> dict[str, str]:
     """Return the Spark settings for a command line, which a user's own settings override."""
-    master = user.get("spark.master") or os.environ.get("MASTER") or "local[*,4]"
+    in_real_time = any(sink.in_real_time for sink in job.sinks)  # all tasks have to run at once, however many cores
+    master = user.get("spark.master") or os.environ.get("MASTER") or f"local[{16 if in_real_time else '*'},4]"
     settings = {
         "spark.master": master,
         "spark.app.name": f"trijoin-sql {Path(job.script.path).name}",
@@ -80,6 +82,8 @@ def _defaults(user: Mapping[str, str], job: Job) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
         }
+    if in_real_time:  # what runs for each row has to be compiled as well as it can
+        settings[f"spark.trijoin.liberties.{JVM_FLAGS}"] = "false"
     checkpoints = (sink.options.text(CHECKPOINT) for sink in job.sinks)
     elsewhere = next((text for text in checkpoints if text and local_path(text) is None), None)
     if elsewhere is not None:  # the manager for local disks is not for object stores

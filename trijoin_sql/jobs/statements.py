@@ -11,6 +11,9 @@ from .job_text import Script
 #: How results are put out, as Spark names it.
 MODES = ("append", "update", "complete")
 
+#: The trigger that gives results row by row, as ``DataStreamWriter.trigger`` names it.
+REAL_TIME = "realTime"
+
 
 @dataclass(frozen=True, slots=True)
 class CreateStream:
@@ -38,6 +41,11 @@ class CreateSink:
     def output_mode(self) -> str:
         """The output mode; append, as in Spark, if none is given."""
         return "append" if self.mode is None else self.mode.text
+
+    @property
+    def in_real_time(self) -> bool:
+        """Whether results come row by row."""
+        return self.trigger is not None and REAL_TIME in self.trigger
 
 
 @dataclass(frozen=True, slots=True)

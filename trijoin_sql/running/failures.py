@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ..errors import CheckpointDamagedError, TriJoinError, UnavailableError, hint_of
@@ -121,7 +122,7 @@ def _in_users_words(text: str, relations: Iterable[str]) -> str:
     return in_users_words(text)
 
 
-def tell_failures(starts: Callable[[Any], None]) -> None:
+def tell_failures(starts: Callable[[Any], AbstractContextManager[None]]) -> None:
     """Let PySpark's exceptions of queries of ours, and `start` on a checkpoint that is none, say so first.
 
     For the whole process, once.
@@ -129,7 +130,7 @@ def tell_failures(starts: Callable[[Any], None]) -> None:
     Parameters
     ----------
     starts
-        Is called with each DataFrame of a query before it starts.
+        Is entered with each writer while its query starts.
     """
     from pyspark.errors.exceptions.captured import AnalysisException, CapturedException, StreamingQueryException
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -153,7 +154,7 @@ def tell_failures(starts: Callable[[Any], None]) -> None:
         setattr(DataStreamWriter, name, _starting(vars(DataStreamWriter)[name], starts))
 
 
-def _starting(start: Callable[..., Any], starts: Callable[[Any], None]) -> Callable[..., Any]:
+def _starting(start: Callable[..., Any], starts: Callable[[Any], AbstractContextManager[None]]) -> Callable[..., Any]:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException
 
@@ -161,9 +162,9 @@ def _starting(start: Callable[..., Any], starts: Callable[[Any], None]) -> Calla
 
     @functools.wraps(start)
     def starting(writer: Any, *args: Any, **options: Any) -> Any:
-        starts(writer._df)
         try:
-            return start(writer, *args, **options)
+            with starts(writer):
+                return start(writer, *args, **options)
         except Py4JJavaError as error:
             ours = not_started(error, writer)
             if ours is None or not numbers_of(writer._df):

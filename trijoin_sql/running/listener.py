@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ..errors import CheckpointDamagedError, CheckpointMismatchError, SinkMismatchError, cause_of
 from ..operators.compile.lifetimes import ended
+from ..operators.compile.node import Again
 from ..operators.compile.packing import LateSource
 from ..operators.spec import JoinSpec, is_key, number_of
 from ..operators.task.micro_batch import LAYOUTS
@@ -39,6 +40,7 @@ from ..spark.whole_batches import compute_whole_batches
 from .checkpoint import FOLDER, CheckpointFile, Join, follow, recorded
 from .failures import damage, remember, remember_relations, tell_failures
 from .metrics import held_by_slot, join_keys, numbers_of, slots_of
+from .real_time import in_real_time, is_of_real_time
 from .recovery import results_of_another
 from .stopping import no_further_batch
 from .vanished import Vanished
@@ -83,6 +85,8 @@ class Registered:
         Whether to warn of rows that cannot join while it runs.
     late
         Where its late rows are, if they can be asked for.
+    again
+        What it was compiled from: it is compiled anew for the trigger ``realTime``.
     """
 
     spec: JoinSpec
@@ -91,6 +95,7 @@ class Registered:
     said: tuple[str, ...] = ()
     warns: bool = False
     late: tuple[LateSource, ...] = ()
+    again: Again | None = None
 
     @property
     def keeps_units(self) -> bool:
@@ -131,7 +136,7 @@ def register(spark: SparkSession, joins: Sequence[Registered]) -> None:
 def tell_of_tables(spark: SparkSession, relations: Iterable[str]) -> None:
     """Let what fails of a query over tables be told in the words of the query."""
     if hasattr(spark, "_jsparkSession") and taken(TELL_FAILURES, settings_of(spark)):
-        tell_failures(_prepare_session_of)
+        tell_failures(_starts)
         remember_relations(relations)
 
 
@@ -143,12 +148,20 @@ def listen(spark: SparkSession) -> bool:
     from pyspark.java_gateway import ensure_callback_server_started
 
     if taken(TELL_FAILURES, settings_of(spark)):
-        tell_failures(_prepare_session_of)
+        tell_failures(_starts)
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     listener = _listeners[java.hashCode()] = LayoutListener(spark)
     jvm: Any = spark._jvm
     java.streams().addListener(jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(listener))
     return True
+
+
+@contextmanager
+def _starts(writer: Any) -> Iterator[None]:
+    """Prepare what starts: a session that is none of ours, where it reads a global temporary view, and real time."""
+    _prepare_session_of(writer._df)
+    with in_real_time(writer, lambda key: None if (found := _joins.get(key)) is None else found.again):
+        yield
 
 
 def _prepare_session_of(frame: DataFrame) -> None:
@@ -391,6 +404,10 @@ class LayoutListener:
             if not batch and (why := results_of_another(self.spark, execution.sink().toString())) is not None:
                 raise SinkMismatchError(file.root, why)
             saved = file.read()
+            if batch and not saved and is_of_real_time(self.spark, file.root):
+                raise CheckpointMismatchError(
+                    file.root, "it was written with the trigger realTime, and this is another"
+                )
             if batch and not saved:
                 lacks = f"it has micro-batches and no folder {FOLDER}, as of queries without our joins, or on Connect"
                 raise CheckpointMismatchError(file.root, lacks)

@@ -63,6 +63,8 @@ ARROW_SETTINGS: Mapping[str, str] = {
     MAX_BYTES: "16m",
 }
 
+BUFFER_WAIT = "spark.shuffle.streaming.networkBufferMaxWaitTimeMs"
+
 #: Read when the Spark context starts, so a running session cannot take them.
 CONTEXT_SETTINGS: Mapping[str, str] = {
     # Over TCP, every Python task waits about 40 ms for a delayed acknowledgement.
@@ -70,6 +72,8 @@ CONTEXT_SETTINGS: Mapping[str, str] = {
     # Spark gives this variable to workers that dispatch rows but not to those that join them, and keeps a pool of
     # workers for each environment. With it in both they are the same processes: half as many, half the memory.
     _TRACEBACK: "1",
+    # In Real-Time Mode, how long a shuffle's buffer waits to be full: Spark's 50 ms would be most of a result's time.
+    BUFFER_WAIT: "1",
     # Bars of a stage's progress would stand across the results of a query.
     "spark.ui.showConsoleProgress": "false",
 }
