@@ -8,6 +8,7 @@ A row has a number of its own, so a result that comes again after a restart is t
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import tempfile
@@ -66,6 +67,12 @@ def random_query(dice: Random) -> tuple[str, Sequence[str]]:
         ]
         joins.append(f"{name} ON {' AND '.join(conditions)}")
     where = dice.choice(["", "", f" WHERE {names[0]}.i IS NOT NULL", f" WHERE {names[-1]}.ti < 100"])
+    if dice.random() < 0.5:  # rows expire at the ends of batches
+        near = [
+            f"{one}.at BETWEEN {other}.at - INTERVAL 9 SECONDS AND {other}.at + INTERVAL 7 SECONDS"
+            for one, other in itertools.combinations(names, 2)
+        ]
+        where = f"{where or ' WHERE true'} AND {' AND '.join(near)}"
     columns = ", ".join(
         [f"{name}.u AS {name}_u" for name in names] + [f"{names[-1]}.{dice.choice([*COLUMNS])} AS payload"]
     )
@@ -105,7 +112,8 @@ class Stream:
             else self.spark.createDataFrame([(line,) for line in self.lines], "value string")
         )
         read = F.from_json("value", self.schema, {"timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"})
-        return text.select(read.alias("row")).select("row.*")
+        frame = text.select(read.alias("row")).selectExpr("row.*", "TIMESTAMP_SECONDS(row.u) AS at")
+        return frame.withWatermark("at", "0 seconds") if streaming else frame
 
 
 def lines_of(spark: SparkSession, seed: int, count: int) -> list[str]:

@@ -95,12 +95,16 @@ def in_real_time(writer: Any, again: Callable[[str], Again | None]) -> Iterator[
     load(spark)
     made = compile_real_time(join, cells)
     _check_checkpoint(spark, writer, made)
-    entry = getattr(spark._jvm, ENTRY)
+    entry, mode = getattr(spark._jvm, ENTRY), _field(writer, "outputMode")
     entry.rewire(writer._jwrite, entry.replaced(frame._jdf, _operator(plan, keys[-1]), made.frame._jdf))
-    if str(_field(writer, "outputMode").toString()) == "Append":  # the rows are the same: none is ever changed
+    if str(mode.toString()) == "Append":  # the rows are the same: none is ever changed
         writer._jwrite.outputMode("update")
-    with _set(spark, {**SETTINGS, PARTITIONS: str(made.spec.units)}):
-        yield
+    try:
+        with _set(spark, {**SETTINGS, PARTITIONS: str(made.spec.units)}):
+            yield
+    finally:  # it may start another query, with another trigger
+        entry.rewire(writer._jwrite, frame._jdf)
+        writer._jwrite.outputMode(mode)
 
 
 def is_real_time(writer: Any) -> bool:
