@@ -178,6 +178,7 @@ def test_a_wrong_argument_is_said(tj: TriJoinSession, spark: SparkSession, caplo
         (lambda: wrong.join({1: spark.range(1), 2: spark.range(2)}), "a text, and 1 is none"),
         (lambda: trijoin_sql.recover_file_sink(wrong, "c", "o"), "a SparkSession is needed"),
         (lambda: trijoin_sql.recover_file_sink(spark, "c", None), "as a str, not None"),  # type: ignore[arg-type]
+        (lambda: trijoin_sql.recover_foreach_batch(spark, "c", None), "takes a function"),  # type: ignore[arg-type]
     ]:
         with pytest.raises(TypeError, match=says):
             call()

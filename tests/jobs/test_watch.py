@@ -219,7 +219,12 @@ def test_a_place_that_cannot_be_used(server: WatchServer, tmp_path: Path) -> Non
         "CREATE STREAM r USING rate; CREATE SINK o USING noop; INSERT INTO o SELECT value FROM r"
     )
     port = server.place.rstrip("/").rpartition(":")[2]
-    for where, why in ((port, "in use"), ("99999", "65535"), (str(tmp_path / "no" / "page.html"), "cannot be written")):
+    for where, why in (
+        (port, "in use"),
+        ("99999", "65535"),
+        (str(tmp_path / "no" / "page.html"), "cannot be written"),
+        ("page.pdf", "name the file page.html"),
+    ):
         result = CliRunner().invoke(app, ["run", str(tmp_path / "job.sql"), "--watch", where])
         assert result.exit_code == 2
         assert why in " ".join(result.output.replace("│", " ").split())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 import trijoin_sql
-from trijoin_sql.errors import UnsupportedQueryError
+from trijoin_sql.errors import UnavailableError, UnsupportedQueryError
 
 JOIN = "r JOIN s ON r.x < s.x AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS"
 NEAR = "t.k = r.k AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS"
@@ -109,6 +110,18 @@ def test_the_mode_may_be_an_argument_of_start_and_of_to_table(tj: trijoin_sql.Tr
         groups.writeStream.toTable("nowhere", outputMode="complete")
     assert not isinstance(of_spark.value, UnsupportedQueryError)
     groups.writeStream.start(format="noop", outputMode="complete").stop()
+
+
+def test_what_stands_above_a_join_of_ours_is_refused_in_our_words(tj: trijoin_sql.TriJoinSession) -> None:
+    above = tj.sql(f"SELECT r.id, r.k FROM {JOIN}").groupBy("k").count()
+    with pytest.raises(UnsupportedQueryError, match="groups without a window of event time never close"):
+        above.writeStream.start(format="noop")
+
+
+def test_a_frame_of_another_session_is_not_rewritten(tj: trijoin_sql.TriJoinSession) -> None:
+    other = tj.spark.newSession().readStream.format("rate").load()
+    with pytest.raises(UnavailableError, match="of another session"):
+        tj.rewrite(other.alias("a").join(other.alias("b"), F.expr("a.value < b.value")))
 
 
 @pytest.mark.parametrize("bounded", [True, False])

@@ -170,7 +170,8 @@ def _starting(start: Callable[..., Any], starts: Callable[[Any], AbstractContext
             if ours is None or not numbers_of(writer._df):
                 raise
         except AnalysisException as error:
-            if not (error.getCondition() or "").startswith("STREAMING_OUTPUT_MODE") or not numbers_of(writer._df):
+            of_mode = (error.getCondition() or "") == "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
+            if not of_mode or not numbers_of(writer._df):
                 raise
             ours = meaning(error).error("")
         raise ours
