@@ -2,11 +2,14 @@ package trijoin.realtime;
 
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashSet;
+import java.util.IdentityHashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.BiConsumer;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -69,15 +72,22 @@ final class Cell {
         each(rank, stored, (index, key) -> index.computeIfAbsent(key, absent -> new ArrayList<>(1)).add(stored));
     }
 
-    private void remove(int rank, Stored stored) {
-        rows.get(rank).remove(stored.number);
-        each(rank, stored, (index, key) -> {
+    /** Remove rows; each list of rows with one key is gone through once, however many of them go. */
+    private void remove(int rank, List<Stored> gone) {
+        Set<Long> numbers = new HashSet<>();
+        Map<TreeMap<Long, List<Stored>>, Set<Long>> keys = new IdentityHashMap<>();
+        for (Stored stored : gone) {
+            numbers.add(stored.number);
+            rows.get(rank).remove(stored.number);
+            each(rank, stored, (index, key) -> keys.computeIfAbsent(index, absent -> new HashSet<>()).add(key));
+        }
+        keys.forEach((index, touched) -> touched.forEach(key -> {
             List<Stored> same = index.get(key);
-            same.remove(stored);
+            same.removeIf(stored -> numbers.contains(stored.number));
             if (same.isEmpty()) {
                 index.remove(key);
             }
-        });
+        }));
     }
 
     /** Call for each index that has a row, with its key there. */
@@ -111,16 +121,11 @@ final class Cell {
             long last = Keys.plus(watermark, -plan.streams[rank].keepFor);
             List<Stored> gone = new ArrayList<>();
             times.get(rank).headMap(last, true).values().forEach(gone::addAll);
+            remove(rank, gone);
             for (Stored stored : gone) {
-                remove(rank, stored);
                 forgotten.accept(rank, stored.number);
             }
         }
-    }
-
-    /** How many rows it has. */
-    long size() {
-        return rows.stream().mapToLong(Map::size).sum();
     }
 
     /** The results of a row with the rows of the other streams: by rank, a row each. */
