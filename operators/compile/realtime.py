@@ -9,10 +9,10 @@ sees them is order enough. Units of other schemes would have to see rows in one 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from math import isinf, prod
 from operator import add, and_
@@ -216,8 +216,9 @@ class Conditions:
     def _step(self, target: int, edges: Sequence[EdgeSpec]) -> dict[str, Any]:
         searches = [found for edge in edges for found in self._searches(edge)]
         step: dict[str, Any] = {"rank": target}
-        if searches:
-            _, step["search"] = min(searches, key=lambda one: one[0])
+        if searches:  # each row that comes is put into the indexes: only what is searched has one
+            _, best = min(searches, key=lambda one: one[0])
+            step["search"] = best()
         checks = [(edge, check) for edge in edges for check in edge.checks]
         differences = {number: self._difference(*one) for number, one in enumerate(checks)}
         step["differences"] = [one for one in differences.values() if one is not None]
@@ -227,19 +228,20 @@ class Conditions:
             self.texts.append(" AND ".join(texts))
         return step
 
-    def _searches(self, edge: EdgeSpec) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield what an index can be asked for an edge, each with a cost: 0 is the best."""
+    def _searches(self, edge: EdgeSpec) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
+        """Yield what an index can be asked for an edge: a cost (0 is the best), and what makes the search."""
+        search = partial(partial, self._search, edge)
         if edge.hash_left is not None and edge.hash_right is not None:
-            yield 0, self._search(edge, edge.hash_left, edge.hash_right, 0, 0)
+            yield 0, search(edge.hash_left, edge.hash_right, 0, 0)
         for check in edge.checks:
             if isinstance(check, Compare) and check.op in _SIDES and self._has_key(edge.left, check.left):
-                yield (1 if check.op == "=" else 3), self._search(edge, check.left, check.right, *_SIDES[check.op])
+                yield (1 if check.op == "=" else 3), search(check.left, check.right, *_SIDES[check.op])
             elif isinstance(check, Band) and self._has_key(edge.left, check.left):
                 least, most = _minus(check.upper), _minus(check.lower)
                 scale = _scale(self._types[edge.left][check.left]) if check.arithmetic == "int" else 0
                 nan = check.nan or check.upper is None
                 cost = 4 if check.wide else 2 if None not in (least, most) else 3
-                yield cost, self._search(edge, check.left, check.right, least, most, nan=nan, scale=scale)
+                yield cost, search(check.left, check.right, least, most, nan=nan, scale=scale)
 
     def _has_key(self, rank: int, column: str) -> bool:
         kind = self._types[rank][column]
@@ -314,10 +316,10 @@ class Conditions:
             within = f"({' AND '.join(texts)})"
             return f"({within} OR ISNAN({value}))" if check.nan and texts else within
         kind = self._types[edge.left][check.left]
-        if check.limits is not None and not kind.startswith("decimal"):
+        if not kind.startswith("decimal") and (check.limits is not None or kind not in _WHOLE[:4]):
             raise UnsupportedQueryError(
-                f"the difference in {check.sql} may overflow inside of an OR, and the trigger is realTime",
-                "cast its columns to DECIMAL, or start the query with another trigger",
+                f"the difference in {check.sql} cannot stand inside of an OR, for the trigger is realTime",
+                "take it out of the OR, or start the query with another trigger",
             )
         value = f"{left} - {right}" if kind.startswith("decimal") else _exactly(left, right)
         ends = [(">=", check.lower), ("<=", check.upper)]

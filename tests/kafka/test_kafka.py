@@ -154,7 +154,7 @@ def test_three_topics_in_one_out_and_a_restart_between(
     assert received(address) == expected
 
 
-def test_in_real_time_results_come_within_a_batch_and_a_killed_job_loses_none(
+def test_in_real_time_a_killed_job_loses_no_result(
     spark: SparkSession, address: str, connector: tuple[str, Path], tmp_path: Path
 ) -> None:
     """With ``TRIGGER REAL TIME``, killed twice in the middle of a batch: every result is there, and none that is wrong.

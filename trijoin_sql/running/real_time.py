@@ -27,6 +27,7 @@ from ..spark.operator_jar import jar
 from ..spark.rates import sources_in
 from ..spark.versions import minor
 from .metrics import join_keys
+from .recovery import Files
 from .versioned_file import VersionedFile
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def in_real_time(writer: Any, again: Callable[[str], Again | None]) -> Iterator[
         yield
         return
     spark = frame.sparkSession
-    join = again(keys[-1])
+    join = again(keys[0])
     if join is None:
         raise _refused("it was compiled by another process or session", "make its DataFrame anew")
     why = why_not_in_real_time(join.node)
@@ -96,7 +97,7 @@ def in_real_time(writer: Any, again: Callable[[str], Again | None]) -> Iterator[
     made = compile_real_time(join, cells)
     _check_checkpoint(spark, writer, made)
     entry, mode = getattr(spark._jvm, ENTRY), _field(writer, "outputMode")
-    entry.rewire(writer._jwrite, entry.replaced(frame._jdf, _operator(plan, keys[-1]), made.frame._jdf))
+    entry.rewire(writer._jwrite, entry.replaced(frame._jdf, _operator(plan, keys[0]), made.frame._jdf))
     if str(mode.toString()) == "Append":  # the rows are the same: none is ever changed
         writer._jwrite.outputMode("update")
     try:
@@ -207,12 +208,12 @@ def _check_checkpoint(spark: SparkSession, writer: Any, made: RealTime) -> None:
     place = _location(spark, writer)
     if place is None:
         return  # Spark says that it needs one
-    root = f"{place}/{FOLDER}"
-    if VersionedFile(spark, root, "joins-{}.json").read() is not None:
+    root, begun = f"{place}/{FOLDER}", bool(Files(spark).numbers(f"{place}/offsets"))
+    if begun and VersionedFile(spark, root, "joins-{}.json").read() is not None:
         raise CheckpointMismatchError(place, "it was written by micro-batches, and the trigger is realTime")
     file = VersionedFile(spark, root, FILE)
     found = file.read()
-    if found is None:
+    if found is None or not begun:  # a start that failed may have left one
         file.write(json.dumps({"fingerprint": made.spec.fingerprint, "cells": made.spec.units}).encode())
         return
     saved = json.loads(found[1])

@@ -53,7 +53,7 @@ def recover_file_sink(spark: SparkSession, checkpoint: str, path: str) -> int | 
     """
     check_is_session(spark)
     check_locations("recover_file_sink", (checkpoint, path))
-    files = _Files(spark)
+    files = Files(spark)
     log = files.logged(path)
     committed = max(files.numbers(f"{checkpoint}/commits"), default=-1)
     written = max(log, default=-1)
@@ -101,7 +101,7 @@ def results_of_another(spark: SparkSession, sink: str) -> str | None:
         What Spark calls it. None is returned for sinks of other kinds.
     """
     found = _FILE_SINK.fullmatch(sink)
-    written = -1 if found is None else max(_Files(spark).logged(found[1]), default=-1)
+    written = -1 if found is None else max(Files(spark).logged(found[1]), default=-1)
     if found is None or written < 0:
         return None
     return f"{found[1]} holds results of another checkpoint, of batches up to {written}, which Spark would leave out"
@@ -135,7 +135,7 @@ def recover_foreach_batch(
     if not callable(function):
         takes = "a function of a micro-batch and its number"
         raise TypeError(f"recover_foreach_batch() takes {takes}, not {type(function).__name__}")
-    files = _Files(spark)
+    files = Files(spark)
     begun = files.numbers(f"{checkpoint}/offsets") - files.numbers(f"{checkpoint}/commits")
 
     def recovered(frame: DataFrame, batch: int) -> None:
@@ -153,7 +153,7 @@ def recover_foreach_batch(
     return recovered
 
 
-class _Files:
+class Files:
     """The few operations that we need from Hadoop's file systems."""
 
     def __init__(self, spark: SparkSession) -> None:

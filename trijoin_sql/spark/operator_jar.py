@@ -1,6 +1,6 @@
 """The jar with Java's operator of the trigger ``realTime``: the wheel's, or one that a JDK makes of the sources.
 
-``python -m trijoin_sql.spark.operator_jar FILE`` makes one, for a wheel (`make wheel`).
+``python -m trijoin_sql.spark.operator_jar FILE`` makes one, for a wheel (`.ci/run`).
 """
 
 from __future__ import annotations
