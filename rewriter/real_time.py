@@ -65,7 +65,7 @@ def real_time_sentence(rewritten: Rewrite) -> str:
     if why is not None:
         return f"real time: no. {why.reason}; {why.hint}"
     (node,) = rewritten.groups
-    cells = cells_in_real_time(node) if isinstance(node, JoinNode) else 1
+    cells = (cells_in_real_time(node) or 1) if isinstance(node, JoinNode) else 1
     number = f"{cells} cell{'s' if cells > 1 else ''}"
     tasks = len(node.graph.relations) + cells if isinstance(node, JoinNode) else cells
     return (
@@ -74,7 +74,7 @@ def real_time_sentence(rewritten: Rewrite) -> str:
     )
 
 
-def cells_in_real_time(node: JoinNode) -> int:
-    """Return the cells of a join in real time: those that the user chose, else one, in which all rows meet."""
+def cells_in_real_time(node: JoinNode) -> int | None:
+    """Return the cells of a join in real time that the user chose; None: those of the checkpoint, one if it is new."""
     chosen = node.decision.units_from in ("the hint", "the setting")
-    return node.decision.units or 1 if chosen else 1
+    return node.decision.units if chosen else None

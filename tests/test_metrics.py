@@ -53,6 +53,7 @@ def query(form: Any) -> Any:
     recent = [
         SimpleNamespace(
             id=QUERY,
+            runId="run",
             batchId=batch,
             timestamp=timestamp,
             batchDuration=took,
@@ -61,7 +62,7 @@ def query(form: Any) -> Any:
         )
         for batch, timestamp, took, slots in BATCHES
     ]
-    return SimpleNamespace(recentProgress=recent)
+    return SimpleNamespace(recentProgress=recent, runId="run")
 
 
 @pytest.fixture(autouse=True)
@@ -187,5 +188,5 @@ def test_the_nodes_of_an_operator_tree_are_shown_by_themselves() -> None:
 
 
 def test_a_query_without_progress_has_no_counters() -> None:
-    metrics = read_metrics(SimpleNamespace(recentProgress=[]))  # type: ignore[arg-type]
+    metrics = read_metrics(SimpleNamespace(recentProgress=[], runId="run"))  # type: ignore[arg-type]
     assert (metrics.batches, metrics.seconds) == ((), 0.0)

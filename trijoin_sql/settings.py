@@ -22,6 +22,7 @@ from .spark.zones import largest_shift
 
 UNITS = "spark.trijoin.units"
 WARM_BYTES = "spark.trijoin.warm.maxBytes"
+REAL_TIME_MEMORY = "spark.trijoin.realTime.maxBytes"
 AGGREGATE = "spark.trijoin.aggregateInUnits"
 STRICT = "spark.trijoin.strict"
 TABLES = "spark.trijoin.tables"
@@ -96,6 +97,12 @@ OWN = (
         TABLES, _tables, "theta", "joins of tables that are ours: `theta` (not by equalities alone), `all` or `none`"
     ),
     OwnSetting(WARM_BYTES, _size, "16g", "limit for the copy of state on a machine's disk"),
+    OwnSetting(
+        REAL_TIME_MEMORY,
+        _size,
+        None,
+        "limit for the rows that an executor keeps in memory with the trigger realTime; 40 % of its heap unless set",
+    ),
     OwnSetting(SCALING_ENABLED, _flag, "false", "whether units follow the load"),
     OwnSetting(f"{SCALING}unitBytes", _size, "256m", "state (durable bytes) that a unit should hold"),
     OwnSetting(f"{SCALING}upper", _share, "0.8", "share of it, over all units, above which there are too few units"),

@@ -9,11 +9,11 @@ sees them is order enough. Units of other schemes would have to see rows in one 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial, reduce
-from itertools import product
 from math import isinf, prod
 from operator import add, and_
 from typing import Any
@@ -22,18 +22,24 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import UnsupportedQueryError
-from ..checks import AnyOf, Band, Branch, Check, Compare, EdgeSpec
+from ..checks import AnyOf, Band, Check, Compare, EdgeSpec
 from ..kernels.order_keys import HIGHEST, LOWEST
+from ..schemes.routing import shape_of, shifts_of, strides_of
 from ..spec import JoinSpec
 from ..task.dispatch import slot_keys
+from ..task.late_rows import LIMITS
 from .node import Again, Prepared, prepare
+from .packing import ROUTE
 from .travel_types import quoted, type_name
 
 #: The Java class that the driver calls.
 ENTRY = "trijoin.realtime.RealTime"
 
-#: The types that travel as integers.
-_WHOLE = ("tinyint", "smallint", "int", "bigint", "timestamp_ntz", "boolean")
+#: The column with the time at which a row was read.
+READ = "__trijoin_read"
+
+#: The types that Spark keeps as integers.
+_WHOLE = re.compile("tinyint|smallint|int|bigint|timestamp_ntz|boolean|interval (day|hour|minute|second).*|time.*")
 
 #: What an index says of a comparison: how far a key of the right side may lie from the left one's.
 _SIDES: dict[str, tuple[int | None, int | None]] = {
@@ -61,7 +67,7 @@ class RealTime:
     spec: JoinSpec
 
 
-def compile_real_time(again: Again, cells: int) -> RealTime:
+def compile_real_time(again: Again, cells: int, memory: int) -> RealTime:
     """Compile a join node for Real-Time Mode.
 
     Parameters
@@ -70,6 +76,8 @@ def compile_real_time(again: Again, cells: int) -> RealTime:
         The join as it was compiled for micro-batches.
     cells
         How many cells there may be.
+    memory
+        The bytes of rows that an executor keeps in memory, 0 for a part of what it has.
 
     Raises
     ------
@@ -82,18 +90,29 @@ def compile_real_time(again: Again, cells: int) -> RealTime:
     made = prepare(compiling, replace(node, decision=decision), inputs)
     spec = made.spec
     _refuse(spec)
-    types = [_types(made, rank) for rank in range(len(spec.streams))]
+    types = [
+        _types(made, rank, guarded=bool(inputs[stream.alias].guards())) for rank, stream in enumerate(spec.streams)
+    ]
     conditions = Conditions(spec, types)
-    plan = json.dumps({"streams": _streams(spec, conditions), "orders": conditions.orders})
-    packed = reduce(DataFrame.unionAll, _dispatched(made, types))
+    plan = {
+        "streams": _streams(spec, conditions),
+        "orders": conditions.orders,
+        "cells": spec.units,
+        "memory": memory,
+        "lateness": list(LIMITS.values()),
+    }
     entry = getattr(compiling.spark._jvm, ENTRY)
-    joined = entry.join(packed._jdf, node.name, plan, conditions.texts, any(one.time for one in spec.streams))
+    packed = reduce(DataFrame.unionAll, _dispatched(made, types, entry))
+    timed = any(one.time for one in spec.streams)
+    joined = entry.join(packed._jdf, spec.key, json.dumps(plan), conditions.texts, timed)
     columns = [
         F.col(f"joined.s{rank}.{quoted(column)}").alias(name)
         for rank, stream in enumerate(spec.streams)
         for column, name in stream.payload
     ]
-    return RealTime(DataFrame(joined, compiling.spark).select(*columns), spec)
+    # The name tells whose results these are; few rows would do.
+    found = DataFrame(joined, compiling.spark).select(*columns).observe(spec.key, F.count(F.lit(1)).alias("results"))
+    return RealTime(found, spec)
 
 
 def _refuse(spec: JoinSpec) -> None:
@@ -105,22 +124,29 @@ def _refuse(spec: JoinSpec) -> None:
         )
 
 
-def _types(made: Prepared, rank: int) -> dict[str, str]:
-    """Return the DDL names of the types of a stream's packed columns that are stored: one at least."""
-    frame, names = made.frames[rank], made.spec.streams[rank].columns
+def _types(made: Prepared, rank: int, *, guarded: bool) -> dict[str, str]:
+    """Return the DDL names of the types of a stream's packed columns that are stored: one at least.
+
+    Where expressions have to be computed that nothing reads, for they may raise an error, the route has them in it.
+    """
+    frame = made.frames[rank]
+    names = (*made.spec.streams[rank].columns, *([ROUTE] if guarded else []))
     found = {one.name: type_name(one.dataType) for one in frame.schema.fields}
     return {name: kind for name, kind in found.items() if name in names} or dict(list(found.items())[:1])
 
 
-def _dispatched(made: Prepared, types: Sequence[Mapping[str, str]]) -> Iterator[DataFrame]:
+def _dispatched(made: Prepared, types: Sequence[Mapping[str, str]], entry: Any) -> Iterator[DataFrame]:
     """Yield the rows of each source as the operator takes them: each once for each of its streams and their cells."""
     sources = {id(one.source): one.source for one in made.packed}
     for number, source in sources.items():
         ranks = [rank for rank, one in enumerate(made.packed) if id(one.source) == number]
         rows = F.array(*[_row(made, rank, types) for rank in ranks])
-        frame = source.select(F.explode(rows).alias("row")).where("row IS NOT NULL")
+        read = DataFrame(entry.stamped(source._jdf, READ), source.sparkSession)
+        frame = read.select(READ, F.explode(rows).alias("row")).where("row IS NOT NULL")
         structs = [F.col(f"row.s{rank}") for rank in range(len(types))]
-        yield frame.select("row.rank", *structs, F.explode("row.cells").alias("slot"))
+        copies = frame.select("row.rank", READ, *structs, F.posexplode("row.cells").alias("copy", "slot"))
+        rank = F.when(F.col("copy") == 0, F.col("rank")).otherwise(F.bitwise_not("rank"))  # counted in its first cell
+        yield copies.select(rank.alias("rank"), READ, *[f"s{rank}" for rank in range(len(types))], "slot")
 
 
 def _row(made: Prepared, rank: int, types: Sequence[Mapping[str, str]]) -> Column:
@@ -142,17 +168,15 @@ def _row(made: Prepared, rank: int, types: Sequence[Mapping[str, str]]) -> Colum
 
 def _cells(spec: JoinSpec, rank: int, packed: Mapping[str, Column]) -> Column:
     """Return the keys of the cells that a row goes to, as an array: the grid of `schemes.routing.grid`."""
-    shape = spec.options.grid or (spec.units,)
-    strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    shape = shape_of(spec)
+    strides = strides_of(shape)
     known = dict(spec.streams[rank].dimensions)
     keys = F.array(*map(F.lit, slot_keys(prod(shape))))
     at = [
         F.pmod(packed[column], F.lit(shape[axis])) * strides[axis] for axis, column in known.items() if shape[axis] > 1
     ]
     base = reduce(add, at, F.lit(1)).cast("int")
-    free = [range(shape[axis]) if axis not in known else (0,) for axis in range(len(shape))]
-    shifts = [sum(step * stride for step, stride in zip(steps, strides, strict=True)) for steps in product(*free)]
-    return F.array(*[F.element_at(keys, base + shift) for shift in shifts])
+    return F.array(*[F.element_at(keys, base + shift) for shift in shifts_of(shape, known)])
 
 
 def _streams(spec: JoinSpec, conditions: Conditions) -> list[dict[str, Any]]:
@@ -162,6 +186,8 @@ def _streams(spec: JoinSpec, conditions: Conditions) -> list[dict[str, Any]]:
         found.append(
             {
                 "name": stream.alias,
+                "reads": stream.reads or stream.alias,
+                "filtered": stream.filtered,
                 "time": -1 if stream.time is None else conditions.column(rank, stream.time),
                 "keepFor": -1 if keep is None or stream.time is None else keep,
                 "indexed": [conditions.column(rank, name) for name in conditions.indexed[rank]],
@@ -219,14 +245,19 @@ class Conditions:
         if searches:  # each row that comes is put into the indexes: only what is searched has one
             _, best = min(searches, key=lambda one: one[0])
             step["search"] = best()
-        checks = [(edge, check) for edge in edges for check in edge.checks]
-        differences = {number: self._difference(*one) for number, one in enumerate(checks)}
-        step["differences"] = [one for one in differences.values() if one is not None]
-        texts = [self._text(*one) for number, one in enumerate(checks) if differences[number] is None]
-        if texts:
-            step["condition"] = len(self.texts)
-            self.texts.append(" AND ".join(texts))
+        step["checks"] = [self._check(edge, check) for edge in edges for check in edge.checks]
         return step
+
+    def _check(self, edge: EdgeSpec, check: Check) -> dict[str, Any]:
+        if isinstance(check, AnyOf):
+            branches = [[self._check(edge, one) for one in branch.checks] for branch in check.branches]
+            return {"any": branches, "negated": check.negated}
+        if (difference := self._difference(edge, check)) is not None:
+            return {"difference": difference}
+        text = self._text(edge, check)
+        if text not in self.texts:
+            self.texts.append(text)
+        return {"condition": self.texts.index(text)}
 
     def _searches(self, edge: EdgeSpec) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
         """Yield what an index can be asked for an edge: a cost (0 is the best), and what makes the search."""
@@ -245,7 +276,7 @@ class Conditions:
 
     def _has_key(self, rank: int, column: str) -> bool:
         kind = self._types[rank][column]
-        return kind in (*_WHOLE, "float", "double", "string", "binary") or kind.startswith("decimal")
+        return kind in ("float", "double", "string", "binary") or bool(re.match("decimal", kind) or _WHOLE.match(kind))
 
     def _search(
         self,
@@ -272,7 +303,7 @@ class Conditions:
             found["mostWhole"] = None if most is None or most > HIGHEST else max(int(most), LOWEST)
         return found
 
-    def _difference(self, edge: EdgeSpec, check: Check) -> dict[str, Any] | None:
+    def _difference(self, edge: EdgeSpec, check: Compare | Band) -> dict[str, Any] | None:
         """Return a check as bounds of a difference of integers, None if it is none."""
         if isinstance(check, Band) and check.arithmetic == "int":
             least, most = (None if one is None else int(one) for one in (check.lower, check.upper))
@@ -282,7 +313,8 @@ class Conditions:
             (least, most), limits, sql = bounds[check.op], (None, None), ""
         else:
             return None
-        if {self._types[edge.left][check.left], self._types[edge.right][check.right]} - {*_WHOLE}:
+        kinds = self._types[edge.left][check.left], self._types[edge.right][check.right]
+        if not all(map(_WHOLE.fullmatch, kinds)):
             return None
         if any(one is not None and not LOWEST <= one <= HIGHEST for one in (least, most, *limits)):
             return None
@@ -298,13 +330,8 @@ class Conditions:
             "sql": sql,
         }
 
-    def _text(self, edge: EdgeSpec, check: Check) -> str:
+    def _text(self, edge: EdgeSpec, check: Compare | Band) -> str:
         """Return a check as SQL."""
-        if isinstance(check, AnyOf):
-            branches = [self._branch(edge, branch) for branch in check.branches]
-            if check.negated:
-                return " AND ".join(f"NOT COALESCE({one}, false)" for one in branches)
-            return f"({' OR '.join(branches)})"
         left, right = f"s{edge.left}.{quoted(check.left)}", f"s{edge.right}.{quoted(check.right)}"
         if isinstance(check, Compare):
             return f"({left} {check.op} {right})"
@@ -316,23 +343,14 @@ class Conditions:
             within = f"({' AND '.join(texts)})"
             return f"({within} OR ISNAN({value}))" if check.nan and texts else within
         kind = self._types[edge.left][check.left]
-        if not kind.startswith("decimal") and (check.limits is not None or kind not in _WHOLE[:4]):
-            raise UnsupportedQueryError(
-                f"the difference in {check.sql} cannot stand inside of an OR, for the trigger is realTime",
-                "take it out of the OR, or start the query with another trigger",
-            )
-        value = f"{left} - {right}" if kind.startswith("decimal") else _exactly(left, right)
+        if kind.startswith("decimal"):
+            value = f"{left} - {right}"
+        else:  # integers, and a bound that is none of 64 bits
+            value = f"CAST({left} AS DECIMAL(19, 0)) - CAST({right} AS DECIMAL(19, 0))"
         ends = [(">=", check.lower), ("<=", check.upper)]
         scale = _scale(kind)
         texts = [f"{value} {op} {Decimal(int(one)).scaleb(-scale):f}BD" for op, one in ends if one is not None]
         return f"({' AND '.join(texts)})"
-
-    def _branch(self, edge: EdgeSpec, branch: Branch) -> str:
-        return f"({' AND '.join(self._text(edge, one) for one in branch.checks)})"
-
-
-def _exactly(left: str, right: str) -> str:
-    return f"CAST({left} AS DECIMAL(19, 0)) - CAST({right} AS DECIMAL(19, 0))"
 
 
 def _minus(bound: float | None) -> float | None:

@@ -15,12 +15,26 @@ public final class JoinPlan implements Serializable {
     /** By the rank of a row that comes: the other streams, in the order in which it probes them. */
     public Step[][] orders;
 
+    /** How many cells there are. */
+    public int cells;
+
+    /** How many bytes of rows the cells of an executor keep in memory together; 0: two fifths of its heap. */
+    public long memory;
+
+    /** How late rows are told apart in reports: microseconds behind the watermark, in order. */
+    public long[] lateness = {};
+
     /** What is kept of a stream's rows. */
     public static final class Stream implements Serializable {
         private static final long serialVersionUID = 1L;
 
-        /** Its alias, for messages. */
+        /** Its alias, and what it reads, for reports. */
         public String name;
+
+        public String reads;
+
+        /** Whether conditions on this alias drop some of its rows before. */
+        public boolean filtered;
 
         /** The column with the event time in microseconds, -1 if it has none. */
         public int time = -1;
@@ -41,11 +55,8 @@ public final class JoinPlan implements Serializable {
         /** How candidates are found; null where all rows are. */
         public Search search;
 
-        /** Differences of integers that a candidate has to keep. */
-        public Difference[] differences = {};
-
-        /** The number of the condition that Spark's own expression decides, -1 if there is none. */
-        public int condition = -1;
+        /** What a candidate has to keep. */
+        public Check[] checks = {};
     }
 
     /** The keys of an index between two bounds, which move with a value of a joined row. */
@@ -72,6 +83,22 @@ public final class JoinPlan implements Serializable {
 
         /** Whether a key that is NaN fits too. */
         public boolean nan;
+    }
+
+    /** One of three: a difference of integers, an expression that Spark decides, or an OR of such. */
+    public static final class Check implements Serializable {
+        private static final long serialVersionUID = 1L;
+
+        public Difference difference;
+
+        /** The number of an expression. */
+        public int condition = -1;
+
+        /** Branches, each an AND. */
+        public Check[][] any;
+
+        /** Whether none of the branches may be true; one that is NULL is not. */
+        public boolean negated;
     }
 
     /** {@code least <= value of left - value of right <= most}, computed as if integers had no end. */

@@ -20,6 +20,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -30,6 +31,7 @@ import org.apache.spark.sql.streaming.DataStreamWriter;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -41,7 +43,8 @@ public final class RealTime {
     /**
      * Return the results of a join: a struct of each stream's packed columns, in one column.
      *
-     * @param input its columns: the number of a row's stream (INT), a struct for each stream, and the cell (INT)
+     * @param input its columns: the number of a row's stream (INT), when it was read (BIGINT, microseconds), a struct for
+     *     each stream, and the cell (INT)
      * @param conditions what Spark decides, over those structs
      * @param timed whether watermarks move
      */
@@ -50,7 +53,7 @@ public final class RealTime {
         var given = (org.apache.spark.sql.classic.Dataset<Row>) input;
         LogicalPlan child = given.queryExecution().analyzed();
         List<Attribute> columns = CollectionConverters.asJava(child.output());
-        List<Attribute> streams = columns.subList(1, columns.size() - 1);
+        List<Attribute> streams = columns.subList(2, columns.size() - 1);
         StructType[] types = streams.stream().map(one -> (StructType) one.dataType()).toArray(StructType[]::new);
         Seq<Attribute> structs = seq(streams);
         List<Expression> bound = new ArrayList<>();
@@ -68,7 +71,7 @@ public final class RealTime {
         Attribute cell = columns.get(columns.size() - 1);
         List<Expression> fields = new ArrayList<>();
         for (Attribute one : data) {
-            fields.add(Literal.create(one.name(), org.apache.spark.sql.types.DataTypes.StringType));
+            fields.add(Literal.create(one.name(), DataTypes.StringType));
             fields.add(one);
         }
         List<org.apache.spark.sql.types.StructField> output = new ArrayList<>();
@@ -101,6 +104,28 @@ public final class RealTime {
             cell,
             new LocalRelation(seq(List.of(cell)), seq(List.<InternalRow>of()), false, scala.Option.empty()));
         return Dataset$.MODULE$.ofRows(given.sparkSession(), joined);
+    }
+
+    /** Return a frame with one column more: when a row was read, in microseconds since 1970. */
+    public static Dataset<Row> stamped(Dataset<Row> frame, String column) {
+        var given = (org.apache.spark.sql.classic.Dataset<Row>) frame;
+        LogicalPlan plan = given.queryExecution().analyzed();
+        List<NamedExpression> columns = new ArrayList<>(CollectionConverters.asJava(plan.output()));
+        Expression now = new StaticInvoke(Clock.class, DataTypes.LongType, "micros", seq(List.of()), seq(List.of()),
+            false, false, false, scala.Option.empty()); // not deterministic: each row has its own
+        columns.add(new Alias(now, column, NamedExpression.newExprId(), seq(List.<String>of()), scala.Option.empty(),
+            seq(List.<String>of())));
+        return Dataset$.MODULE$.ofRows(given.sparkSession(), new Project(seq(columns), plan));
+    }
+
+    /** What the cells of a run have told, as JSON: the last report of each batch and cell. */
+    public static List<String> reports(String run) {
+        return Reports.of(run);
+    }
+
+    /** Take reports from now on. */
+    public static void listen() {
+        Reports.listen();
     }
 
     private static Attribute attribute(String name, DataType type) {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from math import gcd, prod
@@ -127,8 +127,8 @@ def grid(spec: JoinSpec) -> Router:
     values are cut into ranges. Along each of them a result has one place: that of the stream itself, of the key, or of
     the value in the middle of the bands, whose row lies in one range. So it is made in exactly one cell.
     """
-    shape = spec.options.grid or (spec.units,)
-    strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    shape = shape_of(spec)
+    strides = strides_of(shape)
 
     def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[Sequence[int], Int64s | None]]:
         known: dict[int, str | None] = dict(spec.streams[rank].dimensions)
@@ -145,12 +145,28 @@ def grid(spec: JoinSpec) -> Router:
             if ranges.shares > 1:
                 rows_at, shares = reached(ranges, rank, rows)
                 at, base = _crossed(at, base, rows_at, shares * strides[ranges.axis])
-        free = [range(shape[axis]) if axis not in known else (0,) for axis in range(len(shape))]
-        shifts = [sum(step * stride for step, stride in zip(steps, strides, strict=True)) for steps in product(*free)]
+        shifts = shifts_of(shape, known)
         for cell, some in _apart(base):
             yield [cell + shift for shift in shifts], some if at is None else at if some is None else at[some]
 
     return route
+
+
+def shape_of(spec: JoinSpec) -> tuple[int, ...]:
+    """Return how many cells there are along each dimension."""
+    return spec.options.grid or (spec.units,)
+
+
+def strides_of(shape: Sequence[int]) -> list[int]:
+    """Return by dimension how far apart the numbers of neighbouring cells are."""
+    return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def shifts_of(shape: Sequence[int], known: Container[int]) -> list[int]:
+    """Return how far the cells of a row are from the first of them: a row goes to all along the dimensions it lacks."""
+    strides = strides_of(shape)
+    free = [range(shape[axis]) if axis not in known else (0,) for axis in range(len(shape))]
+    return [sum(step * stride for step, stride in zip(steps, strides, strict=True)) for steps in product(*free)]
 
 
 def _crossed(at: Int64s | None, base: Int64s, rows_at: Int64s, steps: Int64s) -> tuple[Int64s, Int64s]:

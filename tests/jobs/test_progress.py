@@ -13,11 +13,13 @@ from rich.console import Console
 from trijoin_sql.operators.compile.node import OBSERVED
 
 from trijoin_sql.explain.wording import byte_size
+from trijoin_sql.jobs import progress
 from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
 from trijoin_sql.jobs.progress import IDLE, OUTPUT, Board, Tally, input_names
 from trijoin_sql.jobs.run import Outcome, with_socket
 from trijoin_sql.jobs.run_command import summary
+from trijoin_sql.running import live as within_batch
 from trijoin_sql.spark.messages import reason
 
 FOLDER = "FileStreamSource[file:/data/r]"
@@ -38,6 +40,7 @@ def report(batch: int, rows: tuple[int, int], **more: Any) -> SimpleNamespace:
         "durationMs": {"addBatch": 90},
         "numInputRows": sum(rows),
         "id": "q",
+        "runId": "run",
         "observedMetrics": {OUTPUT: (sum(rows) * 2,)},
         "eventTime": {"watermark": "2024-01-01T10:00:00.000Z"},
         "stateOperators": [state],
@@ -70,6 +73,68 @@ def test_a_tally_adds_up_and_names_idle_inputs() -> None:
     assert tally.idle == ()
     assert tally.to_dict()["watermark"] == "2024-01-01T10:00:00.000Z"
     assert str(tally).startswith("o: batch 3 · 31 rows in · 62 rows out · 0.5 rows/s · 100 ms a batch · state 7 rows")
+
+
+class Cells:
+    """What Java has of a run in real time: the last report of each batch and cell."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+
+    def reports(self, run: str) -> list[str]:
+        return [json.dumps(one) for one in self.told] if run == "run" else []
+
+    def tell(self, batch: int, rows: int, results: int, latency: dict[int, int], cell: int = 0) -> None:
+        """Cell in batch: rows of r, as many of s in the other cell, and what was how late (microseconds)."""
+        one = {
+            "node": "__trijoin_1@4",
+            "batch": batch,
+            "begun": 0,
+            "at": 2000,
+            "slot": cell,
+            "rows": {"r": rows, "s": 0},
+            "results": results,
+            "state_rows": rows,
+            "state_bytes": 100 * rows,
+            "watermark": 1_704_103_190_000_000,
+            "inputs": {"r": 1_704_103_195_000_000, "s": None},
+            "latency": latency,
+        }
+        self.told = [old for old in self.told if (old["batch"], old["slot"]) != (batch, cell)] + [one]
+
+
+@pytest.fixture
+def cells(monkeypatch: pytest.MonkeyPatch) -> Cells:
+    found = Cells()
+    monkeypatch.setattr(within_batch, "_entries", {"run": found})
+    monkeypatch.setattr(progress, "SECOND", 1e-9)
+    monkeypatch.setattr(progress, "readings", lambda _query: {FOLDER: 1})
+    return found
+
+
+def test_in_real_time_a_tally_looks_into_the_batch(cells: Cells) -> None:
+    """Totals are those of ended batches and of the one that runs; latencies are of the results since the last look."""
+    query: Any = SimpleNamespace(runId="run", recentProgress=[], lastProgress=None)
+    tally = Tally("o")
+    tally.look(query, {})
+    assert str(tally) == "o: batch 0 · 0 rows in · 0 rows out"
+    cells.tell(0, 10, 5, {1000: 5})
+    cells.tell(0, 20, 5, {3000: 5}, cell=1)
+    tally.look(query, {})
+    assert (tally.all_in, tally.all_out, tally.state_rows, tally.state_bytes) == (30, 10, 30, 3000)
+    assert tally.latencies == {"p50": 1.0, "p95": 3.0, "p99": 3.0, "max": 3.0}
+    cells.tell(0, 10, 8, {1000: 5, 200_000: 3})
+    tally.look(query, {})
+    assert tally.latencies["p50"] == 200
+    assert "30 rows in · 13 rows out" in str(tally)
+    assert "200 ms (99 %: 200 ms)" in str(tally)
+    ended = report(0, (10, 20), observedMetrics={OUTPUT: (11,), "__trijoin_1@4": Row("results")(13)}, stateOperators=[])
+    query.recentProgress, query.lastProgress = [ended], ended
+    tally.look(query, {})
+    assert (tally.all_in, tally.all_out) == (30, 11)
+    cells.tell(1, 4, 2, {})
+    tally.look(query, {})
+    assert (tally.all_in, tally.all_out, tally.to_dict()["input_rows"]) == (34, 13, 34)
 
 
 def test_a_summary_is_of_the_whole_run() -> None:

@@ -23,7 +23,9 @@ from trijoin_sql.explain.wording import byte_size, compact
 from trijoin_sql.jobs.progress import Tally
 from trijoin_sql.jobs.watch import Watch, WatchFile, WatchServer, start_watch
 
-from .test_progress import FOLDER, report
+from .test_progress import FOLDER, Cells, cells, report
+
+__all__ = ["cells"]  # a fixture
 
 BEGUN = 1_704_103_200.0  # of `report`'s first micro-batch
 
@@ -263,3 +265,23 @@ def test_a_report_of_ours_has_a_lag_for_each_alias(monkeypatch: pytest.MonkeyPat
     watch = Watch("job.sql")
     filled(watch, 1, eventTime={"max": "2024-01-01T10:00:00.000Z"})
     assert watch.queries[0].reports[0].lags == {"r": 10}
+
+
+def test_in_real_time_reports_are_of_seconds_of_a_batch(cells: Cells) -> None:
+    watch = Watch("job.sql")
+    tally = Tally("near")
+    watch.add(tally, ())
+    query: Any = SimpleNamespace(runId="run", recentProgress=[], lastProgress=None)
+    for rows in (10, 25):
+        cells.tell(0, rows, rows, {4000: rows})
+        tally.look(query, {})
+    ended = report(0, (25, 0), stateOperators=[], observedMetrics={})
+    query.recentProgress, query.lastProgress = [ended], ended
+    tally.look(query, {})
+    first, second = watch.queries[0].reports
+    assert (first.rows, second.rows, second.output_rows) == ({"r": 10, "s": 0}, {"r": 15, "s": 0}, 15)
+    assert second.latencies == {"p50": 4.0, "p95": 4.0, "p99": 4.0, "max": 4.0}
+    assert second.lags.keys() == {"r", "watermark"}
+    told = text_of(watch.page(second.at + 1))
+    for part in ("latency 4.0 ms (99 %: 4.0 ms)", "Latency of results, up to", "99 of 100 4 ms", "rows in 25"):
+        assert part in told

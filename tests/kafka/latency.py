@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -22,8 +22,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+from pyspark.sql.streaming.query import StreamingQuery
 
 import trijoin_sql
 
@@ -44,13 +45,24 @@ DOMAIN, WITHIN = 1_000_000, 10
 
 
 class Sender(threading.Thread):
-    """Sends rows to three topics at a rate, over all of them, until it is stopped."""
+    """Sends rows to three topics at a rate, over all of them, until it is stopped, and first some without a partner."""
 
-    def __init__(self, address: str, rate: float) -> None:
+    def __init__(self, address: str, rate: float, kept: int) -> None:
         super().__init__(daemon=True)
-        self.address, self.rate = address, rate
+        self.address, self.rate, self.kept = address, rate, kept
         self.done = threading.Event()
         self.sent = 0
+
+    def fill(self) -> None:
+        """Send the rows that are kept and meet none."""
+        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 50})
+        for number in range(self.kept):
+            row = {"id": -number, "x": 2 * DOMAIN + number * DOMAIN, "sent": time.time_ns() // 1000}
+            producer.produce(STREAMS[number % 3], json.dumps(row))
+            producer.poll(0)
+            if number % 20_000 == 0:
+                producer.flush(30)
+        producer.flush(60)
 
     def run(self) -> None:
         dice, begun = Random(1), time.monotonic()
@@ -87,6 +99,27 @@ class Reader(threading.Thread):
         self.consumer.close()
 
 
+class FileReader(threading.Thread):
+    """Reads what `foreach` has written: how late each result was as its function was called."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(daemon=True)
+        self.path, self.done = path, threading.Event()
+        self.found: list[tuple[float, float]] = []
+
+    def run(self) -> None:
+        with self.path.open(encoding="utf-8") as file:
+            while True:
+                line = file.readline()
+                if line:
+                    at, late = line.split()
+                    self.found.append((float(at), float(late)))
+                elif self.done.is_set():
+                    return
+                else:
+                    time.sleep(0.01)
+
+
 def streams(spark: SparkSession, address: str) -> dict[str, DataFrame]:
     """Return the three streams."""
     found = {}
@@ -103,7 +136,7 @@ def streams(spark: SparkSession, address: str) -> dict[str, DataFrame]:
     return found
 
 
-def query(spark: SparkSession, address: str, engine: str, shape: str, cells: int, rate: float) -> DataFrame:
+def query(spark: SparkSession, address: str, engine: str, shape: str, cells: int, rate: float, kept: int) -> DataFrame:
     """Return what runs: the join, or Spark's own stateful operator over the same streams."""
     sources = streams(spark, address)
     if engine == "dropDuplicates":
@@ -116,19 +149,51 @@ def query(spark: SparkSession, address: str, engine: str, shape: str, cells: int
     hint = f"/*+ SCHEME('matrix'), UNITS({cells}) */"
     text = (
         f"SELECT {hint} CAST(GREATEST(r.sent, s.sent, t.sent) AS STRING) AS value FROM r JOIN s ON "
-        f"{SHAPES[shape].format(d=width)} WITHIN {WITHIN} SECONDS"
+        f"{SHAPES[shape].format(d=width)} WITHIN {WITHIN if not kept else 3600} SECONDS"
     )
     return trijoin_sql.TriJoinSession.create(spark).sql(text)
 
 
+def cascade(spark: SparkSession, address: str, rate: float, middle: str) -> tuple[DataFrame, DataFrame]:
+    """Return two joins of two, the first of which writes what the second reads into a topic."""
+    width = max(1, int(DOMAIN * 2 / (2 * max(rate / 3 * 2 * WITHIN, 1))))
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    for name, frame in streams(spark, address).items():
+        frame.createOrReplaceTempView(name)
+    first = tj.sql(
+        "SELECT TO_JSON(STRUCT(s.x AS x, GREATEST(r.sent, s.sent) AS sent, LEAST(r.sent, s.sent) AS since)) AS value "
+        f"FROM r JOIN s ON ABS(r.x - s.x) <= {width} WITHIN {WITHIN} SECONDS"
+    )
+    read = spark.readStream.format("kafka").option("kafka.bootstrap.servers", address).option("subscribe", middle)
+    row = F.from_json(F.col("value").cast("string"), "x BIGINT, sent BIGINT, since BIGINT").alias("row")
+    found = read.load().select(row).selectExpr("row.*", "TIMESTAMP_MICROS(row.sent) AS ts")
+    found.withWatermark("ts", "1 second").createOrReplaceTempView("rs")
+    second = tj.sql(
+        f"SELECT CAST(GREATEST(rs.sent, t.sent) AS STRING) AS value FROM rs JOIN t ON ABS(rs.x - t.x) <= {width} "
+        f"WITHIN {WITHIN} SECONDS"
+    )
+    return first, second
+
+
 @contextmanager
 def running(
-    spark: SparkSession, address: str, frame: DataFrame, topic: str, trigger: dict[str, str], mode: str
-) -> Iterator[Any]:
-    """Run a query for a block."""
+    address: str, frame: DataFrame, into: str | Path, trigger: dict[str, str], mode: str
+) -> Iterator[StreamingQuery]:
+    """Run a query for a block, into a topic or a file."""
     with tempfile.TemporaryDirectory(prefix="real-time-", ignore_cleanup_errors=True) as folder:
-        writer = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", address).option("topic", topic)
-        writer = writer.option("kafka.linger.ms", "0").option("checkpointLocation", folder).outputMode(mode)
+        writer: Any = frame.writeStream.option("checkpointLocation", folder).outputMode(mode)
+        if isinstance(into, Path):
+            place = str(into)
+
+            def write(row: Row) -> None:
+                late = time.time_ns() // 1000 - int(row[0])
+                with Path(place).open("a", encoding="utf-8") as file:
+                    file.write(f"{time.monotonic()} {late / 1000}\n")
+
+            writer = writer.foreach(write)
+        else:
+            writer = writer.format("kafka").option("kafka.bootstrap.servers", address).option("topic", into)
+            writer = writer.option("kafka.linger.ms", "0")
         started = writer.trigger(**trigger).start()
         try:
             yield started
@@ -148,56 +213,76 @@ def quantiles(found: list[float]) -> dict[str, float]:
     }
 
 
-def measure(
-    spark: SparkSession, address: str, engine: str, shape: str, rate: float, seconds: float, batch: str, cells: int
-) -> dict[str, Any]:
-    """Run an engine at a rate; latencies count after a third of the time."""
-    topic = f"out-{engine}-{shape}-{rate}-{time.time_ns()}"
-    admin = AdminClient({"bootstrap.servers": address})
-    for made in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+def new_topic(address: str, name: str) -> str:
+    """Make a topic of one partition."""
+    topic = f"{name}-{time.time_ns()}"
+    for made in AdminClient({"bootstrap.servers": address}).create_topics([NewTopic(topic, 1, 1)]).values():
         made.result(30)
-    micro = engine == "micro-batch"
-    trigger = {"processingTime": "0 seconds"} if micro else {"realTime": batch}
-    reader, sender = Reader(address, topic), Sender(address, rate)
+    return topic
+
+
+def measure(spark: SparkSession, address: str, engine: str, shape: str, rate: float, asked: Any) -> dict[str, Any]:
+    """Run an engine at a rate; latencies count after a third of the time."""
+    seconds, cells = asked.seconds, asked.cells
+    micro, by_function = engine == "micro-batch", engine == "foreach"
+    trigger = {"processingTime": "0 seconds"} if micro else {"realTime": asked.batch}
+    mode = "append" if micro else "update"
+    sender = Sender(address, rate, asked.kept)
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", str(cells))
-    frame = query(spark, address, engine, shape, cells, rate)
-    reader.start()
-    with running(spark, address, frame, topic, trigger, "append" if micro else "update") as started:
+    with ExitStack() as stack:
+        file = Path(stack.enter_context(tempfile.TemporaryDirectory()), "late")
+        file.touch()
+        into: str | Path = file if by_function else new_topic(address, "out")
+        reader: Reader | FileReader = FileReader(file) if isinstance(into, Path) else Reader(address, into)
+        reader.start()
+        if engine == "cascade":
+            middle = new_topic(address, "middle")
+            first, frame = cascade(spark, address, rate, middle)
+            stack.enter_context(running(address, first, middle, trigger, mode))
+        else:
+            frame = query(spark, address, engine, shape, cells, rate, asked.kept)
+        started = stack.enter_context(running(address, frame, into, trigger, mode))
         time.sleep(5)
+        if asked.kept:
+            sender.fill()
+            tj = trijoin_sql.TriJoinSession.create(spark)
+            while tj.metrics(started).total()["state_rows"] < asked.kept and started.isActive:
+                time.sleep(1)
         sender.start()
         begun = time.monotonic()
         time.sleep(seconds)
         sender.done.set()
         sender.join()
         time.sleep(2)
+        own = trijoin_sql.TriJoinSession.create(spark).metrics(started).latency() if engine == "real-time" else {}
         failed = started.exception()
-    reader.done.set()
-    reader.join()
+        reader.done.set()
+        reader.join()
     spark.conf.set("spark.sql.shuffle.partitions", before)
     counted = [late for at, late in reader.found if seconds / 3 <= at - begun <= seconds]
     gaps = [at for at, _ in reader.found if at - begun >= seconds / 3]
     pause = max((b - a for a, b in pairwise(gaps)), default=0.0)
-    about = {
-        "engine": engine,
-        "shape": shape,
-        "rate": rate,
-        "cells": cells,
-        "batch": batch,
-        "failed": str(failed or ""),
-    }
-    return {**about, "sent": sender.sent, "results": len(reader.found), **quantiles(counted), "pause": pause * 1000}
+    about = {"engine": engine, "shape": shape, "rate": rate, "cells": cells, "batch": asked.batch, "kept": asked.kept}
+    found = {"sent": sender.sent, "results": len(reader.found), **quantiles(counted), "pause": pause * 1000, "own": own}
+    return {**about, "failed": str(failed or ""), **found}
 
 
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(prog="python -m tests.kafka.latency", description=__doc__)
     parser.add_argument("--rates", type=float, nargs="+", default=[10, 1000, 5000, 10000], help="rows/s of all streams")
-    parser.add_argument("--engines", nargs="+", default=["real-time", "micro-batch", "dropDuplicates"])
+    parser.add_argument(
+        "--engines",
+        nargs="+",
+        default=["real-time", "micro-batch", "dropDuplicates"],
+        help="those, foreach (real time into a function), cascade (two joins of two in real time, a topic between)",
+    )
     parser.add_argument("--shapes", nargs="+", default=["chain"], choices=[*SHAPES])
     parser.add_argument("--seconds", type=float, default=45)
     parser.add_argument("--batch", default="5 minutes", help="of realTime; shorter than a run, boundaries count")
     parser.add_argument("--cells", type=int, default=1)
+    parser.add_argument("--kept", type=int, default=0, help="rows that are there before, and kept")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--conf", nargs="*", default=[], metavar="KEY=VALUE", help="settings of Spark")
     parser.add_argument("--warm-up", type=float, default=0, help="seconds of a run before, which does not count")
@@ -214,15 +299,13 @@ def main() -> None:
         spark = trijoin_sql.configure(builder).getOrCreate()
         spark.sparkContext.setLogLevel("OFF")
         if asked.warm_up:
+            warm = argparse.Namespace(**{**vars(asked), "seconds": asked.warm_up, "kept": 0})
             for engine in asked.engines:
-                measure(spark, address, engine, asked.shapes[0], 500, asked.warm_up, asked.batch, asked.cells)
+                measure(spark, address, engine, asked.shapes[0], 500, warm)
         for shape in asked.shapes:
             for rate in asked.rates:
                 for engine in asked.engines:
-                    found = [
-                        measure(spark, address, engine, shape, rate, asked.seconds, asked.batch, asked.cells)
-                        for _ in range(asked.runs)
-                    ]
+                    found = [measure(spark, address, engine, shape, rate, asked) for _ in range(asked.runs)]
                     middle = found[0] | {
                         name: round(statistics.median(one.get(name, float("nan")) for one in found), 1)
                         for name in ("p50", "p95", "p99", "max", "pause", "results")

@@ -85,10 +85,23 @@ def measure(name: str, value: Json) -> str:
         case bool():
             return "yes" if value else "no"
         case int() | float():
+            if name.startswith("latency"):
+                return milliseconds(value)
             return byte_size(value) if "bytes" in name.lower() else compact(value)
         case str():
             return value
     return "; ".join(_sentences(value))
+
+
+def milliseconds(some: float) -> str:
+    """Return a time in milliseconds for people.
+
+    Examples
+    --------
+    >>> milliseconds(4.25), milliseconds(371.0)
+    ('4.2 ms', '371 ms')
+    """
+    return f"{some:.1f} ms" if some < 100 else f"{some:,.0f} ms"
 
 
 def _sentences(value: Json) -> list[str]:

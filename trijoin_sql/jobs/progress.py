@@ -14,11 +14,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..explain.wording import byte_size, count
+from ..explain.wording import byte_size, count, milliseconds
 from ..operators.task.late_rows import FURTHER, LIMITS
 from ..rewriter.sql.dialect import quote
+from ..running import live
 from ..running.late import LateRows
-from ..running.metrics import batch_counters
+from ..running.metrics import BatchCounters, batch_counters, running_batch
 from ..running.vanished import IDLE, Vanished, phrases
 from .paths import local_path
 from .statements import CreateStream
@@ -33,6 +34,8 @@ OUTPUT = "trijoin_job_output"
 CORRUPT = "trijoin_corrupt_"
 #: Seconds between two lines if nothing can be redrawn.
 LINE = 5.0
+#: Seconds, at least, between two looks into a batch of a query in real time.
+SECOND = 1.0
 #: A terminal with this many columns shows a query on one line.
 WIDE = 105
 #: Spark's name of the operator of our joins: an entry in its store is a chunk of rows.
@@ -60,6 +63,17 @@ def without_corrupt(frame: DataFrame, corrupt: str, stream: str, *, keep: bool) 
     counts = [F.count(F.col(quote(name))).alias(f"c{number}") for number, name in enumerate(columns)]
     frame = frame.observe(CORRUPT + stream, *counts)
     return frame if keep else frame.drop(corrupt)
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """What a query in real time had done in a batch at a time: rows by input, counters, and latencies."""
+
+    at: float
+    batch: int
+    rows: Counter[str] = field(default_factory=Counter)
+    counters: dict[str, int] = field(default_factory=dict)
+    latencies: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -99,6 +113,12 @@ class Tally:
         What joins have lost to NULLs and inputs without rows.
     late_sink
         The name of the sink that gets late rows, empty if there is none.
+    running
+        Rows in, and results, of the batch that runs, in real time: the totals are of batches that have ended.
+    latencies
+        In real time, percentiles in milliseconds, of the last second with results.
+    heard_within
+        Called in real time, some seconds apart: the seconds since, rows by input, results, and counters of the batch.
     """
 
     sink: str
@@ -119,18 +139,24 @@ class Tally:
     corrupt: dict[str, int] = field(default_factory=dict)
     vanished: Vanished = field(default_factory=Vanished)
     late_sink: str = ""
+    running: tuple[int, int] = (0, 0)
+    latencies: dict[str, float] = field(default_factory=dict)
+    heard_within: Callable[[float, dict[str, int], int, BatchCounters], None] | None = field(default=None, repr=False)
     _quiet: dict[str, int] = field(default_factory=dict, repr=False)
     _waiting: int = field(default=0, repr=False)
     _kept: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
     _begun: float | None = field(default=None, repr=False)
     _readings: dict[str, int] = field(default_factory=dict, repr=False)
     _late: LateRows = field(default_factory=LateRows, repr=False)
+    _second: Second | None = field(default=None, repr=False)
 
     def look(self, query: StreamingQuery, names: dict[str, str]) -> list[str]:
         """Read a query's reports since the last call; return what is to be said at once.
 
         `names` are the names of its inputs (see `input_names`).
         """
+        if live.is_live(str(query.runId)):
+            self._look_within_batch(query)
         last: Any = query.lastProgress
         if last is None or last.batchId <= self.batch:
             return []
@@ -139,6 +165,27 @@ class Tally:
         recent = [last] if last.batchId == self.batch + 1 else query.recentProgress
         return [said for progress in recent for said in self.add(progress, names)]
 
+    def _look_within_batch(self, query: StreamingQuery) -> None:
+        """Take what a query in real time has done by now; its batch may last for minutes."""
+        now, before = time.monotonic(), self._second
+        if before is not None and now - before.at < SECOND:
+            return
+        found = running_batch(query)
+        if found is None or found.batch <= self.batch:
+            return
+        second = Second(now, found.batch, live.rows_in(found.slots), found.total(), live.latencies(found.slots))
+        self._second = second
+        if before is None or before.batch != second.batch:  # of the last one, what has ended is counted elsewhere
+            before = Second(now - SECOND if before is None else before.at, second.batch)
+        self.running = second.rows.total(), second.counters.get("results", 0)
+        self.rate = (second.rows - before.rows).total() / (now - before.at)
+        self.state_rows, self.state_bytes = (second.counters[name] for name in ("state_rows", "state_bytes"))
+        self.latencies = live.percentiles(second.latencies - before.latencies) or self.latencies
+        if self.heard_within is not None:
+            brought = {name: rows - before.rows[name] for name, rows in second.rows.items()}
+            results = self.running[1] - before.counters.get("results", 0)
+            self.heard_within(now - before.at, brought, results, found)
+
     def add(self, progress: Any, names: dict[str, str]) -> list[str]:
         """Add one of Spark's progress reports, unless it was added before or is not about a micro-batch.
 
@@ -146,7 +193,7 @@ class Tally:
         """
         if progress.batchId <= self.batch or "addBatch" not in (progress.durationMs or {}):
             return []
-        self.batch = progress.batchId
+        self.batch, self.running = progress.batchId, (0, 0)
         observed = (progress.observedMetrics or {}).get(OUTPUT)
         output = int(observed[0]) if observed is not None else 0
         self.output_rows += output
@@ -173,7 +220,7 @@ class Tally:
             since = max(begun - self._begun if self._begun else 0, progress.batchDuration, 1)
             self.rate, self._begun = rows / since * 1000, begun
             self._look_at_inputs(brought)
-        if self.heard is not None:
+        if self.heard is not None and self._second is None:
             self.heard(progress, brought, output)
         return said
 
@@ -252,6 +299,23 @@ class Tally:
         return f"{self.rate:.1f}" if 0 < self.rate < 10 else number(self.rate)
 
     @property
+    def all_in(self) -> int:
+        """Rows in, the running batch's too."""
+        return self.input_rows + self.running[0]
+
+    @property
+    def all_out(self) -> int:
+        """Rows out; of a batch that runs, what the join has found."""
+        return self.output_rows + self.running[1]
+
+    @property
+    def shown_latency(self) -> str:
+        """The time that a batch takes, or in real time a result: half of them less than the first."""
+        if self.latencies:
+            return f"{milliseconds(self.latencies['p50'])} (99 %: {milliseconds(self.latencies['p99'])})"
+        return f"{self.latency:,} ms" if self.latency < 10_000 else f"{self.latency / 1000:,.1f} s"
+
+    @property
     def shown_late(self) -> str:
         """The late rows for people: where there may be more, with a sign that says so."""
         return ("≥ " if self._late.at_least else "") + number(self.late_rows)
@@ -280,14 +344,15 @@ class Tally:
             "sink": self.sink,
             "last_batch": self.batch,
             "batches": self.batches,
-            "input_rows": self.input_rows,
-            "output_rows": self.output_rows,
+            "input_rows": self.all_in,
+            "output_rows": self.all_out,
             "late_rows": self.late_rows,
             "late_rows_at_least": self._late.at_least,
             "how_late": self.how_late,
             "late_sink": self.late_sink or None,
             "state_rows": self.state_rows,
             "state_bytes": self.state_bytes,
+            "latency_ms": self.latencies,
             "watermark": self.watermark or None,
             "open_groups": self.open_groups,
             "idle_inputs": list(self.idle),
@@ -299,8 +364,11 @@ class Tally:
     def __str__(self) -> str:
         """Where the query is now: a line of progress."""
         parts = [f"batch {max(self.batch, 0)}", *self._rows_so_far()]
-        if self.rate:
-            parts += [f"{self.shown_rate} rows/s", f"{self.latency:,} ms a batch"]
+        parts += [f"{self.shown_rate} rows/s"] if self.rate else []
+        if self.latencies:
+            parts.append(self.shown_latency)
+        elif self.rate:
+            parts.append(f"{self.latency:,} ms a batch")
         parts += self._kept_so_far()
         if self.idle:
             parts.append(f"idle: {', '.join(self.idle)}{_HELD if self.held_back else ''}")
@@ -311,7 +379,7 @@ class Tally:
         return f"{self.sink}: {' · '.join([*self._rows_so_far(), *self._kept_so_far()])}"
 
     def _rows_so_far(self) -> list[str]:
-        return [f"{count(self.input_rows, 'row')} in", f"{count(self.output_rows, 'row')} out"]
+        return [f"{count(self.all_in, 'row')} in", f"{count(self.all_out, 'row')} out"]
 
     def _kept_so_far(self) -> list[str]:
         parts = []
@@ -370,7 +438,7 @@ class Board:
         self.status: Callable[[], str] = lambda: "starting"
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4) if live else None
         self._told = time.monotonic()
-        self._shown: dict[str, int] = {}
+        self._shown: dict[str, tuple[int, int]] = {}
 
     def __enter__(self) -> Board:
         if self._live is not None:
@@ -386,8 +454,8 @@ class Board:
         if self._live is None and time.monotonic() - self._told >= LINE:
             self._told = time.monotonic()
             for tally in self.tallies:
-                if self._shown.get(tally.sink) != tally.batch and tally.batch >= 0:
-                    self._shown[tally.sink] = tally.batch
+                if self._shown.get(tally.sink) != (tally.batch, tally.all_in) and max(tally.batch, tally.all_in) >= 0:
+                    self._shown[tally.sink] = tally.batch, tally.all_in
                     self.console.print(str(tally), markup=False)
 
     def say(self, text: str) -> None:
@@ -414,9 +482,9 @@ class Board:
                 tally.sink,
                 "" if tally.batch < 0 else f"{tally.batch:,}",
                 tally.shown_rate,
-                number(tally.input_rows),
-                number(tally.output_rows),
-                f"{tally.latency:,} ms" if tally.latency < 10_000 else f"{tally.latency / 1000:,.1f} s",
+                number(tally.all_in),
+                number(tally.all_out),
+                tally.shown_latency,
                 number(tally.state_rows),
                 byte_size(tally.state_bytes),
                 tally.shown_late,

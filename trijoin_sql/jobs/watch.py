@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,7 +23,7 @@ from typing import Any
 from ..explain.charts import Chart, Form, Points, Shape, chart_of, duration
 from ..explain.html import asset, digest, environment
 from ..explain.wording import byte_size, compact
-from ..running.metrics import batch_counters
+from ..running.metrics import BatchCounters, batch_counters
 from .progress import Tally, number, short_time
 
 _log = logging.getLogger("trijoin_sql")
@@ -58,6 +58,9 @@ class Report:
         By how many seconds the newest event time of each input, and the ``watermark``, were behind the clock.
     state_rows, state_bytes
         What was kept afterwards.
+    latencies
+        In real time: percentiles of the results of these seconds, in milliseconds. A report is of some seconds of a
+        batch then.
     """
 
     at: float
@@ -69,6 +72,7 @@ class Report:
     lags: dict[str, float]
     state_rows: int
     state_bytes: int
+    latencies: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -93,18 +97,34 @@ class Watched:
         kept = self.tally.state_rows, self.tally.state_bytes
         self.reports.append(Report(at, seconds, gap, phases, dict(rows), output_rows, lags, *kept))
 
+    def hear_within(self, seconds: float, rows: dict[str, int], results: int, counters: BatchCounters) -> None:
+        """Take what a query in real time did in some seconds of a batch."""
+        at, tally = time.time(), self.tally
+        for alias, newest in _newest_of([counters]):
+            self._newest[alias] = max(newest, self._newest.get(alias, newest))
+        if watermark := max(slot["watermark"] for slot in counters.slots):
+            self._newest["watermark"] = watermark / 1e6
+        lags = {name: at - newest for name, newest in self._newest.items()}
+        kept = tally.state_rows, tally.state_bytes
+        latencies = dict(tally.latencies) if results else {}
+        self.reports.append(Report(at, seconds, seconds, {}, dict(rows), results, lags, *kept, latencies))
+
 
 def _newest(progress: Any) -> Iterator[tuple[str, float]]:
     """Yield the newest event times in a micro-batch: by alias of a join of ours, else Spark's of the whole query."""
-    found = [
+    found = list(_newest_of(batch_counters(progress)))
+    newest = (progress.eventTime or {}).get("max")
+    yield from found or ([("event time", datetime.fromisoformat(newest).timestamp())] if newest else [])
+
+
+def _newest_of(found: Iterable[BatchCounters]) -> Iterator[tuple[str, float]]:
+    yield from (
         (alias, micros / 1e6)
-        for counters in batch_counters(progress)
+        for counters in found
         for slot in counters.slots
         for alias, micros in slot.get("inputs", {}).items()
         if micros is not None
-    ]
-    newest = (progress.eventTime or {}).get("max")
-    yield from found or ([("event time", datetime.fromisoformat(newest).timestamp())] if newest else [])
+    )
 
 
 class Watch:
@@ -127,7 +147,7 @@ class Watch:
     def add(self, tally: Tally, endless: tuple[str, ...]) -> None:
         """Watch a query."""
         watched = Watched(tally, endless)
-        tally.heard = watched.hear
+        tally.heard, tally.heard_within = watched.hear, watched.hear_within
         self.queries.append(watched)
 
     def to_dict(self) -> dict[str, Any]:
@@ -277,9 +297,11 @@ def _tiles(one: Watched) -> list[tuple[str, str]]:
     lag = last.lags.get("watermark") if last else None
     found = [
         ("rows a second", tally.shown_rate),
-        ("rows in", number(tally.input_rows)),
-        ("rows out", number(tally.output_rows)),
-        ("time of a trigger", duration(last.seconds) if last else "–"),
+        ("rows in", number(tally.all_in)),
+        ("rows out", number(tally.all_out)),
+        ("latency", tally.shown_latency)
+        if tally.latencies
+        else ("time of a trigger", duration(last.seconds) if last else "–"),
         ("rows kept", number(tally.state_rows)),
         ("state", byte_size(tally.state_bytes)),
         ("watermark", short_time(tally.watermark) or "none"),
@@ -313,12 +335,19 @@ def _charts(one: Watched, now: float) -> list[Chart]:
     ]
     lags = [(name, f"s{rank % 8}", lag(name)) for rank, name in enumerate(aliases)]
     lags += [("watermark", "mark", lag("watermark"))] if one.tally.watermark else []
+    if one.tally.latencies:
+        late = {name: [(at.at, at.latencies[name] / 1000) for at in some if at.latencies] for name in ("p50", "p99")}
+        named = (("half of the results", "s0", late["p50"]), ("99 of 100", "s1", late["p99"]))
+        times = [chart("Latency of results, up to", duration, "steps", *named)]
+    else:
+        taken = points(lambda one: one.seconds)
+        times = [chart("Time of a trigger", duration, "steps", ("trigger", "plain", taken))]
     rows_out = points(lambda one: one.output_rows / one.gap)
     return [
         chart("Rows a second", compact, "steps", *rates),
         chart("Rows out a second", compact, "steps", ("rows out", "plain", rows_out)),
         *([chart("Behind the clock", duration, "line", *lags)] if lags else []),
-        chart("Time of a trigger", duration, "steps", ("trigger", "plain", points(lambda one: one.seconds))),
+        *times,
         chart("Rows kept", compact, "line", ("rows", "plain", points(lambda one: one.state_rows))),
         chart("State", byte_size, "line", ("bytes", "plain", points(lambda one: one.state_bytes))),
     ]

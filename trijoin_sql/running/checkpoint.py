@@ -223,6 +223,8 @@ class CheckpointFile:
         self._spark = "{}.{}".format(*minor(spark.version))
         #: Whether a query of this version of Spark went on last, or none did.
         self.of_this_spark = True
+        #: Whether what was read or written is of the trigger realTime, whose operator keeps rows in another form.
+        self.in_real_time = False
         self._file = VersionedFile(spark, f"{root}/{FOLDER}", "joins-{}.json")
 
     def read(self) -> list[Join]:
@@ -254,9 +256,12 @@ class CheckpointFile:
             told = f"Spark {wrote} wrote its state, and this is Spark {self._spark}, which would misread it"
             raise CheckpointVersionError(self.root, told)
         self.of_this_spark = wrote == self._spark
+        self.in_real_time = bool(body.get("real_time"))
         return joins
 
     def write(self, joins: Sequence[Join]) -> None:
         """Replace the contents of the file."""
-        body = {"version": FORMAT, "spark": self._spark, "joins": [join.to_dict() for join in joins]}
+        body: dict[str, Any] = {"version": FORMAT, "spark": self._spark, "joins": [join.to_dict() for join in joins]}
+        if self.in_real_time:
+            body["real_time"] = True
         self._file.write(json.dumps(body, indent=1).encode())

@@ -18,6 +18,7 @@ from ..spark.messages import FAILED, last_cause, reason, sentence, without_class
 from ..spark.plan_joins import in_users_words
 from ..spark.quiet import leave_out_logged_errors
 from .metrics import numbers_of
+from .writers import location
 
 #: Queries of ours by id: the checkpoint, and the names of the joined relations.
 _started: dict[str, tuple[str, frozenset[str]]] = {}
@@ -185,23 +186,14 @@ def not_started(error: Exception, writer: Any) -> TriJoinError | None:
     if re.search(r"No FileSystem for scheme|Mkdirs failed|Permission denied|CHECKPOINT_FILE_MANAGER", text):
         hint = "look at how the path begins, at who may write there, and at the packages that Spark reaches it with"
         why = without_class(last_cause(text)).rstrip(".")
-        return UnavailableError(f"the checkpoint {_location(writer)}", why, hint)
+        return UnavailableError(f"the checkpoint {location(writer) or 'of this query'}", why, hint)
     if "StreamMetadata" in text:
-        return CheckpointDamagedError(_location(writer), f"its file metadata cannot be read: {sentence(error)}")
+        return CheckpointDamagedError(
+            location(writer) or "of this query", f"its file metadata cannot be read: {sentence(error)}"
+        )
     if "ResolveWriteToStream" not in text:
         return None
     is_file = re.search(r"FileAlreadyExistsException|ParentNotDirectoryException", text)
-    return CheckpointDamagedError(_location(writer), f"{'a file is in its way: ' if is_file else ''}{sentence(error)}")
-
-
-def _location(writer: Any) -> str:
-    """Return where the checkpoint of a writer is to be."""
-    from py4j.protocol import Py4JError
-
-    try:
-        field = writer._jwrite.getClass().getDeclaredField("extraOptions")
-        field.setAccessible(True)
-        found = field.get(writer._jwrite).get("checkpointLocation")
-        return str(found.get()) if found.isDefined() else "of this query"
-    except (Py4JError, TypeError):
-        return "of this query"
+    return CheckpointDamagedError(
+        location(writer) or "of this query", f"{'a file is in its way: ' if is_file else ''}{sentence(error)}"
+    )

@@ -22,6 +22,7 @@ from ..errors import CheckpointDamagedError, CheckpointMismatchError, SinkMismat
 from ..operators.compile.lifetimes import ended
 from ..operators.compile.node import Again
 from ..operators.compile.packing import LateSource
+from ..operators.compile.realtime import ENTRY
 from ..operators.spec import JoinSpec, is_key, number_of
 from ..operators.task.micro_batch import LAYOUTS
 from ..operators.task.reports import forget, known_keys
@@ -37,10 +38,11 @@ from ..spark.rates import ObservedRates, sources_in
 from ..spark.unmeasured import hand_over_unmeasured
 from ..spark.versions import metadata_of
 from ..spark.whole_batches import compute_whole_batches
+from . import live
 from .checkpoint import FOLDER, CheckpointFile, Join, follow, recorded
 from .failures import damage, remember, remember_relations, tell_failures
 from .metrics import held_by_slot, join_keys, numbers_of, slots_of
-from .real_time import in_real_time, is_of_real_time
+from .real_time import OF_MICRO_BATCHES, OF_REAL_TIME, in_real_time, starting
 from .recovery import results_of_another
 from .stopping import no_further_batch
 from .vanished import Vanished
@@ -385,17 +387,20 @@ class LayoutListener:
         if not keys:
             return
         self.observed.started(query_id, sources_in(plan))
-        if any(map(late_sources, keys)):
+        real_time = list(filter(None, map(starting, keys)))
+        if real_time:
+            live.follow(str(found.runId), getattr(self.spark._jvm, ENTRY))
+        if any(map(late_sources, keys)) and not real_time:
             _executions[query_id] = Execution(str(found.runId), execution, tuple(keys))
         registered = [_joins[key] for key in keys]
         for one in registered:
             one.warn()
-        if any(one.warns for one in registered):
+        if any(one.warns for one in registered) and not real_time:
             _, known = self.vanished.pop(query_id, ("", Vanished()))  # what was said before a restart is not said again
             self.vanished[query_id] = (found.runId, known)
             while len(self.vanished) > _REMEMBERED:
                 del self.vanished[next(iter(self.vanished))]
-        specs = held_back_in_all([one.spec for one in registered])
+        specs = real_time or held_back_in_all([one.spec for one in registered])
         file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
         remember(query_id, file.root, (stream.alias for spec in specs for stream in spec.streams))
         properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()
@@ -404,14 +409,12 @@ class LayoutListener:
             if not batch and (why := results_of_another(self.spark, execution.sink().toString())) is not None:
                 raise SinkMismatchError(file.root, why)
             saved = file.read()
-            if batch and not saved and is_of_real_time(self.spark, file.root):
-                raise CheckpointMismatchError(
-                    file.root, "it was written with the trigger realTime, and this is another"
-                )
+            if batch and saved and file.in_real_time != bool(real_time):
+                raise CheckpointMismatchError(file.root, OF_REAL_TIME if file.in_real_time else OF_MICRO_BATCHES)
             if batch and not saved:
                 lacks = f"it has micro-batches and no folder {FOLDER}, as of queries without our joins, or on Connect"
                 raise CheckpointMismatchError(file.root, lacks)
-            units = self._units(query_id, registered, saved)
+            units = [spec.units for spec in specs] if real_time else self._units(query_id, registered, saved)
             watermarks = _watermarks(execution, self.spark.version)
             joins = follow(saved, specs, units, batch, max(watermarks.values(), default=0))
             joins = [recorded(join, one.stored) for join, one in zip(joins, registered, strict=True)]
@@ -422,7 +425,8 @@ class LayoutListener:
             properties.setProperty(LAYOUTS, json.dumps(dict.fromkeys(keys, told)))
             self._refuse(found, str(type(error)(file.root, why)))
             return
-        if joins != saved or not file.of_this_spark:
+        if joins != saved or not file.of_this_spark or file.in_real_time != bool(real_time):
+            file.in_real_time = bool(real_time)
             file.write(joins)
         running = Running(found.runId, file, dict(zip(keys, joins, strict=True)), watermarks, properties)
         running.tell()

@@ -18,6 +18,7 @@ from ..operators.spec import PREFIX, RUN, is_key, number_of
 from ..operators.task.outputs import COUNTER_NAMES
 from ..operators.task.reports import reported
 from ..rewriter.plan.trees import root_of
+from . import live
 from .late import LateRows
 from .vanished import IDLE, Vanished
 
@@ -28,7 +29,7 @@ def compiled_number(query: StreamingQuery) -> int | None:
         for name in progress.observedMetrics or {}:
             if is_key(name):
                 return number_of(name)
-    return None
+    return next((number_of(key) for key, _ in live.reports(str(query.runId))), None)
 
 
 def topmost_number(frame: DataFrame) -> int | None:
@@ -183,6 +184,17 @@ class Metrics:
         """
         return late_rows(self.batches)
 
+    def latency(self) -> dict[str, float]:
+        """Return how late results were with the trigger ``realTime``; nothing with another one.
+
+        Returns
+        -------
+        dict of float
+            ``p50``, ``p95``, ``p99`` and ``max``, in milliseconds: from the reading of a result's last row by Spark to
+            the result's leaving of the join. Upper bounds, an eighth above at most. Over all batches that are known.
+        """
+        return live.percentiles(live.latencies(slot for batch in self.batches for slot in batch.slots))
+
     def inputs(self, node: str) -> list[InputState]:
         """Return what the inputs of a node have recently brought.
 
@@ -290,7 +302,7 @@ def live_groups(
             inputs = [one for name in names for one in mine.inputs(name) if one.alias in relations]
             live: dict[str, Any] = {
                 "batch": mine.batches[-1].batch,
-                "counters": mine.total(),
+                "counters": {**mine.total(), **{f"latency_{name}": ms for name, ms in mine.latency().items()}},
                 "units": _loads(last),
                 "layout": {name: last.slots[0][name] for name in ("units", "slots")},
                 "estimates": group["decision"].get("expected", {}),
@@ -347,20 +359,42 @@ def read_metrics(query: StreamingQuery) -> Metrics:
     """Read the counters of a query from its recent progress."""
     recent = query.recentProgress
     found = tuple(counters for progress in recent for counters in batch_counters(progress))
-    begun = [datetime.fromisoformat(progress.timestamp).timestamp() for progress in recent]
+    if running := running_batch(query):
+        begins, at = min(one["begun"] for one in running.slots), max(one["at"] for one in running.slots)
+        seconds = (at - min([begins, *(_begun(progress) * 1000 for progress in recent)])) / 1000
+        read = sum(progress.numInputRows or 0 for progress in recent) + live.rows_in(running.slots).total()
+        return Metrics((*found, running), read, seconds)
+    begun = list(map(_begun, recent))
     took = max((recent[-1].batchDuration or 0) / 1000, 0.0) if recent else 0.0
     seconds = max(begun) - min(begun) + took if begun else 0.0
     return Metrics(found, sum(progress.numInputRows or 0 for progress in recent), seconds)
 
 
+def _begun(progress: Any) -> float:
+    return datetime.fromisoformat(progress.timestamp).timestamp()
+
+
+def running_batch(query: StreamingQuery) -> BatchCounters | None:
+    """Return what a join in real time has counted so far in the batch that runs, None of other queries.
+
+    A batch that has just ended may still be it.
+    """
+    ended = max((progress.batchId for progress in query.recentProgress[-1:]), default=-1)
+    for (key, batch), slots in reversed(live.reports(str(query.runId)).items()):
+        return BatchCounters(key.partition(RUN)[0], batch, tuple(slots)) if batch > ended else None
+    return None
+
+
 def batch_counters(progress: Any) -> list[BatchCounters]:
     """Read the counters in one progress report of Spark's."""
     observed = progress.observedMetrics or {}
+    run, batch = str(progress.runId), int(progress.batchId)
+    reports = live.reports(run)
     found = []
     for node, row in sorted(observed.items()):
         if node.startswith(PREFIX):
-            batch = int(progress.batchId)
-            slots = slots_of(node, str(progress.id), batch, _fields(row))
+            told = reports.get((node, batch), [])
+            slots = told if live.is_live(run) else slots_of(node, str(progress.id), batch, _fields(row))
             slots.sort(key=lambda slot: int(slot["slot"]))
             found.append(BatchCounters(node.partition(RUN)[0], batch, tuple(slots)))
     return found

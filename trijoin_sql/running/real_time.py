@@ -8,27 +8,29 @@ minor version of Spark is checked.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointMismatchError, UnavailableError, UnsupportedQueryError
 from ..operators.compile.logical_plans import Step, plan_of, walk
 from ..operators.compile.node import Again
-from ..operators.compile.realtime import ENTRY, RealTime, compile_real_time
-from ..operators.state.changed_query import difference, is_same
+from ..operators.compile.realtime import ENTRY, compile_real_time
+from ..operators.spec import JoinSpec
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.real_time import cells_in_real_time, why_not_in_real_time
+from ..settings import REAL_TIME_MEMORY, value
 from ..spark.config import BUFFER_WAIT, tasks_at_once
-from ..spark.flags import PARTITIONS
+from ..spark.flags import PARTITIONS, settings_of
 from ..spark.operator_jar import jar
 from ..spark.rates import sources_in
 from ..spark.versions import minor
+from .checkpoint import CheckpointFile, Join, follow
 from .metrics import join_keys
 from .recovery import Files
-from .versioned_file import VersionedFile
+from .writers import location, written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,8 +38,9 @@ if TYPE_CHECKING:
 #: The version of Spark whose inside our classes are written for.
 SPARK = (4, 3)
 
-#: The folder of a checkpoint with our file, and the file.
-FOLDER, FILE = "trijoin", "realtime-{}.json"
+#: What is said of a checkpoint of another trigger.
+OF_MICRO_BATCHES = "it was written by micro-batches, and the trigger is realTime"
+OF_REAL_TIME = "it was written with the trigger realTime, and this is another"
 
 #: What Spark writes to row by row.
 SINKS = ("kafka", "console", "foreach")
@@ -47,6 +50,9 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",  # Spark asks for it
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",  # else each put is a get too
 }
+
+#: By key: the joins of the query that starts now.
+_starting: dict[str, JoinSpec] = {}
 
 _log = logging.getLogger("trijoin_sql")
 
@@ -91,39 +97,36 @@ def in_real_time(writer: Any, again: Callable[[str], Again | None]) -> Iterator[
         )
     if why is not None:
         raise UnsupportedQueryError(why.reason, why.hint)
-    cells = cells_in_real_time(join.node)
+    saved = _saved(spark, writer)
+    cells = cells_in_real_time(join.node) or (saved.units if saved is not None else 1)
     _check(writer, spark, plan, cells)
     load(spark)
-    made = compile_real_time(join, cells)
-    _check_checkpoint(spark, writer, made)
-    entry, mode = getattr(spark._jvm, ENTRY), _field(writer, "outputMode")
+    made = compile_real_time(join, cells, int(value(settings_of(spark), REAL_TIME_MEMORY) or 0))
+    if saved is not None:
+        saved.check(made.spec)
+    entry, mode = getattr(spark._jvm, ENTRY), written(writer, "outputMode")
     entry.rewire(writer._jwrite, entry.replaced(frame._jdf, _operator(plan, keys[0]), made.frame._jdf))
     if str(mode.toString()) == "Append":  # the rows are the same: none is ever changed
         writer._jwrite.outputMode("update")
+    _starting[made.spec.key] = made.spec
     try:
         with _set(spark, {**SETTINGS, PARTITIONS: str(made.spec.units)}):
             yield
     finally:  # it may start another query, with another trigger
+        del _starting[made.spec.key]
         entry.rewire(writer._jwrite, frame._jdf)
         writer._jwrite.outputMode(mode)
 
 
+def starting(key: str) -> JoinSpec | None:
+    """Return a join that starts now with the trigger ``realTime``; None if its query has another one."""
+    return _starting.get(key)
+
+
 def is_real_time(writer: Any) -> bool:
     """Return whether a writer has the trigger ``realTime``."""
-    trigger = _field(writer, "trigger")
+    trigger = written(writer, "trigger")
     return trigger is not None and str(trigger.getClass().getSimpleName()).startswith("RealTimeTrigger")
-
-
-def _field(writer: Any, name: str) -> Any:
-    """Return what a writer was told; None where Spark's inside is not as we know it."""
-    from py4j.protocol import Py4JError
-
-    try:
-        field = writer._jwrite.getClass().getDeclaredField(name)
-        field.setAccessible(True)
-        return field.get(writer._jwrite)
-    except (Py4JError, AttributeError, TypeError):
-        return None
 
 
 def _refused(reason: str, hint: str) -> UnsupportedQueryError:
@@ -139,7 +142,7 @@ def _check(writer: Any, spark: SparkSession, plan: Any, cells: int) -> None:
             f"joins need Spark {version} for it, and this is {spark.version}",
             "use another trigger",
         )
-    sink = str(_field(writer, "source") or "")
+    sink = str(written(writer, "source") or "")
     if sink and sink not in SINKS and "." not in sink:
         raise _refused(f"Spark does not write into {sink} row by row", f"write into {', '.join(SINKS[:-1])} or foreach")
     read = [step for step in walk(plan) if step.name.startswith("Streaming") and "Relation" in step.name]
@@ -191,8 +194,8 @@ def _operator(plan: Any, key: str) -> Any:
 def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Set settings for a block: a query takes a copy when it starts."""
     before = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
+    for key, own in settings.items():
+        spark.conf.set(key, own)
     try:
         yield
     finally:
@@ -203,43 +206,35 @@ def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.set(key, old)
 
 
-def _check_checkpoint(spark: SparkSession, writer: Any, made: RealTime) -> None:
-    """Compare the query with its checkpoint, or note it in a new one."""
-    place = _location(spark, writer)
-    if place is None:
-        return  # Spark says that it needs one
-    root, begun = f"{place}/{FOLDER}", bool(Files(spark).numbers(f"{place}/offsets"))
-    if begun and VersionedFile(spark, root, "joins-{}.json").read() is not None:
-        raise CheckpointMismatchError(place, "it was written by micro-batches, and the trigger is realTime")
-    file = VersionedFile(spark, root, FILE)
-    found = file.read()
-    if found is None or not begun:  # a start that failed may have left one
-        file.write(json.dumps({"fingerprint": made.spec.fingerprint, "cells": made.spec.units}).encode())
-        return
-    saved = json.loads(found[1])
-    if saved["cells"] != made.spec.units:
-        change = f"units was {saved['cells']} and is now {made.spec.units}; they cannot change in real time"
-        raise CheckpointMismatchError(place, change)
-    if not is_same(saved["fingerprint"], made.spec.fingerprint):
-        raise CheckpointMismatchError(place, difference(saved["fingerprint"], made.spec.fingerprint))
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What the checkpoint of a query that goes on has."""
+
+    place: str
+    joins: list[Join]
+
+    @property
+    def units(self) -> int:
+        """The cells of its join."""
+        return self.joins[0].history.entries[-1][1]
+
+    def check(self, spec: JoinSpec) -> None:
+        """Raise where the query is another one; the listener will do so too, when there is a query that failed."""
+        try:
+            follow(self.joins, [spec], [spec.units], 1)
+        except CheckpointMismatchError as error:
+            raise CheckpointMismatchError(self.place, error.getMessageParameters()["difference"]) from None
 
 
-def is_of_real_time(spark: SparkSession, checkpoint: str) -> bool:
-    """Return whether a checkpoint was written with the trigger ``realTime``."""
-    return VersionedFile(spark, f"{checkpoint}/{FOLDER}", FILE).read() is not None
-
-
-def _location(spark: SparkSession, writer: Any) -> str | None:
-    options = _field(writer, "extraOptions")
-    for key, below in (("checkpointLocation", None), ("queryName", "")):
-        value = None if options is None else options.get(key)
-        if value is None or not value.isDefined():
-            continue
-        if below is None:
-            return str(value.get())
-        folder = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
-        return None if folder is None else f"{folder}/{value.get()}"
-    return None
+def _saved(spark: SparkSession, writer: Any) -> _Saved | None:
+    place = location(writer)
+    if place is None or not Files(spark).numbers(f"{place}/offsets"):
+        return None
+    file = CheckpointFile(spark, place)
+    joins = file.read()
+    if joins and not file.in_real_time:
+        raise CheckpointMismatchError(place, OF_MICRO_BATCHES)
+    return _Saved(place, joins) if joins else None
 
 
 def load(spark: SparkSession) -> None:
@@ -251,11 +246,11 @@ def load(spark: SparkSession) -> None:
         There is no jar of them, and no JDK that makes one.
     """
     jvm: Any = spark._jvm
-    entry = getattr(jvm, ENTRY)
-    if type(entry).__name__ != "JavaClass":
+    if type(getattr(jvm, ENTRY)).__name__ != "JavaClass":
         path = jar(spark.version, str(jvm.java.lang.System.getProperty("java.class.path")))
         jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(jvm.java.io.File(str(path)).toURI().toURL())
         spark.sparkContext._jsc.addJar(str(path))
+    getattr(jvm, ENTRY).listen()
     if spark.sparkContext.getConf().get(BUFFER_WAIT) is None:
         _log.warning(
             "results wait for up to 50 ms in a shuffle: make the session with %s=1, as configure does", BUFFER_WAIT
