@@ -22,7 +22,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -99,27 +99,6 @@ class Reader(threading.Thread):
         self.consumer.close()
 
 
-class FileReader(threading.Thread):
-    """Reads what `foreach` has written: how late each result was as its function was called."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(daemon=True)
-        self.path, self.done = path, threading.Event()
-        self.found: list[tuple[float, float]] = []
-
-    def run(self) -> None:
-        with self.path.open(encoding="utf-8") as file:
-            while True:
-                line = file.readline()
-                if line:
-                    at, late = line.split()
-                    self.found.append((float(at), float(late)))
-                elif self.done.is_set():
-                    return
-                else:
-                    time.sleep(0.01)
-
-
 def streams(spark: SparkSession, address: str) -> dict[str, DataFrame]:
     """Return the three streams."""
     found = {}
@@ -176,24 +155,11 @@ def cascade(spark: SparkSession, address: str, rate: float, middle: str) -> tupl
 
 
 @contextmanager
-def running(
-    address: str, frame: DataFrame, into: str | Path, trigger: dict[str, str], mode: str
-) -> Iterator[StreamingQuery]:
-    """Run a query for a block, into a topic or a file."""
+def running(address: str, frame: DataFrame, topic: str, trigger: dict[str, str], mode: str) -> Iterator[StreamingQuery]:
+    """Run a query for a block."""
     with tempfile.TemporaryDirectory(prefix="real-time-", ignore_cleanup_errors=True) as folder:
-        writer: Any = frame.writeStream.option("checkpointLocation", folder).outputMode(mode)
-        if isinstance(into, Path):
-            place = str(into)
-
-            def write(row: Row) -> None:
-                late = time.time_ns() // 1000 - int(row[0])
-                with Path(place).open("a", encoding="utf-8") as file:
-                    file.write(f"{time.monotonic()} {late / 1000}\n")
-
-            writer = writer.foreach(write)
-        else:
-            writer = writer.format("kafka").option("kafka.bootstrap.servers", address).option("topic", into)
-            writer = writer.option("kafka.linger.ms", "0")
+        writer = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", address).option("topic", topic)
+        writer = writer.option("kafka.linger.ms", "0").option("checkpointLocation", folder).outputMode(mode)
         started = writer.trigger(**trigger).start()
         try:
             yield started
@@ -216,7 +182,8 @@ def quantiles(found: list[float]) -> dict[str, float]:
 def new_topic(address: str, name: str) -> str:
     """Make a topic of one partition."""
     topic = f"{name}-{time.time_ns()}"
-    for made in AdminClient({"bootstrap.servers": address}).create_topics([NewTopic(topic, 1, 1)]).values():
+    admin = AdminClient({"bootstrap.servers": address})
+    for made in admin.create_topics([NewTopic(topic, 1, 1)]).values():
         made.result(30)
     return topic
 
@@ -224,17 +191,15 @@ def new_topic(address: str, name: str) -> str:
 def measure(spark: SparkSession, address: str, engine: str, shape: str, rate: float, asked: Any) -> dict[str, Any]:
     """Run an engine at a rate; latencies count after a third of the time."""
     seconds, cells = asked.seconds, asked.cells
-    micro, by_function = engine == "micro-batch", engine == "foreach"
+    micro = engine == "micro-batch"
     trigger = {"processingTime": "0 seconds"} if micro else {"realTime": asked.batch}
     mode = "append" if micro else "update"
     sender = Sender(address, rate, asked.kept)
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", str(cells))
     with ExitStack() as stack:
-        file = Path(stack.enter_context(tempfile.TemporaryDirectory()), "late")
-        file.touch()
-        into: str | Path = file if by_function else new_topic(address, "out")
-        reader: Reader | FileReader = FileReader(file) if isinstance(into, Path) else Reader(address, into)
+        topic = new_topic(address, "out")
+        reader = Reader(address, topic)
         reader.start()
         if engine == "cascade":
             middle = new_topic(address, "middle")
@@ -242,7 +207,7 @@ def measure(spark: SparkSession, address: str, engine: str, shape: str, rate: fl
             stack.enter_context(running(address, first, middle, trigger, mode))
         else:
             frame = query(spark, address, engine, shape, cells, rate, asked.kept)
-        started = stack.enter_context(running(address, frame, into, trigger, mode))
+        started = stack.enter_context(running(address, frame, topic, trigger, mode))
         time.sleep(5)
         if asked.kept:
             sender.fill()
@@ -276,7 +241,7 @@ def main() -> None:
         "--engines",
         nargs="+",
         default=["real-time", "micro-batch", "dropDuplicates"],
-        help="those, foreach (real time into a function), cascade (two joins of two in real time, a topic between)",
+        help="those, and cascade (two joins of two in real time, a topic between)",
     )
     parser.add_argument("--shapes", nargs="+", default=["chain"], choices=[*SHAPES])
     parser.add_argument("--seconds", type=float, default=45)
@@ -284,11 +249,12 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=1)
     parser.add_argument("--kept", type=int, default=0, help="rows that are there before, and kept")
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--master", default="local[16]")
     parser.add_argument("--conf", nargs="*", default=[], metavar="KEY=VALUE", help="settings of Spark")
     parser.add_argument("--warm-up", type=float, default=0, help="seconds of a run before, which does not count")
     asked = parser.parse_args()
     jars = ",".join(map(str, sorted(maven_jars.connector()[1].glob("*.jar"))))
-    builder = SparkSession.builder.master("local[16]").config("spark.jars", jars).config("spark.ui.enabled", "false")
+    builder = SparkSession.builder.master(asked.master).config("spark.jars", jars).config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.driver.memory", "4g")
     for setting in asked.conf:
         builder = builder.config(*setting.split("=", 1))
