@@ -108,12 +108,12 @@ _CAUSES = {
     ),
     # Names of classes: Spark has them in its refusals for the trigger realTime alone.
     "joins.SortMergeJoinExec": (
-        "Spark joins a table by sorting, which the trigger realTime does not allow. Let Spark broadcast it: with the hint "
-        "BROADCAST(its name or alias), or with a larger spark.sql.autoBroadcastJoinThreshold"
+        "Spark joins a table by sorting, which the trigger realTime does not allow. Let Spark broadcast it: with the "
+        "hint BROADCAST(its name or alias), or with a larger spark.sql.autoBroadcastJoinThreshold"
     ),
     "joins.BroadcastNestedLoopJoinExec": (
-        "a table is joined without an equality, and the trigger realTime does not allow how Spark does that. Join it by "
-        "an equality too, or start the query with another trigger"
+        "a table is joined without an equality, and the trigger realTime does not allow how Spark does that. Join it "
+        "by an equality too, or start the query with another trigger"
     ),
     "CONCURRENT_STREAM_LOG_UPDATE": _TWICE,
     "multiple concurrent streaming queries are writing to the same output": _TWICE,

@@ -24,7 +24,7 @@ from ..plan.parts import Column, unused
 from ..predicates.terms import MovedColumns, column_term, tree_of
 from ..rules.prune_columns import read_by_node
 from ..sql.dialect import Nearest, identifier, quote, render
-from ..sql.hints import without_our_clauses
+from ..sql.hints import join_hints, without_our_clauses
 from .delays import lasting
 
 #: Side and kind of a join.
@@ -48,12 +48,14 @@ class FromClause:
     ----------
     tree
         Its relations.
+    select
+        The SELECT.
     nodes
         The join nodes in their final form, by name: those of inner SELECTs, and those that `finish` adds.
     """
 
-    def __init__(self, tree: Tree, nodes: dict[str, JoinNode]) -> None:
-        self.nodes = nodes
+    def __init__(self, tree: Tree, select: exp.Select, nodes: dict[str, JoinNode]) -> None:
+        self.select, self.nodes = select, nodes
         self.sources = {source.plan_alias: source for source in _sources(tree)}
         #: By column of a relation, as ``(alias, name)``: the join node and its column that hold the values.
         self.columns = MovedColumns()
@@ -126,7 +128,7 @@ class FromClause:
         _rename_ctes(select, names)
         if isinstance(source, StaticJoin) and source.predicates:
             select.set("where", exp.Where(this=self._conjunction(source.predicates)))
-        return lasting(
+        found = lasting(
             dataclasses.replace(
                 first,
                 event_time=event_time,
@@ -139,6 +141,11 @@ class FromClause:
                 below=(*_outermost(source, self.nodes), *dict.fromkeys(one for scan in read for one in scan.below)),
             )
         )
+        names_here = {name.lower() for scan in inside for name in (scan.alias, scan.relation.strip("`"))}
+        if (hint := join_hints(self.select, names_here)) is None:
+            return found
+        select.set("hint", hint)  # how Spark joins may change at any restart
+        return dataclasses.replace(found, relation=render(exp.Subquery(this=select)))
 
     def _carries(self, source: Node, times: Iterable[tuple[str, str]]) -> bool:
         """Return whether the results of a join have some event times, for which its watermarks are held back."""

@@ -37,7 +37,7 @@ class _BlockRenderer:
 
     def __init__(self, block: Block, binding: Binding, nodes: dict[str, JoinNode]) -> None:
         self.block, self.binding, self.nodes = block, binding, nodes
-        self.from_ = FromClause(binding.block.tree, nodes)
+        self.from_ = FromClause(binding.block.tree, binding.block.select, nodes)
         self.times: dict[frozenset[tuple[str, str]], str] = {}
         self.merges: dict[str, str] = {}
 

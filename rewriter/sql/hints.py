@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Container
 from difflib import get_close_matches
 from typing import Any
 
@@ -150,6 +151,26 @@ def _name(item: exp.Expr) -> str:
 
 #: The schemes that SCHEME('...') knows.
 SCHEMES = tuple(RECORDS)
+
+
+#: Spark's hints about how it joins a relation.
+_JOIN_HINTS = (
+    *("BROADCAST", "BROADCASTJOIN", "MAPJOIN", "MERGE", "MERGEJOIN", "SHUFFLE_MERGE"),
+    *("SHUFFLE_HASH", "SHUFFLE_REPLICATE_NL"),
+)
+
+
+def join_hints(select: exp.Select, relations: Container[str]) -> exp.Hint | None:
+    """Return Spark's hints of a SELECT about how it joins some relations (in lower case), None if it has none.
+
+    A SELECT below, to which relations have moved, needs them: Spark looks for their names there only.
+    """
+    hint, found = select.args.get("hint"), []
+    for item in hint.expressions if isinstance(hint, exp.Hint) else []:
+        if isinstance(item, exp.Anonymous) and _name(item) in _JOIN_HINTS:
+            names = [one.copy() for one in item.expressions if one.name.lower() in relations]
+            found += [exp.Anonymous(this=_name(item), expressions=names)] if names else []
+    return exp.Hint(expressions=found) if found else None
 
 
 def our_hints(select: exp.Select) -> int:

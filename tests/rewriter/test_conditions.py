@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.conjuncts import Band, Bounds
-from trijoin_sql.rewriter.plan.nodes import JoinNode, source_conditions, source_scan
+from trijoin_sql.rewriter.plan.nodes import JoinNode, scans, source_conditions, source_scan
 from trijoin_sql.rewriter.predicates.simple_form import simplify
 from trijoin_sql.rewriter.sql.dialect import parse_expression, render
 
@@ -239,3 +239,14 @@ def test_a_bucket_of_time_bounds_an_outer_join(bucket: str, ours: bool, kind: st
         assert isinstance(group, JoinNode)
         assert all(one.keep_for is not None for one in group.retention)
         assert found.refusals == ()
+
+
+def test_sparks_join_hints_go_with_the_table_that_a_stream_is_joined_to() -> None:
+    """Spark looks for the name of a hint in the SELECT that has it; a checkpoint does not depend on hints."""
+    join = "JOIN c AS d ON r.id = d.id JOIN s ON ABS(r.a - s.a) < 3"
+    (plain,) = (one for one in scans(node(f"SELECT r.id, d.n FROM r {join}")) if one.alias == "r")
+    text = f"SELECT /*+ BROADCAST(D, s), REPARTITION(3), MERGE(s) */ r.id, d.n FROM r {join}"
+    (hinted,) = (one for one in scans(node(text)) if one.alias == "r")
+    assert "SELECT /*+ BROADCAST(D) */" in hinted.relation
+    assert hinted.relation.replace("/*+ BROADCAST(D) */ ", "") == plain.relation
+    assert hinted.lasting == plain.lasting

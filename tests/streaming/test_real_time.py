@@ -65,6 +65,13 @@ def test_what_cannot_run_so_is_refused_before_anything_starts(
     assert not (tmp_path / "checkpoint").exists()
 
 
+def test_complete_mode_is_refused(tj: trijoin_sql.TriJoinSession, tmp_path: Path) -> None:
+    frame = tj.sql(f"SELECT /*+ NO_UNIT_AGGREGATE() */ r.x, COUNT(*) AS n {NEAR} GROUP BY r.x")
+    writer = frame.writeStream.format("console").outputMode("complete")
+    with pytest.raises(UnsupportedQueryError, match="its output mode is complete"):
+        writer.option("checkpointLocation", str(tmp_path)).trigger(realTime="5 seconds").start()
+
+
 def test_too_few_slots_are_counted(
     tj: trijoin_sql.TriJoinSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

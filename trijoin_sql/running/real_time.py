@@ -145,6 +145,8 @@ def _check(writer: Any, spark: SparkSession, plan: Any, cells: int) -> None:
     sink = str(written(writer, "source") or "")
     if sink and sink not in SINKS and "." not in sink:
         raise _refused(f"Spark does not write into {sink} row by row", f"write into {', '.join(SINKS[:-1])} or foreach")
+    if str(written(writer, "outputMode").toString()) == "Complete":
+        raise _refused("its output mode is complete", "write with outputMode('update')")
     read = [step for step in walk(plan) if step.name.startswith("Streaming") and "Relation" in step.name]
     for step in read:
         name = _source(step)
