@@ -172,6 +172,8 @@ def _cells(spec: JoinSpec, rank: int, packed: Mapping[str, Column]) -> Column:
     strides = strides_of(shape)
     known = dict(spec.streams[rank].dimensions)
     keys = F.array(*map(F.lit, slot_keys(prod(shape))))
+    # Rows that are alike have one route; all copies of a row are made at once, so any number will do.
+    packed = {**packed, ROUTE: F.xxhash64(READ, packed[ROUTE])} if ROUTE in packed else packed
     at = [
         F.pmod(packed[column], F.lit(shape[axis])) * strides[axis] for axis, column in known.items() if shape[axis] > 1
     ]

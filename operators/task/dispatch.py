@@ -23,7 +23,7 @@ from ..kernels.order_keys import values
 from ..schemes import SCHEMES
 from ..spec import DISPATCH, FREEZE_IMPORTS, KEEP_FREED, JoinSpec, StreamSpec
 from ..worker_memory import hold, release, settle
-from .micro_batch import batch_id, for_this_batch
+from .micro_batch import batch_id, for_this_batch, turn
 
 #: Schema of packed rows: the slot's key, what is inside (a rank, or one of the codes below), Arrow IPC bytes.
 PACKED_SCHEMA = "slot int, kind int, data binary"
@@ -142,7 +142,7 @@ class Packing:
         # once it says that it is empty.
         asked = spec.earlier if spec.earlier and spec.subgroups != 1 and spec.bounded else ()
         self._asked = [self._keys[slot] for block in asked for slot in block.slots]
-        self._alike = AlikeRows() if routing.spreads(spec, rank) else None
+        self._alike = AlikeRows(turn()) if routing.spreads(spec, rank) else None
         self._nulls = NullRows(self.stream)
         self._tested = rank in spec.tested  # rows that cannot join are results
         self._unmeasured = spec.fixed_width
@@ -212,9 +212,15 @@ class AlikeRows:
     would be stored in one unit, and the others have nothing to do (001 section 3.2 deals rows out in turns, 003 section
     3.2.2 at random). So the n-th row with a route gets that route plus n. Rows with one route are alike, and any of
     them may be the n-th: a task that is tried again, with its rows in another order, sends the same ones.
+
+    Parameters
+    ----------
+    first
+        What the first of them gets: where each micro-batch has few of them, they go in turns all the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
         self.earlier: list[np.ndarray] = []
         self.met = np.zeros(0, np.bool_)  # by bucket of routes: whether one of its routes came
 
@@ -223,9 +229,10 @@ class AlikeRows:
         at = rows.schema.get_field_index(column)
         routes = values(rows.column(at))
         ranks = self._ranks(routes) if len(routes) else None
-        if ranks is None:
+        if ranks is None and not self.first:
             return rows
-        return rows.set_column(at, rows.schema.field(at), pa.array(routes + ranks))
+        found = routes + self.first if ranks is None else routes + (ranks + self.first)
+        return rows.set_column(at, rows.schema.field(at), pa.array(found))
 
     def _ranks(self, routes: np.ndarray) -> np.ndarray | None:
         """Return how many rows with its route came before each, shape (n,); None if none did.

@@ -29,6 +29,15 @@ def batch_id() -> int:
     return -1 if text is None else int(text)
 
 
+def turn() -> int:
+    """Return a number that differs from one micro-batch to the next, and between the partitions of one; 0 for tables.
+
+    A task that is tried again has the same.
+    """
+    context = TaskContext.get()
+    return 0 if context is None or batch_id() < 0 else batch_id() + context.partitionId()
+
+
 def query_id() -> str:
     """Return the id of the streaming query, which stays the same over restarts; empty outside of one."""
     return _property(_QUERY) or ""
