@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from .. import maven_jars as jars
 from . import broker as brokers
+from . import random_joins
 
 pytestmark = [pytest.mark.slow, pytest.mark.rare]
 
@@ -40,6 +41,8 @@ FROM r {watermark} AS r JOIN s {watermark} AS s ON ABS(r.x - s.x) < 3 AND s.ts >
   JOIN t {watermark} AS t ON t.x BETWEEN s.x - 2 AND s.x + 1 AND t.ts >= s.ts AND t.ts < r.ts + INTERVAL 1 MINUTE
 """
 ROWS = 120
+#: Of a random join whose rows expire, and of when it is killed.
+SEED = 3
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +84,12 @@ def send(address: str, topics: dict[str, list[dict[str, Any]]]) -> None:
     assert producer.flush(brokers.PATIENCE) == 0
 
 
-def received(address: str, topic: str = "found") -> Counter[tuple[int, int, int]]:
-    """Return all that is in a topic of results."""
+def received(address: str) -> Counter[tuple[int, int, int]]:
+    """Return all that is in the topic of results."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "the test", "enable.auto.commit": False})
     found: Counter[tuple[int, int, int]] = Counter()
-    for number in consumer.list_topics(topic, timeout=brokers.PATIENCE).topics[topic].partitions:
-        partition = TopicPartition(topic, number, 0)
+    for number in consumer.list_topics("found", timeout=brokers.PATIENCE).topics["found"].partitions:
+        partition = TopicPartition("found", number, 0)
         _, end = consumer.get_watermark_offsets(partition, timeout=brokers.PATIENCE)
         consumer.assign([partition])
         for record in consumer.consume(end, timeout=brokers.PATIENCE):
@@ -110,8 +113,8 @@ def in_batch(spark: SparkSession, topics: dict[str, list[dict[str, Any]]]) -> Co
     return Counter((row["r"], row["s"], row["t"]) for row in parsed)
 
 
-def start(folder: Path, *arguments: str, master: str = "local[2,4]") -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "trijoin_sql", "run", "job.sql", "--master", master, *arguments]
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "trijoin_sql", "run", "job.sql", "--master", "local[2,4]", *arguments]
     return subprocess.Popen(
         [*command, "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"],
         stdout=subprocess.PIPE,
@@ -157,35 +160,11 @@ def test_three_topics_in_one_out_and_a_restart_between(
 def test_in_real_time_a_killed_job_loses_no_result(
     spark: SparkSession, address: str, connector: tuple[str, Path], tmp_path: Path
 ) -> None:
-    """With ``TRIGGER REAL TIME``, killed twice in the middle of a batch: every result is there, and none that is wrong.
+    """A random join with ``TRIGGER REAL TIME``, killed twice: every result is there, and none that is wrong.
 
-    Kafka's sink is written at least once: what came after the last end of a batch comes again.
+    ``python -m tests.kafka.random_joins`` does so with other queries, and more often.
     """
-    names = ("u", "v", "w")
-    admin = AdminClient({"bootstrap.servers": address})
-    for topic in admin.create_topics([NewTopic(name, 1, 1) for name in (*names, "at_once")]).values():
-        topic.result(30)
-    topics = dict(zip(names, "rst", strict=True))
-    streams = "".join(
-        STREAM.format(name=name, address=address).replace(f"VIEW {name} ", f"VIEW {topics[name]} ") for name in names
-    )
-    sink = SINK.format(address=address).replace("topic 'found'", "topic 'at_once'")
-    sink = sink.replace(");\nINSERT", ") TRIGGER REAL TIME '10 seconds';\nINSERT")
-    job = streams + sink + QUERY.format(watermark="WATERMARK ts DELAY OF INTERVAL 1 HOUR") + ";\n"
-    (tmp_path / "job.sql").write_text(job, "utf-8")
-    all_rows = {name: rows(seed + 10) for seed, name in enumerate(names)}
-    third = ROWS // 3
-    for part in range(3):
-        so_far = {topics[name]: values[: (part + 1) * third] for name, values in all_rows.items()}
-        expected = in_batch(spark, so_far)
-        process = start(tmp_path, "--jars", str(connector[1]), master="local[12]")
-        try:
-            send(address, {name: values[part * third : (part + 1) * third] for name, values in all_rows.items()})
-            late = time.monotonic() + 120
-            while set(received(address, "at_once")) != set(expected) and time.monotonic() < late:
-                assert process.poll() is None, process.communicate()
-                time.sleep(0.5)
-        finally:
-            process.kill()
-            said = process.communicate()
-        assert set(received(address, "at_once")) == set(expected), said
+    drawn = random_joins.draw(spark, SEED)
+    wrong, run = random_joins.outcome(drawn, address, tmp_path / "job", batch=1, kills=2)
+    assert not wrong, f"{wrong}\n{run.told()}\n{drawn.sql}"
+    assert run.kills.total() == 2
