@@ -133,23 +133,23 @@ def query(spark: SparkSession, address: str, engine: str, shape: str, cells: int
     return trijoin_sql.TriJoinSession.create(spark).sql(text)
 
 
-def cascade(spark: SparkSession, address: str, rate: float, middle: str) -> tuple[DataFrame, DataFrame]:
+def cascade(spark: SparkSession, address: str, rate: float, middle: str, shape: str) -> tuple[DataFrame, DataFrame]:
     """Return two joins of two, the first of which writes what the second reads into a topic."""
     width = max(1, int(DOMAIN * 2 / (2 * max(rate / 3 * 2 * WITHIN, 1))))
     tj = trijoin_sql.TriJoinSession.create(spark)
     for name, frame in streams(spark, address).items():
         frame.createOrReplaceTempView(name)
     first = tj.sql(
-        "SELECT TO_JSON(STRUCT(s.x AS x, GREATEST(r.sent, s.sent) AS sent, LEAST(r.sent, s.sent) AS since)) AS value "
+        "SELECT TO_JSON(STRUCT(r.x AS rx, s.x AS x, GREATEST(r.sent, s.sent) AS sent)) AS value "
         f"FROM r JOIN s ON ABS(r.x - s.x) <= {width} WITHIN {WITHIN} SECONDS"
     )
     read = spark.readStream.format("kafka").option("kafka.bootstrap.servers", address).option("subscribe", middle)
-    row = F.from_json(F.col("value").cast("string"), "x BIGINT, sent BIGINT, since BIGINT").alias("row")
+    row = F.from_json(F.col("value").cast("string"), "rx BIGINT, x BIGINT, sent BIGINT").alias("row")
     found = read.load().select(row).selectExpr("row.*", "TIMESTAMP_MICROS(row.sent) AS ts")
     found.withWatermark("ts", "1 second").createOrReplaceTempView("rs")
+    on = f"ABS(rs.x - t.x) <= {width}" + (f" AND ABS(rs.rx - t.x) <= {width}" if shape == "cycle" else "")
     second = tj.sql(
-        f"SELECT CAST(GREATEST(rs.sent, t.sent) AS STRING) AS value FROM rs JOIN t ON ABS(rs.x - t.x) <= {width} "
-        f"WITHIN {WITHIN} SECONDS"
+        f"SELECT CAST(GREATEST(rs.sent, t.sent) AS STRING) AS value FROM rs JOIN t ON {on} WITHIN {WITHIN} SECONDS"
     )
     return first, second
 
@@ -203,7 +203,7 @@ def measure(spark: SparkSession, address: str, engine: str, shape: str, rate: fl
         reader.start()
         if engine == "cascade":
             middle = new_topic(address, "middle")
-            first, frame = cascade(spark, address, rate, middle)
+            first, frame = cascade(spark, address, rate, middle, shape)
             stack.enter_context(running(address, first, middle, trigger, mode))
         else:
             frame = query(spark, address, engine, shape, cells, rate, asked.kept)
