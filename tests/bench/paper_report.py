@@ -133,12 +133,13 @@ def shown(name: str, experiment: Experiment, points: Sequence[Point]) -> Iterato
                 table.add_row(f"{value:g}", *told)
             yield table
     table = Table("the paper found", "of")
-    for heading in ("paper", "here"):
+    for heading in ("paper", "here", "agrees"):
         table.add_column(heading, justify="right")
     for finding in experiment.findings:
         ours = ratio(finding, experiment, points)
         number = _times if finding.to else _plain
-        table.add_row(finding.said, _compared(finding), number(finding.ratio), number(ours))
+        agrees = "" if ours is None else "yes" if finding.agrees(ours) else "no"
+        table.add_row(finding.said, _compared(finding), number(finding.ratio), number(ours), agrees)
     yield table
 
 
@@ -202,7 +203,8 @@ def document(name: str, experiment: Experiment, asked: Mapping[str, float], poin
                 "said": finding.said,
                 "compared": _compared(finding),
                 "paper": finding.ratio,
-                "here": ratio(finding, experiment, points),
+                "here": (ours := ratio(finding, experiment, points)),
+                "agrees": None if ours is None else finding.agrees(ours),
             }
             for finding in experiment.findings
         ],

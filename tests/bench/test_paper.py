@@ -47,16 +47,54 @@ def test_the_page_on_the_papers_has_every_experiment_with_the_papers_figures() -
             assert f"| {finding.said} |" in page, name
 
 
+def test_the_page_says_of_each_finding_whether_it_agrees_and_why_not() -> None:
+    """By what stands there as found here; an experiment with a no has a reason below the table."""
+    page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text("utf-8")
+    table, _, reasons = page.partition("Where figures differ, and why.")
+    reasons = reasons.partition("## What is here of the papers")[0]
+    rows = {
+        row[1]: row for line in table.splitlines() if len(row := [one.strip() for one in line.split("|")[1:-1]]) == 5
+    }
+    for name, experiment in EXPERIMENTS.items():
+        for finding in experiment.findings:
+            _, _, paper_found, found, agrees = rows[finding.said]
+            here = float(found.strip("*"))
+            assert agrees.strip("*") == ("yes" if finding.agrees(here) else "no"), (name, finding.said)
+            assert bool(paper_found) == (finding.ratio is not None)
+            if "no" in agrees:
+                assert f"`{name}`" in reasons or f"`{name[4:]}`" in reasons, name
+
+
+@pytest.mark.parametrize(
+    ("finding", "agreeing", "other"),
+    [
+        (Finding("", "a", "b", 0.5), [0.1, 0.96], [0.97, 1.0, 1.5]),
+        (Finding("", "a", "b", 2.0), [1.04, 9.0], [1.0, 0.5]),
+        (Finding("", "a", "b", 1.0), [0.8, 1.2], [0.79, 1.21]),
+        (Finding("", "a", "", 11), [11, 10], [5]),
+        (Finding("", "a", "b", less=True), [0.9], [1.0, 1.1]),
+        (Finding("", "a", "b", less=False), [1.1], [1.0, 0.9]),
+    ],
+)
+def test_a_finding_agrees_where_the_same_side_is_ahead(
+    finding: Finding, agreeing: list[float], other: list[float]
+) -> None:
+    assert all(map(finding.agrees, agreeing))
+    assert not any(map(finding.agrees, other))
+    with pytest.raises(ValueError, match="which side is less"):
+        Finding("neither a number nor a side", "a", "b")
+
+
 def test_a_finding_compares_means_or_single_values() -> None:
     experiment = Experiment("t", "stream", {}, ("latency",), (), "", "", "units", (1, 2))
     figures = {("a", 1): 10.0, ("a", 2): 30.0, ("b", 1): 20.0, ("b", 2): 20.0}
     points = [Point(label, value, {"latency": figure}) for (label, value), figure in figures.items()]
-    assert ratio(Finding("", "a", "b"), experiment, points) == 1.0
-    assert ratio(Finding("", "a", "b", at=2), experiment, points) == 1.5
-    assert ratio(Finding("", "a", "a", at=2, base=1), experiment, points) == 3.0
-    assert ratio(Finding("", "a", "b", figure="p99"), experiment, points) is None
+    assert ratio(Finding("", "a", "b", 1), experiment, points) == 1.0
+    assert ratio(Finding("", "a", "b", 1, at=2), experiment, points) == 1.5
+    assert ratio(Finding("", "a", "a", 1, at=2, base=1), experiment, points) == 3.0
+    assert ratio(Finding("", "a", "b", 1, figure="p99"), experiment, points) is None
     failed = [*points[:3], Point("b", 2, {}, "out of memory")]
-    assert ratio(Finding("", "a", "b"), experiment, failed) is None
+    assert ratio(Finding("", "a", "b", 1), experiment, failed) is None
 
 
 def test_contenders_that_disagree_or_fail_are_named() -> None:
