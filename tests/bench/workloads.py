@@ -349,6 +349,15 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             schemes=("matrix", "tree"),
             shares=(1.0, 0.17, 0.25, 0.5),
         ),
+        "star_many": Workload(
+            "the same with 14, 2.4, 3.5 and 7 rows a key: a tree stores 4.6 times its inputs, as in the paper",
+            ("sr", "cu", "wr", "cr"),
+            "SELECT {hint} sr.l AS sr_l, cu.l AS cu_l, wr.l AS wr_l, cr.l AS cr_l FROM sr "
+            "JOIN cu ON cu.i = sr.i JOIN wr ON cu.i = wr.i JOIN cr ON cu.i = cr.i",
+            domain=lambda rows: max(rows // 14, 1),
+            schemes=("matrix", "tree"),
+            shares=(1.0, 0.17, 0.25, 0.5),
+        ),
     }
 )
 
