@@ -58,6 +58,7 @@ def test_a_session_without_anything_of_ours(spark: SparkSession, tmp_path: Path)
     assert not tj.sql(PAIRS).isStreaming
 
 
+@pytest.mark.rare  # a session without any of them is tried each time
 @pytest.mark.parametrize("key", SETTINGS)
 def test_a_session_without_one_of_them(spark: SparkSession, tmp_path: Path, key: str) -> None:
     assert work(without(spark, key), tmp_path) == ""

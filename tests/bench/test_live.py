@@ -159,6 +159,7 @@ def test_idle_triggers_have_rows_of_every_stream_and_list_no_files(spark: SparkS
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_a_sample_of_the_results_is_timed_where_they_are_many(spark: SparkSession) -> None:
     """Those of one tuple in so many, whichever micro-batch they come in; with a sample of one, all."""
     arrivals = Arrivals(10, 4, 0.1, 10)
