@@ -642,7 +642,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             "no room for is read back from the durable chunks. The tree's order is that with the fewest intermediate "
             "results.",
             "What is read back comes from the page cache and costs processor time, no disk. For a micro-batch of each "
-            "stream the n-way join reads three stores, twelve in all; the tree reads six, which are larger. The paper's "
+            "stream the n-way join reads three stores, twelve in all; the tree reads six larger ones. The paper's "
             "LSM tree looks up single keys.",
             "memory",
             (8, 32, 128),
