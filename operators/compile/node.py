@@ -123,7 +123,9 @@ def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
     made = prepare(compiling, node, {alias: side.anew() for alias, side in inputs.items()})
     dispatched, late = dispatch(compiling, made.spec, made.packed)
     frame = _run(compiling, made, reduce(DataFrame.unionAll, dispatched))
-    return Compiled(_finish(node, frame, in_units=made.in_units), made.spec, late, Again(compiling, node, inputs))
+    # Of its own: outputs are added to the other one, and whoever has this would keep the statement alive.
+    again = Again(replace(compiling, below=dict(compiling.below)), node, inputs)
+    return Compiled(_finish(node, frame, in_units=made.in_units), made.spec, late, again)
 
 
 def prepare(compiling: Compiling, node: JoinNode, inputs: Mapping[str, Input]) -> Prepared:
