@@ -278,7 +278,9 @@ class Conditions:
 
     def _has_key(self, rank: int, column: str) -> bool:
         kind = self._types[rank][column]
-        return kind in ("float", "double", "string", "binary") or bool(re.match("decimal", kind) or _WHOLE.match(kind))
+        return kind in ("float", "double", "string", "binary") or bool(
+            re.match("decimal", kind) or _WHOLE.fullmatch(kind)
+        )
 
     def _search(
         self,

@@ -118,9 +118,9 @@ public final class RealTime {
         return Dataset$.MODULE$.ofRows(given.sparkSession(), new Project(seq(columns), plan));
     }
 
-    /** What the cells of a run have told, as JSON: the last report of each batch and cell. */
-    public static List<String> reports(String run) {
-        return Reports.of(run);
+    /** What the cells of a run have told from a batch on: the last report of each batch and cell, a line of JSON each. */
+    public static String reports(String run, long first) {
+        return Reports.of(run, first);
     }
 
     /** Take reports from now on. */

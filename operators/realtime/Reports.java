@@ -1,10 +1,9 @@
 package trijoin.realtime;
 
-import java.util.ArrayList;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.StringJoiner;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
@@ -56,11 +55,17 @@ final class Reports {
         }
     }
 
-    /** On the driver: the reports of a run, the last of each batch and cell. */
-    static List<String> of(String run) {
+    /** On the driver: the reports of a run from a batch on, the last of each batch and cell, a line each. */
+    static String of(String run, long first) {
+        StringJoiner found = new StringJoiner("\n");
         synchronized (BY_RUN) {
-            return new ArrayList<>(BY_RUN.getOrDefault(run, Map.of()).values());
+            BY_RUN.getOrDefault(run, Map.of()).forEach((about, report) -> {
+                if (Long.parseLong(about.split(" ")[1]) >= first) {
+                    found.add(report);
+                }
+            });
         }
+        return found.toString();
     }
 
     private static final class Ear implements ThreadSafeRpcEndpoint {

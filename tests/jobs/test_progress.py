@@ -81,8 +81,8 @@ class Cells:
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
 
-    def reports(self, run: str) -> list[str]:
-        return [json.dumps(one) for one in self.told] if run == "run" else []
+    def reports(self, run: str, first: int) -> str:
+        return "\n".join(json.dumps(one) for one in self.told if run == "run" and one["batch"] >= first)
 
     def tell(self, batch: int, rows: int, results: int, latency: dict[int, int], cell: int = 0) -> None:
         """Cell in batch: rows of r, as many of s in the other cell, and what was how late (microseconds)."""

@@ -454,8 +454,9 @@ class Board:
         if self._live is None and time.monotonic() - self._told >= LINE:
             self._told = time.monotonic()
             for tally in self.tallies:
-                if self._shown.get(tally.sink) != (tally.batch, tally.all_in) and max(tally.batch, tally.all_in) >= 0:
-                    self._shown[tally.sink] = tally.batch, tally.all_in
+                now = tally.batch, tally.all_in
+                if self._shown.get(tally.sink) != now and (tally.batch >= 0 or tally.all_in):
+                    self._shown[tally.sink] = now
                     self.console.print(str(tally), markup=False)
 
     def say(self, text: str) -> None:

@@ -33,10 +33,10 @@ def is_live(run: str) -> bool:
     return run in _entries
 
 
-def reports(run: str) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """Return what the cells of a run have told so far: by the key of their join and the batch, oldest batch first."""
+def reports(run: str, first: int = 0) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """Return what the cells of a run have told from a batch on: by the key of their join and the batch, in order."""
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for text in _entries[run].reports(run) if run in _entries else ():
+    for text in _entries[run].reports(run, first).splitlines() if run in _entries else ():
         one = json.loads(text)
         found.setdefault((one["node"], one["batch"]), []).append(one)
     return dict(sorted(found.items(), key=lambda item: item[0][1]))

@@ -379,9 +379,12 @@ def running_batch(query: StreamingQuery) -> BatchCounters | None:
 
     A batch that has just ended may still be it.
     """
-    ended = max((progress.batchId for progress in query.recentProgress[-1:]), default=-1)
-    for (key, batch), slots in reversed(live.reports(str(query.runId)).items()):
-        return BatchCounters(key.partition(RUN)[0], batch, tuple(slots)) if batch > ended else None
+    run = str(query.runId)
+    if not live.is_live(run):
+        return None
+    last: Any = query.lastProgress
+    for (key, batch), slots in reversed(live.reports(run, 0 if last is None else last.batchId + 1).items()):
+        return BatchCounters(key.partition(RUN)[0], batch, tuple(slots))
     return None
 
 
@@ -389,7 +392,7 @@ def batch_counters(progress: Any) -> list[BatchCounters]:
     """Read the counters in one progress report of Spark's."""
     observed = progress.observedMetrics or {}
     run, batch = str(progress.runId), int(progress.batchId)
-    reports = live.reports(run)
+    reports = live.reports(run, batch)
     found = []
     for node, row in sorted(observed.items()):
         if node.startswith(PREFIX):
