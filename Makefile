@@ -18,14 +18,14 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(INSTALL) pip
-	@$(INSTALL) -e '.[demo,connect]' --group dev
+	@$(INSTALL) -e '.[demo,connect,metrics]' --group dev
 	@touch $@
 
 LOCKED = $(VENV)/lock
 lock:  ## write constraints.txt anew: the newest versions that pyproject.toml allows
 	@$(PYTHON) -m venv --clear $(LOCKED)
 	@$(LOCKED)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	@$(LOCKED)/bin/python -m pip install --quiet -e '.[demo,connect]' --group dev --group bench --group corpus
+	@$(LOCKED)/bin/python -m pip install --quiet -e '.[demo,connect,metrics]' --group dev --group bench --group corpus
 	@{ head -n 1 constraints.txt; $(LOCKED)/bin/python -m pip freeze --exclude-editable --all | grep -v '^setuptools'; } > $(LOCKED)/new
 	@mv $(LOCKED)/new constraints.txt && rm -rf $(LOCKED)
 

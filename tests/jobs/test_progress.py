@@ -16,10 +16,11 @@ from trijoin_sql.explain.wording import byte_size
 from trijoin_sql.jobs import progress
 from trijoin_sql.jobs.job_text import Script
 from trijoin_sql.jobs.parse_statements import parse_job
-from trijoin_sql.jobs.progress import IDLE, OUTPUT, Board, Tally, input_names
+from trijoin_sql.jobs.progress import IDLE, Board, Tally, input_names
 from trijoin_sql.jobs.run import Outcome, with_socket
 from trijoin_sql.jobs.run_command import summary
 from trijoin_sql.running import live as within_batch
+from trijoin_sql.running.metrics import OUTPUT
 from trijoin_sql.spark.messages import reason
 
 FOLDER = "FileStreamSource[file:/data/r]"

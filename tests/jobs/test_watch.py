@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
+from prometheus_client import CollectorRegistry, Gauge
 from typer.testing import CliRunner
 
 from tests.explain.browser import Browser, find_chromium
@@ -154,6 +156,18 @@ def test_the_server_answers_this_machine_alone(server: WatchServer) -> None:
         connection.close()
 
 
+def test_the_server_has_numbers_for_prometheus(server: WatchServer) -> None:
+    """In the format that is asked for; without the library it says what to install."""
+    with pytest.raises(HTTPError, match=r"404: pip install 'trijoin-sql\[metrics\]'"):
+        urlopen(f"{server.place}metrics")
+    server.registry = CollectorRegistry()
+    Gauge("near", "A number.", registry=server.registry).set(7)
+    asked = Request(f"{server.place}metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+    with urlopen(asked) as answer:
+        assert answer.read().decode().endswith("near 7.0\n# EOF\n")
+        assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+
+
 def test_the_file_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a thread, again and again, until the job ends."""
     monkeypatch.setattr("trijoin_sql.jobs.watch.EVERY", 0.0)
@@ -221,13 +235,16 @@ def test_a_place_that_cannot_be_used(server: WatchServer, tmp_path: Path) -> Non
         "CREATE STREAM r USING rate; CREATE SINK o USING noop; INSERT INTO o SELECT value FROM r"
     )
     port = server.place.rstrip("/").rpartition(":")[2]
-    for where, why in (
-        (port, "in use"),
-        ("99999", "65535"),
-        (str(tmp_path / "no" / "page.html"), "cannot be written"),
-        ("page.pdf", "name the file page.html"),
+    for option, where, why in (
+        ("--watch", port, "in use"),
+        ("--watch", "99999", "65535"),
+        ("--watch", str(tmp_path / "no" / "page.html"), "cannot be written"),
+        ("--watch", "page.pdf", "name the file page.html"),
+        ("--metrics", port, "in use"),
+        ("--metrics", "99999", "65535"),
+        ("--metrics", "here", "name a port, or HOST:PORT"),
     ):
-        result = CliRunner().invoke(app, ["run", str(tmp_path / "job.sql"), "--watch", where])
+        result = CliRunner().invoke(app, ["run", str(tmp_path / "job.sql"), option, where])
         assert result.exit_code == 2
         assert why in " ".join(result.output.replace("│", " ").split())
 

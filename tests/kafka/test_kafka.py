@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 from .. import maven_jars as jars
@@ -168,3 +170,58 @@ def test_in_real_time_a_killed_job_loses_no_result(
     wrong, run = random_joins.outcome(drawn, address, tmp_path / "job", batch=1, kills=2)
     assert not wrong, f"{wrong}\n{run.told()}\n{drawn.sql}"
     assert run.kills.total() == 2
+
+
+def test_in_real_time_prometheus_sees_into_the_batch(address: str, connector: tuple[str, Path], tmp_path: Path) -> None:
+    """Rows, results and latencies of a batch of an hour, by the port of ``--watch``, while it runs."""
+    topics = {name: f"seen_{name}" for name in ("r", "s", "out")}
+    admin = AdminClient({"bootstrap.servers": address})
+    for topic in admin.create_topics([NewTopic(name, 1, 1) for name in topics.values()]).values():
+        topic.result(30)
+    watermark = "WATERMARK ts DELAY OF INTERVAL 1 HOUR"
+    job = "".join(STREAM.format(name=name, address=address).replace(f"'{name}'", f"'seen_{name}'") for name in "rs")
+    job += (
+        SINK.format(address=address)
+        .replace("'found'", "'seen_out'")
+        .replace(");\n", ") TRIGGER REAL TIME '1 hour';\n", 1)
+    )
+    job += f"SELECT TO_JSON(STRUCT(r.id AS r, s.id AS s)) AS value FROM r {watermark} AS r "
+    job += f"JOIN s {watermark} AS s ON ABS(r.x - s.x) < 3 WITHIN 1 MINUTE;"
+    (tmp_path / "job.sql").write_text(job, "utf-8")
+    found: dict[str, float] = {}
+    command = [sys.executable, "-m", "trijoin_sql", "run", "job.sql", "--jars", str(connector[1])]
+    process = subprocess.Popen(
+        [*command, "--watch", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    try:
+        assert process.stderr is not None
+        url = process.stderr.readline().partition("watch: ")[2].strip() + "metrics"
+        send(address, {topics[name]: rows(seed) for seed, name in enumerate("rs")})
+        until = time.monotonic() + brokers.PATIENCE
+        while process.poll() is None and time.monotonic() < until:
+            if all(found.get(f"input_rows_total {name}") == ROWS for name in "rs"):
+                break
+            time.sleep(1)
+            found = scraped(url)
+    finally:
+        process.kill()  # a signal waits for the end of the batch
+        _, err = process.communicate()
+    assert found.get("input_rows_total r") == found.get("input_rows_total s") == ROWS, err
+    assert found["result_latency_seconds_count"] == found["results_total"] > 0
+    assert found["state_rows"] > 0
+    assert "batches_total" not in found  # none has ended
+
+
+def scraped(url: str) -> dict[str, float]:
+    """Return what is served, summed over joins and units, by name (and stream)."""
+    found: dict[str, float] = Counter()  # type: ignore[assignment]
+    try:
+        with urlopen(url, timeout=10) as answer:
+            text = answer.read().decode()
+    except OSError:  # Spark has not started, or the job has failed
+        return found
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            stream = sample.labels.get("stream", "")
+            found[f"{sample.name.removeprefix('trijoin_')} {stream}".strip()] += sample.value
+    return found

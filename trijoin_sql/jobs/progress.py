@@ -19,7 +19,7 @@ from ..operators.task.late_rows import FURTHER, LIMITS
 from ..rewriter.sql.dialect import quote
 from ..running import live
 from ..running.late import LateRows
-from ..running.metrics import BatchCounters, batch_counters, running_batch
+from ..running.metrics import OUTPUT, BatchCounters, batch_counters, running_batch
 from ..running.vanished import IDLE, Vanished, phrases
 from .paths import local_path
 from .statements import CreateStream
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: Name of the metric that `counted` observes.
-OUTPUT = "trijoin_job_output"
 #: Beginning of the names of the metrics that count the corrupt records of a stream.
 CORRUPT = "trijoin_corrupt_"
 #: Seconds between two lines if nothing can be redrawn.

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,11 +14,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from ..errors import JobError
+from ..errors import JobError, UnavailableError
 from ..settings import UNITS
 from .options import Jars, Master, Packages, Quiet, Strict, Verbose, jar_settings, setting, show_mistake
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ..running.metrics_server import MetricsServer
     from .job_text import Script
     from .prepare import PreparedQuery
     from .run import Outcome
@@ -61,6 +65,7 @@ trijoin-sql run job.sql --once           # take what is there, then end
 trijoin-sql run job.sql --format json    # a summary that programs read
 trijoin-sql run job.sql --watch 8080     # a page about it: http://127.0.0.1:8080
 trijoin-sql run job.sql --watch job.html # the same page, as a file
+trijoin-sql run job.sql --metrics 9464   # for Prometheus; --watch PORT has it too, at /metrics
 
 Exit codes: 0 done or stopped, 1 a query failed, 2 wrong usage, a mistake in the file, no Spark.
 """
@@ -86,6 +91,10 @@ def run(
         str | None,
         typer.Option(metavar="PORT|FILE", help="A page with rates, lags, state and times of ten minutes; 0: any port."),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="[HOST:]PORT", help="Serve /metrics for Prometheus; without HOST to this machine."),
+    ] = None,
     strict: Strict = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -97,7 +106,7 @@ def run(
     try:
         lines = output == "json"
         told = {"quiet": quiet, "verbose": verbose, "strict": strict}
-        why = run_job(str(job), err, settings, once=once, lines=lines, watch=watch, **told)
+        why = run_job(str(job), err, settings, once=once, lines=lines, watch=watch, metrics=metrics, **told)
     except JobError as error:
         show_mistake(error, err)
         raise typer.Exit(REFUSED) from None
@@ -119,12 +128,14 @@ def run_job(
     quiet: bool,
     verbose: bool,
     watch: str | None = None,
+    metrics: str | None = None,
     strict: bool = False,
 ) -> str | None:
     """Run a job file (``-``: stdin) from beginning to end; return why a query failed, None if all is well.
 
     ``settings`` are ``KEY=VALUE``; the last one of a key counts. With ``lines`` stdout gets JSON. ``watch`` is a port
-    or a file for a page. With ``strict`` queries are refused whose state is not proven, whatever settings say.
+    or a file for a page, ``metrics`` a port for Prometheus. With ``strict`` queries are refused whose state is not
+    proven, whatever settings say.
 
     Raises
     ------
@@ -161,11 +172,15 @@ def run_job(
     page = None if watch is None else _started(script.path, watch)
     if page is not None:
         notes.print(Text(f"watch: {page.place}", style="dim"))
+    scraped = None if metrics is None else _scraped(metrics)
+    if scraped is not None:
+        notes.print(Text(f"metrics: {scraped.url}", style="dim"))
     notes.print(Text("starting Spark", style="dim"))
     try:
         # Twice: Spark sets a handler for SIGINT of its own when it starts.
         with signals(request), job_session(job, given, show if verbose else None) as session, signals(request):
             session.statements.strict = strict
+            _count(session.spark, page, scraped)
             prepared = () if request.count else prepare(job, session)
             if request.count:
                 return None
@@ -179,11 +194,42 @@ def run_job(
         err.print(Text(f"{error}\nHint: trijoin-sql doctor says what this machine lacks", style="red"))
         raise typer.Exit(REFUSED) from None
     finally:
-        if page is not None:
-            page.close()
+        for one in (page, scraped):
+            if one is not None:
+                one.close()
     if lines or not quiet:
         summary(outcome, script.path, lines, starting)
     return None
+
+
+def _scraped(where: str) -> MetricsServer:
+    from ..running.metrics_server import MetricsServer, new_registry
+
+    host, _, port = where.rpartition(":")
+    try:
+        return MetricsServer(new_registry(), int(port), host or "127.0.0.1")
+    except ValueError:
+        why = "name a port, or HOST:PORT"
+    except OverflowError:
+        why = "ports end at 65535"
+    except OSError as error:
+        why = f"{error.strerror or error}"
+    raise typer.BadParameter(f"{where}: {why}", param_hint="'--metrics'")
+
+
+def _count(spark: SparkSession, page: WatchFile | WatchServer | None, scraped: MetricsServer | None) -> None:
+    """Count for Prometheus from now on, where somebody may ask."""
+    from ..running.metrics_server import count_into, new_registry
+    from .watch import WatchServer
+
+    if scraped is not None:
+        scraped.count(spark)
+    if isinstance(page, WatchServer):
+        with suppress(UnavailableError):  # which /metrics says then
+            registry = scraped.registry if scraped is not None else new_registry()
+            if scraped is None:
+                count_into(registry, spark)
+            page.registry = registry
 
 
 def _started(job: str, watch: str) -> WatchFile | WatchServer:

@@ -18,13 +18,16 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..explain.charts import Chart, Form, Points, Shape, chart_of, duration
 from ..explain.html import asset, digest, environment
 from ..explain.wording import byte_size, compact
 from ..running.metrics import BatchCounters, batch_counters
 from .progress import Tally, number, short_time
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 _log = logging.getLogger("trijoin_sql")
 
@@ -237,10 +240,12 @@ class WatchFile(Watch):
 
 
 class WatchServer(Watch):
-    """The page on a port of this machine, and its data as ``/data.json``."""
+    """The page on a port of this machine, its data as ``/data.json``, and ``/metrics`` for Prometheus."""
 
     def __init__(self, job: str, port: int) -> None:
         super().__init__(job)
+        #: What ``/metrics`` serves.
+        self.registry: CollectorRegistry | None = None
         self.page()  # what it lacks shows now, and not to a browser
         watch = self
 
@@ -248,17 +253,27 @@ class WatchServer(Watch):
             def do_GET(self) -> None:
                 if self.headers.get("Host", "").partition(":")[0] not in _HOSTS:
                     self.send_error(403)
-                elif self.path in ("/", "/data.json"):
-                    page = self.path == "/"
-                    body = (watch.page() if page else json.dumps(watch.to_dict())).encode()
-                    self.send_response(200)
-                    self.send_header("Content-Type", f"{'text/html' if page else 'application/json'}; charset=utf-8")
-                    self.send_header("Content-Length", str(len(body)))
-                    self.send_header("Cache-Control", "no-store")
-                    self.end_headers()
-                    self.wfile.write(body)
-                else:
+                elif self.path == "/":
+                    self._answer(watch.page().encode(), "text/html; charset=utf-8")
+                elif self.path == "/data.json":
+                    self._answer(json.dumps(watch.to_dict()).encode(), "application/json; charset=utf-8")
+                elif self.path != "/metrics":
                     self.send_error(404)
+                elif watch.registry is None:
+                    self.send_error(404, "pip install 'trijoin-sql[metrics]'")
+                else:
+                    from prometheus_client.exposition import choose_encoder
+
+                    encode, form = choose_encoder(self.headers.get("Accept", ""))
+                    self._answer(encode(watch.registry), form)
+
+            def _answer(self, body: bytes, form: str) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", form)
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Cache-Control", "no-store")
+                self.end_headers()
+                self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Say nothing: the terminal shows the job."""

@@ -34,7 +34,7 @@ from ..spark.flags import settings_of
 from ..spark.liberties import LOCAL_FILES, REFUSE_EARLY, TELL_FAILURES, taken
 from ..spark.local_disk import set_permissions_without_processes
 from ..spark.messages import sentence
-from ..spark.rates import ObservedRates, sources_in
+from ..spark.rates import ObservedRates, PlanSource, sources_in
 from ..spark.unmeasured import hand_over_unmeasured
 from ..spark.versions import metadata_of
 from ..spark.whole_batches import compute_whole_batches
@@ -179,6 +179,13 @@ def observed_rates(spark: SparkSession) -> dict[str, float]:
     java: Any = getattr(spark, "_jsparkSession", None)
     listener = None if java is None else _listeners.get(java.hashCode())
     return {} if listener is None else listener.observed.rates()
+
+
+def sources_of(spark: SparkSession, query_id: str) -> list[PlanSource]:
+    """Return the sources of a query of ours, in the order of Spark's reports. None on Spark Connect."""
+    java: Any = getattr(spark, "_jsparkSession", None)
+    listener = None if java is None else _listeners.get(java.hashCode())
+    return [] if listener is None else listener.observed.sources(query_id)
 
 
 def known_numbers() -> set[int]:

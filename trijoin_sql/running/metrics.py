@@ -22,6 +22,9 @@ from . import live
 from .late import LateRows
 from .vanished import IDLE, Vanished
 
+#: The metric of a job's query that counts the rows for its sink.
+OUTPUT = "trijoin_job_output"
+
 
 def compiled_number(query: StreamingQuery) -> int | None:
     """Return the number of the statement that a query was compiled from, None if it has not reported one."""
@@ -390,6 +393,11 @@ def running_batch(query: StreamingQuery) -> BatchCounters | None:
 
 def batch_counters(progress: Any) -> list[BatchCounters]:
     """Read the counters in one progress report of Spark's."""
+    return [counters for _, counters in counters_by_key(progress)]
+
+
+def counters_by_key(progress: Any) -> list[tuple[str, BatchCounters]]:
+    """Read the counters in one progress report of Spark's, each with the key of its join."""
     observed = progress.observedMetrics or {}
     run, batch = str(progress.runId), int(progress.batchId)
     reports = live.reports(run, batch)
@@ -399,7 +407,7 @@ def batch_counters(progress: Any) -> list[BatchCounters]:
             told = reports.get((node, batch), [])
             slots = told if live.is_live(run) else slots_of(node, str(progress.id), batch, _fields(row))
             slots.sort(key=lambda slot: int(slot["slot"]))
-            found.append(BatchCounters(node.partition(RUN)[0], batch, tuple(slots)))
+            found.append((node, BatchCounters(node.partition(RUN)[0], batch, tuple(slots))))
     return found
 
 

@@ -175,6 +175,11 @@ class ObservedRates:
             rows = [float(one.get("numInputRows") or 0) / of.reads for of, one in zip(sources, reported, strict=True)]
             self._seen[progress["id"]].append((begun, rows))
 
+    def sources(self, query_id: str) -> list[PlanSource]:
+        """Return the sources of a query's plan, in the order of Spark's reports; none of a query that is not known."""
+        with self._lock:
+            return self._sources.get(query_id, [])
+
     def rates(self) -> dict[str, float]:
         """Return rows a second by relation; if several queries read a relation, those of the last one.
 
