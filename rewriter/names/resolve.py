@@ -77,7 +77,7 @@ class _Resolver(Names):
                 together = isinstance(tree, exp.Union) and not (tree.args.get("distinct") or tree.args.get("by_name"))
                 stateful = not together or left.stateful or right.stateful
                 times = _of_both(left, right) if together else ()
-                return Output(columns, None, streaming, times, stateful=stateful)
+                return Output(columns, None, streaming, times, stateful=stateful, branches=(left, right))
             case exp.Subquery():
                 return replace(self.query(tree.this, ctes, outer), block=None)
         for node in own_nodes(tree):

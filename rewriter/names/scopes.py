@@ -129,7 +129,10 @@ class ResolvedSelect:
 
 @dataclass(eq=False)
 class Output:
-    """What a query puts out: its columns (None if unknown), and the block if it is a plain SELECT."""
+    """What a query puts out: its columns (None if unknown), and the block if it is a plain SELECT.
+
+    Of a set operation `branches` has what its two sides put out.
+    """
 
     columns: list[Field] | None
     block: ResolvedSelect | None = None
@@ -138,6 +141,7 @@ class Output:
     rows: float | None = None
     rows_from: RowsFrom = "assumed"
     stateful: bool = False
+    branches: tuple[Output, ...] = ()
 
     @property
     def info(self) -> TableInfo:
