@@ -102,5 +102,18 @@ crash: java  ## kill, freeze and damage running queries: SEEDS=n scenarios, from
 bench: java  ## the benchmarks
 	@$(BIN)/python -m tests.bench
 
+.PHONY: dist
+# The SBOM and the licences are those of an environment that has the wheel and nothing else.
+dist: setup  ## the wheel, the sdist, and lists of what is installed with them (SBOM, licences), in dist/
+	@rm -rf dist build/dist && mkdir -p build
+	@$(BIN)/python -m trijoin_sql.spark.operator_jar operators/realtime/operator.jar
+	@$(BIN)/python -m build --outdir dist . > build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
+	@rm operators/realtime/operator.jar  # tests make their own
+	@$(BIN)/twine check --strict dist/*
+	@$(PYTHON) -m venv build/dist && build/dist/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/sbom.cdx.json build/dist
+	@$(BIN)/pip-licenses --python=build/dist/bin/python --order=license --format=markdown --output-file=dist/licenses.md \
+		--partial-match --fail-on='GNU General Public;GPL-;AGPL;SSPL'
+
 clean:  ## remove what setup and builds made
 	rm -rf build dist $(VENV) .mypy_cache .pytest_cache .ruff_cache

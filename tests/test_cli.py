@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
@@ -68,7 +69,7 @@ def test_help_shows_how_masters_are_written() -> None:
 
 
 def test_version() -> None:
-    assert trijoin("--version").stdout == "trijoin-sql 0.1.0\n"
+    assert trijoin("--version").stdout == f"trijoin-sql {version('trijoin-sql')}\n"
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["doctor", "--nonsense"], ["doctor", "argument"]])

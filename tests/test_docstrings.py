@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import trijoin_sql
-from trijoin_sql.explain import Explanation
-from trijoin_sql.running.metrics import BatchCounters, InputState, Metrics
-from trijoin_sql.running.metrics_server import MetricsServer
-from trijoin_sql.running.scaled_query import ScaledQuery
-from trijoin_sql.running.scaling import Decision, ScalingPolicy
+from trijoin_sql.spark.frames import HOW, How
 
-#: The names of the package, and the classes of what their methods return.
-PUBLIC: list[Any] = [
-    *(getattr(trijoin_sql, name) for name in trijoin_sql.__all__ if name != "__version__"),
-    *(Explanation, Metrics, BatchCounters, InputState, ScaledQuery, MetricsServer, Decision, ScalingPolicy),
-]
+#: The names of the package.
+PUBLIC: list[Any] = [getattr(trijoin_sql, name) for name in trijoin_sql.__all__ if name != "__version__"]
 
 
 def gaps(call: Callable[..., Any], text: str) -> Iterator[str]:
@@ -29,7 +23,8 @@ def gaps(call: Callable[..., Any], text: str) -> Iterator[str]:
     signature = inspect.signature(call)
     described = text.partition("Parameters\n")[2]
     for name in signature.parameters:
-        if name not in ("self", "cls") and not re.search(rf"^(\w+, )*{name}(, \w+)*( : .*)?$", described, re.M):
+        private = name in ("self", "cls") or name.startswith("_")
+        if not private and not re.search(rf"^(\w+, )*{name}(, \w+)*( : .*)?$", described, re.M):
             yield f"the parameter {name}"
     returned = signature.return_annotation
     silent = inspect.isclass(call) or returned in (None, "None", inspect.Signature.empty)
@@ -50,6 +45,33 @@ def test_public_names_are_documented(thing: Any) -> None:
         elif inspect.isfunction(function):
             found += [f"{thing.__name__}.{name}: {gap}" for gap in gaps(function, text)]
     assert not found
+
+
+def returned(call: Callable[..., Any]) -> set[str]:
+    """Return the names of our own classes that a function returns, be it in a list or beside None."""
+    if isinstance(call, property):
+        call = call.fget  # type: ignore[assignment]
+    text = str(inspect.signature(call).return_annotation)
+    ours = {word for word in re.findall(r"\w+", text) if word in vars(sys.modules[call.__module__])}
+    classes = {word: vars(sys.modules[call.__module__])[word] for word in ours}
+    return {word for word, one in classes.items() if inspect.isclass(one) and one.__module__.startswith("trijoin_sql")}
+
+
+def test_what_public_methods_return_is_public() -> None:
+    """And so has a name at the top, which is the one that docs/api.md uses."""
+    found: set[str] = set()
+    for thing in PUBLIC:
+        calls = [one for name, one in vars(thing).items() if name[0] != "_"] if inspect.isclass(thing) else [thing]
+        calls = [one.__func__ if isinstance(one, classmethod) else one for one in calls]
+        found.update(*(returned(one) for one in calls if inspect.isfunction(one) or isinstance(one, property)))
+    assert {"Metrics", "Explanation", "ScaledQuery", "LateRows"} <= found
+    assert found <= set(trijoin_sql.__all__)
+    page = (Path(__file__).parent.parent / "docs" / "api.md").read_text("utf-8")
+    assert set(re.findall(r"auto\w+:: trijoin_sql\.(\S+)", page)) == set(trijoin_sql.__all__) - {"__version__"}
+
+
+def test_the_words_for_how_are_those_that_are_taken() -> None:
+    assert {word.replace("_", "") for word in get_args(How)} == set(HOW)
 
 
 def test_no_file_names_a_document_that_is_not_there() -> None:

@@ -1,6 +1,8 @@
 """TriJoin SQL: multi-way theta joins on Spark streams, in plain SQL.
 
-Importing the package loads neither PySpark nor sqlglot: each name is fetched from its module when it is first used.
+Importing the package loads neither PySpark nor sqlglot: each name is fetched from its module when it is first used. The
+names in `__all__` are public, and so are the command line and the settings. All else, and every module, is private: it
+may change in any version.
 """
 
 from __future__ import annotations
@@ -23,12 +25,22 @@ if TYPE_CHECKING:
     from .errors import TriJoinError as TriJoinError
     from .errors import UnavailableError as UnavailableError
     from .errors import UnsupportedQueryError as UnsupportedQueryError
+    from .explain import Explanation as Explanation
     from .extension import disable as disable
     from .extension import enable as enable
+    from .running.late import LateRows as LateRows
     from .running.late_rows import with_late_rows as with_late_rows
+    from .running.metrics import BatchCounters as BatchCounters
+    from .running.metrics import InputState as InputState
+    from .running.metrics import Metrics as Metrics
+    from .running.metrics_server import MetricsServer as MetricsServer
     from .running.metrics_server import metrics_server as metrics_server
     from .running.recovery import recover_file_sink as recover_file_sink
     from .running.recovery import recover_foreach_batch as recover_foreach_batch
+    from .running.scaled_query import ScaledQuery as ScaledQuery
+    from .running.scaling import Decision as Decision
+    from .running.scaling import ScalingPolicy as ScalingPolicy
+    from .running.vanished import Vanished as Vanished
     from .session import TriJoinSession as TriJoinSession
     from .spark.config import configure as configure
 
@@ -43,6 +55,16 @@ _HOME = {
     "recover_file_sink": ".running.recovery",
     "recover_foreach_batch": ".running.recovery",
     "with_late_rows": ".running.late_rows",
+    "Explanation": ".explain",
+    "Metrics": ".running.metrics",
+    "BatchCounters": ".running.metrics",
+    "InputState": ".running.metrics",
+    "LateRows": ".running.late",
+    "Vanished": ".running.vanished",
+    "ScaledQuery": ".running.scaled_query",
+    "Decision": ".running.scaling",
+    "ScalingPolicy": ".running.scaling",
+    "MetricsServer": ".running.metrics_server",
     "TriJoinError": ".errors",
     "SqlSyntaxError": ".errors",
     "UnsupportedQueryError": ".errors",

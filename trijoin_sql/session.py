@@ -38,6 +38,7 @@ from .spark.flags import settings_of
 from .spark.frames import (
     HOW,
     Expressions,
+    How,
     joined_by_spark,
     joined_in_text,
 )
@@ -189,7 +190,7 @@ class TriJoinSession:
         self,
         frames: Mapping[str, DataFrame],
         on: Expressions = (),
-        how: str = "inner",
+        how: How = "inner",
         *,
         within: str | timedelta | None = None,
         select: Expressions = (),

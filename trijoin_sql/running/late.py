@@ -36,7 +36,13 @@ class LateRows:
     behind: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, nodes: Iterable[Sequence[Mapping[str, Any]]]) -> None:
-        """Add what the slots of each join node have reported of one micro-batch."""
+        """Add the late rows of one micro-batch.
+
+        Parameters
+        ----------
+        nodes
+            What the slots of each join node have reported.
+        """
         found: dict[str, dict[tuple[int, str], int]] = {}
         behind: dict[tuple[int, str], list[int]] = {}
         whole: set[str] = set()

@@ -46,11 +46,23 @@ class Vanished:
     _fed: list[bool] = field(default_factory=list)  # by source of the query, whether Spark has read a row of it
 
     def read(self, rows: Iterable[int]) -> None:
-        """Take note of the rows that Spark has read from each source of the query in a micro-batch."""
+        """Take note of what Spark has read in a micro-batch.
+
+        Parameters
+        ----------
+        rows
+            For each source of the query.
+        """
         self._fed = [before or bool(now) for before, now in zip_longest(self._fed, rows, fillvalue=False)]
 
     def add(self, slots: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Add the reports of a join's slots about one micro-batch; return what is to be said now."""
+        """Return what is to be said now that a join's slots have reported of a micro-batch.
+
+        Parameters
+        ----------
+        slots
+            Their reports.
+        """
         if not slots:
             return []
         brought: dict[str, bool] = {}
@@ -82,7 +94,13 @@ class Vanished:
         return found
 
     def silent(self, while_others: bool = False) -> list[str]:
-        """Return the inputs that have brought no row, each once; ``while_others`` have."""
+        """Return the inputs that have brought no row, each once.
+
+        Parameters
+        ----------
+        while_others
+            Only if others have.
+        """
         names = [alias for alias, came in self._known.items() if not came and alias not in self.rows]
         if while_others and len(names) == len(self._known):
             return []

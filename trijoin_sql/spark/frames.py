@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import reduce
 from operator import and_
 from string import Formatter
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
@@ -95,7 +95,16 @@ def temporary_views(frames: Mapping[str, DataFrame]) -> Iterator[None]:
 Expressions = str | Column | Sequence[str | Column]
 
 
-#: How two DataFrames may be joined, as `DataFrame.join` takes it, and in SQL.
+#: How two DataFrames may be joined, as `DataFrame.join` takes it.
+# fmt: off
+How = Literal[
+    "inner", "left", "right", "full", "semi", "anti", "outer",
+    "left_outer", "right_outer", "full_outer", "left_semi", "left_anti",
+    "leftouter", "rightouter", "fullouter", "leftsemi", "leftanti",
+]
+# fmt: on
+
+#: Without ``_``, and in SQL.
 HOW = {
     "inner": "CROSS JOIN",
     "left": "LEFT JOIN",
