@@ -155,10 +155,32 @@ def test_predicates_are_marked_in_the_sql() -> None:
 
 def test_unbounded_is_loud() -> None:
     text = page(CHAIN_UNBOUNDED).all_text()
-    assert text.count("UNBOUNDED") == 3
+    assert text.count("UNBOUNDED") == 1  # and "kept for ever" beside each stream
+    assert text.count("kept for ever") == 3
     assert "the state grows for as long as the query runs" in text
     assert "bound o.ts by v.ts, or add WITHIN" in text
     assert "UNBOUNDED" not in page(SPARK).all_text()
+
+
+def test_what_is_the_same_of_several_streams_is_said_once() -> None:
+    advice = [f"{alias} is kept for ever (UNBOUNDED): {alias} has no event time" for alias in "abc"]
+    document = {**CHAIN_UNBOUNDED, "advice": ["see the manual", *advice]}
+    document["groups"] = copy.deepcopy(CHAIN_UNBOUNDED["groups"])
+    document["groups"][0]["graph"]["relations"] = ["a", "b", "c"]
+    told = page(document).all_text()
+    assert "a is kept for ever (UNBOUNDED): a has no event time. Likewise b, c." in told
+    assert told.count("no event time") == 1
+    assert "see the manual" in told
+
+
+def test_a_chain_fits_a_narrow_page() -> None:
+    """It goes downwards, so that its letters are hardly shrunk; an edge that is derived passes on its right."""
+    document = copy.deepcopy(CHAIN_UNBOUNDED)
+    for most, derived in ((600, True), (400, False)):
+        graph = document["groups"][0]["graph"]
+        graph["edges"] = [edge for edge in graph["edges"] if derived or not edge["derived"]]
+        picture = ElementTree.fromstring(graph_svg(read(document).groups[0]))
+        assert float(picture.attrib["width"]) < most
 
 
 def test_query_without_groups() -> None:

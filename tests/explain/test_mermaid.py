@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from trijoin_sql.rewriter.pipeline import rewrite
+from trijoin_sql.rewriter.plan.parts import Column
+from trijoin_sql.rewriter.sql.catalog import DdlCatalog, TableInfo
 
 from trijoin_sql.explain import Explanation
 
@@ -58,3 +61,16 @@ def test_groups_feed_one_another() -> None:
     assert "p1 --> p2" in text
     assert "p1 --> out" not in text
     assert "p2 --> out" in text
+
+
+def test_an_operator_tree_is_a_tree() -> None:
+    """Each of its joins is a node, which reads relations or other joins."""
+    sql = """SELECT /*+ SCHEME('operator_tree((a, b), (c, d))') */ a.x FROM a, b, c, d
+        WHERE a.x < b.x AND b.x < c.x AND c.x < d.x"""
+    catalog = DdlCatalog(tuple((name, TableInfo((Column("x", "int"),), streaming=True)) for name in "abcd"))
+    flow = Explanation(rewrite(sql, catalog).to_dict()).to_mermaid().partition("subgraph plan")[2]
+    read = re.findall(r"(p1\w*) --> (\w+)", flow)
+    assert read == [
+        *(("p1s0", "p1j1"), ("p1s1", "p1j1"), ("p1s2", "p1j2"), ("p1s3", "p1j2")),
+        *(("p1j1", "p1"), ("p1j2", "p1"), ("p1", "out")),
+    ]

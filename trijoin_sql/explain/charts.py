@@ -50,12 +50,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart as a template takes it: ``top`` and ``begins`` are the words at its axes."""
+    """A chart as a template takes it: ``marks`` (from the top down) and ``begins`` are the words at its axes."""
 
     title: str
     lines: list[Line]
     svg: str
-    top: str
+    marks: tuple[str, ...]
     begins: str
 
 
@@ -82,7 +82,8 @@ def chart_of(
     ]
     top = _top(max((value for line in lines for _, value in line.points), default=0.0), form)
     svg = _drawing(name, lines, begins, ends, top, how, form)
-    return Chart(name, lines, svg, form(top), f"{duration(ends - begins)} ago".replace(".0 s", " s"))
+    marks = tuple(form(top * part).replace(".0 s", " s").removesuffix(".0") for part in (1, 0.5))
+    return Chart(name, lines, svg, (*marks, "0"), f"{duration(ends - begins)} ago".replace(".0 s", " s"))
 
 
 def _top(value: float, form: Form) -> float:
@@ -90,7 +91,8 @@ def _top(value: float, form: Form) -> float:
     if form is duration and value > 10:
         return next((float(step) for step in _TIMES if step >= value), _round_up(value / 86400) * 86400)
     unit = 1024.0 ** max(int(math.log(value, 1024)), 0) if form is byte_size and value > 1 else 1.0
-    return _round_up(value / unit) * unit
+    parts = _round_up(value / unit)
+    return (parts if unit == 1 or parts < 1000 else 1024) * unit
 
 
 def _round_up(value: float) -> float:

@@ -80,14 +80,17 @@ def _node_width(alias: str) -> float:
 
 
 def _in_line(group: Group, order: list[str], sizes: list[tuple[float, float]]) -> dict[str, Box]:
-    between = {frozenset((edge.left, edge.right)): size[0] for edge, size in zip(group.graph.edges, sizes, strict=True)}
+    """Place two side by side, more below each other: on a narrow page a long line has letters too small."""
+    between = {frozenset((edge.left, edge.right)): size for edge, size in zip(group.graph.edges, sizes, strict=True)}
     boxes: dict[str, Box] = {}
-    x = 0.0
+    x = y = 0.0
     for i, alias in enumerate(order):
         width = _node_width(alias)
-        boxes[alias] = Box(x, 0, width, _NODE_HEIGHT)
+        boxes[alias] = Box(x, 0, width, _NODE_HEIGHT) if len(order) < 3 else _centred(alias, 0, y)
         if i + 1 < len(order):
-            x += width + max(110, between.get(frozenset((alias, order[i + 1])), 0) + 44)
+            wide, high = between.get(frozenset((alias, order[i + 1])), (0.0, 0.0))
+            x += width + max(110, wide + 44)
+            y += _NODE_HEIGHT + high + 44
     return boxes
 
 
@@ -112,18 +115,17 @@ def _centred(alias: str, x: float, y: float) -> Box:
     return Box(x - width / 2, y - _NODE_HEIGHT / 2, width, _NODE_HEIGHT)
 
 
-def _bend(edge: Edge, line: list[str] | None, height: float) -> float:
-    """Return how far an edge is bent downwards; an edge is bent if it passes over other nodes of a line."""
-    if not line:
+def _bend(edge: Edge, line: list[str] | None, boxes: dict[str, Box], width: float) -> float:
+    """Return how far an edge is bent to the right; an edge is bent if it passes over other nodes of a line."""
+    if not line or abs(line.index(edge.left) - line.index(edge.right)) == 1:
         return 0
-    distance = abs(line.index(edge.left) - line.index(edge.right))
-    return 0 if distance == 1 else (_NODE_HEIGHT + height + 34 * distance) * 1.25
+    return max(box.width for box in boxes.values()) + 1.6 * width
 
 
 def _curve(edge: Edge, boxes: dict[str, Box], line: list[str] | None, size: tuple[float, float]) -> _Curve | None:
     if edge.left not in boxes or edge.right not in boxes:
         return None
-    return _Curve(boxes[edge.left], boxes[edge.right], _bend(edge, line, size[1]))
+    return _Curve(boxes[edge.left], boxes[edge.right], _bend(edge, line, boxes, size[0]))
 
 
 class _Curve:
@@ -131,9 +133,9 @@ class _Curve:
 
     def __init__(self, start: Box, end: Box, bend: float) -> None:
         self.bent = bend > 0
-        self.control = ((start.cx + end.cx) / 2, (start.cy + end.cy) / 2 + bend)
-        self.start = (start.cx, start.bottom) if self.bent else _border(start, end.cx, end.cy)
-        self.end = (end.cx, end.bottom) if self.bent else _border(end, start.cx, start.cy)
+        self.control = ((start.cx + end.cx) / 2 + bend, (start.cy + end.cy) / 2)
+        self.start = (start.right, start.cy) if self.bent else _border(start, end.cx, end.cy)
+        self.end = (end.right, end.cy) if self.bent else _border(end, start.cx, start.cy)
 
     def at(self, t: float) -> tuple[float, float]:
         """Return the point at a fraction of the way."""

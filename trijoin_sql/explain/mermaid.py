@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..rewriter.plan.document import Document, Group
+from ..rewriter.plan.schemes import RECORDS
 from .wording import kind_sign, node_title, shape_sentence, shorten
 
 _LABEL = 72
@@ -66,6 +67,7 @@ def _flow(document: Document) -> tuple[list[str], list[str]]:
     for group in document.groups:
         here = f"p{group.index}"
         kept = {stream.alias: stream for stream in group.state.streams}
+        sources: dict[str, str] = {}
         for i, alias in enumerate(group.graph.relations):
             source = names.get(alias, here)
             if source == here:
@@ -75,11 +77,30 @@ def _flow(document: Document) -> tuple[list[str], list[str]]:
                     texts.append("UNBOUNDED: kept for ever" if stream.keep_for is None else f"kept {stream.kept}")
                 nodes.append(_node(source, texts, "relation"))
             read.add(source)
-            edges.append(_edge(source, "-->", here))
-        nodes.append(_node(here, [node_title(group)], "spark" if group.decision.left_to_spark else "join"))
+            sources[alias] = source
+        for name, texts, inputs in _joins(group, here):
+            nodes.append(_node(name, texts, "spark" if group.decision.left_to_spark else "join"))
+            edges += [_edge(sources[one], "-->", name) for one in inputs]
+            sources[_joined(inputs)] = name
     nodes.append(_node("out", ["the rest of the query, in Spark"], "spark"))
     groups = (f"p{group.index}" for group in document.groups)
     return nodes, edges + [_edge(one, "-->", "out") for one in groups if one not in read]
+
+
+def _joins(group: Group, here: str) -> Iterator[tuple[str, list[str], tuple[str, ...]]]:
+    """Yield the joins of a group, a join before those that read it: its node, what it says, and what it joins."""
+    if group.decision.scheme != "operator_tree":
+        yield here, [node_title(group)], group.graph.relations
+        return
+    units = RECORDS["operator_tree"].draw(group)
+    for number, one in enumerate(units, 1):
+        root = number == len(units)
+        name = here if root else f"{here}j{number}"
+        yield name, [node_title(group), one.name] if root else [one.name], tuple(rows.rows for rows in one.arrivals)
+
+
+def _joined(inputs: tuple[str, ...]) -> str:
+    return "⋈".join(inputs)
 
 
 def _node(name: str, texts: Iterable[str], role: str) -> str:

@@ -105,7 +105,7 @@ def _units(group: Group, units: UnitGroup, x: float, y: float) -> tuple[str, Box
         rows.append((arrival, middle))
         top += height
     name = f"{shorten(units.name, 30)}: {_stored(units)}"
-    right = max(right, x + 16 + text_width(name, 13.5, "sans"))
+    right = max(right, x + 16 + text_width(name, 13, "bold"))
     box = Box(x, y, right + 16 - x, top - y + 4)
     heading = text(x + 16, y + 25, name, class_="heading")
     own = [ranks.get(one.rows) for one in units.arrivals if one.kept == one.rows]

@@ -8,9 +8,8 @@ from typing import Literal
 
 from .wording import display_width
 
-#: Width of a character of the monospaced font, as a part of its size.
-_MONO = 0.602
-_SANS = 0.545
+#: Width of a character of each font, as a part of its size; of the proportional ones an average of the widest in use.
+_WIDTHS = {"mono": 0.602, "sans": 0.545, "bold": 0.64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +68,9 @@ def number(value: float) -> str:
     return "0" if text == "-0.0" else text.removesuffix(".0")
 
 
-def text_width(text: str, size: float, font: Literal["mono", "sans"] = "mono") -> float:
+def text_width(text: str, size: float, font: Literal["mono", "sans", "bold"] = "mono") -> float:
     """Return the approximate width of a text, in pixels."""
-    return display_width(text) * size * (_MONO if font == "mono" else _SANS)
+    return display_width(text) * size * _WIDTHS[font]
 
 
 def element(tag: str, *children: str, **attributes: object) -> str:

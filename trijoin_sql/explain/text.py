@@ -22,6 +22,7 @@ from .wording import (
     kind_sign,
     measure,
     node_title,
+    option,
     rate_sentence,
     scaling_sentences,
     seconds,
@@ -106,7 +107,9 @@ def _group(group: Group, groups: int) -> _Branch:
     if decision.rates:
         branch.below.append(_Branch("rows that costs are estimated for", [_Hanging(rate_sentence(group), 0)]))
     if decision.shown:
-        branch.below.append(_Branch("options", [f"{name} = {measure(name, value)}" for name, value in decision.shown]))
+        branch.below.append(
+            _Branch("options", [f"{name} = {option(group, name, value)}" for name, value in decision.shown])
+        )
     if group.aggregation:
         branch.below.append(
             _Branch(aggregation_title(group.aggregation), [_Hanging(aggregation_sentence(group.aggregation), 0)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from ..rewriter.plan.conjuncts import KINDS
@@ -15,6 +15,7 @@ from ..rewriter.plan.joins import KINDS_OF_JOINS
 from ..rewriter.plan.json_codec import Json
 from ..rewriter.plan.parts import Refusal
 from ..rewriter.plan.schemes import RECORDS
+from ..rewriter.plan.trees import TreeOf, order_text, read_tree
 
 #: What EXPLAIN says of a file's relations of which it knows too little without Spark.
 COLUMNS_UNKNOWN = "The columns of {} are unknown without Spark, so their names and types are not checked here."
@@ -57,12 +58,15 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
 def compact(number: float | None) -> str:
-    """Return a number in at most five characters of digits: ``950``, ``1.2k``, ``3.40M``."""
+    """Return a number in at most five characters of digits: ``950``, ``1.2k``, ``3.4M``, ``10¹⁷``."""
     if number is None or math.isnan(number):
         return "-"
-    if abs(number) >= 1e15:
-        return f"{number:.1e}"
+    if abs(number) >= 1e15:  # an estimate of what is kept for ever
+        return f"10{str(round(math.log10(abs(number)))).translate(_RAISED)}"
     for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= limit * 0.99995:
             return f"{number / limit:.4g}{suffix}"
@@ -91,6 +95,18 @@ def measure(name: str, value: Json) -> str:
         case str():
             return value
     return "; ".join(_sentences(value))
+
+
+def option(group: Group, name: str, value: Json) -> str:
+    """Return the value of a scheme's option for people: relations of a tree by their names."""
+    if name != "tree":
+        return measure(name, value)
+    names = group.graph.relations
+    return order_text(_named(read_tree(str(value)), names))
+
+
+def _named(tree: TreeOf[str], names: Sequence[str]) -> TreeOf[str]:
+    return tuple(_named(part, names) if isinstance(part, tuple) else names[int(part)] for part in tree)
 
 
 def milliseconds(some: float) -> str:
@@ -204,6 +220,28 @@ def rate_sentence(group: Group) -> str:
 def why_endless(stream: StreamState) -> str:
     """Return why a stream's rows are kept for ever and what would bound them; that they are kept is said elsewhere."""
     return (stream.advice or "").removeprefix(f"{stream.alias} is kept for ever (UNBOUNDED): ")
+
+
+def grouped(advice: Sequence[str], aliases: Iterable[str]) -> list[str]:
+    """Return advice with what is the same of several relations said once.
+
+    Examples
+    --------
+    >>> grouped(["r has no event time", "look", "s has no event time"], ["r", "s"])
+    ['r has no event time. Likewise s.', 'look']
+    """
+    names = list(dict.fromkeys(aliases))
+    found: dict[str, list[str]] = {}
+    first: dict[str, str] = {}
+    for sentence in advice:
+        name = next((alias for alias in names if sentence.startswith(f"{alias} ")), "")
+        shape = re.sub(rf"(?<![\w`]){re.escape(name)}(?![\w`])", "\0", sentence) if name else sentence
+        first.setdefault(shape, sentence)
+        found.setdefault(shape, []).append(name)
+    return [
+        sentence if len(found[shape]) == 1 else f"{sentence}. Likewise {', '.join(found[shape][1:])}."
+        for shape, sentence in first.items()
+    ]
 
 
 def shape_sentence(group: Group) -> str:

@@ -294,7 +294,7 @@ class Tally:
     @property
     def shown_rate(self) -> str:
         """The rate for people: a trickle is not shown as zero."""
-        return f"{self.rate:.1f}" if 0 < self.rate < 10 else number(self.rate)
+        return rate(self.rate)
 
     @property
     def all_in(self) -> int:
@@ -509,6 +509,11 @@ def said_late(behind: Mapping[str, int]) -> str:
         f"{number(rows)} by {'more than ' + furthest if limit == FURTHER else 'up to ' + limit}"
         for limit, rows in behind.items()
     )
+
+
+def rate(rows: float) -> str:
+    """Return a number a second for people."""
+    return f"{rows:.1f}" if 0 < rows < 10 else number(rows)
 
 
 def number(count: float) -> str:

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..explain.charts import Chart, Form, Points, Shape, chart_of, duration
 from ..explain.html import asset, digest, environment
-from ..explain.wording import byte_size, compact
+from ..explain.wording import byte_size
 from ..running.metrics import BatchCounters, batch_counters
-from .progress import Tally, number, short_time
+from .progress import Tally, number, rate, short_time
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -174,10 +174,10 @@ class Watch:
             Seconds since 1970; None asks the clock.
         """
         style = "\n".join(asset(name) for name in ("page.css", "figures.css", "watch.css"))
-        script = asset("watch.js")
+        script, theme = asset("watch.js"), asset("theme.js")
         policy = (
-            f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; connect-src 'self'; "
-            "base-uri 'none'; form-action 'none'"
+            f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(theme)}' '{digest(script)}'; "
+            "connect-src 'self'; base-uri 'none'; form-action 'none'"
         )
         now = time.time() if now is None else now
         shown: str = (
@@ -192,6 +192,7 @@ class Watch:
                 policy=policy,
                 style=style,
                 script=script,
+                theme=theme,
                 queries=[(one, _tiles(one), _charts(one, now)) for one in self.queries],
             )
         )
@@ -359,10 +360,10 @@ def _charts(one: Watched, now: float) -> list[Chart]:
         times = [chart("Time of a trigger", duration, "steps", ("trigger", "plain", taken))]
     rows_out = points(lambda one: one.output_rows / one.gap)
     return [
-        chart("Rows a second", compact, "steps", *rates),
-        chart("Rows out a second", compact, "steps", ("rows out", "plain", rows_out)),
+        chart("Rows a second", rate, "steps", *rates),
+        chart("Rows out a second", rate, "steps", ("rows out", "plain", rows_out)),
         *([chart("Behind the clock", duration, "line", *lags)] if lags else []),
         *times,
-        chart("Rows kept", compact, "line", ("rows", "plain", points(lambda one: one.state_rows))),
+        chart("Rows kept", number, "line", ("rows", "plain", points(lambda one: one.state_rows))),
         chart("State", byte_size, "line", ("bytes", "plain", points(lambda one: one.state_bytes))),
     ]

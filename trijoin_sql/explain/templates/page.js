@@ -1,29 +1,5 @@
 // Colours, keys, and the links between the query, the tables and the pictures.
 (() => {
-  const root = document.documentElement;
-  const themes = ['system', 'light', 'dark'];
-  const button = document.getElementById('theme');
-
-  function named() {
-    const theme = root.dataset.theme ?? 'system';
-    document.getElementById('theme-name').textContent = theme[0].toUpperCase() + theme.slice(1);
-    button.setAttribute('aria-label', `Colours: ${theme}`);
-  }
-
-  function nextTheme() {
-    const theme = themes[(themes.indexOf(root.dataset.theme ?? 'system') + 1) % themes.length];
-    if (theme === 'system') delete root.dataset.theme;
-    else root.dataset.theme = theme;
-    try {
-      if (theme === 'system') localStorage.removeItem('trijoin-sql-theme');
-      else localStorage.setItem('trijoin-sql-theme', theme);
-    } catch { /* the choice lasts as long as the page */ }
-    named();
-  }
-
-  button.addEventListener('click', nextTheme);
-  named();
-
   const help = document.getElementById('help');
   document.getElementById('help-button').addEventListener('click', () => help.showModal());
   help.addEventListener('click', (event) => {
@@ -41,7 +17,7 @@
     } else if (event.key === '?') {
       help.showModal();
     } else if (event.key === 'd') {
-      nextTheme();
+      document.getElementById('theme').click();
     } else if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') {
       if (event.target.closest?.('.view, .code, .scroll, pre')) return; // these move or scroll
       stages.step(event.key === 'ArrowLeft' ? -1 : 1);

@@ -1,6 +1,14 @@
 // The plan's stages: one at a time, with buttons and arrow keys.
 const stages = (() => {
-  const tabs = [...document.querySelectorAll('.steps [role=tab]')];
+  const all = [...document.querySelectorAll('.steps [role=tab]')];
+  const folded = document.getElementById('stages-same'); // those that changed nothing are left out, unless it is pressed
+  let tabs = all;
+
+  function fold(on) {
+    tabs = on ? all.filter((tab) => !tab.classList.contains('same')) : all;
+    for (const tab of all) tab.hidden = !tabs.includes(tab);
+    folded?.setAttribute('aria-pressed', String(!on));
+  }
   const before = document.getElementById('stage-before');
   const after = document.getElementById('stage-after');
   let now = 0;
@@ -10,11 +18,12 @@ const stages = (() => {
   function show(index, focus) {
     if (!tabs.length) return;
     now = Math.min(Math.max(index, 0), tabs.length - 1);
-    tabs.forEach((tab, i) => {
-      tab.setAttribute('aria-selected', String(i === now));
-      tab.tabIndex = i === now ? 0 : -1;
-      panel(tab).hidden = i !== now;
-    });
+    for (const tab of all) {
+      const shown = tab === tabs[now];
+      tab.setAttribute('aria-selected', String(shown));
+      tab.tabIndex = shown ? 0 : -1;
+      panel(tab).hidden = !shown;
+    }
     before.disabled = now === 0;
     after.disabled = now === tabs.length - 1;
     document.getElementById('stage-now').textContent = `${now + 1} of ${tabs.length}`;
@@ -32,7 +41,12 @@ const stages = (() => {
   }
 
   if (tabs.length) {
-    tabs.forEach((tab, i) => tab.addEventListener('click', () => show(i)));
+    for (const tab of all) tab.addEventListener('click', () => show(tabs.indexOf(tab)));
+    folded?.addEventListener('click', () => {
+      const shown = tabs[now];
+      fold(folded.getAttribute('aria-pressed') === 'true');
+      show(Math.max(tabs.indexOf(shown), 0));
+    });
     before.addEventListener('click', () => show(now - 1));
     after.addEventListener('click', () => show(now + 1));
     tabs[0].parentElement.addEventListener('keydown', (event) => {
@@ -47,6 +61,7 @@ const stages = (() => {
     for (const button of document.querySelectorAll('.modes button')) {
       button.addEventListener('click', () => mode(button.dataset.mode));
     }
+    fold(true);
     show(0);
     mode('stages');
   }
@@ -54,8 +69,10 @@ const stages = (() => {
   return {
     step: (by) => show(now + by),
     reveal: (element) => {
-      const index = tabs.findIndex((tab) => panel(tab).contains(element));
-      if (index >= 0) show(index);
+      const tab = all.find((one) => panel(one).contains(element));
+      if (!tab) return;
+      if (!tabs.includes(tab)) fold(false);
+      show(tabs.indexOf(tab));
     },
   };
 })();
