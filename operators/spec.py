@@ -34,7 +34,7 @@ def number_of(key: str) -> int:
 #: What workers do about their memory, where the driver allows it: names of `trijoin_sql.spark.liberties`.
 KEEP_FREED, FREEZE_IMPORTS = "keepFreed", "freezeImports"
 
-Kind = Literal["inner", "left", "right", "full", "semi", "anti", "closest", "left_closest"]
+Kind = Literal["inner", "left", "right", "full", "semi", "anti", "closest", "left_closest", "mixed"]
 
 #: By kind of join: the ranks of its tested streams.
 TESTED: dict[Kind, tuple[int, ...]] = {
@@ -46,6 +46,7 @@ TESTED: dict[Kind, tuple[int, ...]] = {
     "anti": (0,),
     "closest": (0,),
     "left_closest": (0,),
+    "mixed": (),
 }
 
 
@@ -254,6 +255,34 @@ class Closest:
     latest: tuple[str, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A stream of a ``mixed`` join whose rows hang on those of a stream of its core, by a join that is not inner.
+
+    Parameters
+    ----------
+    rank, anchor
+        The two streams.
+    kind
+        Of join, with the core on its left.
+    required
+        The packed columns of the anchor in which a row that has a partner has no NULL.
+    closest
+        Which partners of a row of the anchor are results, None if all are.
+    """
+
+    rank: int
+    anchor: int
+    kind: Literal["left", "semi", "anti", "closest", "left_closest"]
+    required: tuple[str, ...] = ()
+    closest: Closest | None = None
+
+    @property
+    def pads(self) -> bool:
+        """Whether a row of the core without a partner is in results, with NULLs."""
+        return self.kind in ("left", "left_closest")
+
+
 class Block(NamedTuple):
     """The units of one layout, and the first of their slots."""
 
@@ -311,7 +340,9 @@ class JoinSpec:
         The keys of the joins of earlier statements that make inputs of this one, such as those in a view. Their units
         go by a watermark that is held back for this join too, which the driver tells them (`task`).
     join
-        ``inner``; else it has two streams, and ``semi`` and ``anti`` put out rows of the first alone.
+        ``inner`` or ``mixed``; else it has two streams, and ``semi`` and ``anti`` put out rows of the first alone.
+    branches
+        Of a ``mixed`` join, the streams that are not of its core.
     closest
         Which partners of a row of the first stream are results, None if all are.
     fixed_width
@@ -341,6 +372,13 @@ class JoinSpec:
     join: Kind = "inner"
     closest: Closest | None = None
     fixed_width: bool = False
+    branches: tuple[Branch, ...] = ()
+
+    @property
+    def core(self) -> tuple[int, ...]:
+        """The ranks of the streams of which each result has a row."""
+        optional = {branch.rank for branch in self.branches}
+        return tuple(rank for rank in range(len(self.streams)) if rank not in optional)
 
     @property
     def tested(self) -> tuple[int, ...]:
@@ -355,7 +393,13 @@ class JoinSpec:
     @property
     def emits_unmatched(self) -> bool:
         """Whether rows without a partner are results."""
+        if self.join == "mixed":
+            return any(branch.pads for branch in self.branches)
         return self.join not in ("inner", "semi", "closest")
+
+    def is_alone(self, rank: int) -> bool:
+        """Whether a stream is the whole core of a ``mixed`` join: each row of it may be a result without any other."""
+        return bool(self.branches) and self.core == (rank,)
 
     def edge(self, left: int, right: int) -> EdgeSpec:
         """Return the edge between two ranks with ``left`` as its left side; an edge without checks if there is none."""
@@ -385,17 +429,23 @@ class JoinSpec:
 
     def keep_for(self, rank: int) -> int | None:
         """Return how long a stored row of a stream is kept (microseconds of event time), None for ever."""
-        reach = [self.most(rank, other) for other in range(len(self.streams)) if other != rank]
+        reach = self._reach(rank)
         known = [most for most in reach if most is not None]
-        waits = 0  # how long a row that looks for the closest ones waits for them
-        if self.closest is not None and rank != 0:
-            most = self.most(0, rank)
-            if most is None:
+        waits = 0  # how long a row that looks for the closest ones waits for them, and for what else it is joined with
+        looks = next(((one.anchor, one.closest) for one in self.branches if one.rank == rank), (0, self.closest))
+        anchor, closest = looks
+        if closest is not None and rank != anchor:
+            others = self._reach(anchor)
+            if None in others:
                 return None
-            waits = max(0, most)
-            if self.closest.latest is not None and not known:
+            waits = max(0, *(most for most in others if most is not None))
+            if closest.latest is not None and not known:
                 return waits
         return max(0, *known) + waits if known and len(known) == len(reach) else None
+
+    def _reach(self, rank: int) -> list[int | None]:
+        """Return how much later partners in each other stream may be."""
+        return [self.most(rank, other) for other in range(len(self.streams)) if other != rank]
 
     def held_back_at(self, watermark: int) -> int:
         """Return by how much Spark's watermark (milliseconds) is behind the units' one, in microseconds."""

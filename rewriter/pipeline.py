@@ -36,6 +36,7 @@ from .rules.derive_conditions import derive_conditions
 from .rules.derive_distance_bands import derive_distance_bands
 from .rules.derive_time_bands import derive_time_bands
 from .rules.grow_operator_trees import grow_operator_trees
+from .rules.mark_join_trees import mark_join_trees
 from .rules.place_exchanges import place_exchanges
 from .rules.pre_aggregate import pre_aggregate
 from .rules.prune_columns import prune_columns
@@ -150,7 +151,9 @@ def _rule(rule: Rule) -> StageFunction:
 
 #: The stages between parsing and rendering, in their order.
 STAGES: tuple[tuple[str, StageFunction], ...] = (
-    # first, because all later rules read conjuncts
+    # before conditions move: whether a join is ours decides where to
+    ("mark_join_trees", mark_join_trees),
+    # before all rules that read conjuncts
     ("simplify_conditions", simplify_conditions),
     # places the conjuncts of WHERE on joins and scans, so that derivation sees each tree of inner joins as a whole
     ("push_down_conditions", _rule(push_down_conditions)),
@@ -412,6 +415,14 @@ def _collated(join: Join) -> Predicate | None:
 
 def _never_emits(node: JoinNode) -> Iterator[Refusal]:
     """Yield why a join would never know that a row has no partner, or no closer one."""
+    retention = {kept.alias: kept for kept in node.retention}
+    for branch in node.branches:
+        if branch.waits and branch.anchor in retention and node.graph.most(branch.anchor, branch.relation) is None:
+            lacks = "has no partner" if branch.closest is None else "has its closest partners"
+            words = join_words(branch.kind, branch.closest)
+            reason = f"the {words} with {branch.relation} would never know that a row of {branch.anchor} {lacks}"
+            hint = retention[branch.anchor].told or "bound it in its ON"
+            yield Refusal(reason, hint, written(branch.kind, branch.closest))
     for kept in node.retention if node.pads else ():
         if kept.alias in node.tested and kept.keep_for is None:
             lacks = "has no partner" if node.closest is None else "has its closest partners"

@@ -11,13 +11,13 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from ...errors import UnsupportedQueryError
 from ...rewriter.plan.comparison import LARGEST, Comparable, closest_type, common_type, unordered
 from ...rewriter.plan.conjuncts import Band, Compare, Comparison, Either, KernelPredicate, NotEqual
-from ...rewriter.plan.joins import Closest
+from ...rewriter.plan.joins import Branch, Closest
 from ...rewriter.plan.nodes import JoinNode
 from ...rewriter.plan.parts import Edge
 from ...rewriter.plan.schemes import RECORDS
 from .. import checks, spec
 from .compiling import NotAsPlannedError
-from .inputs import Input
+from .inputs import Input, branch_matching
 
 _Equal = tuple[Column, Column, bool]
 
@@ -70,6 +70,35 @@ def compile_closest(closest: Closest, edges: Iterable[checks.EdgeSpec], left: In
         closest.similarity,
         latest,
     )
+
+
+def compile_branch(
+    node: JoinNode, branch: Branch, inputs: Mapping[str, Input]
+) -> tuple[spec.Branch, checks.EdgeSpec]:
+    """Return a branch of a ``mixed`` join, and the checks of its edge.
+
+    A row of the core that has NULL where these need a value has no partner in the branch, and stays.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        The kernel does not order values of the type that rows are closest by.
+    """
+    anchor, own = inputs[branch.anchor], inputs[branch.relation]
+    others, anchor.required = anchor.required, {}
+    edge = node.graph.edge(branch.anchor, branch.relation)
+    assert edge is not None
+    compiled = compile_edge(node, edge, inputs)
+    names = node.graph.relations
+    ranks = names.index(branch.relation), names.index(branch.anchor)
+    closest = None
+    if branch.closest is not None:
+        closest = compile_closest(branch.closest, [compiled.seen_from(ranks[1])], anchor, own)
+    for side in (anchor, own):
+        own = branch_matching(branch, side.alias)
+        side.require_matching([" AND ".join(own)] if own else [])
+    required, anchor.required = tuple(anchor.required), others
+    return spec.Branch(*ranks, branch.kind, required, closest), compiled
 
 
 def _check(predicate: KernelPredicate, left: Input, right: Input, equal: list[_Equal], name: str) -> checks.Check:

@@ -59,6 +59,7 @@ def fingerprint(
         ]
     if node.closest is not None:
         lines.append(f"closest rows: {node.closest.sql}")
+    lines += [f"branch {one.relation}: {one.sql}" for one in node.branches]
     # How many units there are, and the grid of their cells, is part of the state: see `operators.state.layout`.
     options = node.decision.options.shown(tuple(map(str, range(len(spec.streams)))))
     options |= {f"ranges {one.axis}": f"{one.width} of {spec.streams[one.home].alias}" for one in spec.options.ranges}

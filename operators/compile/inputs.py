@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import UnsupportedQueryError
 from ...rewriter.plan.conjuncts import KernelPredicate
+from ...rewriter.plan.joins import Branch
 from ...rewriter.plan.nodes import JoinNode, Node, Scan, source_conditions, source_scan
 from .compiling import Compiling, NotAsPlannedError
 from .logical_plans import calls_python, is_lasting, items, plan_of, walk
@@ -128,11 +129,10 @@ class Input:
         name = self.read[what, text]
         return F.col(name) if self.types[name] == type_name else F.col(name).cast(type_name)
 
-    def require_matching(self) -> None:
+    def require_matching(self, conditions: Iterable[str]) -> None:
         """Make rows for which a condition of ON on this side alone is not true never join."""
-        for what, text in self.read:
-            if what == "matching":
-                self.required.setdefault(self.pack_read(what, text), text)
+        for text in conditions:
+            self.required.setdefault(self.pack_read("matching", text), text)
 
     def guards(self) -> list[Column]:
         """Return the columns that Spark must compute although nobody needs their value."""
@@ -256,6 +256,7 @@ def _texts(node: JoinNode, scan: Scan) -> dict[tuple[str, str], str]:
     What is wanted for two reasons (as a key, and in the output) has one text: it is read, sent and stored once.
     """
     predicates = [predicate for edge in node.graph.edges for predicate in edge.predicates]
+    always = _always_met(node, scan.alias)
     alias = quoted(scan.alias)
     texts: dict[tuple[str, str], str] = {}
     for column, _ in _outputs(node, scan):
@@ -267,8 +268,13 @@ def _texts(node: JoinNode, scan: Scan) -> dict[tuple[str, str], str]:
         }
     matching = [one.sql for one in node.matching if scan.alias in one.relations]
     texts |= {("matching", one): _where(matching[: at + 1], "true", "NULL") for at, one in enumerate(matching)}
-    if node.closest is not None:
-        texts |= {("key", one.sql): one.sql for one in node.closest.compared if scan.alias in one.relations}
+    for branch in node.branches:
+        if own := branch_matching(branch, scan.alias):
+            texts["matching", " AND ".join(own)] = _where(own, "true", "NULL")
+            matching = own if scan.alias == branch.relation else matching
+    for closest in (node.closest, *(branch.closest for branch in node.branches)):
+        compared = closest.compared if closest is not None else ()
+        texts |= {("key", one.sql): one.sql for one in compared if scan.alias in one.relations}
     if node.aggregation is not None:
         terms = node.aggregation.terms
         texts |= {("argument", one.sql): one.sql for one in terms if scan.alias in one.relations}
@@ -276,7 +282,19 @@ def _texts(node: JoinNode, scan: Scan) -> dict[tuple[str, str], str]:
         texts["time", scan.event_time] = f"{alias}.{quoted(scan.event_time)}"
     texts = {item: _as_column(text, scan.alias) for item, text in texts.items()}
     # Of tables, Spark has filtered rows with NULL in a joined column; of streams, the dispatcher counts and drops them.
-    return _computed_of_joinable(texts, predicates if scan.streaming else [], matching, scan.alias)
+    return _computed_of_joinable(texts, always if scan.streaming else [], matching, scan.alias)
+
+
+def branch_matching(branch: Branch, alias: str) -> list[str]:
+    """Return the conditions of a branch's ON over one of its two relations alone."""
+    return [one.sql for one in branch.matching if alias in one.relations]
+
+
+def _always_met(node: JoinNode, alias: str) -> list[KernelPredicate]:
+    """Return the predicates that each result with a row of a relation fulfils: of a core, those of its inner joins."""
+    optional = set(node.graph.optional) - {alias}
+    edges = (edge for edge in node.graph.edges if optional.isdisjoint((edge.left, edge.right)))
+    return [predicate for edge in edges for predicate in edge.predicates]
 
 
 def _outputs(node: JoinNode, scan: Scan) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from ...rewriter.plan.schemes import RECORDS
 from ...rewriter.plan.trees import leaves
 from ..checks import EdgeSpec
 from ..schemes import SCHEMES
-from ..spec import JoinSpec, Options, StreamSpec
+from ..spec import Branch, JoinSpec, Options, StreamSpec
 from ..task.dispatch import COUNTED, PACKED_SCHEMA
 from ..task.outputs import COUNTERS, unpack
 from ..task.processor import JoinProcessor
@@ -30,7 +30,7 @@ from ..task.table_join import TableJoin
 from . import aggregation as aggregation_
 from .cells import Grid, lay_out, lay_out_by_key, lay_out_by_range
 from .compiling import Compiling
-from .edges import compile_closest, compile_edge
+from .edges import compile_branch, compile_closest, compile_edge
 from .fingerprint import fingerprint
 from .inputs import Input, read_inputs
 from .lifetimes import bind
@@ -147,10 +147,17 @@ def prepare(compiling: Compiling, node: JoinNode, inputs: Mapping[str, Input]) -
     PlanError
         The plan and Spark's schemas do not fit together: a bug of ours.
     """
-    edges = [compile_edge(node, edge, inputs) for edge in node.graph.edges]
+    hanging = {one.relation for one in node.branches}
+    cores = [edge for edge in node.graph.edges if hanging.isdisjoint((edge.left, edge.right))]
+    edges = [compile_edge(node, edge, inputs) for edge in cores]
     closest = None if node.closest is None else compile_closest(node.closest, edges, *inputs.values())
+    branches = []
+    for one in node.branches:
+        branch, edge = compile_branch(node, one, inputs)
+        edges.append(edge)
+        branches.append(branch)
     for side in inputs.values():
-        side.require_matching()
+        side.require_matching(one.sql for one in node.matching if side.alias in one.relations)
         for column, _ in side.outputs:
             side.pack_read("column", column)
     types: dict[str, str] = {}
@@ -160,6 +167,8 @@ def prepare(compiling: Compiling, node: JoinNode, inputs: Mapping[str, Input]) -
     in_units = aggregation is not None and aggregation_.can_reduce(aggregation, states)
     streams = tuple(_stream(node, inputs[alias], types, placement) for alias in node.graph.relations)
     spec = replace(_spec(node, streams, tuple(edges), placement, types, compiling.key(node)), closest=closest)
+    spec = replace(spec, branches=tuple(branches))
+    spec = replace(spec, branches=tuple(_with_time(spec, branch) for branch in branches))
     if aggregation is not None and in_units:
         spec = replace(spec, aggregate=aggregation_.aggregate_spec(aggregation, streams, states))
     packed = pack_streams(spec, inputs)
@@ -188,6 +197,14 @@ def prepare(compiling: Compiling, node: JoinNode, inputs: Mapping[str, Input]) -
     spec = replace(spec, fixed_width=in_one and of_streams and all(one.fixed_width for one in packed))
     lengths = {name: kind for side in inputs.values() for name, kind in side.lengths()}
     return Prepared(spec, tuple(packed), types, in_units, lengths)
+
+
+def _with_time(spec: JoinSpec, branch: Branch) -> Branch:
+    """Return a branch for which rows of a core without a time have no partner: they would never expire."""
+    time = spec.streams[branch.anchor].time
+    if time is None or not spec.is_alone(branch.anchor) or spec.keep_for(branch.anchor) is None:
+        return branch
+    return replace(branch, required=tuple(dict.fromkeys((*branch.required, time))))
 
 
 def _spec(

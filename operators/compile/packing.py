@@ -62,7 +62,8 @@ def pack_streams(spec: JoinSpec, inputs: Mapping[str, Input]) -> list[Packed]:
     found = []
     for rank, stream in enumerate(spec.streams):
         side = inputs[stream.alias]
-        if stream.time is not None and spec.keep_for(rank) is not None:  # a row without a time would never expire
+        # A row without a time would never expire. One of a core of one stream has no partner, and is a result.
+        if stream.time is not None and spec.keep_for(rank) is not None and not spec.is_alone(rank):
             side.required.setdefault(stream.time, f"{side.alias}.{side.event_time}")
         looks = SCHEMES[spec.scheme].routing.looks(spec, rank)
         found.append(_packed(side, stream, tested=rank in spec.tested, looks=looks))

@@ -33,6 +33,7 @@ from ..spec import Closest, JoinSpec
 from ..store.index import Probe
 from ..store.segment import Lifetime, Segment
 from ..store.store import Store
+from .iterative import Step
 from .outer import OuterSlot
 
 #: So many waiting rows look for their partners at a time.
@@ -54,27 +55,17 @@ class ClosestSlot(OuterSlot):
     def __init__(self, spec: JoinSpec, slot: int) -> None:
         super().__init__(spec, slot)
         assert spec.closest is not None
-        self.closest = spec.closest
-        #: The latest expired rows of the second stream, if they may still be closest.
-        self.latest: Store | None = None
-        #: How many of them later ones had not replaced when that was last looked at (0: this process has not yet).
-        self.kept = 0
-        if self.closest.latest is not None and spec.most(1, 0) is None:
-            recent = self.unit.stored[1]
-            self.latest = Store(f"{recent.name}.latest", list(recent.sort_orders.values()), Lifetime())
-            self.stores[self.latest.name] = self.latest
-            recent.looks_back = True
-        #: Whether the first of later rows is closest.
-        self.is_next = self.closest.by == "least" and self.closest.right == spec.streams[1].time
-        self.unit.stored[1].emits_others = self.is_next
+        (step,) = self.unit.orders[0]
+        self.partners = ClosestPartners(spec, spec.closest, step, self.unit.stored[1])
+        self.stores |= self.partners.stores
 
     def _emit_due(self, watermark: int | None) -> Iterator[Outcome]:
         """Emit the rows that no closer partner can come for any more, with their closest ones, once each."""
         yield from super()._emit_due(watermark)
-        if self.is_next and watermark:
+        if self.partners.is_next and watermark:
             yield from self._with_next(watermark)
-        if self.latest is not None and watermark:
-            self._keep_latest(self.latest, watermark)
+        if watermark:
+            self.partners.keep_latest(watermark)
 
     def _arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Outcome]:
         """Store rows: nothing is known of them before the watermark has passed."""
@@ -83,8 +74,8 @@ class ClosestSlot(OuterSlot):
 
     def _emit_final(self, rank: int, rows: Part) -> Iterator[Outcome]:
         """Emit waiting rows with their closest partners."""
-        for some in _pieces(rows):
-            mine, ids = self._closest(some)
+        for some in pieces_of(rows):
+            mine, ids = self.partners.of(some)
             yield from self._paired(some, mine, ids)
             alone = np.ones(len(some), np.bool_)
             alone[mine] = False
@@ -92,41 +83,79 @@ class ClosestSlot(OuterSlot):
 
     def _with_next(self, watermark: int) -> Iterator[Outcome]:
         """Emit waiting rows all of whose closest partners the watermark has passed."""
-        waiting, recent = self.unit.stored[0], self.unit.stored[1]
+        waiting = self.unit.stored[0]
         settled = waiting.settled
         assert settled is not None
         for segment in waiting.segments:
             ids = np.arange(segment.start, segment.stop)
             ids = ids[~settled.has(ids)]
-            for some in _pieces(Part(segment.rows, ids - segment.start)):
-                mine, theirs = self._closest(some)
-                passed = np.zeros(len(mine), np.bool_)
-                if len(mine):
-                    times = recent.take(theirs - _LATER, [self.closest.right]).column(0)
-                    passed = values(times) <= watermark
-                enough = np.bincount(mine[passed], minlength=len(some)) == self.closest.count
+            for some in pieces_of(Part(segment.rows, ids - segment.start)):
+                mine, theirs, enough = self.partners.passed(some, watermark)
                 final = enough[mine]
                 yield from self._paired(some, mine[final], theirs[final])
                 assert some.ids is not None
                 settled.add(some.ids[enough].astype(np.int64) + segment.start)
 
-    def _closest(self, rows: Part) -> tuple[Int64s, Int64s]:
+    def _paired(self, rows: Part, mine: Int64s, ids: Int64s) -> Iterator[Outcome]:
+        """Emit some of the rows with their partners."""
+        for at, part in self.partners.parts(ids):
+            yield from joined({0: rows.at(mine[at]), 1: part}, self.unit.listed)
+
+
+class ClosestPartners:
+    """Finds the closest partners of rows.
+
+    Parameters
+    ----------
+    spec, closest
+        The join, and which partners are results.
+    step
+        How a row probes the stored rows that may be its partners.
+    recent
+        These rows, but for those that have expired.
+    """
+
+    def __init__(self, spec: JoinSpec, closest: Closest, step: Step, recent: Store) -> None:
+        self.closest, self.plan, self.recent = closest, step.plan, recent
+        #: The latest expired rows, if they may still be closest.
+        self.latest: Store | None = None
+        #: How many of them later ones had not replaced when that was last looked at (0: this process has not yet).
+        self.kept = 0
+        if closest.latest is not None and spec.most(step.target, step.source) is None:
+            self.latest = Store(f"{recent.name}.latest", list(recent.sort_orders.values()), Lifetime())
+            recent.looks_back = True
+        #: Whether the first of later rows is closest.
+        self.is_next = closest.by == "least" and closest.right == spec.streams[step.target].time
+        recent.emits_others = self.is_next
+
+    @property
+    def stores(self) -> dict[str, Store]:
+        """The stores of its own."""
+        return {} if self.latest is None else {self.latest.name: self.latest}
+
+    def of(self, rows: Part) -> tuple[Int64s, Int64s]:
         """Return the closest partners of some rows: the number of a row, ascending, and an id, shape (k,)."""
-        (step,) = self.unit.orders[0]
-        read = dict.fromkeys([*step.plan.columns, self.closest.left])
-        probe = Probe(step.plan, rows.take([*read], slice(len(rows))))
-        nearby, recent = Nearby(self.closest, len(rows)), self.unit.stored[1]
-        for store, later in ((self.latest, 0), (recent, _LATER)):
+        read = dict.fromkeys([*self.plan.columns, self.closest.left])
+        probe = Probe(self.plan, rows.take([*read], slice(len(rows))))
+        nearby = Nearby(self.closest, len(rows))
+        for store, later in ((self.latest, 0), (self.recent, _LATER)):
             for mine, segment, theirs in () if store is None else self._candidates(store, probe):
                 nearby.offer(mine, probe.rows, segment.rows, theirs, segment.start + later)
         return nearby.closest()
 
-    def _paired(self, rows: Part, mine: Int64s, ids: Int64s) -> Iterator[Outcome]:
-        """Emit some of the rows with their partners."""
-        recent = self.unit.stored[1]
-        for store, some, later in ((self.latest, ids < _LATER, 0), (recent, ids >= _LATER, _LATER)):
+    def passed(self, rows: Part, watermark: int) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
+        """Return what `of` returns, and for which rows the watermark has passed all of them, shape (len(rows),)."""
+        mine, theirs = self.of(rows)
+        passed = np.zeros(len(mine), np.bool_)
+        if len(mine):
+            passed = values(self.recent.take(theirs - _LATER, [self.closest.right]).column(0)) <= watermark
+        return mine, theirs, np.bincount(mine[passed], minlength=len(rows)) == self.closest.count
+
+    def parts(self, ids: Int64s) -> Iterator[tuple[Int64s, Part]]:
+        """Yield partners by where they are stored: which of the ids, and their rows."""
+        for store, some, later in ((self.latest, ids < _LATER, 0), (self.recent, ids >= _LATER, _LATER)):
             if store is not None and some.any():
-                yield from joined({0: rows.at(mine[some]), 1: Part(store, ids[some] - later)}, self.unit.listed)
+                yield np.flatnonzero(some), Part(store, ids[some] - later)
 
     def _candidates(self, store: Store, probe: Probe) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
         """Yield partners of waiting rows, the closest of each segment among them, as `Store.probe` does."""
@@ -137,9 +166,11 @@ class ClosestSlot(OuterSlot):
             return store.foremost(probe, last=closest.by == "greatest")
         return store.probe(probe)
 
-    def _keep_latest(self, latest: Store, watermark: int) -> None:
+    def keep_latest(self, watermark: int) -> None:
         """Keep the latest of the rows that expire now."""
-        recent = self.unit.stored[1]
+        recent, latest = self.recent, self.latest
+        if latest is None:
+            return
         over = [segment.rows for segment in recent.segments if recent.life.is_over(segment.newest, watermark)]
         if not over:
             return
@@ -162,7 +193,7 @@ class ClosestSlot(OuterSlot):
         return rows.take(pa.array(np.sort(order[last.to_numpy()])))
 
 
-def _pieces(rows: Part) -> Iterator[Part]:
+def pieces_of(rows: Part) -> Iterator[Part]:
     """Cut rows into as many as look for their partners at a time."""
     for first in range(0, len(rows), _ROWS):
         yield rows.at(np.arange(first, min(first + _ROWS, len(rows))))

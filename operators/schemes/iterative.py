@@ -10,10 +10,10 @@ The units of `biclique` and the cells of `matrix` work this way too; only who st
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,34 @@ _APART = 1.5
 _LISTED = 1 << 16
 
 
+class Chosen(NamedTuple):
+    """Some rows of a batch: their numbers, shape (k,), None for all of them; and the id of its first row, if stored."""
+
+    rows: pa.RecordBatch
+    at: npt.NDArray[np.integer[Any]] | None = None
+    start: int = 0
+
+    @property
+    def ids(self) -> Int64s:
+        """The ids of stored rows, shape (k,)."""
+        assert self.at is not None
+        return self.at.astype(np.int64) + self.start
+
+    @property
+    def part(self) -> Part:
+        """They as a part of results."""
+        return Part(self.rows, self.at)
+
+    def of(self, some: Int64s) -> Chosen:
+        """Return some of them."""
+        return Chosen(self.rows, some if self.at is None else self.at[some], self.start)
+
+    def take(self, columns: Sequence[str]) -> pa.RecordBatch:
+        """Return some columns of them."""
+        needed = self.rows.select(list(columns))
+        return needed if self.at is None else needed.take(pa.array(self.at))
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One probe of the iteration: from the joined stream ``source`` into the stored stream ``target``.
@@ -58,8 +86,8 @@ class Step:
         return not (self.others or self.plan.narrow_checks or self.plan.others)
 
 
-def probe_steps(spec: JoinSpec, arriving: int) -> tuple[Step, ...]:
-    """Return how an arriving tuple probes the other streams, in the order that the rewriter chose.
+def probe_steps(spec: JoinSpec, arriving: int, among: Sequence[int] = ()) -> tuple[Step, ...]:
+    """Return how an arriving tuple probes the other streams, or those among some, in the order that the rewriter chose.
 
     Of the edges with streams that it has joined before, the one with the most selective index finds the candidates; of
     several such edges that of the stream which was joined first, as fewer of its rows are different.
@@ -67,6 +95,8 @@ def probe_steps(spec: JoinSpec, arriving: int) -> tuple[Step, ...]:
     others = tuple(rank for rank in range(len(spec.streams)) if rank != arriving)
     joined, steps = [arriving], []
     for target in spec.options.probes[arriving] if spec.options.probes else others:
+        if among and target not in among:
+            continue
         source = min(joined, key=lambda one: plan_probe(spec.edge(one, target)).breadth)
         checks = tuple((one, check) for one in joined if one != source for check in spec.edge(one, target).checks)
         steps.append(Step(source, target, plan_probe(spec.edge(source, target)), checks))
@@ -85,12 +115,21 @@ class IterativeUnit:
         Whether results have all columns of their rows, not just those of the output.
     only
         The stream whose rows are stored here, None if all are.
+    orders
+        By rank: the steps by which rows probe the others, those of `probe_steps` unless given.
     """
 
-    def __init__(self, spec: JoinSpec, *, whole: bool = False, only: int | None = None) -> None:
+    def __init__(
+        self,
+        spec: JoinSpec,
+        *,
+        whole: bool = False,
+        only: int | None = None,
+        orders: Mapping[int, tuple[Step, ...]] | None = None,
+    ) -> None:
         self.spec = spec
         self.listed = [stream.columns if whole else stream.listed for stream in spec.streams]
-        self.orders = {rank: probe_steps(spec, rank) for rank in range(len(spec.streams))}
+        self.orders = orders or {rank: probe_steps(spec, rank) for rank in range(len(spec.streams))}
         self.stored: dict[int, Store] = {}
         for rank, stream in enumerate(spec.streams):
             if only not in (None, rank):
@@ -102,7 +141,7 @@ class IterativeUnit:
 
     def arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Outcome]:
         """Join arriving rows with everything stored."""
-        yield from self.probe(self.orders[rank], {rank: (rows, None)})
+        yield from self.probe(self.orders[rank], {rank: Chosen(rows)})
 
     def keep(self, rank: int, rows: pa.RecordBatch) -> Int64s:
         """Store rows of one stream, and return their ids."""
@@ -112,13 +151,13 @@ class IterativeUnit:
     def probe(self, steps: tuple[Step, ...], chosen: dict[int, Chosen]) -> Iterator[Outcome]:
         """Go on from partial results (some rows of each joined stream), depth first, a block at a time."""
         if not steps:
-            yield from joined({rank: Part(*some) for rank, some in chosen.items()}, self.listed)
+            yield from joined({rank: some.part for rank, some in chosen.items()}, self.listed)
             return
         step, rest = steps[0], steps[1:]
         if self.spec.aggregate is not None and not rest and step.is_decided:
-            probe = Probe(step.plan, _take(chosen[step.source], self._columns(step)))
+            probe = Probe(step.plan, chosen[step.source].take(self.columns_of(step)))
             for mine, segment, order, begin, end in self.stored[step.target].ranges(probe):
-                parts = {other: Part(*_chosen(some, mine)) for other, some in chosen.items()}
+                parts = {other: some.of(mine).part for other, some in chosen.items()}
                 yield Bundle(parts, step.target, segment.rows, order, begin, end)
             return
         for further in self.further(step, chosen):
@@ -126,45 +165,41 @@ class IterativeUnit:
 
     def further(self, step: Step, chosen: dict[int, Chosen]) -> Iterator[dict[int, Chosen]]:
         """Join partial results with the rows of one more stream."""
-        for mine, segment, theirs in self._matches(step, chosen[step.source]):
+        for mine, segment, theirs in self.matches(step, chosen[step.source]):
             for source, check in step.others:
                 if not len(mine):
                     break
                 self.counters["comparisons"] += len(mine)
-                rows, at = _chosen(chosen[source], mine)
-                keep = fulfilling(check, taking(rows, at), taking(segment.rows, theirs), len(mine))
+                few = chosen[source].of(mine)
+                keep = fulfilling(check, taking(few.rows, few.at), taking(segment.rows, theirs), len(mine))
                 mine, theirs = mine[keep], theirs[keep]
             if len(mine):
-                further = {other: _chosen(some, mine) for other, some in chosen.items()}
-                further[step.target] = segment.rows, theirs
+                further = {other: some.of(mine) for other, some in chosen.items()}
+                further[step.target] = Chosen(segment.rows, theirs, segment.start)
                 yield further
 
-    def _columns(self, step: Step) -> Sequence[str]:
+    def columns_of(self, step: Step) -> Sequence[str]:
         """Return the columns with which a step searches.
 
         A row that probes must not vanish with its columns: an edge without predicates looks at none.
         """
         return step.plan.columns or self.spec.streams[step.source].columns[:1]
 
-    def _matches(self, step: Step, source: Chosen) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
+    def matches(self, step: Step, source: Chosen) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
         """Yield which partial results match which rows of the target, as `Store.probe` does.
 
         Where several partial results have the same row of the source it is searched for once, and the rows that it
         finds are listed for each of them.
         """
-        store, columns = self.stored[step.target], self._columns(step)
+        store, columns = self.stored[step.target], self.columns_of(step)
         groups = _groups(source)
         if groups is None:
-            yield from store.probe(Probe(step.plan, _take(source, columns)))
+            yield from store.probe(Probe(step.plan, source.take(columns)))
             return
         used, order, begin, end = groups
-        for mine, segment, theirs in store.probe(Probe(step.plan, _take((source[0], used), columns))):
+        for mine, segment, theirs in store.probe(Probe(step.plan, Chosen(source.rows, used).take(columns))):
             for match, position in expand(begin[mine], end[mine], _LISTED):
                 yield position if order is None else order[position], segment, theirs[match]
-
-
-#: Some rows of a batch, None for all of them.
-Chosen = tuple[pa.RecordBatch, npt.NDArray[np.integer[Any]] | None]
 
 
 def _groups(chosen: Chosen) -> tuple[Int64s, Int64s | None, Int64s, Int64s] | None:
@@ -174,7 +209,7 @@ def _groups(chosen: Chosen) -> tuple[Int64s, Int64s | None, Int64s, Int64s] | No
     -------
     The different rows, shape (n,); an order of all, None for as they are; where in it each row begins and ends.
     """
-    rows, numbers = chosen
+    rows, numbers = chosen.rows, chosen.at
     if numbers is None or _APART * rows.num_rows > len(numbers):
         return None
     at = numbers.astype(np.int64, copy=False)
@@ -186,17 +221,6 @@ def _groups(chosen: Chosen) -> tuple[Int64s, Int64s | None, Int64s, Int64s] | No
     order, _ = sort_keys(at)
     end = np.cumsum(counts[used])
     return used, order, end - counts[used], end
-
-
-def _chosen(chosen: Chosen, some: Int64s) -> Chosen:
-    rows, at = chosen
-    return rows, some if at is None else at[some]
-
-
-def _take(chosen: Chosen, columns: Sequence[str]) -> pa.RecordBatch:
-    rows, at = chosen
-    needed = rows.select(list(columns))
-    return needed if at is None else needed.take(pa.array(at))
 
 
 class IterativeSlot:

@@ -99,7 +99,7 @@ class StoreSlot:
                 yield Forwarded(rank, rows)
             return
         if self.stage == (1 if rank == self.order[0] else 0):
-            yield from self._found(rank, {rank: (kept(self.spec, rank, rows), None)})
+            yield from self._found(rank, {rank: Chosen(kept(self.spec, rank, rows))})
         if self.stage < self.order.index(rank):
             own = routed(self.spec, rank, rows, self.slot)
             if own.num_rows:
@@ -152,26 +152,27 @@ class StoreSlot:
 
 def _chosen(part: Part) -> Chosen:
     assert isinstance(part.source, pa.RecordBatch)
-    return part.source, part.ids
+    return Chosen(part.source, part.ids)
 
 
 def _merged(some: Sequence[Chosen], columns: Sequence[str]) -> Part:
     """Return rows that were chosen from one batch or from several as a choice from one that has no others."""
-    batch = some[0][0]
-    if all(rows is batch for rows, _ in some):
-        some = [(batch, np.concatenate([_numbers(one) for one in some]))]
+    batch = some[0].rows
+    if all(one.rows is batch for one in some):
+        some = [Chosen(batch, np.concatenate([_numbers(one) for one in some]))]
     taken, places, first = [], [], 0
     for one in some:
         different, place = numbered(_numbers(one))
-        taken.append(one[0].select(list(columns)).take(pa.array(different)))
+        taken.append(one.rows.select(list(columns)).take(pa.array(different)))
         places.append(place + first)
         first += len(different)
     return Part(concat(taken), np.concatenate(places))
 
 
 def _numbers(chosen: Chosen) -> Int64s:
-    rows, numbers = chosen
-    return np.arange(rows.num_rows) if numbers is None else numbers.astype(np.int64, copy=False)
+    if chosen.at is None:
+        return np.arange(chosen.rows.num_rows)
+    return chosen.at.astype(np.int64, copy=False)
 
 
 def _stages(spec: JoinSpec) -> tuple[SlotMaker, ...]:

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..kernels.order_keys import values
 from ..results.bundle import Part
 from ..results.outcomes import Outcome, Result, joined
 from ..spec import JoinSpec
@@ -48,7 +47,8 @@ class OuterSlot:
         self.stores = {store.name: store for store in self.unit.stored.values()}
         for rank in spec.tested:
             self.unit.stored[rank].settled = Settled()
-            self.unit.stored[rank].reach = spec.most(rank, 1 - rank)
+            reach = spec.most(rank, 1 - rank)
+            self.unit.stored[rank].waits = () if reach is None else ((reach, 0),)
 
     @property
     def counters(self) -> Counter[str]:
@@ -71,14 +71,12 @@ class OuterSlot:
             return
         for rank in self.spec.tested:
             store = self.unit.stored[rank]
-            settled, reach = store.settled, store.reach
+            settled, waits = store.settled, store.waits
             assert settled is not None
             for segment in store.segments:
                 ids = np.arange(segment.start, segment.stop)
                 if watermark is not None:
-                    if not watermark or reach is None or segment.oldest is None or segment.oldest + reach > watermark:
-                        continue
-                    ids = ids[values(segment.rows.column(store.life.time)) + reach <= watermark]
+                    ids = store.due(segment, waits[0][0], watermark) if watermark and waits else ids[:0]
                 ids = ids[~settled.has(ids)]
                 if len(ids):
                     yield from self._emit_final(rank, Part(segment.rows, ids - segment.start))

@@ -26,7 +26,7 @@ from ..batches.ipc import CHUNK_BYTES, MERGED_BYTES, from_bytes, to_bytes, unifo
 from ..batches.pieces import concat, copied, split
 from ..schemes.base import Slot
 from ..store.segment import AHEAD, ARCHIVE_PERIODS, Body, Segment, joint_zones, lanes, longest
-from ..store.settled import PAGE_BITS, PAGE_BYTES
+from ..store.settled import PAGE_BYTES
 from ..store.store import Store
 from ..worker_memory import release
 from .changed_query import difference, is_same
@@ -280,11 +280,7 @@ class SlotState:
         if store.settled is None:
             return
         numbers = self.manifest.settled.setdefault(name, {})
-        live = {
-            page
-            for segment in store.segments
-            for page in range(segment.start >> PAGE_BITS, (segment.stop - 1 >> PAGE_BITS) + 1)
-        }
+        live = {page for one in store.segments for page in store.settled.pages_of(one.start, one.stop)}
         store.settled.keep(live)
         for page in [page for page in numbers if page not in live]:
             self.chunks.removeKey((numbers.pop(page),))

@@ -1,7 +1,8 @@
-"""Which rows of a store are settled: one bit a row, beside immutable segments.
+"""Which rows of a store are settled: a bit a row, or several, beside immutable segments.
 
-An outer join has to know which rows have met a partner. A row's id never changes, so a bit is found by it. Bits come in
-pages; a page is read when it is needed, and written when one of its bits has changed.
+An outer join has to know which rows have met a partner; of several such joins, in which. A row's id never changes, so
+its bits are found by it. They come in pages; a page is read when it is needed, and written when one of its bits has
+changed.
 """
 
 from __future__ import annotations
@@ -23,32 +24,38 @@ PAGE_BYTES = _PAGE // 8
 
 
 class Settled:
-    """A set of row ids.
+    """A set of row ids, or several.
 
     Parameters
     ----------
-    read
-        Returns the bytes of a page that is stored, None if there is none.
+    width
+        How many sets there are.
     """
 
-    def __init__(self, read: Callable[[int], bytes | None] = lambda _: None) -> None:
-        self.read = read
+    def __init__(self, width: int = 1) -> None:
+        self.width = width
+        #: Returns the bytes of a page that is stored, None if there is none.
+        self.read: Callable[[int], bytes | None] = lambda _: None
         self.pages: dict[int, npt.NDArray[np.bool_]] = {}
         #: Pages with bits that were set since `changes` was last asked.
         self.changed: set[int] = set()
 
-    def add(self, ids: Int64s) -> None:
-        """Settle rows, shape (k,)."""
-        for page, at, _ in self._by_page(ids):
+    def add(self, ids: Int64s, mark: int = 0) -> None:
+        """Settle rows, shape (k,), in one of the sets."""
+        for page, at, _ in self._by_page(ids * self.width + mark):
             self.pages[page][at] = True
             self.changed.add(page)
 
-    def has(self, ids: Int64s) -> npt.NDArray[np.bool_]:
-        """Return which rows are settled, shape (k,)."""
+    def has(self, ids: Int64s, mark: int = 0) -> npt.NDArray[np.bool_]:
+        """Return which rows are settled in one of the sets, shape (k,)."""
         found = np.zeros(len(ids), np.bool_)
-        for page, at, some in self._by_page(ids):
+        for page, at, some in self._by_page(ids * self.width + mark):
             found[some] = self.pages[page][at]
         return found
+
+    def pages_of(self, start: int, stop: int) -> range:
+        """Return the pages with the bits of some ids."""
+        return range(start * self.width >> PAGE_BITS, (stop * self.width - 1 >> PAGE_BITS) + 1)
 
     def changes(self) -> Iterator[tuple[int, bytes]]:
         """Yield the pages that have changed, as bytes."""

@@ -55,6 +55,9 @@ _WHOLE_BYTES = 16 << 20
 #: Where none of the candidates at one end of a range fulfils all predicates, so many times more are looked at.
 _WIDER = 8
 
+#: The time of a row that has none: after all others.
+_NEVER = 1 << 61
+
 #: Bytes that the columns of candidate pairs take at most while predicates are evaluated on them.
 _TAKEN_BYTES = 64 << 20
 
@@ -92,8 +95,9 @@ class Store:
         self.next_ids = [0, AHEAD]
         #: Rows that have met a partner, or were put out without one; None if nobody asks.
         self.settled: Settled | None = None
-        #: How much later than a row its last partner may be (microseconds), None if that is not bounded.
-        self.reach: int | None = None
+        #: How much later than a row its last partner may be (microseconds) where that is bounded, and the set of
+        #: `settled` that a row is in from then on; several where it may have partners by several joins.
+        self.waits: tuple[tuple[int, int], ...] = ()
         #: Whether rows of another stream may be due when the watermark passes the time of a row here.
         self.emits_others = False
         #: Rows with smaller ids are gone, whatever their time is.
@@ -209,9 +213,10 @@ class Store:
 
     def next_due(self, watermark: int) -> int | None:
         """Return the watermark (microseconds) at which the next row may be due to be emitted, None if none is."""
-        reach = 0 if self.emits_others else self.reach
-        if reach is None or (self.settled is None and not self.emits_others):
-            return None
+        lengths = {reach for reach, _ in self.waits} | ({0} if self.emits_others else set())
+        return min((due for reach in lengths if (due := self._next_due(reach, watermark)) is not None), default=None)
+
+    def _next_due(self, reach: int, watermark: int) -> int | None:
         due = []
         for segment in self.segments:
             if segment.oldest is None or segment.newest is None:
@@ -219,7 +224,7 @@ class Store:
             if not watermark or segment.oldest + reach > watermark:  # there is none yet: nothing has been emitted
                 due.append(segment.oldest)
             elif segment.newest + reach > watermark:
-                times = values(segment.rows.column(self.life.time))
+                times = self._times(segment)
                 due.append(int(times[times + reach > watermark].min()))
         return min(due) + reach if due else None
 
@@ -229,13 +234,23 @@ class Store:
         The warm copy of a machine that the slot comes back to may still hold rows that have expired elsewhere, and what
         was known of them went with them.
         """
-        if self.settled is None or self.reach is None or not watermark:
+        if self.settled is None or not watermark:
             return
-        for segment in self.segments:
-            if segment.oldest is not None and segment.oldest + self.reach <= watermark:
-                times = values(segment.rows.column(self.life.time))
-                ids = segment.start + np.flatnonzero(times + self.reach <= watermark)
-                self.settled.add(ids[~self.settled.has(ids)])
+        for reach, mark in self.waits:
+            for segment in self.segments:
+                ids = self.due(segment, reach, watermark)
+                self.settled.add(ids[~self.settled.has(ids, mark)], mark)
+
+    def _times(self, segment: Segment) -> Int64s:
+        """Return the event times of a segment's rows; one without comes last."""
+        return values(pc.fill_null(segment.rows.column(self.life.time), _NEVER))
+
+    def due(self, segment: Segment, reach: int, watermark: int) -> Int64s:
+        """Return the ids of a segment's rows that are due at a watermark (microseconds), shape (k,)."""
+        if segment.oldest is None or segment.oldest + reach > watermark:
+            return np.zeros(0, np.int64)
+        times = self._times(segment)
+        return np.flatnonzero(times + reach <= watermark) + segment.start
 
     def expire(self, watermark: int) -> int:
         """Drop the segments of which no row can still find a partner; return how many rows went.

@@ -250,7 +250,7 @@ def _costed(
             found["tree"] = cost_of_order(model, order), order
         if stages is not None:
             found["non_materializing"] = stores(model, stages, reached(node, hints, model)), stages
-        if units == counts[-1] and (mixed is not None or model.count > 3):
+        if units == counts[-1] and (mixed is not None or (model.count > 3 and node.join == "inner")):
             cost_of = costs_of_trees(node, model, hints.routing)
             cheapest = cheapest_tree(model, cost_of, settings.costs) if mixed is None else (cost_of(mixed), mixed)
             if cheapest is not None:

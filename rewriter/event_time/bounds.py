@@ -141,9 +141,13 @@ def lag_of(node: JoinNode, alias: str) -> int | None:
         if most is None or (other.stateful and most > 0):
             return None
         lag = max(lag, most)
-    if node.closest is not None and alias == inputs[1].alias and not _is_next(node.closest, *inputs):
-        waits = node.graph.most(inputs[0].alias, alias)
-        return None if waits is None else lag + max(0, waits)
+    by_alias = {scan.alias: scan for scan in inputs}
+    looks = [(one.anchor, one.relation, one.closest) for one in node.branches]
+    looks += [(inputs[0].alias, inputs[1].alias, node.closest)] if node.closest is not None else []
+    for looking, other, closest in looks:
+        if alias == other and closest is not None and not _is_next(closest, by_alias[looking], by_alias[other]):
+            waits = node.graph.most(looking, other)
+            return None if waits is None else lag + max(0, waits)
     return lag
 
 

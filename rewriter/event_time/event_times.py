@@ -18,7 +18,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from ..options import Settings
-from ..plan.joins import written
+from ..plan.joins import PADDED, written
 from ..plan.nodes import Block, Join, JoinNode, Node, Scan, in_results, own_tree, scans, source_scan, transform, walk
 from ..plan.parts import At, Refusal
 from .bounds import (
@@ -78,10 +78,12 @@ def carry_event_times(plan: Node, settings: Settings) -> Node:
 
 def _padded(join: JoinNode | Join) -> Iterator[str]:
     """Yield the relations that a join may fill with NULL."""
-    kind = join.join if isinstance(join, JoinNode) else join.kind
-    for side, kinds in zip(join.inputs, (("right", "full"), ("left", "full", "left_closest")), strict=False):
-        if kind in kinds:
-            yield from (scan.alias for scan in scans(side))
+    if isinstance(join, JoinNode):
+        sides = [source for source in join.sources if source_scan(source).alias in join.padded]
+    else:
+        sides = [join.inputs[at] for at in PADDED.get(join.kind, ())]
+    for side in sides:
+        yield from (scan.alias for scan in scans(side))
 
 
 def _waits_for(at: At, block: Block, joins: Iterable[Join]) -> bool:
@@ -243,7 +245,7 @@ def _hint(node: JoinNode, alone: At | None) -> str:
     if any(scan.first_of for scan in below):
         return "use MODE update"  # greatest(...) of its columns would not be its time
     if node.join != "inner":  # of a row without a partner there is one time at most that surely is there
-        kept = {"left": below[0], "left_closest": below[0], "right": below[-1]}.get(node.join)
+        kept = {"left": below[0], "left_closest": below[0], "right": below[-1], "mixed": below[0]}.get(node.join)
         if kept is None or (alone is not None and alone[0] == kept.alias):
             return f"{_bounding_hint(node, alone)}, or use MODE update" if kept and alone else "use MODE update"
         return f"group by window({kept.alias}.{kept.event_time}, ...), the time that each row has, or use MODE update"

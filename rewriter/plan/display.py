@@ -78,7 +78,8 @@ def _describe(node: Node) -> tuple[str, list[str]]:
             owner = " (Spark's)" if node.by_spark else ""
             return f"Join {node.kind}{owner}", [predicate_text(p) for p in node.predicates]
         case JoinGroup():
-            return f"JoinGroup of {node.members} member{'s' if node.members != 1 else ''}", []
+            kinds = " of several kinds" if node.mixed else ""
+            return f"JoinGroup of {node.members} member{'s' if node.members != 1 else ''}{kinds}", []
         case LeftAlone():
             return f"LeftAlone: {node.decision.reason}", []
         case JoinNode():
@@ -106,6 +107,7 @@ def _join_node(node: JoinNode) -> tuple[str, list[str]]:
     details = [predicate_text(p) for edge in graph.edges for p in edge.predicates]
     details += [f"matching only where: {one.sql}" for one in node.matching]
     details += [f"closest: {node.closest.sql}"] if node.closest is not None else []
+    details += [one.sql for one in node.branches]
     details += [f"residual: {p.sql}" for p in graph.residuals]
     details += [f"time: {_bound(b.lower)} <= {b.right} - {b.left} <= {_bound(b.upper)}" for b in graph.time_bounds]
     for retention in node.retention:

@@ -9,7 +9,7 @@ Standard library only, as `plan`: the operators import it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import comb, inf, prod
@@ -17,7 +17,7 @@ from math import comb, inf, prod
 from .comparison import common_type
 from .conjuncts import Band, Compare, Predicate
 from .decision import Dimension
-from .parts import JoinGraph
+from .parts import Edge, JoinGraph
 from .schemes import RECORDS
 
 #: All ways to share out the cells are tried up to this number, which takes a third of a second.
@@ -66,8 +66,9 @@ def lay_out(
     classes = [members for members in key_classes(graph) if can_hash(members)]
     axes = [dimension(members, 1) for members in classes]
     axes += [dimension(members, 1, home) for home, members in range_classes(graph, tested)] if ranges else []
+    # Partners of a branch come to each cell that a row of the core is in: they have no place of their own.
     placed = set() if subgroups else {alias for axis in axes for alias in axis.relations}
-    axes += [Dimension((alias,), None, 1) for alias in graph.relations if alias not in placed]
+    axes += [Dimension((alias,), None, 1) for alias in graph.core if alias not in placed]
     places = {
         alias: frozenset(number for number, axis in enumerate(axes) if alias in axis.relations)
         for alias in graph.relations
@@ -126,7 +127,7 @@ def range_classes(graph: JoinGraph, tested: Iterable[str] = ()) -> list[tuple[st
     stars: dict[tuple[str, str, object], dict[str, str]] = {}
     for edge in graph.edges:
         for band in edge.predicates:
-            if isinstance(band, Band) and is_range(band):
+            if isinstance(band, Band) and is_range(band) and not graph.optional:
                 for middle, other in (band.keys, reversed(band.keys)):
                     home = middle.relations[0]
                     if set(tested) <= {home}:
@@ -157,17 +158,36 @@ def common_range(graph: JoinGraph) -> tuple[str, KeyClass] | None:
 def key_classes(graph: JoinGraph) -> list[KeyClass]:
     """Return the classes of expressions that equalities make equal, one expression a relation."""
     classes: list[set[tuple[str, str]]] = []
+    hanging = [edge for edge in graph.edges if not {edge.left, edge.right}.isdisjoint(graph.optional)]
     for edge in graph.edges:
         for predicate in edge.predicates:
-            if isinstance(predicate, Compare) and predicate.kind == "equi":
+            if isinstance(predicate, Compare) and predicate.kind == "equi" and edge not in hanging:
                 equal = {(edge.left, predicate.left.sql), (edge.right, predicate.right.sql)}
                 touching = [known for known in classes if known & equal]
                 classes = [known for known in classes if not known & equal] + [equal.union(*touching)]
+    for edge in hanging:
+        _hang(classes, edge, graph.optional)
     found = []
     for members in sorted(map(sorted, classes)):
         first = dict(reversed(members))
         found.append(tuple((alias, first[alias]) for alias in graph.relations if alias in first))
     return found
+
+
+def _hang(classes: list[set[tuple[str, str]]], edge: Edge, optional: Container[str]) -> None:
+    """Add the expressions of a branch to the classes of what they equal in the core.
+
+    They make no two of these one: a result may be without a row of the branch.
+    """
+    for predicate in edge.predicates:
+        if isinstance(predicate, Compare) and predicate.kind == "equi":
+            sides = [(edge.left, predicate.left.sql), (edge.right, predicate.right.sql)]
+            own, anchor = sides if edge.left in optional else reversed(sides)
+            known = next((one for one in classes if anchor in one), None)
+            if known is None:
+                classes.append({anchor, own})
+            elif not any(alias == own[0] for alias, _ in known):
+                known.add(own)
 
 
 def common_key(graph: JoinGraph, can_hash: Callable[[KeyClass], bool]) -> KeyClass | None:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from ...errors import PlanError
 from .conjuncts import Predicate, Term
 from .decision import Decision
-from .joins import PADDED, Closest, JoinKind, NodeKind
+from .joins import PADDED, Branch, Closest, JoinKind, NodeKind
 from .parts import Aggregation, Column, JoinGraph, OutputColumn, Retention, RowsFrom, TimeUses
 from .trees import TreeOf
 
@@ -142,7 +142,8 @@ class Join(Node):
     """A binary join. With ``by_spark`` it stays with Spark, because of a hint or of a static side.
 
     One with ``in_where`` is a subquery over a stream in WHERE, as which Spark cannot run it. A ``closest`` or
-    ``left_closest`` join has `closest`; MATCH_CONDITION is one of its predicates too.
+    ``left_closest`` join has `closest`; MATCH_CONDITION is one of its predicates too. One with ``in_tree`` may be a
+    branch of a node with other joins (`rules.mark_join_trees`), even if Spark could run it alone.
     """
 
     kind: JoinKind
@@ -152,6 +153,7 @@ class Join(Node):
     by_spark: bool = False
     in_where: bool = False
     closest: Closest | None = None
+    in_tree: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -164,9 +166,13 @@ class Join(Node):
 
 @dataclass(frozen=True)
 class JoinGroup(OverOne):
-    """A multi-join group found by step 1 of the Two-Step Convert (004 section 3.2.1): a marked binary join tree."""
+    """A multi-join group found by step 1 of the Two-Step Convert (004 section 3.2.1): a marked binary join tree.
+
+    One that is ``mixed`` has joins of several kinds.
+    """
 
     members: int
+    mixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,7 +198,9 @@ class JoinNode(Node):
         By how much, in microseconds, the watermarks of the inputs are held back, so that no result comes later than the
         watermark allows for `event_times` and for those of the nodes above.
     join
-        ``inner``, or the kind of a join of two inputs.
+        ``inner``, the kind of a join of two inputs, or ``mixed``: inner joins, and `branches` of other kinds.
+    branches
+        The joins of a ``mixed`` node that are not inner.
     matching
         Of another kind: the conditions of ON over one input. A row for which one is not true has no partner.
     closest
@@ -217,9 +225,10 @@ class JoinNode(Node):
     join: NodeKind = "inner"
     matching: tuple[Term, ...] = ()
     closest: Closest | None = None
+    branches: tuple[Branch, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.join != "inner" and len(self.sources) != 2:
+        if self.join not in ("inner", "mixed") and len(self.sources) != 2:
             raise PlanError(f"{self.name}: a {self.join} join of {len(self.sources)} inputs")
         if len(self.sources) != len(self.graph.relations):
             raise PlanError(f"{self.name}: {len(self.sources)} inputs for {len(self.graph.relations)} relations")
@@ -238,12 +247,31 @@ class JoinNode(Node):
     def tested(self) -> tuple[str, ...]:
         """The inputs of whose rows it matters whether they have a partner: each row is tested in one unit."""
         first, *others = self.graph.relations
-        return {"inner": (), "right": tuple(others), "full": self.graph.relations}.get(self.join, (first,))
+        return {"inner": (), "mixed": (), "right": tuple(others), "full": self.graph.relations}.get(self.join, (first,))
 
     @property
     def pads(self) -> bool:
         """Whether results come when the watermark has passed a row: it finds no partner, or no closer one, any more."""
-        return self.join not in ("inner", "semi")
+        return self.join not in ("inner", "semi") and (self.join != "mixed" or any(one.waits for one in self.branches))
+
+    @property
+    def padded(self) -> frozenset[str]:
+        """The inputs whose columns may be NULL in results for want of a row."""
+        if self.join == "mixed":
+            return frozenset(one.relation for one in self.branches if one.pads)
+        return frozenset(self.graph.relations[at] for at in PADDED.get(self.join, ()))
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The inputs whose columns results have."""
+        if self.join == "mixed":
+            hidden = {one.relation for one in self.branches if not one.is_listed}
+            return tuple(one for one in self.graph.relations if one not in hidden)
+        return self.graph.relations[:1] if self.join in ("semi", "anti") else self.graph.relations
+
+    def branch(self, alias: str) -> Branch | None:
+        """Return the branch with an input, None if it is one of the core."""
+        return next((one for one in self.branches if one.relation == alias), None)
 
 
 @dataclass(frozen=True)
@@ -319,6 +347,8 @@ class Hints:
         without.
     aggregate
         False for NO_UNIT_AGGREGATE: results leave the units one by one.
+    trees
+        False for NO_JOIN_TREE: each join that is not inner is a node of its own.
     """
 
     convert: bool = True
@@ -330,6 +360,7 @@ class Hints:
     routing: str | None = None
     subgroups: int | None = None
     aggregate: bool = True
+    trees: bool = True
 
 
 @dataclass(frozen=True)
@@ -480,6 +511,10 @@ def in_results(node: Node) -> tuple[tuple[Scan, bool], ...]:
     """Return the relations whose columns a join tree's results have, and whether each may be filled with NULL there."""
     if isinstance(node, Scan):
         return ((node, False),)
+    if isinstance(node, JoinNode):
+        sources = {source_scan(source).alias: source for source in node.sources}
+        listed = [(alias in node.padded, sources[alias]) for alias in node.listed]
+        return tuple((scan, null or padded) for padded, source in listed for scan, null in in_results(source))
     kind = kind_of(node)
     sides = node.inputs[:1] if kind in ("semi", "anti") else node.inputs
     padded = PADDED.get(kind, ())

@@ -134,6 +134,8 @@ class JoinGraph:
         The middle relation of a chain of three, the centre of a star, else None.
     time_bounds
         The closed event-time bounds between pairs of relations (only pairs with at least one finite side).
+    optional
+        The relations of the branches of a ``mixed`` join: a result may be without a row of them.
     """
 
     relations: tuple[str, ...]
@@ -142,6 +144,7 @@ class JoinGraph:
     shape: Shape = "general"
     hub: str | None = None
     time_bounds: tuple[TimeBound, ...] = ()
+    optional: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = set(self.relations)
@@ -150,6 +153,11 @@ class JoinGraph:
         for edge in self.edges:
             if self.relations.index(edge.left) >= self.relations.index(edge.right):
                 raise PlanError(f"edge {edge.left} - {edge.right} is not in plan order")
+
+    @property
+    def core(self) -> tuple[str, ...]:
+        """The relations of which each result has a row."""
+        return tuple(one for one in self.relations if one not in self.optional)
 
     def is_own(self, edge: Edge) -> bool:
         """Return whether the query itself connects the two relations of an edge.

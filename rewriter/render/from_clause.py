@@ -88,6 +88,7 @@ class FromClause:
             aggregation=aggregation,
             matching=tuple(map(moved.term, node.matching)),
             closest=None if node.closest is None else node.closest.with_terms(moved.term),
+            branches=tuple(one.with_terms(moved.term) for one in node.branches),
         )
         self.nodes[node.name] = final
         self.columns.update({(one.relation, one.column): (node.name, one.name) for one in node.output})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import permutations
 
 from ..event_time.bounds import (
     Constraint,
@@ -55,7 +56,7 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
 
     def closed_for(timed: Iterable[Scan]) -> dict[tuple[str, str], Constraint]:
         found = constraints(predicates, (*timed, *inside), settings.zone_shift, ansi=settings.ansi)
-        return closed_with_steps((*node.graph.relations, *(scan.alias for scan in inside)), [*found, *inner])
+        return _closed(node, (*node.graph.core, *(scan.alias for scan in inside)), [*found, *inner])
 
     by_path = closed_for(below)
     # a path may lead past an input whose own time may be NULL or lags without bound: the watermark tells nothing of it
@@ -84,30 +85,59 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
         kept = tuple(
             one if one.keep_for is not None else dataclasses.replace(one, why=padded[0], hint=padded[1]) for one in kept
         )
-    closest = node.closest
+    closest, branches = node.closest, []
     if closest is not None:
-        closest, kept = _of_closest(node, closest, below, kept, closed)
+        closest, kept = _of_closest(node, closest, node.graph.relations, below, kept, closed)
         closest = dataclasses.replace(closest, wraps=not settings.ansi)
+    for branch in node.branches:
+        if branch.closest is not None:
+            pair = (branch.anchor, branch.relation)
+            looked_for, kept = _of_closest(node, branch.closest, pair, below, kept, closed)
+            looked_for = dataclasses.replace(looked_for, wraps=not settings.ansi)
+            branch = dataclasses.replace(branch, closest=looked_for)
+        branches.append(branch)
     edges = tuple(_with_wide_bands(edge, below, kept) for edge in node.graph.edges)
     graph = dataclasses.replace(node.graph, edges=edges, time_bounds=tuple(bounds))
-    return dataclasses.replace(node, graph=graph, retention=kept, closest=closest)
+    return dataclasses.replace(node, graph=graph, retention=kept, closest=closest, branches=tuple(branches))
+
+
+def _closed(
+    node: JoinNode, core: tuple[str, ...], found: Iterable[Constraint]
+) -> dict[tuple[str, str], Constraint]:
+    """Close the constraints of a node. What a branch says holds for results with a row of it, so it bounds no others."""
+    optional, found = set(node.graph.optional), list(found)
+    closed = closed_with_steps(core, [one for one in found if optional.isdisjoint((one.earlier, one.later))])
+    whole = dict(closed)
+    for branch in node.branches:
+        own = [one for one in found if branch.relation in (one.earlier, one.later)]
+        path = closed_with_steps((*core, branch.relation), [*closed.values(), *own])
+        whole |= {pair: one for pair, one in path.items() if branch.relation in pair}
+    for one, other in permutations(node.branches, 2):
+        first, second = whole.get((one.relation, other.anchor)), whole.get((other.anchor, other.relation))
+        if first is not None and second is not None:
+            pair, steps = (one.relation, other.relation), (*first.by, *second.by)
+            whole[pair] = Constraint(*pair, first.most + second.most, steps if first.by and second.by else ())
+    return whole
 
 
 def _of_closest(
     node: JoinNode,
     closest: Closest,
+    pair: Sequence[str],
     below: Iterable[Scan],
     kept: Iterable[Retention],
     closed: Mapping[tuple[str, str], int],
 ) -> tuple[Closest, tuple[Retention, ...]]:
-    """Return how long rows are kept where a row of the first input waits for the closest ones of the other.
+    """Return how long rows are kept where a row of one input waits for the closest ones of another.
 
-    What it finds is kept for as long as it waits. Where the latest of earlier rows is closest, and nothing but
+    What it finds is kept for as long as it waits: for these, and for what else it is joined with. Where the latest of earlier rows is closest, and nothing but
     equalities decides which rows join, a row is of no use any more once the watermark has passed a later one.
     """
-    looking, other = node.graph.relations
-    waits = closed.get((looking, other))
-    latest = _only_latest(node, closest, below)
+    looking, other = pair
+    reach = [closed.get((looking, one)) for one in node.graph.relations if one != looking]
+    known = [most for most in reach if most is not None]
+    waits = max(known) if len(known) == len(reach) else None
+    latest = _only_latest(node, closest, pair, below)
     found = []
     for one in kept:
         if one.alias == other and waits is not None:
@@ -119,17 +149,22 @@ def _of_closest(
     return dataclasses.replace(closest, latest=any(one.latest is not None for one in found)), tuple(found)
 
 
-def _only_latest(node: JoinNode, closest: Closest, below: Iterable[Scan]) -> tuple[str, ...] | None:
+def _only_latest(
+    node: JoinNode, closest: Closest, pair: Sequence[str], below: Iterable[Scan]
+) -> tuple[str, ...] | None:
     """Return the key of which only the latest row can be closest to later ones, None if others can be, too."""
     if closest.by != "greatest":
         return None
-    for scan, term in zip(below, (closest.left, closest.right), strict=True):
+    inputs = {scan.alias: scan for scan in below}
+    for alias, term in zip(pair, (closest.left, closest.right), strict=True):
+        scan = inputs[alias]
         if scan.event_time is None or term.type != "timestamp":
             return None
         if term.sql != column_term((scan.alias, scan.event_time)).sql:
             return None
     keys = []
-    for predicate in (one for edge in node.graph.edges for one in edge.predicates):
+    edge = node.graph.edge(*pair)
+    for predicate in edge.predicates if edge is not None else ():
         if isinstance(predicate, Compare) and predicate.op in ("=", "<=>"):
             keys.append(predicate.right.sql)
         elif predicate.condition != closest.condition:

@@ -4,6 +4,8 @@ The nodes are visited breadth first, so a node comes after those that read it. O
 of its readers if all of them are in the same group; else, if it is a join, it is the root of a new group.
 
 Example: ``Join(Exchange(Join(r, s)), t)`` is one group of three members: two joins and the exchange between them.
+
+Joins of other kinds are members of the group of inner joins that they hang on (`mark_join_trees`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..plan.nodes import Exchange, Join, JoinGroup, Node, Project
+from .mark_join_trees import join_trees, without_marks
 from .rule import NotApplicable, beyond_spark
 
 #: The extension point: tells whether a node can be a member of a multi-join group.
@@ -44,12 +47,17 @@ class _Group:
 def create_multi_join_groups(plan: Node, member: Membership = can_be_member) -> Node | NotApplicable:
     """Mark every multi-join group of the plan with a `JoinGroup` node above its root.
 
-    An outer, semi or anti join that Spark cannot run is a group of its own.
+    An outer, semi or anti join that Spark cannot run, and that is part of no tree, is a group of its own.
     """
+    plan, trees = without_marks(plan, join_trees(plan))
+    trees = trees or join_trees(plan)
+    inside = {id(one) for tree in trees.values() for one in tree.members}
     ordered, readers = _breadth_first(plan)
     groups: dict[int, _Group] = {}
     alone: list[_Group] = []
     for node in ordered:
+        if id(node) in inside:
+            continue
         if beyond_spark(node):
             alone.append(_Group(node, [node]))
         if not member(node):
@@ -60,10 +68,10 @@ def create_multi_join_groups(plan: Node, member: Membership = can_be_member) -> 
             groups[id(node)] = group
         elif isinstance(node, Join):
             groups[id(node)] = _Group(node, [node])
-    if not groups and not alone:
+    if not groups and not alone and not trees:
         return NotApplicable("no node can be a member of a multi-join group")
-    roots = {id(group.root): group for group in (*groups.values(), *alone)}
-    return _marked(plan, roots, {})
+    roots = {id(group.root): len(group.members) for group in (*groups.values(), *alone)}
+    return _marked(plan, roots, {root: len(tree.members) for root, tree in trees.items()}, {})
 
 
 def _breadth_first(plan: Node) -> tuple[list[Node], dict[int, list[Node]]]:
@@ -91,13 +99,14 @@ def _group_of_readers(readers: list[Node], groups: dict[int, _Group]) -> _Group 
     return first
 
 
-def _marked(node: Node, roots: dict[int, _Group], done: dict[int, Node]) -> Node:
+def _marked(node: Node, roots: dict[int, int], trees: dict[int, int], done: dict[int, Node]) -> Node:
     if id(node) in done:
         return done[id(node)]
-    inputs = tuple(_marked(below, roots, done) for below in node.inputs)
+    inputs = tuple(_marked(below, roots, trees, done) for below in node.inputs)
     same = all(new is old for new, old in zip(inputs, node.inputs, strict=True))
     result = node if same else node.with_inputs(inputs)
-    if id(node) in roots:
-        result = JoinGroup(result, len(roots[id(node)].members))
+    if id(node) in roots or id(node) in trees:
+        members = trees.get(id(node)) or roots[id(node)]
+        result = JoinGroup(result, members, mixed=id(node) in trees)
     done[id(node)] = result
     return result

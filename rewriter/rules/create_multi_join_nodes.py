@@ -40,6 +40,7 @@ from ..plan.parts import JoinGraph, OutputColumn, unused
 from ..predicates.terms import bare, is_equality, over_output, tree_of
 from ..sql.spark_types import TIMES, UNKNOWN, is_window
 from .create_multi_join_groups import can_be_member
+from .mark_join_trees import read_tree
 from .raise_on_pairs import MAY_FAIL
 from .rule import NotApplicable, beyond_spark
 
@@ -94,6 +95,8 @@ def _multi_join_node(
 
 def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node:
     """Algorithm 3's createMultiJoinNodeByGroup."""
+    if group.mixed:
+        return _node_of_tree(group, names, block)
     sources: list[Node] = []
     predicates: list[Predicate] = []
 
@@ -145,6 +148,24 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
     return join_node_class(len(sources))(
         names.next(), tuple(sources), graph, UNDECIDED, output, join=join, matching=matching, closest=closest
     )
+
+
+def _node_of_tree(group: JoinGroup, names: _Names, block: Block | None) -> Node:
+    """Return the node of a tree of joins of several kinds."""
+    tree = read_tree(group.input)
+    assert tree is not None
+    relations = [source_scan(source).alias for source in tree.sources]
+    owner = {scan.alias: source_scan(source).alias for source in tree.sources for scan in scans(source)}
+    hidden = {one.relation for one in tree.branches if not one.is_listed}
+    given = (scan for source in tree.sources for scan in scans(source) if source_scan(source).alias not in hidden)
+    output = output_columns(given, list(tree.predicates), block, names.taken)
+    mapping = {(column.relation, column.column): column.name for column in output}
+    own = (_between_inputs(predicate, owner, relations) for predicate in tree.predicates)
+    graph = build_graph(relations, (over_output(one, mapping) if isinstance(one, Residual) else one for one in own))
+    graph = dataclasses.replace(graph, optional=tuple(one.relation for one in tree.branches))
+    branches = tuple(one.with_terms(lambda term: _owned(term, owner, relations)) for one in tree.branches)
+    node = join_node_class(len(relations))
+    return node(names.next(), tree.sources, graph, UNDECIDED, output, join="mixed", branches=branches)
 
 
 def _between_inputs(predicate: Predicate, owner: dict[str, str], order: list[str]) -> Predicate:

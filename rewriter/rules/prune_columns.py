@@ -45,9 +45,10 @@ def read_by_node(node: JoinNode) -> set[tuple[str, str]]:
     for edge in node.graph.edges:
         for predicate in edge.predicates:
             found.update(column for term in predicate.terms for column in term.columns)
-    found.update(column for term in node.matching for column in term.columns)
-    if node.closest is not None:
-        found.update(column for term in node.closest.compared for column in term.columns)
+    for one in (node, *node.branches):
+        found.update(column for term in one.matching for column in term.columns)
+        if one.closest is not None:
+            found.update(column for term in one.closest.compared for column in term.columns)
     return found
 
 

@@ -37,11 +37,12 @@ def beyond_spark(node: Node) -> bool:
     """Tell whether a node is an outer, semi or anti join, or one with the closest rows, that Spark cannot run (well).
 
     On streams Spark needs an equality, runs neither anti joins nor joins with the closest rows, and does not know what
-    WITHIN or a bucket of time bounds. Of tables it would try all pairs of rows.
+    WITHIN or a bucket of time bounds. Of tables it would try all pairs of rows. One that may be part of a tree of joins
+    of streams is ours too.
     """
     if not isinstance(node, Join) or node.kind in ("inner", "cross") or node.by_spark:
         return False
-    if node.in_where or any(isinstance(one, Band) and one.derived for one in node.predicates):
+    if node.in_tree or node.in_where or any(isinstance(one, Band) and one.derived for one in node.predicates):
         return True
     if all(scan.streaming is False for scan in scans(node)):
         return node.closest is None and not equates(node)

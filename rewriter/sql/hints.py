@@ -49,6 +49,8 @@ def read_hints(select: exp.Select) -> Hints:
                 hints = dataclasses.replace(hints, convert=False)
             case "NO_UNIT_AGGREGATE":
                 hints = dataclasses.replace(hints, aggregate=False)
+            case "NO_JOIN_TREE":
+                hints = dataclasses.replace(hints, trees=False)
             case "TRIJOIN":
                 hints = dataclasses.replace(hints, relations=tuple(values))
             case "SCHEME":
@@ -130,7 +132,10 @@ def _routing(values: list[str], hint: str) -> dict[str, Any]:
 #: Hints that choose one of several.
 _CHOICES = ("SCHEME", "UNITS", "ROUTING", "INTERMEDIATES")
 
-OUR_HINTS = ("NO_TRIJOIN", "NO_UNIT_AGGREGATE", "TRIJOIN", "SCHEME", "UNITS", "ROUTING", "INTERMEDIATES")
+OUR_HINTS = (
+    *("NO_TRIJOIN", "NO_UNIT_AGGREGATE", "NO_JOIN_TREE", "TRIJOIN"),
+    *("SCHEME", "UNITS", "ROUTING", "INTERMEDIATES"),
+)
 
 
 def is_our_hint(item: object) -> bool:

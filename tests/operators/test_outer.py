@@ -229,10 +229,24 @@ def test_a_bit_for_each_row() -> None:
     assert settled.has(ids).tolist() == [False, True, False, True, True]
     stored = dict(settled.changes())
     assert not dict(settled.changes()), "unchanged pages are not written again"
-    again = Settled(stored.get)
+    again = Settled()
+    again.read = stored.get
     assert again.has(ids).tolist() == [False, True, False, True, True]
     again.keep([0])
     assert again.has(ids[:2]).tolist() == [False, True]
+
+
+def test_several_bits_for_each_row() -> None:
+    settled, ids = Settled(3), np.array([0, (1 << PAGE_BITS) // 3, 1 << PAGE_BITS])
+    settled.add(ids[:2], 2)
+    settled.add(ids[1:], 0)
+    assert [settled.has(ids, mark).tolist() for mark in range(3)] == [
+        [False, True, True],
+        [False, False, False],
+        [True, True, False],
+    ]
+    settled.keep(settled.pages_of(0, int(ids[1]) + 1))
+    assert settled.has(ids, 2).tolist() == [True, True, False], "both pages with bits of the second row"
 
 
 def test_a_damaged_page_is_said() -> None:

@@ -242,7 +242,6 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of 16 rows, chunks of their own that merge three by three."""
     monkeypatch.setattr(settled, "PAGE_BITS", 4)
     monkeypatch.setattr(settled, "_PAGE", 16)
-    monkeypatch.setattr(slot_state, "PAGE_BITS", 4)
     monkeypatch.setattr(slot_state, "FAN_IN", 3)
     monkeypatch.setattr(slot_state, "INSIDE_BYTES", 0)
 

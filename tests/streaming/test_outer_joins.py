@@ -66,9 +66,9 @@ def last_row(rank: int) -> dict[str, Any]:
     return {"id": -1, "k": 1, "x": 9, "d": 9.0, "n": Decimal(9), "w": "a", "ts": late}
 
 
-def streams(spark: SparkSession, home: Path, seed: int, count: int = 40) -> Tables:
+def streams(spark: SparkSession, home: Path, seed: int, count: int = 40, names: str = NAMES) -> Tables:
     tables, random = Tables(spark, home), Random(seed)
-    for rank, name in enumerate(NAMES):
+    for rank, name in enumerate(names):
         sizes = [random.randrange(12) for _ in range(random.randrange(1, 4))]
         pieces = [*cut(stream_rows(10 * seed + rank, count), sizes), [last_row(rank)]]
         tables.create(name, pieces, SCHEMA, ARROW, lambda frame: frame.withWatermark("ts", f"{DELAY} seconds"))

@@ -1,0 +1,229 @@
+"""Mark the joins of streams that may become one node with those below them, and read such a tree of joins.
+
+A tree has a core of inner joins, and branches: LEFT, SEMI, ANTI, ASOF and NEAREST joins, EXISTS and NOT EXISTS, whose
+conditions read one relation of the core and their own. Whether a row of a branch is a partner then depends on one row
+of the core, whatever else is joined. So all of them are one node (004 section 4.3 lets the rewriter's user say what may
+be a member; section 4.1 keeps intermediate results out of the state).
+
+Example: in ``f LEFT JOIN a ON ABS(f.x - a.x) < 1 LEFT JOIN b ON f.k = b.k`` both are branches on ``f``. With ``b.k =
+a.k`` the second one reads what the first may pad: it stays a join of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from ..options import Settings
+from ..plan.comparison import closest_type
+from ..plan.conjuncts import Predicate, Residual
+from ..plan.joins import BRANCH_KINDS, Branch, BranchKind, Closest
+from ..plan.nodes import Block, Exchange, Filter, Join, Node, Project, Scan, own_tree, scans, source_scan, walk
+from ..sql.spark_types import UNKNOWN
+from .rule import NotApplicable, beyond_spark
+
+
+def mark_join_trees(plan: Node, settings: Settings) -> Node | NotApplicable:
+    """Mark joins of streams that may be branches, also those that Spark could run alone."""
+    marked = {
+        id(join): dataclasses.replace(join, in_tree=True)
+        for block in _blocks(plan)
+        for join in _may_be_branches(block.input, settings)
+    }
+    if not marked:
+        return NotApplicable("no outer, semi, anti or closest join of streams hangs on rows of other joins")
+    return _replaced(plan, marked)
+
+
+def join_trees(plan: Node) -> dict[int, JoinTree]:
+    """Return the largest trees of joins, by the ``id`` of their roots: their conditions are classified now."""
+    found: dict[int, JoinTree] = {}
+
+    def visit(node: Node) -> None:
+        tree = read_tree(node)
+        if tree is None:
+            for below in node.inputs if not isinstance(node, Scan) else ():
+                visit(below)
+        else:
+            found[id(node)] = tree
+
+    for block in _blocks(plan):
+        visit(block.input)
+    return found
+
+
+def without_marks(plan: Node, trees: dict[int, JoinTree]) -> tuple[Node, dict[int, JoinTree]]:
+    """Take the marks from joins that are in none of the trees; return the trees by their roots in the new plan too."""
+    inside = {id(member) for tree in trees.values() for member in tree.members}
+    marked = (one for one in walk(plan) if isinstance(one, Join) and one.in_tree and id(one) not in inside)
+    changes = {id(join): dataclasses.replace(join, in_tree=False) for join in marked}
+    return (_replaced(plan, changes), {}) if changes else (plan, trees)
+
+
+@dataclass(frozen=True)
+class JoinTree:
+    """A tree of joins: inner joins, and branches that hang on rows of theirs.
+
+    Parameters
+    ----------
+    sources
+        Its inputs in plan order.
+    members
+        Its joins, from the root down.
+    predicates
+        The conditions between two inputs, and the residuals of inner joins.
+    branches
+        As in a `JoinNode`.
+    """
+
+    sources: tuple[Node, ...]
+    members: tuple[Join, ...]
+    predicates: tuple[Predicate, ...]
+    branches: tuple[Branch, ...]
+
+
+def read_tree(root: Node) -> JoinTree | None:
+    """Return the tree of joins that a node is the root of, None if it is none of three inputs or more."""
+    if not isinstance(root, Join) or root.by_spark:
+        return None
+    sources: list[Node] = []
+    members: list[Join] = []
+    hanging: list[tuple[Join, str]] = []
+    predicates: list[Predicate] = []
+
+    def collect(node: Node) -> None:
+        match node:
+            case Join() if _is_branch(node):
+                members.append(node)
+                collect(node.left)
+                sources.append(_bare(node.right))
+                hanging.append((node, source_scan(node.right).alias))
+            case Join(kind="inner" | "cross", by_spark=False):
+                members.append(node)
+                collect(node.left)
+                collect(node.right)
+                predicates.extend(node.predicates)
+            case Exchange() | Project() if isinstance(node.input, Join | Exchange | Project):
+                collect(node.input)
+            case Exchange():
+                collect(node.input)
+            case _:
+                sources.append(node)
+
+    collect(root)
+    optional = {alias for _, alias in hanging}
+    owner = {scan.alias: source_scan(source).alias for source in sources for scan in scans(source)}
+    core = set(owner.values()) - optional
+    if not hanging or len(sources) < 3 or not _are_alike(sources):
+        return None
+    if any(not {owner[one] for one in predicate.relations} <= core for predicate in predicates):
+        return None
+    branches = []
+    for join, alias in hanging:
+        anchors = {owner[one] for one in _read(join)} - {alias}
+        both = [one for one in join.predicates if len({owner[at] for at in one.relations}) > 1]
+        if len(anchors) != 1 or not anchors <= core or not both or any(isinstance(one, Residual) for one in both):
+            return None
+        if join.closest is not None and not _orders(join.closest):
+            return None
+        (anchor,) = anchors
+        matching = (one.condition for one in join.predicates if one not in both)
+        placed = (dataclasses.replace(one, relations=one.relations or (anchor,)) for one in matching)
+        branches.append(Branch(alias, anchor, cast("BranchKind", join.kind), tuple(placed), join.closest))
+        predicates += both
+    return JoinTree(tuple(sources), tuple(members), tuple(predicates), tuple(branches))
+
+
+def _blocks(plan: Node) -> Iterator[Block]:
+    """Yield the SELECTs whose joins may become one node."""
+    for block in walk(plan):
+        if isinstance(block, Block) and block.problem is None:
+            hints = block.hints
+            if hints.convert and hints.trees and not hints.relations:
+                yield block
+
+
+def _may_be_branches(node: Node, settings: Settings, above: bool = False) -> Iterator[Join]:
+    """Yield the joins of streams that may be branches of a tree; ``above`` tells whether another join is over a node."""
+    if isinstance(node, Scan):
+        return
+    if isinstance(node, Join):
+        alone = not above and not any(isinstance(one, Join) for one in own_tree(node.left))
+        if not alone and _hangs(node) and not _was_apart(node, settings):
+            yield node
+        inside = node.kind in BRANCH_KINDS or node.kind in ("inner", "cross")
+        yield from _may_be_branches(node.left, settings, inside)
+        yield from _may_be_branches(node.right, settings, node.kind in ("inner", "cross"))
+        return
+    for below in node.inputs:
+        yield from _may_be_branches(below, settings, above)
+
+
+def _hangs(join: Join) -> bool:
+    """Tell whether a join of streams reads rows of one relation beside its own, which it does not pad."""
+    if join.kind not in BRANCH_KINDS or join.by_spark or not isinstance(_unfiltered(join.right), Scan):
+        return False
+    right = source_scan(join.right)
+    if not right.streaming or not any(scan.streaming for scan in scans(join.left)):
+        return False
+    return len(_read(join) - {right.alias}) == 1
+
+
+def _was_apart(join: Join, settings: Settings) -> bool:
+    """Tell whether the checkpoint that a query restarts on was written by a version that had a stage for each join."""
+    alias = source_scan(join.right).alias.lower()
+    whole = (one for one in settings.stored if len(one.relations) > 2)
+    return bool(settings.stored) and not any(alias in map(str.lower, one.relations) for one in whole)
+
+
+def _is_branch(join: Join) -> bool:
+    return join.kind in BRANCH_KINDS and beyond_spark(join) and isinstance(_unfiltered(join.right), Scan)
+
+
+def _are_alike(sources: list[Node]) -> bool:
+    """Tell whether inputs are all streams, perhaps with tables that Spark joins to one of them; or all tables."""
+    streaming = [[scan.streaming for scan in scans(source)] for source in sources]
+    if all(one == [False] for one in streaming):
+        return True
+    return all(first and not any(others) for first, *others in streaming)
+
+
+def _orders(closest: Closest) -> bool:
+    types = closest.left.type, closest.right.type
+    return UNKNOWN in types or closest_type(closest, *types) is not None
+
+
+def _read(join: Join) -> set[str]:
+    """Return the relations that the conditions of a join read."""
+    read = {alias for one in join.predicates for alias in one.relations}
+    terms = join.closest.compared if join.closest is not None else ()
+    return read.union(*(term.relations for term in terms))
+
+
+def _unfiltered(node: Node) -> Node:
+    while isinstance(node, Filter | Exchange | Project):
+        node = node.input
+    return node
+
+
+def _bare(node: Node) -> Node:
+    while isinstance(node, Exchange):
+        node = node.input
+    return node
+
+
+def _replaced(plan: Node, changes: dict[int, Join]) -> Node:
+    """Return a plan with other joins: each is known by the ``id`` of what it was, and keeps its new inputs."""
+    done: dict[int, Node] = {}
+
+    def visit(node: Node) -> Node:
+        if id(node) not in done:
+            inputs = tuple(visit(below) for below in node.inputs)
+            same = all(new is old for new, old in zip(inputs, node.inputs, strict=True))
+            found = changes.get(id(node), node)
+            done[id(node)] = found if same else found.with_inputs(inputs)
+        return done[id(node)]
+
+    return visit(plan)

@@ -1,0 +1,88 @@
+"""Random trees of joins of several kinds, as SQL: a core of inner joins, and branches that hang on rows of it."""
+
+from __future__ import annotations
+
+from random import Random
+
+#: Between a relation of the core ``{a}`` and the one that is joined ``{b}``.
+_CONDITIONS = (
+    "{a}.k = {b}.k",
+    "{a}.k = {b}.k AND {a}.x <> {b}.x",
+    "{a}.k <=> {b}.k AND {a}.x >= {b}.x",
+    "{a}.x < {b}.x",
+    "ABS({a}.x - {b}.x) <= 1",
+    "{a}.x BETWEEN {b}.x AND {b}.x + 2",
+    "ABS({a}.d - {b}.d) < 0.5",
+    "{a}.n >= {b}.n - 1.5 AND {a}.x <> {b}.x",
+    "{a}.x + {b}.x > 6",
+    "({a}.x = {b}.x OR {a}.d < {b}.d)",
+    "{a}.x < {b}.x AND {a}.k > 0",
+    "{a}.k = {b}.k AND {b}.w = 'a'",
+    "{a}.k = {b}.x AND {a}.w = 'b'",
+)
+_BOUNDS = (
+    "{b}.ts BETWEEN {a}.ts AND {a}.ts + INTERVAL {n} SECONDS",
+    "{b}.ts BETWEEN {a}.ts - INTERVAL {n} SECONDS AND {a}.ts",
+    "{b}.ts BETWEEN {a}.ts - INTERVAL {n} SECONDS AND {a}.ts + INTERVAL {n} SECONDS",
+    "{b}.ts BETWEEN {a}.ts + INTERVAL 5 SECONDS AND {a}.ts + INTERVAL {n} SECONDS",
+)
+_CLOSEST = (
+    ("{a}.ts >= {b}.ts", "{a}.k = {b}.k"),
+    ("{a}.ts >= {b}.ts", "{a}.k = {b}.k AND {b}.ts >= {a}.ts - INTERVAL {n} SECONDS"),
+    ("{a}.ts > {b}.ts", "{a}.k = {b}.k AND {a}.x < {b}.x AND {b}.ts >= {a}.ts - INTERVAL {n} SECONDS"),
+    ("{a}.ts <= {b}.ts", "{a}.k = {b}.k AND {b}.ts <= {a}.ts + INTERVAL {n} SECONDS"),
+)
+
+
+def random_tree(random: Random, names: str = "rstuv") -> str:
+    """Return a query over some of the relations; each has the columns id, k, x, d, n, w and ts.
+
+    ASOF joins take columns that tell rows of one event time and key apart from no other: of equally close rows Spark
+    may take any.
+    """
+    size = random.choice((1, 1, 2, 2, 3))
+    core, left = list(names[:size]), names[size:]
+    branches = left[: random.choice((1, 2, 2, 3) if size > 1 else (2, 2, 3))]
+    columns = [f"{one}.id AS {one}_id" for one in core] + [f"{core[0]}.w AS {core[0]}_w", f"{core[-1]}.ts AS t"]
+    text, where = f"FROM {core[0]}", []
+    joins = []
+    for at, one in enumerate(core[1:], 1):
+        joins.append((one, f" JOIN {one} ON {_condition(random, random.choice(core[:at]), one)}"))
+    for one in branches:
+        anchor = random.choice(core)
+        kind = random.choice(("LEFT", "LEFT", "LEFT", "LEFT SEMI", "LEFT ANTI", "ASOF", "LEFT ASOF", "EXISTS", "NOT EXISTS"))
+        if kind.endswith("EXISTS"):
+            where.append(f"{kind} (SELECT 1 FROM {one} WHERE {_condition(random, anchor, one)})")
+            continue
+        if kind.endswith("ASOF"):
+            match, on = random.choice(_CLOSEST)
+            clause = f" {kind} JOIN {one} MATCH_CONDITION ({match}) ON {on}".format(a=anchor, b=one, n=_seconds(random))
+            columns.append(f"{one}.ts AS {one}_ts")
+        else:
+            clause = f" {kind} JOIN {one} ON {_condition(random, anchor, one)}"
+            columns += [f"{one}.id AS {one}_id", f"{one}.n AS {one}_n"] if kind == "LEFT" else []
+        joins.append((one, clause))
+    placed = {core[0]}
+    random.shuffle(joins)
+    while joins:  # each after what it reads
+        at = next(i for i, (one, clause) in enumerate(joins) if _read(clause, core) - {one} <= placed)
+        one, clause = joins.pop(at)
+        placed.add(one)
+        text += clause
+    if random.random() < 0.3:
+        where.append(f"{random.choice(core)}.k >= 1")
+    hint = random.choice(("", "", "/*+ UNITS(1) */ ", "/*+ UNITS(3) */ ", "/*+ UNITS(4) */ "))
+    return f"SELECT {hint}{', '.join(columns)} {text}{' WHERE ' + ' AND '.join(where) if where else ''}"
+
+
+def _seconds(random: Random) -> int:
+    return random.choice((8, 20, 35))
+
+
+def _condition(random: Random, anchor: str, other: str) -> str:
+    both = f"{random.choice(_CONDITIONS)} AND {random.choice(_BOUNDS)}"
+    return both.format(a=anchor, b=other, n=_seconds(random))
+
+
+def _read(clause: str, core: list[str]) -> set[str]:
+    return {one for one in core if f"{one}." in clause}
