@@ -96,6 +96,8 @@ class Settings:
         Whether queries are refused whose joins of streams keep rows for ever or make cross products (`strict`).
     left_to_spark
         Conjuncts that are residuals whatever they look like: their sides turned out to have types that do not compare.
+    trees
+        Whether joins of several kinds may be one node.
     ask
         Answers the types of expressions that are not modelled here (`sql.catalog.TypesOf`): the catalog.
     """
@@ -115,6 +117,7 @@ class Settings:
     stored: tuple[Stored, ...] = ()
     strict: bool = False
     left_to_spark: frozenset[str] = frozenset()
+    trees: bool = True
     ask: Callable[[Sequence[str], Mapping[tuple[str, str], str]], Sequence[str]] | None = field(
         default=None, compare=False
     )

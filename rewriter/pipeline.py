@@ -239,6 +239,10 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
         stages.append(Stage(name, plan_text(plan)))
     found = _groups(plan)
     refused = (*refusals(plan), *join_refusals(plan, settings))
+    if refused and settings.trees and any(isinstance(node, JoinNode) and node.join == "mixed" for node in found):
+        apart = _rewrite(statement, catalog, dataclasses.replace(settings, trees=False), arguments)
+        if not apart.refusals:  # Spark may know when a row is over where we do not: by windows, say
+            return apart
     _check_within(plan, refused)
     not_appended = append_refusals(plan, settings)
     final = None

@@ -15,6 +15,7 @@ from ..plan.document import (
     Graph,
     GraphEdge,
     Group,
+    Hanging,
     Proof,
     ProofStep,
     State,
@@ -22,6 +23,7 @@ from ..plan.document import (
     UnitAggregation,
 )
 from ..plan.grid import lay_out
+from ..plan.joins import Branch, join_words
 from ..plan.nodes import JoinNode, LeftAlone
 from ..plan.parts import JoinGraph
 from ..plan.schemes import RECORDS
@@ -51,12 +53,19 @@ def describe(group: JoinNode | LeftAlone) -> Group:
         join=group.join if isinstance(group, JoinNode) else "inner",
         matching=tuple(one.sql for one in group.matching) if isinstance(group, JoinNode) else (),
         closest=group.closest.sql if isinstance(group, JoinNode) and group.closest is not None else None,
+        branches=tuple(map(_hanging, group.branches)) if isinstance(group, JoinNode) else (),
         graph=_graph(group.graph),
         decision=_decision(group),
         aggregation=_aggregation(group) if isinstance(group, JoinNode) else None,
         event_time=_event_time(group) if isinstance(group, JoinNode) and group.event_times else None,
         state=State(None not in lengths.values(), streams),
     )
+
+
+def _hanging(branch: Branch) -> Hanging:
+    closest = branch.closest
+    words, matching = join_words(branch.kind, closest), tuple(one.sql for one in branch.matching)
+    return Hanging(branch.relation, branch.anchor, words, matching, None if closest is None else closest.sql)
 
 
 def _expires(alias: str, time: str | None, length: str | None) -> str | None:
@@ -116,6 +125,8 @@ def _decision(group: JoinNode | LeftAlone) -> Decision:
     Where units are not known, the grid has those that costs are estimated for.
     """
     decision = group.decision
+    if isinstance(group, JoinNode) and group.apart:
+        decision = dataclasses.replace(decision, reason=f"{decision.reason}; a node of its own: {group.apart}")
     shown = tuple(decision.options.shown(group.graph.relations).items())
     if not isinstance(group, JoinNode) or not RECORDS[decision.scheme or "matrix"].in_cells:
         return dataclasses.replace(decision, shown=shown)

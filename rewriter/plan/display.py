@@ -108,6 +108,7 @@ def _join_node(node: JoinNode) -> tuple[str, list[str]]:
     details += [f"matching only where: {one.sql}" for one in node.matching]
     details += [f"closest: {node.closest.sql}"] if node.closest is not None else []
     details += [one.sql for one in node.branches]
+    details += [f"a node of its own: {node.apart}"] if node.apart else []
     details += [f"residual: {p.sql}" for p in graph.residuals]
     details += [f"time: {_bound(b.lower)} <= {b.right} - {b.left} <= {_bound(b.upper)}" for b in graph.time_bounds]
     for retention in node.retention:

@@ -243,18 +243,34 @@ class Live:
     vanished: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """A branch of a ``mixed`` join: a relation that hangs on rows of another one, its `anchor`, by a join of a kind.
+
+    `matching` and `closest` are those of a group.
+    """
+
+    relation: str
+    anchor: str
+    join: str
+    matching: tuple[str, ...] = ()
+    closest: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """A join group: its graph, the decision, what it keeps. ``index`` counts the groups of a document from 1.
 
     `join` is its kind, and `matching` has the conditions of ON over one input, without which a row has no partner.
-    `closest` is the clause that says which partners of a row are results, if not all are.
+    `closest` is the clause that says which partners of a row are results, if not all are. A ``mixed`` join has `branches`
+    that say so of each relation which is not joined by an inner join.
     """
 
     name: str | None = None
     join: NodeKind = "inner"
     matching: tuple[str, ...] = ()
     closest: str | None = None
+    branches: tuple[Hanging, ...] = ()
     graph: Graph
     decision: Decision
     aggregation: UnitAggregation | None = None

@@ -201,6 +201,8 @@ class JoinNode(Node):
         ``inner``, the kind of a join of two inputs, or ``mixed``: inner joins, and `branches` of other kinds.
     branches
         The joins of a ``mixed`` node that are not inner.
+    apart
+        Why it is a node of its own above others, if it could be one with them.
     matching
         Of another kind: the conditions of ON over one input. A row for which one is not true has no partner.
     closest
@@ -226,6 +228,7 @@ class JoinNode(Node):
     matching: tuple[Term, ...] = ()
     closest: Closest | None = None
     branches: tuple[Branch, ...] = ()
+    apart: str | None = None
 
     def __post_init__(self) -> None:
         if self.join not in ("inner", "mixed") and len(self.sources) != 2:

@@ -40,7 +40,7 @@ from ..plan.parts import JoinGraph, OutputColumn, unused
 from ..predicates.terms import bare, is_equality, over_output, tree_of
 from ..sql.spark_types import TIMES, UNKNOWN, is_window
 from .create_multi_join_groups import can_be_member
-from .mark_join_trees import read_tree
+from .mark_join_trees import read_tree, why_apart
 from .raise_on_pairs import MAY_FAIL
 from .rule import NotApplicable, beyond_spark
 
@@ -145,8 +145,10 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
         reason = _by_windows(root, block)
     if reason:
         return LeftAlone(group.input, graph, Decision("none", None, None, reason))
-    return join_node_class(len(sources))(
-        names.next(), tuple(sources), graph, UNDECIDED, output, join=join, matching=matching, closest=closest
+    apart = why_apart(root, block.hints) if isinstance(root, Join) and join != "inner" and block is not None else None
+    node = join_node_class(len(sources))
+    return node(
+        names.next(), tuple(sources), graph, UNDECIDED, output, join=join, matching=matching, closest=closest, apart=apart
     )
 
 

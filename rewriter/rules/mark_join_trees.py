@@ -12,21 +12,41 @@ a.k`` the second one reads what the first may pad: it stays a join of its own.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import cast
+
+import networkx as nx
 
 from ..options import Settings
 from ..plan.comparison import closest_type
-from ..plan.conjuncts import Predicate, Residual
+from ..plan.conjuncts import Compare, KernelPredicate, Predicate, Residual, Term
 from ..plan.joins import BRANCH_KINDS, Branch, BranchKind, Closest
-from ..plan.nodes import Block, Exchange, Filter, Join, Node, Project, Scan, own_tree, scans, source_scan, walk
+from ..plan.nodes import (
+    Block,
+    Exchange,
+    Filter,
+    Hints,
+    Join,
+    JoinNode,
+    Node,
+    Project,
+    Scan,
+    in_results,
+    own_tree,
+    scans,
+    source_scan,
+    walk,
+)
 from ..sql.spark_types import UNKNOWN
 from .rule import NotApplicable, beyond_spark
 
 
 def mark_join_trees(plan: Node, settings: Settings) -> Node | NotApplicable:
     """Mark joins of streams that may be branches, also those that Spark could run alone."""
+    if not settings.trees:
+        return NotApplicable("each join that is not inner is a node of its own")
     marked = {
         id(join): dataclasses.replace(join, in_tree=True)
         for block in _blocks(plan)
@@ -120,20 +140,86 @@ def read_tree(root: Node) -> JoinTree | None:
         return None
     if any(not {owner[one] for one in predicate.relations} <= core for predicate in predicates):
         return None
+    equal = list(_equal(predicates))
     branches = []
     for join, alias in hanging:
-        anchors = {owner[one] for one in _read(join)} - {alias}
-        both = [one for one in join.predicates if len({owner[at] for at in one.relations}) > 1]
-        if len(anchors) != 1 or not anchors <= core or not both or any(isinstance(one, Residual) for one in both):
+        found = _branch(join, alias, owner, core, equal)
+        if found is None:
             return None
-        if join.closest is not None and not _orders(join.closest):
-            return None
-        (anchor,) = anchors
-        matching = (one.condition for one in join.predicates if one not in both)
-        placed = (dataclasses.replace(one, relations=one.relations or (anchor,)) for one in matching)
-        branches.append(Branch(alias, anchor, cast("BranchKind", join.kind), tuple(placed), join.closest))
-        predicates += both
+        branches.append(found[0])
+        predicates += found[1]
     return JoinTree(tuple(sources), tuple(members), tuple(predicates), tuple(branches))
+
+
+def _branch(
+    join: Join, alias: str, owner: Mapping[str, str], core: Container[str], equal: Sequence[tuple[Term, Term]]
+) -> tuple[Branch, list[KernelPredicate]] | None:
+    """Return a join as a branch, and the conditions of its edge; None if it hangs on no one relation of the core.
+
+    Where the core equates two columns, a condition on one of them is one on the other.
+    """
+    both = [one for one in join.predicates if len({owner[at] for at in one.relations}) > 1]
+    alone = [one.condition for one in join.predicates if one not in both]
+    kernel = [one for one in both if not isinstance(one, Residual)]
+    anchors = sorted({owner[one] for one in _read(join)} - {alias})
+    if not kernel or len(kernel) < len(both) or any(one not in core for one in anchors):
+        return None
+    if join.closest is not None and not _orders(join.closest):
+        return None
+    fixed = {owner[at] for term in (*alone, *(join.closest.compared if join.closest else ())) for at in term.relations}
+    for anchor in anchors:
+        moved = [_moved(one, alias, anchor, owner, equal) for one in kernel]
+        if fixed <= {alias, anchor} and None not in moved:
+            matching = (dataclasses.replace(one, relations=one.relations or (anchor,)) for one in alone)
+            branch = Branch(alias, anchor, cast("BranchKind", join.kind), tuple(matching), join.closest)
+            return branch, [one for one in moved if one is not None]
+    return None
+
+
+def _moved(
+    predicate: KernelPredicate, alias: str, anchor: str, owner: Mapping[str, str], equal: Sequence[tuple[Term, Term]]
+) -> KernelPredicate | None:
+    """Return a condition between a branch and its anchor for one with what equals the anchor's; None if there is none."""
+    lost = []
+
+    def move(term: Term) -> Term:
+        own = {owner[one] for one in term.relations}
+        if own <= {alias} or own == {anchor}:
+            return term
+        found = next((other for one, other in equal if one == term and {owner[at] for at in other.relations} == {anchor}), None)
+        lost.append(found is None)
+        return found or term
+
+    moved = predicate.with_terms(move)
+    return None if any(lost) else moved
+
+
+def _equal(predicates: Iterable[Predicate]) -> Iterator[tuple[Term, Term]]:
+    """Yield the pairs of expressions of one type that equalities of a core make equal, each way and over others too."""
+    graph: nx.Graph[Term] = nx.Graph()
+    for one in predicates:
+        if isinstance(one, Compare) and one.kind == "equi" and one.left.type == one.right.type != UNKNOWN:
+            graph.add_edge(one.left, one.right)
+    for some in nx.connected_components(graph):
+        yield from permutations(sorted(some, key=lambda term: term.sql), 2)
+
+
+def why_apart(join: Join, hints: Hints) -> str | None:
+    """Return why a join above others is a node of its own, None if nothing is below that it could be one node with."""
+    below = [one for one in own_tree(join.left) if isinstance(one, JoinNode)]
+    if not below or join.kind not in BRANCH_KINDS:
+        return None
+    if not hints.trees:
+        return "the hint NO_JOIN_TREE"
+    if not isinstance(_unfiltered(join.right), Scan):
+        return "its right side is a join"
+    padded = {scan.alias for scan, null in in_results(join.left) if null}
+    read = sorted(_read(join) - {source_scan(join.right).alias})
+    if found := [one for one in read if one in padded]:
+        return f"its conditions read {found[0]}, which may be without a row"
+    if len(read) > 1:
+        return f"its conditions read {' and '.join(read)}: which rows are its partners depends on all of them"
+    return None
 
 
 def _blocks(plan: Node) -> Iterator[Block]:
@@ -141,7 +227,8 @@ def _blocks(plan: Node) -> Iterator[Block]:
     for block in walk(plan):
         if isinstance(block, Block) and block.problem is None:
             hints = block.hints
-            if hints.convert and hints.trees and not hints.relations:
+            by_pairs = hints.relations or hints.routing or hints.intermediates
+            if hints.convert and hints.trees and not by_pairs and hints.scheme in (None, "matrix", "iterative"):
                 yield block
 
 
@@ -162,13 +249,13 @@ def _may_be_branches(node: Node, settings: Settings, above: bool = False) -> Ite
 
 
 def _hangs(join: Join) -> bool:
-    """Tell whether a join of streams reads rows of one relation beside its own, which it does not pad."""
+    """Tell whether a join of streams reads rows of others beside its own, which it does not pad."""
     if join.kind not in BRANCH_KINDS or join.by_spark or not isinstance(_unfiltered(join.right), Scan):
         return False
     right = source_scan(join.right)
     if not right.streaming or not any(scan.streaming for scan in scans(join.left)):
         return False
-    return len(_read(join) - {right.alias}) == 1
+    return bool(_read(join) - {right.alias})
 
 
 def _was_apart(join: Join, settings: Settings) -> bool:

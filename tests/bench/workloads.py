@@ -130,6 +130,27 @@ _PAIR = "SELECT {hint} r.l AS r_l, s.l AS s_l FROM r JOIN s ON "
 
 _WITHIN = " WITHIN {window} SECONDS"
 
+
+def _with_features(count: int, inner: bool = False) -> Workload:
+    """Return an event with feature streams: of each second one what is near it, of the others the latest one."""
+    names, joins = "abcdefgh"[:count], []
+    near = "{0}.ts BETWEEN r.ts - INTERVAL {{window}} SECONDS AND r.ts"
+    for at, one in enumerate(names):
+        if at % 2 and not inner:
+            joins.append(f"LEFT ASOF JOIN {one} MATCH_CONDITION (r.ts >= {one}.ts) ON r.i = {one}.i AND " + near.format(one))
+        else:
+            kind = "JOIN" if inner else "LEFT JOIN"
+            joins.append(f"{kind} {one} ON ABS(r.i - {one}.i) < 2 AND " + near.format(one))
+    listed = ", ".join(f"{one}.l AS {one}_l" for one in ("r", *names))
+    what = "each near it" if inner else "LEFT JOINs and ASOF JOINs in turns"
+    return Workload(
+        f"an event with {count} feature streams, {what}; a tuple finds three partners in a band",
+        ("r", *names),
+        f"SELECT {{hint}} {listed} FROM r {' '.join(joins)}",
+        schemes=("matrix", "matrix+NO_JOIN_TREE"),
+        window=WINDOW,
+    )
+
 #: Three nations, and seven years, as in TPC-H's Q7.
 _NATIONS = ("* EXCEPT (s)", "ELT(l % 3 + 1, 'FRANCE', 'GERMANY', 'PERU') AS s")
 
@@ -245,6 +266,10 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             schemes=("matrix",),
             window=WINDOW,
         ),
+        "features_2": _with_features(2),
+        "features_4": _with_features(4),
+        "features_8": _with_features(8),
+        "features_inner": _with_features(2, inner=True),
         "pair_equal": Workload(
             "003 section 6.1, the join of Q5: a key of r, and uniform references to it in s; one partner",
             ("r", "s"),

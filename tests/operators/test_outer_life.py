@@ -18,7 +18,6 @@ from trijoin_sql.operators.checks import AnyOf, Band, Branch, Check, Compare, Ed
 from trijoin_sql.operators.results.outcomes import Result
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Work
-from trijoin_sql.operators.schemes.outer import OuterSlot
 from trijoin_sql.operators.spec import JoinSpec, Kind, Options, StreamSpec
 from trijoin_sql.operators.state import slot_state
 from trijoin_sql.operators.state.manifest import MANIFEST
@@ -42,7 +41,8 @@ KINDS: tuple[Kind, ...] = ("left", "right", "full", "semi", "anti")
 START, DISORDER, FAR = 10**9, 20_000, 10**14
 END = 10**15
 
-Found = Counter[tuple[int | None, int | None]]
+#: By the ids of its rows, None where there is none.
+Found = Counter[tuple[int | None, ...]]
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Cells:
     def batch(self, rows: Sequence[Row], watermark: int) -> Found:
         """Run a micro-batch, now and then twice or in another worker; return its results."""
         works: dict[int, Work] = {}
-        for rank in (0, 1):
+        for rank in range(len(self.spec.streams)):
             # The dispatcher drops rows with NULL in a required column, where they are no results.
             dropped = bool(self.spec.streams[rank].required) and rank not in self.spec.tested
             some = [row.values() for row in rows if row.rank == rank and not (dropped and row.a is None)]
@@ -187,8 +187,9 @@ class Cells:
         if self.random.random() < 0.3:
             another_worker()
         limit = self.random.choice((None, None, 3_000))
+        (make,) = SCHEMES[self.spec.scheme].stages(self.spec)
         state = SlotState(
-            lambda: OuterSlot(self.spec, number), self.chunks[number], "text", ONE, limit, made_for=self.spec
+            lambda: make(self.spec, number), self.chunks[number], "text", ONE, limit, made_for=self.spec
         )
         if state.manifest.watermark:
             work.rows = {rank: _on_time(some, state.manifest.watermark) for rank, some in work.rows.items()}
@@ -196,7 +197,7 @@ class Cells:
         work.watermark = watermark
         for outcome in state.slot.process(work):
             assert isinstance(outcome, Result)
-            found.update(_ids(outcome))
+            found.update(_ids(outcome, len(self.spec.streams)))
         if watermark:
             state.expire(watermark)
         state.save(self.number)
@@ -208,18 +209,18 @@ def _on_time(batches: list[pa.RecordBatch], watermark: int) -> list[pa.RecordBat
     return [batch.filter(pc.greater(batch.column("t"), watermark)) for batch in batches]
 
 
-def _ids(result: Result) -> Iterator[tuple[int | None, int | None]]:
-    columns = [result.parts[rank].column("id").to_pylist() if rank in result.parts else None for rank in (0, 1)]
+def _ids(result: Result, count: int) -> Iterator[tuple[int | None, ...]]:
+    columns = [result.parts[rank].column("id").to_pylist() if rank in result.parts else None for rank in range(count)]
     yield from zip(*(column or [None] * len(result) for column in columns), strict=True)
 
 
-def arriving(random: Random, batches: int, late: float = 0) -> list[tuple[list[Row], int]]:
+def arriving(random: Random, batches: int, late: float = 0, streams: int = 2) -> list[tuple[list[Row], int]]:
     """Return the rows of micro-batches and their watermarks: all but late ones are above that before."""
     made: list[tuple[list[Row], int]] = []
-    clock, watermark, ids = START, 0, [0, 0]
+    clock, watermark, ids = START, 0, [0] * streams
     for number in range(batches):
         rows = []
-        for rank in (0, 1):
+        for rank in range(streams):
             for _ in range(random.choice([0, 0, 1, 3, 12])):
                 t = clock + 1_000 * random.randrange(DISORDER // 1_000)
                 if random.random() < 0.03:

@@ -188,6 +188,10 @@ def tested_sentence(group: Group) -> str | None:
     """
     said = [f"the closest by {group.closest}"] if group.closest else []
     said += [f"rows without {' AND '.join(group.matching)} have no partner"] if group.matching else []
+    for one in group.branches:
+        words = [f"{one.join} {one.relation} for rows of {one.anchor}", *([f"by {one.closest}"] if one.closest else [])]
+        words += [f"only where {' AND '.join(one.matching)}"] if one.matching else []
+        said.append(" ".join(words))
     return "; ".join(said) or None
 
 
