@@ -134,7 +134,7 @@ def _compiled(
     # Spark names the columns: users see its names for expressions.
     asked = rewritten.spark_arguments(planned.arguments)
     asked_sql = rewritten.spark_sql
-    if any(one.closest is not None for node in walk(plan) if isinstance(node, JoinNode) for one in (node, *node.branches)):
+    if any(node.looks for node in walk(plan) if isinstance(node, JoinNode)):
         asked_sql = with_plain_joins(asked_sql)
     original = sql_over(spark, asked_sql, asked, planned.catalog.frames)
     ours, theirs = (", ".join(one.dataType.simpleString() for one in frame.schema) for frame in (result, original))

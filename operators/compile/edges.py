@@ -72,9 +72,7 @@ def compile_closest(closest: Closest, edges: Iterable[checks.EdgeSpec], left: In
     )
 
 
-def compile_branch(
-    node: JoinNode, branch: Branch, inputs: Mapping[str, Input]
-) -> tuple[spec.Branch, checks.EdgeSpec]:
+def compile_branch(node: JoinNode, branch: Branch, inputs: Mapping[str, Input]) -> tuple[spec.Branch, checks.EdgeSpec]:
     """Return a branch of a ``mixed`` join, and the checks of its edge.
 
     A row of the core that has NULL where these need a value has no partner in the branch, and stays.
@@ -95,8 +93,8 @@ def compile_branch(
     if branch.closest is not None:
         closest = compile_closest(branch.closest, [compiled.seen_from(ranks[1])], anchor, own)
     for side in (anchor, own):
-        own = branch_matching(branch, side.alias)
-        side.require_matching([" AND ".join(own)] if own else [])
+        matching = branch_matching(branch, side.alias)
+        side.require_matching([" AND ".join(matching)] if matching else [])
     required, anchor.required = tuple(anchor.required), others
     return spec.Branch(*ranks, branch.kind, required, closest), compiled
 

@@ -272,9 +272,8 @@ def _texts(node: JoinNode, scan: Scan) -> dict[tuple[str, str], str]:
         if own := branch_matching(branch, scan.alias):
             texts["matching", " AND ".join(own)] = _where(own, "true", "NULL")
             matching = own if scan.alias == branch.relation else matching
-    for closest in (node.closest, *(branch.closest for branch in node.branches)):
-        compared = closest.compared if closest is not None else ()
-        texts |= {("key", one.sql): one.sql for one in compared if scan.alias in one.relations}
+    compared = (one for closest in node.looks for one in closest.compared)
+    texts |= {("key", one.sql): one.sql for one in compared if scan.alias in one.relations}
     if node.aggregation is not None:
         terms = node.aggregation.terms
         texts |= {("argument", one.sql): one.sql for one in terms if scan.alias in one.relations}

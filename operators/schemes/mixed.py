@@ -84,7 +84,7 @@ class MixedSlot:
         for partners in self.partners.values():
             self.stores |= partners.stores
         self.hanging = {rank: [one for one in spec.branches if one.anchor == rank] for rank in spec.core}
-        #: By rank of a branch: which bits of its anchor's rows say that they have met a partner, and that they are over.
+        #: By rank of a branch: which bits of its anchor's rows say that they have met a partner, or that they are over.
         #: Of closest partners, which are not looked for before: that they never have one.
         self.met = {one.rank: 2 * at for some in self.hanging.values() for at, one in enumerate(some)}
         self.over = {rank: bit + 1 for rank, bit in self.met.items()}
@@ -278,9 +278,9 @@ class MixedSlot:
         """Yield the partners of rows of an anchor in a branch: the number of each row, shape (k,), and the partners."""
         settled = self.unit.stored[branch.anchor].settled
         assert settled is not None
-        met = settled.has(anchors.ids, self.met[branch.rank])
+        has_met = settled.has(anchors.ids, self.met[branch.rank])
         if branch.rank in self.partners:
-            looking = np.flatnonzero(~met)
+            looking = np.flatnonzero(~has_met)
             partners, first = self.partners[branch.rank], 0
             for some in pieces_of(anchors.of(looking).part):
                 mine, ids = partners.of(some)
@@ -288,7 +288,7 @@ class MixedSlot:
                     yield looking[mine[at] + first], part
                 first += len(some)
             return
-        met = np.flatnonzero(met)
+        met = np.flatnonzero(has_met)
         if len(met):
             for mine, segment, theirs in self.unit.matches(self.down[branch.rank], anchors.of(met)):
                 yield met[mine], Part(segment.rows, theirs)
@@ -321,8 +321,12 @@ def _any_null(rows: pa.RecordBatch, columns: Sequence[str]) -> npt.NDArray[np.bo
 
 
 def _together(some: Sequence[tuple[Int64s, pa.RecordBatch]]) -> tuple[Int64s, Chosen]:
-    mine, rows = (some[0][0], some[0][1]) if len(some) == 1 else (
-        np.concatenate([one for one, _ in some]),
-        concat([rows for _, rows in some]),
+    mine, rows = (
+        (some[0][0], some[0][1])
+        if len(some) == 1
+        else (
+            np.concatenate([one for one, _ in some]),
+            concat([rows for _, rows in some]),
+        )
     )
     return mine, Chosen(rows, None)

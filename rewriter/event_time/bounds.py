@@ -144,9 +144,11 @@ def lag_of(node: JoinNode, alias: str) -> int | None:
     by_alias = {scan.alias: scan for scan in inputs}
     looks = [(one.anchor, one.relation, one.closest) for one in node.branches]
     looks += [(inputs[0].alias, inputs[1].alias, node.closest)] if node.closest is not None else []
-    for looking, other, closest in looks:
-        if alias == other and closest is not None and not _is_next(closest, by_alias[looking], by_alias[other]):
-            waits = node.graph.most(looking, other)
+    for looking, looked_for, closest in looks:
+        if alias != looked_for or closest is None:
+            continue
+        if not _is_next(closest, by_alias[looking], by_alias[looked_for]):
+            waits = node.graph.most(looking, looked_for)
             return None if waits is None else lag + max(0, waits)
     return lag
 

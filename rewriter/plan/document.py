@@ -262,8 +262,8 @@ class Group:
     """A join group: its graph, the decision, what it keeps. ``index`` counts the groups of a document from 1.
 
     `join` is its kind, and `matching` has the conditions of ON over one input, without which a row has no partner.
-    `closest` is the clause that says which partners of a row are results, if not all are. A ``mixed`` join has `branches`
-    that say so of each relation which is not joined by an inner join.
+    `closest` is the clause that says which partners of a row are results, if not all are. The `branches` of a ``mixed``
+    join say so of each relation which is not joined by an inner join.
     """
 
     name: str | None = None

@@ -272,9 +272,11 @@ class JoinNode(Node):
             return tuple(one for one in self.graph.relations if one not in hidden)
         return self.graph.relations[:1] if self.join in ("semi", "anti") else self.graph.relations
 
-    def branch(self, alias: str) -> Branch | None:
-        """Return the branch with an input, None if it is one of the core."""
-        return next((one for one in self.branches if one.relation == alias), None)
+    @property
+    def looks(self) -> tuple[Closest, ...]:
+        """By what rows look for the closest ones, in the whole node."""
+        found = (self.closest, *(branch.closest for branch in self.branches))
+        return tuple(one for one in found if one is not None)
 
 
 @dataclass(frozen=True)

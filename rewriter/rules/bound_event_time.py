@@ -101,10 +101,8 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
     return dataclasses.replace(node, graph=graph, retention=kept, closest=closest, branches=tuple(branches))
 
 
-def _closed(
-    node: JoinNode, core: tuple[str, ...], found: Iterable[Constraint]
-) -> dict[tuple[str, str], Constraint]:
-    """Close the constraints of a node. What a branch says holds for results with a row of it, so it bounds no others."""
+def _closed(node: JoinNode, core: tuple[str, ...], found: Iterable[Constraint]) -> dict[tuple[str, str], Constraint]:
+    """Close the constraints of a node. What a branch says holds for results with a row of it, and bounds no others."""
     optional, found = set(node.graph.optional), list(found)
     closed = closed_with_steps(core, [one for one in found if optional.isdisjoint((one.earlier, one.later))])
     whole = dict(closed)
@@ -130,8 +128,9 @@ def _of_closest(
 ) -> tuple[Closest, tuple[Retention, ...]]:
     """Return how long rows are kept where a row of one input waits for the closest ones of another.
 
-    What it finds is kept for as long as it waits: for these, and for what else it is joined with. Where the latest of earlier rows is closest, and nothing but
-    equalities decides which rows join, a row is of no use any more once the watermark has passed a later one.
+    What it finds is kept for as long as it waits: for these, and for what else it is joined with. Where the latest of
+    earlier rows is closest, and nothing but equalities decides which rows join, a row is of no use any more once the
+    watermark has passed a later one.
     """
     looking, other = pair
     reach = [closed.get((looking, one)) for one in node.graph.relations if one != looking]

@@ -148,7 +148,15 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
     apart = why_apart(root, block.hints) if isinstance(root, Join) and join != "inner" and block is not None else None
     node = join_node_class(len(sources))
     return node(
-        names.next(), tuple(sources), graph, UNDECIDED, output, join=join, matching=matching, closest=closest, apart=apart
+        names.next(),
+        tuple(sources),
+        graph,
+        UNDECIDED,
+        output,
+        join=join,
+        matching=matching,
+        closest=closest,
+        apart=apart,
     )
 
 

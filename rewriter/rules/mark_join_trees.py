@@ -179,14 +179,16 @@ def _branch(
 def _moved(
     predicate: KernelPredicate, alias: str, anchor: str, owner: Mapping[str, str], equal: Sequence[tuple[Term, Term]]
 ) -> KernelPredicate | None:
-    """Return a condition between a branch and its anchor for one with what equals the anchor's; None if there is none."""
+    """Return a condition with the anchor's columns for those that equal them in the core, None if some equal none."""
     lost = []
 
     def move(term: Term) -> Term:
         own = {owner[one] for one in term.relations}
         if own <= {alias} or own == {anchor}:
             return term
-        found = next((other for one, other in equal if one == term and {owner[at] for at in other.relations} == {anchor}), None)
+        found = next(
+            (other for one, other in equal if one == term and {owner[at] for at in other.relations} == {anchor}), None
+        )
         lost.append(found is None)
         return found or term
 
@@ -233,7 +235,7 @@ def _blocks(plan: Node) -> Iterator[Block]:
 
 
 def _may_be_branches(node: Node, settings: Settings, above: bool = False) -> Iterator[Join]:
-    """Yield the joins of streams that may be branches of a tree; ``above`` tells whether another join is over a node."""
+    """Yield the joins of streams that may be branches of a tree; ``above``: whether another join is over a node."""
     if isinstance(node, Scan):
         return
     if isinstance(node, Join):

@@ -45,10 +45,9 @@ def read_by_node(node: JoinNode) -> set[tuple[str, str]]:
     for edge in node.graph.edges:
         for predicate in edge.predicates:
             found.update(column for term in predicate.terms for column in term.columns)
-    for one in (node, *node.branches):
-        found.update(column for term in one.matching for column in term.columns)
-        if one.closest is not None:
-            found.update(column for term in one.closest.compared for column in term.columns)
+    terms = [*node.matching, *(term for branch in node.branches for term in branch.matching)]
+    terms += (term for closest in node.looks for term in closest.compared)
+    found.update(column for term in terms for column in term.columns)
     return found
 
 

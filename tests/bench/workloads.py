@@ -137,7 +137,9 @@ def _with_features(count: int, inner: bool = False) -> Workload:
     near = "{0}.ts BETWEEN r.ts - INTERVAL {{window}} SECONDS AND r.ts"
     for at, one in enumerate(names):
         if at % 2 and not inner:
-            joins.append(f"LEFT ASOF JOIN {one} MATCH_CONDITION (r.ts >= {one}.ts) ON r.i = {one}.i AND " + near.format(one))
+            joins.append(
+                f"LEFT ASOF JOIN {one} MATCH_CONDITION (r.ts >= {one}.ts) ON r.i = {one}.i AND " + near.format(one)
+            )
         else:
             kind = "JOIN" if inner else "LEFT JOIN"
             joins.append(f"{kind} {one} ON ABS(r.i - {one}.i) < 2 AND " + near.format(one))
@@ -150,6 +152,7 @@ def _with_features(count: int, inner: bool = False) -> Workload:
         schemes=("matrix", "matrix+NO_JOIN_TREE"),
         window=WINDOW,
     )
+
 
 #: Three nations, and seven years, as in TPC-H's Q7.
 _NATIONS = ("* EXCEPT (s)", "ELT(l % 3 + 1, 'FRANCE', 'GERMANY', 'PERU') AS s")

@@ -132,6 +132,16 @@ OUTER: dict[str, Case] = {
         f"ON r.ts BETWEEN s.ts - INTERVAL 60 SECONDS AND s.ts WHERE {_CLOSED.replace('05:40', '05:00')}",
         True,
     ),
+    "left and closest on a row": Case(
+        f"SELECT /*+ UNITS(3) */ r.id AS r, s.id AS s, s.g AS h, t.ts AS at FROM r LEFT JOIN s ON {_NEARLY} "
+        f"LEFT ASOF JOIN t MATCH_CONDITION (r.ts > t.ts) ON r.g = t.g WHERE {_CLOSED}",
+        True,
+    ),
+    "left and anti on a row": Case(
+        f"SELECT /*+ UNITS(2) */ r.id AS r, s.id AS s FROM r LEFT JOIN s ON r.g = s.g AND {_NEARLY} WHERE {_CLOSED} "
+        "AND NOT EXISTS (SELECT 1 FROM t WHERE ABS(r.a - t.a) <= 3 AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 9 SECOND)",
+        True,
+    ),
     "anti join above a pair": Case(
         f"SELECT /*+ UNITS(2) */ r.id AS r, s.id AS s {_PAIR} LEFT ANTI JOIN t ON ABS(s.a - t.a) <= 5 AND t.ts BETWEEN "
         f"s.ts AND s.ts + INTERVAL 30 SECONDS WHERE {_CLOSED.replace('05:40', '05:00')}",

@@ -186,4 +186,5 @@ def test_each_micro_batch_gives_what_it_has_to(seed: int) -> None:
         total += wanted.total()
     assert batches[-1][1] > END
     left = [name for chunks in cells.chunks for name in chunks.manifest.chunks if chunks.manifest.chunks[name]]
-    assert left == [] and all(set(chunks.committed) <= {MANIFEST} for chunks in cells.chunks), "nothing is left"
+    assert left == []
+    assert all(set(chunks.committed) <= {MANIFEST} for chunks in cells.chunks), "nothing is left"

@@ -188,9 +188,7 @@ class Cells:
             another_worker()
         limit = self.random.choice((None, None, 3_000))
         (make,) = SCHEMES[self.spec.scheme].stages(self.spec)
-        state = SlotState(
-            lambda: make(self.spec, number), self.chunks[number], "text", ONE, limit, made_for=self.spec
-        )
+        state = SlotState(lambda: make(self.spec, number), self.chunks[number], "text", ONE, limit, made_for=self.spec)
         if state.manifest.watermark:
             work.rows = {rank: _on_time(some, state.manifest.watermark) for rank, some in work.rows.items()}
         found = Found()

@@ -74,7 +74,9 @@ def test_where_does_not_sink_below_the_optional_side() -> None:
     sql = final_sql("SELECT r.id FROM r LEFT JOIN (s JOIN t ON s.a < t.a) ON r.id = s.id WHERE s.x > 1 AND r.a = 2")
     assert sql.endswith("WHERE __trijoin_1.s__x > 1 AND r.a = 2")
     hint = "/*+ NO_JOIN_TREE */"
-    sql = final_sql(f"SELECT {hint} r.id FROM (r JOIN t ON r.a < t.a) LEFT JOIN s ON r.id = s.id AND r.a > 1 WHERE r.x > 1")
+    sql = final_sql(
+        f"SELECT {hint} r.id FROM (r JOIN t ON r.a < t.a) LEFT JOIN s ON r.id = s.id AND r.a > 1 WHERE r.x > 1"
+    )
     assert "ON __trijoin_1.r__id = s.id AND __trijoin_1.r__a > 1" in sql
     assert "WHERE" not in sql
 

@@ -281,7 +281,8 @@ def test_plans_mention_every_node_that_their_sql_reads() -> None:
 def test_common_table_expressions_of_one_name_stay_apart() -> None:
     """sqlglot's generator for Hive lifts them to the top of the query, where the first one would hide the second."""
     inner = "(WITH w AS (SELECT {0} AS k FROM {1}) SELECT w.k FROM w)"
-    sql = f"SELECT /*+ NO_JOIN_TREE */ r.id FROM r JOIN u ON r.id = u.key LEFT JOIN {inner.format('a', 's')} AS p ON r.id = p.k LEFT JOIN "
+    sql = "SELECT /*+ NO_JOIN_TREE */ r.id FROM r JOIN u ON r.id = u.key "
+    sql += f"LEFT JOIN {inner.format('a', 's')} AS p ON r.id = p.k LEFT JOIN "
     text = final_sql(sql + f"{inner.format('id', 't')} AS q ON r.id = q.k")
     assert "(WITH w AS (SELECT a AS k FROM s)" in text
     assert "(WITH w AS (SELECT id AS k FROM t)" in text

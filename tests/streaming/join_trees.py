@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+import itertools
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
 from random import Random
+
+from ..sessions import local_session
+from .test_outer_joins import compared, streams
 
 #: Between a relation of the core ``{a}`` and the one that is joined ``{b}``.
 _CONDITIONS = (
@@ -18,7 +28,7 @@ _CONDITIONS = (
     "({a}.x = {b}.x OR {a}.d < {b}.d)",
     "{a}.x < {b}.x AND {a}.k > 0",
     "{a}.k = {b}.k AND {b}.w = 'a'",
-    "{a}.k = {b}.x AND {a}.w = 'b'",
+    "{a}.k = {b}.x AND {a}.w = 'a'",
 )
 _BOUNDS = (
     "{b}.ts BETWEEN {a}.ts AND {a}.ts + INTERVAL {n} SECONDS",
@@ -50,7 +60,9 @@ def random_tree(random: Random, names: str = "rstuv") -> str:
         joins.append((one, f" JOIN {one} ON {_condition(random, random.choice(core[:at]), one)}"))
     for one in branches:
         anchor = random.choice(core)
-        kind = random.choice(("LEFT", "LEFT", "LEFT", "LEFT SEMI", "LEFT ANTI", "ASOF", "LEFT ASOF", "EXISTS", "NOT EXISTS"))
+        kind = random.choice(
+            ("LEFT", "LEFT", "LEFT", "LEFT SEMI", "LEFT ANTI", "ASOF", "LEFT ASOF", "EXISTS", "NOT EXISTS")
+        )
         if kind.endswith("EXISTS"):
             where.append(f"{kind} (SELECT 1 FROM {one} WHERE {_condition(random, anchor, one)})")
             continue
@@ -86,3 +98,32 @@ def _condition(random: Random, anchor: str, other: str) -> str:
 
 def _read(clause: str, core: list[str]) -> set[str]:
     return {one for one in core if f"{one}." in clause}
+
+
+def main() -> int:
+    """Run random trees from the command line: ``python -m tests.streaming.join_trees --seconds 600``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    options = parser.parse_args()
+    home = Path(tempfile.mkdtemp(prefix="trijoin-trees-"))
+    spark = local_session(home, "trees", {"spark.driver.memory": "2g", "spark.sql.join.asofJoin.enabled": "true"})
+    spark.sparkContext.setLogLevel("OFF")
+    end, done, wrong = time.monotonic() + options.seconds, 0, 0
+    for seed in itertools.count(options.seed):
+        if time.monotonic() > end:
+            break
+        sql, folder = random_tree(Random(seed)), home / str(seed)
+        found, wanted = compared(spark, streams(spark, folder / "tables", seed, 25, "rstuv"), folder, sql)
+        done += 1
+        if found != wanted:
+            wrong += 1
+            print(f"seed {seed}: lost {wanted - found}, too many {found - wanted}: {sql}", flush=True)
+        shutil.rmtree(folder)
+    shutil.rmtree(home, ignore_errors=True)
+    print(f"{done} trees of joins from seed {options.seed}, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

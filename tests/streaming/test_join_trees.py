@@ -1,4 +1,4 @@
-"""A tree of inner, outer, semi, anti and closest joins as one node: the rows of Spark batch, each in its micro-batch."""
+"""A tree of inner, outer, semi, anti and closest joins as one node: the rows of Spark batch."""
 
 from __future__ import annotations
 
