@@ -3,7 +3,7 @@
 Spark's grammar is larger than ours: pipes, IDENTIFIER, session variables, LATERAL, EXECUTE IMMEDIATE, and views that
 somebody made without us. Spark parses them into a plan. A group of inner joins of streams that Spark
 cannot run, for lack of an equality, is written as a plain SELECT over its inputs, and so is each such outer, semi or
-anti join. That SELECT is rewritten like any
+anti join, with the joins below it that may be one node with it. That SELECT is rewritten like any
 other, and its result takes the place of the group. The rest of the plan stays as Spark made it. Joins that are written
 with DataFrames go the same way.
 """
@@ -38,6 +38,9 @@ _OUTER = {
     "LEFT SEMI": "LEFT SEMI JOIN",
     "LEFT ANTI": "LEFT ANTI JOIN",
 }
+
+#: Those that give each row of their left side, or some of them.
+_KEEPING = ("LEFT JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
 
 #: Runs a SELECT over temporary views, given by name.
 Run = Callable[[str, dict[str, DataFrame]], DataFrame]
@@ -89,15 +92,36 @@ def join_in_plan(frame: DataFrame, run: Run, asked: Asked | None = None) -> tupl
 
 
 @dataclass
+class _Other:
+    """A join of a group that is not inner: how SQL writes it, the number of its right input, its conjuncts."""
+
+    kind: str
+    right: int
+    conjuncts: list[Any]
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether its right input has no columns in its result."""
+        return "SEMI" in self.kind or "ANTI" in self.kind
+
+
+@dataclass
 class _Group:
-    """Inner joins, or one join of another kind: inputs, conjuncts, and the inputs on each side of each join."""
+    """Inner joins, and joins of other kinds above them: inputs, conjuncts, the inputs on each side of an inner join."""
 
     joins: list[Any] = field(default_factory=list)
     inputs: list[Any] = field(default_factory=list)
     conjuncts: list[Any] = field(default_factory=list)
     sides: list[tuple[range, range]] = field(default_factory=list)
     asked: Asked | None = None
-    kind: str = ""
+    others: list[_Other] = field(default_factory=list)
+
+    def add(self, join: Any) -> None:
+        """Add a join that is not inner, above what is there."""
+        found = conjuncts_of(join.condition().get()) if join.condition().isDefined() else []
+        self.joins.append(join)
+        self.others.append(_Other(_OUTER[join.joinType().sql()], len(self.inputs), found))
+        self.inputs.append(items(join.children())[1])
 
     @cached_property
     def owners(self) -> dict[int, tuple[int, int]]:
@@ -132,18 +156,20 @@ class _Group:
     @property
     def needs_us(self) -> bool:
         """Whether one of its joins has streams on both sides and no equality between them, or is an anti join."""
-        return any(self.kind == "LEFT ANTI JOIN" or not equated for equated in self.equated)
+        return not all(self.equated) or any(one.kind == "LEFT ANTI JOIN" for one in self.others)
 
     @property
     def equated(self) -> Iterator[bool]:
         """Whether an equality is between its sides, of each join with streams on both."""
-        equal = [
-            tuple(self.read_by(side) for side in items(one.children()))
-            for one in self.conjuncts
-            if one.nodeName() in _EQUALITIES and not any(side.foldable() for side in items(one.children()))
-        ]
-        for left, right in self.sides:
+        joins = [(left, right, self.conjuncts) for left, right in self.sides]
+        joins += [(range(one.right), range(one.right, one.right + 1), one.conjuncts) for one in self.others]
+        for left, right, conjuncts in joins:
             if all(any(self.inputs[n].isStreaming() for n in side) for side in (left, right)):
+                equal = (
+                    tuple(self.read_by(side) for side in items(one.children()))
+                    for one in conjuncts
+                    if one.nodeName() in _EQUALITIES and not any(side.foldable() for side in items(one.children()))
+                )
                 pairs = (pair for sides in equal for pair in (sides, sides[::-1]))
                 yield any(one and other and one <= set(left) and other <= set(right) for one, other in pairs)
 
@@ -200,6 +226,9 @@ class _Plan:
             if group.asked or group.needs_us:
                 return self.joined(group)
         elif (outer := _outer(plan, tables=self.asked is not None and self.asked.within != "")) is not None:
+            tree = None if self.asked else self.of_tree(outer)
+            if tree is not None and (found := self.tried(tree)) is not None:
+                return found
             group = self.of_outer(outer)
             if group.needs_us or (group.asked and group.asked.within):
                 return self.joined(group)
@@ -273,14 +302,33 @@ class _Plan:
 
     def of_outer(self, join: Any) -> _Group:
         """Return an outer, semi or anti join as a group of its own."""
-        sides = [(range(1), range(1, 2))]
-        group = _Group(
-            [join], items(join.children()), sides=sides, asked=self.asked, kind=_OUTER[join.joinType().sql()]
-        )
-        if join.condition().isDefined():
-            group.conjuncts += conjuncts_of(join.condition().get())
+        group = _Group(inputs=items(join.children())[:1], asked=self.asked)
+        group.add(join)
         self.asked = None
         return group
+
+    def of_tree(self, join: Any) -> _Group | None:
+        """Return the joins whose results a join keeps, as one group with it; None if there are none to be ours."""
+        above: list[Any] = []
+        below = join
+        while _bare(below).nodeName() == "Join" and (one := _outer(below, tables=False)) is not None:
+            if _OUTER[one.joinType().sql()] not in _KEEPING:
+                break
+            above.append(one)
+            below = items(one.children())[0]
+        group = self.flattened(below)
+        for one in reversed(above):
+            group.add(one)
+        return group if above and len(group.joins) > 1 and group.needs_us else None
+
+    def tried(self, group: _Group) -> Any | None:
+        """Return the result of a group, None if it has to be joined join by join."""
+        before = self.changes, list(self.lost)
+        try:
+            return self.joined(group)
+        except UnsupportedQueryError:
+            self.changes, self.lost = before
+            return None
 
     def joined(self, group: _Group) -> Any:
         """Return the result of a group, under the ids that its attributes have above it."""
@@ -290,33 +338,40 @@ class _Plan:
         if group.asked is not None:
             given = view_names([alias for alias, _ in group.names])
         conditions = Conditions(self.spark, group.named)
-        read_as = [conditions.text(one) for one in group.conjuncts]
-        left = [one for one, text in zip(group.conjuncts, read_as, strict=True) if text is None]
-        texts = [f"({text})" for text in read_as if text is not None]
-        if left and group.kind:
-            reason = f"only Spark can evaluate {left[0].sql()}, on pairs of rows"
-            raise UnsupportedQueryError(f"a {group.kind} of streams without an equality between its sides: {reason}")
+        texts, left = self.texts(conditions, group.conjuncts)
+        clauses = []
+        for one in group.others:
+            on, only_spark = self.texts(conditions, one.conjuncts)
+            if only_spark:
+                reason = f"only Spark can evaluate {only_spark[0].sql()}, on pairs of rows"
+                raise UnsupportedQueryError(f"a {one.kind} of streams without an equality between its sides: {reason}")
+            clauses.append((one.kind, f" ON {' AND '.join(on or ['TRUE'])}"))
         plans = [conditions.under(plan, number) for number, plan in enumerate(inputs)]
         views = dict(zip(given, map(self.input, plans), strict=True))
         read = self.read_outside(group, left)
+        hidden = {one.right for one in group.others if one.is_hidden}
         columns = [
             (number, place, attribute)
-            for number, plan in enumerate(group.inputs[: 1 if "SEMI" in group.kind or "ANTI" in group.kind else None])
+            for number, plan in enumerate(group.inputs)
             for place, attribute in enumerate(items(plan.output()))
+            if number not in hidden
         ]
         kept = [one for one in columns if one[2].exprId().id() in read] or columns[:1]
         names = [[f"{quoted(alias)}.{quoted(one)}" for one in listed] for alias, listed in group.names]
         selected = ", ".join(f"{names[number][place]} AS o{n}" for n, (number, place, _) in enumerate(kept))
-        named = zip(views, group.names, strict=True)
-        sources = f" {group.kind or 'CROSS JOIN'} ".join(f"{view} AS {quoted(alias)}" for view, (alias, _) in named)
-        where = f" {'ON' if group.kind else 'WHERE'} {' AND '.join(texts or ['TRUE'])}"
+        named = [f"{view} AS {quoted(alias)}" for view, (alias, _) in zip(views, group.names, strict=True)]
+        inner = len(named) - len(clauses)
+        sources = " CROSS JOIN ".join(named[:inner])
+        sources += "".join(f" {kind} {one}{on}" for one, (kind, on) in zip(named[inner:], clauses, strict=True))
+        where = f" WHERE {' AND '.join(texts or ['TRUE'])}" if inner > 1 else ""
         hints, within = ("", "") if group.asked is None else (group.asked.hints, group.asked.within)
         try:
             result = plan_of(self.run(f"SELECT {hints}{selected} FROM {sources}{where}{within}", views))
         except LeftToSparkError as found:
             lacks = "" if all(group.equated) else " without an equality between its sides"
-            hint = UNMATCHED if group.kind == "LEFT ANTI JOIN" else None
-            raise UnsupportedQueryError(f"a {group.kind or 'join'} of streams{lacks}: {found}", hint) from None
+            kind = group.others[-1].kind if group.others else "join"
+            hint = UNMATCHED if kind == "LEFT ANTI JOIN" else None
+            raise UnsupportedQueryError(f"a {kind} of streams{lacks}: {found}", hint) from None
         lost = [one for (_, _, one), new in zip(kept, items(result.output()), strict=True) if not _is_time(new)]
         if any(map(_is_time, lost)):
             self.lost.append(_of_lost(lost))
@@ -329,6 +384,11 @@ class _Plan:
         for conjunct in left:
             plan = logical.Filter(conjunct, plan)
         return plan
+
+    def texts(self, conditions: Conditions, conjuncts: list[Any]) -> tuple[list[str], list[Any]]:
+        """Return conjuncts as SQL, and those that have no such form."""
+        read = [(one, conditions.text(one)) for one in conjuncts]
+        return [f"({text})" for _, text in read if text is not None], [one for one, text in read if text is None]
 
     def outside(self, group: _Group) -> Iterator[Any]:
         """Yield the nodes of the plan except a group's inputs."""
