@@ -23,7 +23,7 @@ from ...rewriter.plan.nodes import JoinNode, Node, Scan, source_conditions, sour
 from .compiling import Compiling, NotAsPlannedError
 from .logical_plans import calls_python, is_lasting, items, plan_of, walk
 from .travel_types import CHAR, quoted, to_wire, travels, type_names
-from .watermarks import DELAY, held_back
+from .watermarks import DELAY, held_back, with_all_rows
 
 #: The column of an input with the whole row as JSON, and how Spark writes that: all columns, times to the microsecond.
 _WHOLE = "whole"
@@ -329,6 +329,8 @@ def _inputs(
     for scan, names in read:
         _check_lasting(node, scan, names, frame)
     frame, above = _held_back(frame, node.held_back, first, str(compiling.number))
+    if node.pads and frame.isStreaming and hasattr(frame, "_jdf") and not first.stateful:
+        frame = with_all_rows(frame, f"trijoin_rows_{compiling.number}_{first.alias}")
     types = dict(zip(frame.schema.names, type_names(frame), strict=True))
     whole = _WHOLE if _asks_for_late_rows(compiling, first) else None
     found = {}

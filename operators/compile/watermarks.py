@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..spec import RUN, is_key
 from .logical_plans import frame_of, items, joins_streams, over, plan_of
@@ -18,6 +19,9 @@ _STAGE = "TransformWithStateInPySpark"
 
 #: The key under which Spark marks a column that has a watermark, with its delay in milliseconds.
 DELAY = "spark.watermarkDelayMs"
+
+#: Nodes of a plan that a filter may be between, or move below.
+_LINEAR = ("Project", "Filter", "SubqueryAlias", "View")
 
 #: Operators that keep rows back, or state of them, by the names of their nodes in Spark's logical plan. A join is one
 #: where both its sides are streams.
@@ -102,6 +106,36 @@ def held_back(frame: DataFrame, micros: int, statement: str) -> tuple[DataFrame,
     analyzed = plan_of(frame)
     plan = visit(analyzed)
     return (frame, ()) if plan is analyzed else (frame_of(spark, plan), tuple(dict.fromkeys(keys)))
+
+
+def with_all_rows(frame: DataFrame, name: str) -> DataFrame:
+    """Return a stream whose watermark all of its rows move, also those that a filter above it drops.
+
+    Spark's optimiser moves a filter below the watermark, so a stream whose rows all fail it would hold back whatever
+    waits for that. It moves none below metrics that are observed.
+
+    Parameters
+    ----------
+    frame
+        A streaming DataFrame of a classic session.
+    name
+        What the names of these metrics begin with, in the query's progress.
+    """
+    spark: Any = frame.sparkSession
+    found: list[Any] = []
+
+    def visit(plan: Any, *, filtered: bool) -> Any:
+        if plan.nodeName() == "EventTimeWatermark" and filtered:
+            found.append(plan)
+            counted = F.count(F.lit(1)).alias("rows")
+            return plan_of(frame_of(spark, plan).observe(f"{name}_{len(found)}", counted))
+        if plan.nodeName() not in _LINEAR:
+            return plan
+        filtered = filtered or plan.nodeName() == "Filter"
+        return over(spark, plan, [visit(one, filtered=filtered) for one in items(plan.children())])
+
+    plan = visit(plan_of(frame), filtered=False)
+    return frame_of(spark, plan) if found else frame
 
 
 def _longer(spark: Any, delay: Any, micros: int) -> Any:

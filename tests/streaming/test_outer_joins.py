@@ -308,3 +308,26 @@ def test_what_comes_while_the_watermark_stands_still_comes_out_with_the_next_one
     found, wanted = compared(spark, tables, tmp_path, query)
     assert found == wanted
     assert sum(wanted.values()) == 2
+
+
+@pytest.mark.parametrize(
+    "side",
+    [
+        "s ON ABS(r.x - s.x) < 2 AND s.w = 'never'",
+        "(SELECT * FROM s WHERE w = 'never') AS s ON ABS(r.x - s.x) < 2",
+        "filtered AS s ON ABS(r.x - s.x) < 2",
+    ],
+)
+def test_a_stream_whose_rows_all_fail_a_filter_holds_nothing_back(
+    spark: SparkSession, tmp_path: Path, side: str
+) -> None:
+    """As written, the filter stands above the watermark, which all rows move. Spark would move it below."""
+    tables = streams(spark, tmp_path / "tables", 3, 20)
+    tables.use(streaming=True)
+    spark.table("s").where("w = 'never'").createOrReplaceTempView("filtered")
+    frame = trijoin_sql.TriJoinSession.create(spark).sql(
+        f"SELECT r.id, s.id FROM r LEFT JOIN {side} AND {between('r', 's', 15)}"
+    )
+    found = without_last(run_stream(frame, tmp_path / "checkpoint"))
+    tables.use(streaming=False)
+    assert found.total() == spark.sql("SELECT * FROM r WHERE id >= 0").count()
