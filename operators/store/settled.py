@@ -19,6 +19,9 @@ PAGE_BITS = 16
 
 _PAGE = 1 << PAGE_BITS
 
+#: So many pages are looked through one after the other.
+_NEARBY = 8
+
 #: What a page takes where it is stored.
 PAGE_BYTES = _PAGE // 8
 
@@ -76,9 +79,12 @@ class Settled:
         if of[0] == of[-1] and (of == of[0]).all():
             yield self._loaded(int(of[0])), ids & (_PAGE - 1), slice(None)
             return
-        for page in np.unique(of):
+        first, last = int(of.min()), int(of.max())
+        # Ids are close together, but for those of rows far ahead: to look for each page is faster than to sort.
+        for page in range(first, last + 1) if last - first < _NEARBY else np.unique(of):
             some = np.flatnonzero(of == page)
-            yield self._loaded(int(page)), ids[some] & (_PAGE - 1), some
+            if len(some):
+                yield self._loaded(int(page)), ids[some] & (_PAGE - 1), some
 
     def _loaded(self, page: int) -> int:
         if page not in self.pages:

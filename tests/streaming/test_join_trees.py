@@ -27,7 +27,7 @@ def asof(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset("spark.sql.join.asofJoin.enabled")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(one, marks=pytest.mark.rare) for one in range(1, 8))])
 def test_random_trees(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     sql = random_tree(Random(seed))
     found, wanted = compared(spark, streams(spark, tmp_path / "tables", seed, 25, "rstuv"), tmp_path, sql)
