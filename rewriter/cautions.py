@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
-from sqlglot import exp
 
-from .plan.conjuncts import At, Either, Residual
+from .plan.conjuncts import Either, Residual
+from .plan.expr import UNKNOWN, At, Column, Constant, Expr, bare, parts_of
 from .plan.nodes import Filter, JoinNode, LeftAlone, Scan, scans, walk
 from .plan.parts import PRODUCT, Refusal
-from .predicates.terms import bare, tree_of
-from .sql.dialect import parse_expression, render
-from .sql.spark_types import UNKNOWN, is_number, text_type, type_of
+from .sql.expressions import parsed
+from .sql.spark_types import is_number, text_type
 
 #: What Spark refuses, and can be told from the text alone.
 NEVER_CLOSE = Refusal(
@@ -97,7 +96,7 @@ def products(group: JoinNode) -> Iterator[Product]:
         if tested:
             what = f"{PRODUCT}: only {' AND '.join(tested)} compares {sides}, so {pairs}, and then tested"
         hint = _SPLIT if any(" OR " in sql for sql in tested) else _CONNECT
-        unset = [f":{mark.name}" for one in between for mark in tree_of(one.condition).find_all(exp.Placeholder)]
+        unset = [mark.sql for one in between for mark in parts_of(one.condition.expr) if mark.op == "PLACEHOLDER"]
         hint = f"give a value for {', '.join(dict.fromkeys(unset))}, which may bound it" if unset else hint
         hint = next((_CAST_IT.format(text) for one in between for text in _texts_in_sums(one, column_of)), hint)
         yield Product(what, hint, tuple(part), place)
@@ -106,10 +105,10 @@ def products(group: JoinNode) -> Iterator[Product]:
 
 def _texts_in_sums(predicate: Residual, column_of: Callable[[At], tuple[str, str]]) -> Iterator[str]:
     """Yield the columns of type STRING in sums and differences: Spark casts them, and units do not."""
-    for node in tree_of(predicate.condition).find_all(exp.Add, exp.Sub):
-        for side in map(bare, (node.left, node.right)):
-            if isinstance(side, exp.Column):
-                name, kind = column_of((side.table, side.name))
+    for node in parts_of(predicate.condition.expr):
+        for side in map(bare, node.args if node.op in ("+", "-") else ()):
+            if isinstance(side, Column):
+                name, kind = column_of(side.at)
                 if text_type(kind) == "string":
                     yield name
 
@@ -123,22 +122,18 @@ _CONNECT = "add an equality, an order (r.x < s.x) or a distance (ABS(r.x - s.x) 
 _NUMBER = re.compile(r"(?i)\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?[df]?|nan|inf(inity)?)\s*")
 
 
-def _casts_to_numbers(tree: exp.Expr, types: Mapping[str, str]) -> Iterator[str]:
+def _casts_to_numbers(condition: Expr) -> Iterator[str]:
     """Yield a sentence for each text of a condition that is compared with a number: a column, or what is no number."""
-
-    def kind_of(side: exp.Expr) -> str:
-        return type_of(side, lambda column: types.get(f"{column.table}.{column.name}", UNKNOWN))
-
-    for node in tree.find_all(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In):
-        sides = [bare(one) for one in node.iter_expressions()]
-        if not any(is_number(kind_of(one)) for one in sides):
+    for node in parts_of(condition):
+        sides = [bare(one) for one in node.args if node.op in ("=", "<>", "<", "<=", ">", ">=", "BETWEEN", "IN")]
+        if not any(is_number(one.type) for one in sides):
             continue
         for one in sides:
-            told = f"{render(node)} compares it with a number"
-            if isinstance(one, exp.Literal) and one.is_string and not _NUMBER.fullmatch(one.name):
-                yield f"{render(one)} is no number, and {told}: the query fails at the first row"
-            if isinstance(one, exp.Column) and text_type(kind_of(one)) == "string":
-                name = f"{one.table}.{one.name}"
+            told = f"{node.sql} compares it with a number"
+            if isinstance(one, Constant) and isinstance(one.value, str) and not _NUMBER.fullmatch(one.value):
+                yield f"{one.sql} is no number, and {told}: the query fails at the first row"
+            if isinstance(one, Column) and text_type(one.type) == "string":
+                name = ".".join(one.at)
                 yield (
                     f"{name} is a STRING, and {told}: the query fails at the first text that is none; write "
                     f"TRY_CAST({name} AS DOUBLE), or the number as a text"
@@ -150,9 +145,9 @@ def _casts(group: JoinNode) -> Iterator[str]:
     types = {f"{scan.alias}.{column.name}": column.type for scan in scans(group) for column in scan.columns}
     for below in (node for one in group.inputs for node in walk(one) if isinstance(node, Filter)):
         for condition in below.conditions:
-            yield from _casts_to_numbers(tree_of(condition), types)
+            yield from _casts_to_numbers(condition.expr)
     for residual in group.graph.residuals:
-        yield from _casts_to_numbers(parse_expression(residual.sql), types)
+        yield from _casts_to_numbers(parsed(residual.sql, lambda one: types.get(f"{one.table}.{one.name}", UNKNOWN)))
     for predicate in (one for edge in group.graph.edges for one in edge.predicates if not isinstance(one, Either)):
         for term, other in ((predicate.left, predicate.right), (predicate.right, predicate.left)):
             cast = _CAST.fullmatch(term.sql)

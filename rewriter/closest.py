@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from .plan.conjuncts import Term
 from .plan.joins import Closest
-from .predicates.terms import bare
 from .sql.dialect import Nearest, render
 from .sql.functions import called
 from .sql.spark_types import TIMES
@@ -46,7 +45,7 @@ def read_closest(
 
     if isinstance(tree, Nearest):
         words = {name: tree.args[name] for name in ("count", "approximate", "similarity")}
-        far = bare(tree.this)
+        far = tree.this.unnest()
         if words["similarity"]:
             far = far.this if isinstance(far, exp.Neg) else exp.Null()
         difference = _difference(far, lambda one: term(one).type)
@@ -69,12 +68,12 @@ def read_closest(
 
 def _difference(tree: exp.Expr, type_of: Callable[[exp.Expr], str]) -> tuple[exp.Expr, exp.Expr] | None:
     """Return the two expressions whose absolute difference an expression is, None if it is no such difference."""
-    tree = bare(tree)
+    tree = tree.unnest()
     if called(tree) != "abs" or len(tree.expressions) != 1:
         return None
-    inside = bare(tree.expressions[0])
+    inside = tree.expressions[0].unnest()
     if isinstance(inside, exp.Sub):
-        return bare(inside.left), bare(inside.right)
+        return inside.left.unnest(), inside.right.unnest()
     dates = inside.expressions if called(inside) in ("datediff", "date_diff") else []
     if len(dates) != 2 or any(type_of(one) not in ("date", *TIMES) for one in dates):
         return None

@@ -31,7 +31,7 @@ from .names.time_uses import time_uses
 from .plan.conjuncts import Residual, Term
 from .plan.nodes import Block, Join, Node, Project, Query, Scan, Where, scans
 from .plan.parts import Aggregation, Column, TimeUses, unused
-from .predicates.terms import Scope, operands
+from .predicates.terms import Scope
 from .sql.catalog import TableInfo
 from .sql.dialect import Nearest, identifier, places_of, render
 from .sql.functions import AGGREGATES, GENERATORS, RANDOM, called, read_anew
@@ -265,7 +265,7 @@ class _Builder:
         return Residual(term.sql, term)
 
     def term(self, tree: exp.Expr) -> Term:
-        return self.scope.term(plan_tree(tree))
+        return self.scope.read(plan_tree(tree))
 
     @cached_property
     def scope(self) -> Scope:
@@ -421,7 +421,8 @@ def _is_whole_number(tree: exp.Expr) -> bool:
 
 def split_and(tree: exp.Expr) -> list[exp.Expr]:
     """Return the conjuncts of a condition."""
-    return operands(tree, exp.And)
+    tree = tree.unnest()
+    return [*split_and(tree.left), *split_and(tree.right)] if isinstance(tree, exp.And) else [tree]
 
 
 def relation_of(source: Source, name: str | None = None) -> exp.Expr:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ..errors import PlanError, TriJoinError, UnsupportedQueryError
@@ -20,11 +19,12 @@ from .options import DEFAULTS, Settings
 from .plan.conjuncts import KINDS, Compare, Predicate, Residual
 from .plan.display import plan_text
 from .plan.document import Document, Stage
+from .plan.expr import parts_of
 from .plan.joins import join_words, written
 from .plan.json_codec import as_object
 from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Query, Scan, scans, walk
 from .plan.parts import Refusal
-from .predicates.terms import is_equality, tree_of
+from .predicates.terms import is_equality
 from .render.delays import held_back_in_text
 from .rules.apply_within import apply_within
 from .rules.bound_event_time import bound_event_time
@@ -412,7 +412,7 @@ def _collated(join: Join) -> Predicate | None:
     for one in join.predicates:
         if len(one.relations) > 1 and isinstance(one, Residual | Compare):
             by_type = any("collate" in types.get(at, "").lower() for at in one.condition.columns)
-            if by_type or tree_of(one.condition).find(exp.Collate):
+            if by_type or any(part.op == "COLLATE" for part in parts_of(one.condition.expr)):
                 return one
     return None
 

@@ -30,7 +30,7 @@ MODULES = {
 #: What the operators take from the rewriter, all of it without anything but the standard library.
 FOR_OPERATORS = tuple(
     f"trijoin_sql.rewriter.plan.{name}"
-    for name in ("nodes", "parts", "decision", "joins", "conjuncts", "grid", "comparison", "schemes", "trees")
+    for name in ("nodes", "parts", "decision", "joins", "expr", "conjuncts", "grid", "comparison", "schemes", "trees")
 )
 
 

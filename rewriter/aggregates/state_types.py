@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterable
 
-from sqlglot import exp
-
-from ..sql.functions import called
-from ..sql.spark_types import INTEGERS, UNKNOWN, type_of
+from ..plan.expr import UNKNOWN, Call, Constant, Expr
+from ..sql.failing import results_of
+from ..sql.spark_types import INTEGERS
 
 
 def decimal_size(kind: str) -> tuple[int, int]:
@@ -45,44 +44,38 @@ def is_average_exact(kind: str) -> bool:
     return fraction >= scale + 4 + 9
 
 
-def argument_type(tree: exp.Expr, column_type: Callable[[exp.Expr], str]) -> str:
+def argument_type(expr: Expr) -> str:
     """Return Spark's type of an expression, that of arithmetic on decimals too, or ``unknown``."""
-    match tree:
-        case exp.Paren() | exp.Neg():
-            return argument_type(tree.this, column_type)
-        case exp.Add() | exp.Sub() | exp.Mul():
-            kinds = argument_type(tree.left, column_type), argument_type(tree.right, column_type)
+    match expr:
+        case Call("()" | "NEG" | "abs" | "positive", (inner,)):
+            return argument_type(inner)
+        case Call("+" | "-" | "*" as op, (left, right)):
+            kinds = argument_type(left), argument_type(right)
             if any(kind.startswith("decimal") for kind in kinds):
-                sides = [_as_decimal(side, kind) for side, kind in zip((tree.left, tree.right), kinds, strict=True)]
-                return _arithmetic(tree, *sides)
-            return type_of(tree, column_type)
-        case exp.Case():
-            branches = [branch.args["true"] for branch in tree.args["ifs"]]
-            return _widest([*branches, tree.args.get("default")], column_type)
-        case exp.If():
-            return _widest([tree.args["true"], tree.args.get("false")], column_type)
-        case exp.Anonymous() if called(tree) in ("coalesce", "nvl", "ifnull", "greatest", "least"):
-            return _widest(tree.expressions, column_type)
-        case exp.Anonymous() if called(tree) in ("abs", "positive") and len(tree.expressions) == 1:
-            return argument_type(tree.expressions[0], column_type)
-    return type_of(tree, column_type)
+                return _arithmetic(op, _as_decimal(left, kinds[0]), _as_decimal(right, kinds[1]))
+        case Call("IF" | "CASE" | "CASE OF" | "coalesce" | "nvl" | "ifnull" | "greatest" | "least"):
+            return _widest(results_of(expr) or expr.args)
+    return expr.type
 
 
-def _as_decimal(tree: exp.Expr, kind: str) -> tuple[int, int] | None:
+def _as_decimal(expr: Expr, kind: str) -> tuple[int, int] | None:
     if kind.startswith("decimal"):
         return decimal_size(kind)
-    if isinstance(tree, exp.Neg):
-        tree = tree.this
-    if isinstance(tree, exp.Literal) and kind in INTEGERS:
-        return len(tree.name.lstrip("0")) or 1, 0
-    return {"tinyint": (3, 0), "smallint": (5, 0), "int": (10, 0), "bigint": (20, 0)}.get(kind)
+    inner = expr.args[0] if expr.op == "NEG" else expr
+    if isinstance(inner, Constant) and kind in INTEGERS:
+        return len(inner.sql.lstrip("0")) or 1, 0
+    return _DIGITS.get(kind)
 
 
-def _arithmetic(tree: exp.Expr, left: tuple[int, int] | None, right: tuple[int, int] | None) -> str:
+#: Digits and scale of whole numbers beside decimals.
+_DIGITS = {"tinyint": (3, 0), "smallint": (5, 0), "int": (10, 0), "bigint": (20, 0)}
+
+
+def _arithmetic(op: str, left: tuple[int, int] | None, right: tuple[int, int] | None) -> str:
     """Return the type of ``+``, ``-`` and ``*`` on decimals, by Spark's rules."""
     if left is None or right is None:
         return UNKNOWN
-    if isinstance(tree, exp.Mul):
+    if op == "*":
         precision, scale = left[0] + right[0] + 1, left[1] + right[1]
     else:
         scale = max(left[1], right[1])
@@ -92,13 +85,13 @@ def _arithmetic(tree: exp.Expr, left: tuple[int, int] | None, right: tuple[int, 
     return f"decimal({precision},{scale})"
 
 
-def _widest(branches: list[exp.Expr | None], column_type: Callable[[exp.Expr], str]) -> str:
+def _widest(branches: Iterable[Expr]) -> str:
     """Return the type that holds the values of all branches of a CASE."""
-    kinds = {argument_type(one, column_type) for one in branches if one is not None and not isinstance(one, exp.Null)}
+    kinds = {argument_type(one) for one in branches if one.sql != "NULL"}
     if len(kinds) == 1:
         return kinds.pop()
     if any(kind.startswith("decimal") for kind in kinds):
-        sizes = [decimal_size(k) if k.startswith("decimal") else _as_decimal(exp.Null(), k) for k in kinds]
+        sizes = [decimal_size(kind) if kind.startswith("decimal") else _DIGITS.get(kind) for kind in kinds]
         known = [size for size in sizes if size is not None]
         if len(known) < len(sizes):
             return UNKNOWN

@@ -7,13 +7,13 @@ below the join is computed for rows that may not join, so an expression moves th
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
 from sqlglot import exp
 
-from ..names.scopes import expression_type, field_of
+from ..names.scopes import field_of, typed
 from ..plan.conjuncts import Term
+from ..plan.expr import Call
 from ..plan.parts import Aggregation, GroupKey, PartialState
 from ..sql.dialect import parse_expression, render
 from ..sql.failing import may_fail
@@ -161,7 +161,7 @@ class AggregationReader:
         if any(map(read_anew, tree.walk())):
             raise NotInUnits(f"{what} {render(tree)} has another value later")
         unknown = any(field_of(column) is None for column in tree.find_all(exp.Column))
-        if unknown or may_fail(tree, expression_type):
+        if unknown or may_fail(typed(tree)):
             raise NotInUnits(f"{what} {render(tree)} could raise an error on a row that does not join")
         return relations
 
@@ -203,7 +203,7 @@ class AggregationReader:
         if name in ("count", "count_if"):
             return f"COALESCE(SUM({self.count(name, arguments, condition)}), 0)"
         argument = arguments[0]
-        kind = argument_type(argument, expression_type)
+        kind = argument_type(typed(argument))
         if condition is not None:
             argument = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
         if name in ("min", "max"):
@@ -246,8 +246,9 @@ class AggregationReader:
         term = None
         if argument is not None:
             relations = self.moved(argument, f"the argument of {function.upper()}") or (self.first,)
-            term = dataclasses.replace(self.term(argument), relations=relations)
-            term = dataclasses.replace(term, sql=f"CAST({term.sql} AS {kind})", type=kind) if cast else term
+            expr = self.term(argument).expr
+            expr = Call("CAST", (expr,), ("CAST(", f" AS {kind})"), kind) if cast else expr
+            term = Term(expr, relations)
         if (function, term) not in self.states:
             name = f"__{function}_{len(self.states) + 1}"
             self.states[function, term] = PartialState(name, function, term, kind)  # type: ignore[arg-type]

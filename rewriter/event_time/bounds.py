@@ -12,17 +12,14 @@ import re
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from sqlglot import exp
-
-from ..plan.conjuncts import At, Band, Bounds, Compare, Comparison, Either, KernelPredicate, Limit
+from ..plan.conjuncts import Band, Bounds, Compare, Comparison, Either, KernelPredicate, Limit
+from ..plan.expr import UNKNOWN, At, Column, Expr, operands, rebuilt
 from ..plan.joins import PADDED, Closest
 from ..plan.nodes import Join, JoinNode, Node, Scan, in_results, kind_of, once, own_tree, scans, walk
 from ..plan.parts import Retention, TimeStep
-from ..predicates.terms import column_term, tree_of
-from ..predicates.time_forms import Bound, bounds_between, implied_bounds
-from ..sql.dialect import identifier
-from ..sql.functions import called
-from ..sql.spark_types import TIMES, UNKNOWN, is_window
+from ..predicates.forms import Bound, Form, Implied, bounds_between, implied_bounds, lasting, plain
+from ..predicates.terms import column, column_term
+from ..sql.spark_types import TIMES, is_window
 
 _NAME = re.compile(r"[\w.`]+")
 
@@ -177,22 +174,22 @@ def constraints(
         kind = times.get((at[0], at[1].lower()))
         return kind if kind in (*TIMES, UNKNOWN) else None
 
-    def stands_for(tree: exp.Expr) -> exp.Expr:
+    reader = Implied(event_time, ansi)
+
+    def stands_for(expr: Expr) -> Expr:
         """Return the event time of an input for the expression that it is computed by."""
-        if called(tree) != "coalesce" or not all(isinstance(one, exp.Column) for one in tree.expressions):
-            return tree
-        at = firsts.get(_names((one.table, one.name) for one in tree.expressions))
-        return tree if at is None else exp.column(identifier(str(at[1])), identifier(at[0]))
+        if expr.op != "coalesce" or not all(isinstance(one, Column) for one in expr.args):
+            return expr
+        at = firsts.get(_names(expr.columns))
+        return expr if at is None else column((at[0], str(at[1])))
 
     def implied(predicate: Comparison) -> Iterator[Bound]:
         if isinstance(predicate, Band) and predicate.bounds.rounded:  # times as numbers of seconds: the text says it
-            text = tree_of(predicate.condition)
-            for one in text.flatten() if isinstance(text, exp.And) else (text,):
-                yield from implied_bounds(one.transform(stands_for), event_time, zone_shift, ansi=ansi)
+            for one in operands(predicate.condition.expr, "AND"):
+                yield from implied_bounds(rebuilt(one, stands_for), reader, zone_shift)
             return
-        left, right = (tree_of(side).transform(stands_for) for side in (predicate.left, predicate.right))
-        timed = isinstance(predicate, Band) and predicate.bounds.timed
-        yield from bounds_between(left, right, _ends(predicate), timed, event_time, zone_shift, ansi=ansi)
+        left, right = (rebuilt(side.expr, stands_for) for side in predicate.keys)
+        yield from bounds_between(left, right, _ends(predicate), reader, zone_shift)
 
     def of_comparison(predicate: Comparison, whole: KernelPredicate) -> _Steps:
         found: _Steps = {}
@@ -227,24 +224,18 @@ def _keep_least(found: _Steps, pair: tuple[str, str], step: TimeStep) -> None:
         found[pair] = step
 
 
-#: Between which numbers the difference of the sides of a comparison lies.
-_ENDS: dict[str, tuple[Fraction | None, Fraction | None]] = {
-    "=": (Fraction(0), Fraction(0)),
-    **dict.fromkeys(("<", "<="), (None, Fraction(0))),
-    **dict.fromkeys((">", ">="), (Fraction(0), None)),
-}
-
-
-def _number(bounds: Bounds, end: Limit | None) -> Fraction | None:
-    return None if end is None else Fraction(end if bounds.timed else bounds.text_of(end))
-
-
-def _ends(predicate: Comparison) -> tuple[Fraction | None, Fraction | None]:
-    """Return between which ends the difference of a predicate's sides lies, in its unit."""
+def _ends(predicate: Comparison) -> tuple[Form | None, Form | None]:
+    """Return between which ends the difference of a predicate's sides lies."""
     if isinstance(predicate, Band):
-        bounds = predicate.bounds
-        return _number(bounds, bounds.lower), _number(bounds, bounds.upper)
-    return _ENDS.get(predicate.op, (None, None)) if isinstance(predicate, Compare) else (None, None)
+        return _end(predicate.bounds, predicate.bounds.lower), _end(predicate.bounds, predicate.bounds.upper)
+    op, zero = predicate.op if isinstance(predicate, Compare) else "", plain(Fraction(0))
+    return zero if op in ("=", ">", ">=") else None, zero if op in ("=", "<", "<=") else None
+
+
+def _end(bounds: Bounds, end: Limit | None) -> Form | None:
+    if end is None:
+        return None
+    return lasting(Fraction(end)) if bounds.timed else plain(Fraction(bounds.text_of(end)))
 
 
 def close(relations: Iterable[str], given: Iterable[Constraint]) -> dict[tuple[str, str], int]:

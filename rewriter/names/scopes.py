@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from ..plan.expr import Expr
 from ..plan.joins import JoinKind
 from ..plan.parts import RowsFrom
 from ..sql.catalog import TableInfo, Time
 from ..sql.dialect import closest_of
+from ..sql.expressions import expression
 from ..sql.functions import AGGREGATES, called
 from ..sql.intervals import interval_microseconds
-from ..sql.spark_types import UNKNOWN, type_of
+from ..sql.spark_types import UNKNOWN
 
 #: Functions that make windows of event time.
 WINDOWS = ("window", "session_window")
@@ -235,9 +237,14 @@ def own_nodes(tree: exp.Expr) -> Iterator[exp.Expr]:
             stack.extend(reversed(list(node.iter_expressions())))
 
 
+def typed(tree: exp.Expr) -> Expr:
+    """Return an expression over resolved columns."""
+    return expression(tree, lambda column: found.type if (found := field_of(column)) else UNKNOWN)
+
+
 def expression_type(tree: exp.Expr) -> str:
     """Return the type of an expression over resolved columns."""
-    return type_of(tree, lambda column: found.type if (found := field_of(column)) else UNKNOWN)
+    return typed(tree).type
 
 
 def join_kind(join: exp.Join) -> JoinKind:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import ClassVar, Literal, Self, cast
 
 from ...errors import PlanError
+from .expr import At, Expr
 
 CompareOp = Literal["=", "<=>", "<", "<=", ">", ">="]
 ComparisonOp = CompareOp | Literal["<>"]
@@ -80,34 +81,37 @@ KINDS: Mapping[str, KindRecord] = MappingProxyType(
     }
 )  # fmt: skip
 
-#: A column of a relation, as ``(alias, name)``.
-At = tuple[str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An expression that Spark evaluates, and what was known when it was made. Terms of one text are equal.
+    """An expression among the relations that it reads. Terms of one text are equal.
 
     Parameters
     ----------
-    sql
-        Spark SQL, with columns qualified by the aliases of their relations.
-    columns
-        The columns that it reads.
+    expr
+        The expression, with columns qualified by the aliases of their relations.
     relations
         The relations that it reads, in plan order; under a join node, those of the node's inputs that have them.
-    type
-        Spark's DDL name of its type, ``"unknown"`` where the schemas do not tell.
-    op, sides
-        Of an equality: ``=`` or ``<=>``, and its two sides.
+    sql
+        How it is written.
     """
 
-    sql: str
-    columns: tuple[At, ...] = field(default=(), compare=False)
+    expr: Expr = field(compare=False)
     relations: tuple[str, ...] = field(default=(), compare=False)
-    type: str = field(default="unknown", compare=False)
-    op: ComparisonOp | None = field(default=None, compare=False)
-    sides: tuple[Term, ...] = field(default=(), compare=False)
+    sql: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sql", self.expr.sql)
+
+    @property
+    def columns(self) -> tuple[At, ...]:
+        """The columns that it reads."""
+        return self.expr.columns
+
+    @property
+    def type(self) -> str:
+        """Spark's DDL name of its type, ``"unknown"`` where the schemas do not tell."""
+        return self.expr.type
 
 
 #: Units of time in which the bounds of bands are written, in microseconds.

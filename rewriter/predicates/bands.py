@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..plan.conjuncts import Band, Bounds, Compare, CompareOp, ComparisonOp, Residual, Term
-
-#: A day in microseconds.
-DAY = 86_400_000_000
+from ..plan.expr import chained
 
 
 @dataclass(frozen=True)
@@ -46,9 +44,8 @@ class Difference:
         """Return the band as a predicate; a comparison with 0 becomes one of its sides."""
         sql = " AND ".join(dict.fromkeys(one.sql for one in self.predicates))
         terms = dict.fromkeys(one.condition for one in self.predicates)
-        columns = dict.fromkeys(at for term in terms for at in term.columns)
         relations = (*self.left.relations, *self.right.relations)
-        condition = Term(" AND ".join(term.sql for term in terms), tuple(columns), relations, "boolean")
+        condition = Term(chained("AND", *(term.expr for term in terms)), relations)
         places = tuple(dict.fromkeys(place for one in self.predicates for place in one.places if not self.derived))
         sides, bounds = (self.left, self.right), self.bounds
         one_sided = bounds.lower is None or bounds.upper is None

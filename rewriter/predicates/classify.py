@@ -11,12 +11,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from sqlglot import exp
-
 from ..plan.conjuncts import (
     ALWAYS,
     FLIPPED,
-    At,
     Band,
     Compare,
     ComparisonOp,
@@ -26,14 +23,14 @@ from ..plan.conjuncts import (
     Residual,
     Term,
 )
-from ..sql.dialect import parse_expression, render
+from ..plan.expr import At, Call, Expr, bare, parts_of
+from ..sql.expressions import parsed
 from ..sql.failing import may_fail
 from ..sql.spark_types import is_window
 from .bands import Difference
-from .differences import exact_difference
-from .rounded import rounded_difference
-from .simple_form import branches_of
-from .terms import OPERATORS, Scope, bare, tree_of
+from .differences import exact_difference, rounded_difference
+from .simple_form import branches_of, ends_of
+from .terms import Scope, column
 
 #: What stands for NULL among numbers of microseconds; Spark's timestamps end long before it.
 _NO_TIME = 2**63 - 1
@@ -57,11 +54,11 @@ def classify(
 
 
 def _classified(predicate: Residual, scope: Scope, inputs: Mapping[str, str]) -> Sequence[Predicate | Difference]:
-    tree = tree_of(predicate.condition)
+    expr = predicate.condition.expr
     if not inputs:
-        return _classify(predicate, tree, scope)
+        return _classify(predicate, expr, scope)
     scope = dataclasses.replace(scope, inputs=inputs)
-    found = _classify(dataclasses.replace(predicate, condition=scope.term(tree)), tree, scope)
+    found = _classify(dataclasses.replace(predicate, condition=scope.term(expr)), expr, scope)
     return [predicate] if any(isinstance(one, Residual) for one in found) else found
 
 
@@ -77,37 +74,35 @@ def _add(done: list[Predicate | Difference], found: Predicate | Difference) -> N
 # -------------------------------------------------------------------------------------------------------- one conjunct
 
 
-def _classify(predicate: Residual, tree: exp.Expr, scope: Scope) -> list[Predicate | Difference]:
-    tree = bare(tree)
-    if len(scope.relations(tree)) != 2 or predicate.sql in scope.left_to_spark:
+def _classify(predicate: Residual, expr: Expr, scope: Scope) -> list[Predicate | Difference]:
+    expr = bare(expr)
+    if len(scope.relations(expr)) != 2 or predicate.sql in scope.left_to_spark:
         return [predicate]
-    if tree.find(exp.Collate):  # as a separate key, a text would lose its explicit collation
+    if any(node.op == "COLLATE" for node in parts_of(expr)):  # as a key, a text would lose its explicit collation
         return [predicate]
-    if isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
-        low = exp.GTE(this=tree.this.copy(), expression=tree.args["low"].copy())
-        high = exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy())
-        parts = [found for part in (low, high) for found in _classify(predicate, part, scope)]
-        return [predicate] if all(isinstance(part, Residual) for part in parts) else parts
-    branches = branches_of(tree, scope.type_of, scope.relations)
+    branches = branches_of(expr, scope.relations)
     if branches is not None:
         return [_either(predicate, branches, scope) or predicate]
-    op = OPERATORS.get(type(tree))
-    if op is None:
-        return [predicate]
-    if op == "=" and all(is_window(scope.type_of(side)) for side in (tree.this, tree.expression)):
-        ends = ((_end_of(tree.this, name), _end_of(tree.expression, name)) for name in ("start", "end"))
-        return [found for one, other in ends for found in _comparison(predicate, op, one, other, scope) or [predicate]]
-    return _comparison(predicate, op, tree.this, tree.expression, scope) or [predicate]
+    match expr:
+        case Call("BETWEEN"):
+            parts = [found for part in ends_of(expr) for found in _classify(predicate, part, scope)]
+            return [predicate] if all(isinstance(part, Residual) for part in parts) else parts
+        case Call("=", (left, right)) if is_window(left.type) and is_window(right.type):
+            ends = [(_end_of(left, name), _end_of(right, name)) for name in ("start", "end")]
+            return [found for end in ends for found in _comparison(predicate, "=", *end, scope) or [predicate]]
+        case Call(op, (left, right)) if op in FLIPPED:
+            return _comparison(predicate, op, left, right, scope) or [predicate]
+    return [predicate]
 
 
-def _end_of(window: exp.Expr, name: str) -> exp.Expr:
+def _end_of(window: Expr, name: str) -> Expr:
     """Return one end of a window as a number. Inside of structs, NULL equals NULL."""
-    text = render(window)
-    return parse_expression(f"IF({text} IS NULL, NULL, COALESCE(unix_micros({text}.`{name}`), {_NO_TIME}))")
+    text = window.sql
+    return parsed(f"IF({text} IS NULL, NULL, COALESCE(unix_micros({text}.`{name}`), {_NO_TIME}))")
 
 
 def _comparison(
-    predicate: Residual, op: ComparisonOp, left: exp.Expr, right: exp.Expr, scope: Scope
+    predicate: Residual, op: ComparisonOp, left: Expr, right: Expr, scope: Scope
 ) -> list[Predicate | Difference] | None:
     difference = exact_difference(predicate, op, left, right, scope)
     if difference is not None:
@@ -126,7 +121,7 @@ def _comparison(
     return None if sides is None else [_plain(predicate, op, *sides, scope)]
 
 
-def _plain(predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Expr, scope: Scope) -> Compare | NotEqual:
+def _plain(predicate: Predicate, op: ComparisonOp, left: Expr, right: Expr, scope: Scope) -> Compare | NotEqual:
     sides = scope.term(bare(left)), scope.term(bare(right))
     if op == "<>":
         return NotEqual(predicate.sql, predicate.condition, *sides, derived=predicate.derived, places=predicate.places)
@@ -136,7 +131,7 @@ def _plain(predicate: Predicate, op: ComparisonOp, left: exp.Expr, right: exp.Ex
 # ------------------------------------------------------------------------------------------------------------------ OR
 
 
-def _either(predicate: Residual, branches: list[list[exp.Expr]], scope: Scope) -> Either | None:
+def _either(predicate: Residual, branches: list[list[Expr]], scope: Scope) -> Either | None:
     """Return an OR whose branches the kernel evaluates, None if Spark has to.
 
     Spark does not evaluate a branch for a pair that an earlier one takes, and the kernel has what all branches compare
@@ -145,15 +140,15 @@ def _either(predicate: Residual, branches: list[list[exp.Expr]], scope: Scope) -
     found = []
     for branch in branches:
         done: list[Predicate | Difference] = []
-        for tree in branch:
-            if may_fail(tree, scope.type_of):
+        for expr in branch:
+            if may_fail(expr):
                 return None
-            part = dataclasses.replace(predicate, condition=scope.term(tree))
+            part = dataclasses.replace(predicate, condition=scope.term(expr))
             if len(part.relations) == 1:
                 there = (at for at in predicate.condition.columns if scope.input_of(at[0]) not in part.relations)
                 _add(done, flag(part, predicate, there))
                 continue
-            for one in _classify(part, tree, scope):
+            for one in _classify(part, expr, scope):
                 _add(done, one)
         compared = [one.predicate() if isinstance(one, Difference) else one for one in done]
         kept = tuple(one for one in compared if isinstance(one, Compare | Band | NotEqual))
@@ -171,6 +166,7 @@ def flag(part: Residual, whole: Residual, there: Iterable[At]) -> Compare:
     """
     first, second = whole.relations
     (own,) = part.relations
-    flag, constant = part.condition, Term(ALWAYS, tuple(there), (second if own == first else first,), "boolean")
+    always = Call("true", tuple(map(column, there)), (ALWAYS,), "boolean")
+    flag, constant = part.condition, Term(always, (second if own == first else first,))
     sides = (flag, constant) if own == first else (constant, flag)
     return Compare(part.sql, part.condition, *sides, "=")

@@ -3,57 +3,49 @@
 from __future__ import annotations
 
 import math
-import re
 import struct
 from collections.abc import Callable
 from fractions import Fraction
 
-from sqlglot import exp
-
 from ..plan.comparison import LARGEST, decimal_precision, decimal_scale
-from ..sql.dialect import render
-from ..sql.functions import called
-from ..sql.spark_types import INTEGERS, type_name
-from .terms import bare
+from ..plan.expr import Call, Constant, Expr, bare, parts_of
+from ..sql.expressions import number
+from ..sql.spark_types import FRACTIONS, INTEGERS, is_decimal, is_number
 
 
-def exact_constant(tree: exp.Expr) -> Fraction | None:
+def exact_constant(expr: Expr) -> Fraction | None:
     """Return the value of a number, with a sign and a type or without; None of anything else.
 
     Examples
     --------
-    >>> from ..sql.dialect import parse_expression
-    >>> exact_constant(parse_expression("-CAST(2.5 AS DECIMAL(3, 1))"))
+    >>> from ..sql.expressions import parsed
+    >>> exact_constant(parsed("-CAST(2.5 AS DECIMAL(3, 1))"))
     Fraction(-5, 2)
     """
-    tree = bare(tree)
-    if isinstance(tree, exp.Neg):
-        inner = exact_constant(tree.this)
-        return None if inner is None else -inner
-    if called(tree) == "positive" and len(tree.expressions) == 1:
-        return exact_constant(tree.expressions[0])
-    if type(tree) is exp.Cast:  # 5D, 5L, 0.5BD; from Spark's plans CAST(5 AS DOUBLE)
-        return _cast(tree)
-    return _literal(tree) if isinstance(tree, exp.Literal) and not tree.is_string else None
+    match bare(expr):
+        case Constant(value=Fraction() as value):
+            return value
+        case Call("NEG", (inner,)):
+            value_of = exact_constant(inner)
+            return None if value_of is None else -value_of
+        case Call("positive", (inner,)):
+            return exact_constant(inner)
+        case Call("CAST", (inner,), type=kind):  # 5D, 5L, 0.5BD; from Spark's plans CAST(5 AS DOUBLE)
+            return _cast(bare(inner), kind)
+    return None
 
 
-def _literal(tree: exp.Expr) -> Fraction | None:
-    found = re.fullmatch(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,2})?", tree.name)
-    return Fraction(tree.name) if found and len(tree.name) < 40 else None
-
-
-def _cast(tree: exp.Cast) -> Fraction | None:
+def _cast(inside: Expr, kind: str) -> Fraction | None:
     """Return a constant of a type, None if it has another value there."""
-    inside, kind = bare(tree.this), type_name(render(tree.args["to"]))
-    value = _literal(inside) if isinstance(inside, exp.Literal) else exact_constant(inside)
+    is_text = isinstance(inside, Constant) and inside.type == "string"
+    value = number(str(inside.value)) if isinstance(inside, Constant) and is_text else exact_constant(inside)
     if value is None or kind == "double":
         return value
     if kind == "float":
         return value if Fraction(struct.unpack("f", struct.pack("f", float(value)))[0]) == value else None
-    if kind in INTEGERS:
-        if isinstance(inside, exp.Literal) and inside.is_string and not inside.name.isdecimal():
-            return None  # in ANSI mode an error
-        return value if value.denominator == 1 and abs(value) <= LARGEST[kind] else None
+    if kind in INTEGERS:  # a text with a point is an error in ANSI mode
+        is_whole = value.denominator == 1 and not (is_text and not inside.sql.strip("'").isdecimal())
+        return value if is_whole and abs(value) <= LARGEST[kind] else None
     scale, precision = decimal_scale(kind), decimal_precision(kind)
     if scale is None or precision is None:
         return None
@@ -61,67 +53,58 @@ def _cast(tree: exp.Cast) -> Fraction | None:
     return value if whole.denominator == 1 and abs(whole) < 10**precision else None
 
 
-def constant(tree: exp.Expr) -> float | None:
+def constant(expr: Expr) -> float | None:
     """Return the value of an expression without columns as Spark computes it, to within its digits; None if unknown.
 
     Examples
     --------
-    >>> from ..sql.dialect import parse_expression
-    >>> constant(parse_expression("2 * 6371.0088 * 1E3"))
+    >>> from ..sql.expressions import parsed
+    >>> constant(parsed("2 * 6371.0088 * 1E3"))
     12742017.6
     """
     try:
-        value = _value(tree)
+        value = _value(expr)
     except (ArithmeticError, ValueError):
         return None
     return value if value is not None and math.isfinite(value) and abs(value) < 1e100 else None
 
 
-def _value(tree: exp.Expr) -> float | None:
-    tree = bare(tree)
-    match tree:
-        case exp.Literal():
-            is_number = not tree.is_string and re.fullmatch(r"[\d.]+([eE][+-]?\d+)?", tree.name)
-            return float(tree.name) if is_number else None
-        case exp.Neg():
-            inner = _value(tree.this)
-            return None if inner is None else -inner
-        case exp.Cast() if type(tree) is exp.Cast and render(tree.args["to"]).upper() in ("DOUBLE", "FLOAT"):
-            return _value(tree.this)
-        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
-            one, other = _value(tree.left), _value(tree.right)
-            if one is None or other is None:
-                return None
-            if isinstance(tree, exp.Div):  # a quotient of decimals has few digits
-                return None if _is_decimal(tree) and not _is_double(tree) else one / other
-            if isinstance(tree, exp.Mul):
-                found = one * other
-            else:
-                found = one + other if isinstance(tree, exp.Add) else one - other
-                if abs(found) < 1e-3 * max(abs(one), abs(other)):
-                    return None  # few of the digits are left
-            return None if abs(found) >= 1 << 31 and not (_is_decimal(tree) or _is_double(tree)) else found
-        case exp.Anonymous():
-            inside = [_value(one) for one in tree.expressions]
-            given = [one for one in inside if one is not None]
-            function = _FUNCTIONS.get((called(tree), len(given)))
-            return function(*given) if function is not None and len(given) == len(inside) else None
+def _value(expr: Expr) -> float | None:
+    match bare(expr):
+        case Constant(sql=text, type=kind) if is_number(kind):
+            return float(text)
+        case Call("CAST", (inner,), type="double" | "float"):
+            return _value(inner)
+        case Call("+" | "-" | "*" | "/" as op, (left, right)) as node:
+            one, other = _value(left), _value(right)
+            return None if one is None or other is None else _computed(node, op, one, other)
+        case Call(op, args):
+            given = [_value(one) for one in args]
+            function = _FUNCTIONS.get((op, len(given)))
+            return None if function is None or None in given else function(*given)
     return None
 
 
+def _computed(node: Call, op: str, one: float, other: float) -> float | None:
+    """Return a sum, a product or a quotient, None if few of its digits are right, or Spark's may overflow."""
+    inside = list(parts_of(node))
+    is_decimal_only = any(is_decimal(part.type) for part in inside if part.op == "CONSTANT")
+    is_double = any(part.type in FRACTIONS if part.op == "CONSTANT" else part.op not in _ARITHMETIC for part in inside)
+    if op == "/":  # a quotient of decimals has few digits
+        return None if is_decimal_only and not is_double else one / other
+    found = one * other if op == "*" else one + other if op == "+" else one - other
+    if op != "*" and abs(found) < 1e-3 * max(abs(one), abs(other)):
+        return None
+    return None if abs(found) >= 1 << 31 and not (is_decimal_only or is_double) else found
+
+
+_ARITHMETIC = ("+", "-", "*", "/", "NEG", "()")
+
 _FUNCTIONS: dict[tuple[str, int], Callable[..., float]] = {
+    ("NEG", 1): lambda value: -value,
     ("pi", 0): lambda: math.pi,
     ("radians", 1): math.radians,
     ("sqrt", 1): math.sqrt,
     ("power", 2): math.pow,
     ("pow", 2): math.pow,
 }
-
-
-def _is_decimal(tree: exp.Expr) -> bool:
-    return any(not one.is_string and re.fullmatch(r"[\d]*\.\d*", one.name) for one in tree.find_all(exp.Literal))
-
-
-def _is_double(tree: exp.Expr) -> bool:
-    exponent = any("e" in one.name.lower() for one in tree.find_all(exp.Literal) if not one.is_string)
-    return exponent or any(True for _ in tree.find_all(exp.Anonymous, exp.Cast))

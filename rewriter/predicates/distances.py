@@ -1,9 +1,9 @@
 """The bands that follow from a distance: ``POWER(r.x - s.x, 2) + POWER(r.y - s.y, 2) <= 25``.
 
 A sum of numbers that are not negative is at most 25 only if each of them is, so ``r.x - s.x`` lies between -5 and 5.
-The expression is read from the top: an upper bound of the whole gives one for its parts, and a bound of a part's
-magnitude one for the difference in it. The condition itself stays with Spark. A band is never too narrow: Spark rounds
-each step, and each step here widens its bound by more than that (`_wider`).
+The expression is read from the top, by the inverse of each operator: an upper bound of the whole gives one for its
+parts, and a bound of a part's magnitude one for the difference in it. The condition itself stays with Spark. A band is
+never too narrow: Spark rounds each step, and each step here widens its bound by more than that (`_wider`).
 
 What else can make a condition true:
 
@@ -13,7 +13,10 @@ What else can make a condition true:
 - Integers that wrap around where ``spark.sql.ansi.enabled`` is off: nothing follows from them. In ANSI mode an
   overflow makes no condition true, it is an error; as beside other derived predicates, Spark reports it for the pairs
   that it evaluates, and the band reports none.
-- Latitudes beyond the poles, where a cosine is negative (`poles`).
+- Latitudes beyond the poles, where a cosine is negative and a haversine may be small although the latitudes are far
+  apart. Where no condition such as ``r.lat BETWEEN -90 AND 90`` rules them out, a band holds unless a latitude is
+  beyond (`Near.unless`). Nothing is near NULL, NaN or infinity, whose cosine is NaN; of these only infinity counts as
+  beyond.
 """
 
 from __future__ import annotations
@@ -24,18 +27,27 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
-from sqlglot import exp
-
 from ..plan.comparison import common_type, decimal_precision, decimal_scale
 from ..plan.conjuncts import Bounds
-from ..sql.dialect import render
-from ..sql.functions import called
+from ..plan.expr import (
+    UNKNOWN,
+    Call,
+    Constant,
+    Expr,
+    bare,
+    chained,
+    function,
+    infix,
+    negation,
+    negative,
+    parenthesized,
+    parts_of,
+)
 from ..sql.spark_types import FRACTIONS
 from .constants import constant
-from .differences import may_wrap
-from .known import MARGIN, STEEP, Facts, Known, alike, compared, factors_of, kind_of
-from .poles import OutOfRange, out_of_range, with_unknown_cosine
-from .terms import Scope, bare
+from .known import MARGIN, STEEP, Facts, Known, alike, compared, factors_of, is_exact, is_safe, is_widening, kind_of
+from .overflow import may_wrap
+from .terms import Scope
 
 #: What a bound grows by at each step beside `MARGIN`: more than the smallest numbers of FLOAT.
 _TINY = 1e-40
@@ -51,6 +63,14 @@ _SQUARED, _SUMMED = 15, 30
 
 
 @dataclass(frozen=True)
+class OutOfRange:
+    """A number is outside a range around 0, and is not NaN; as a condition, and to be read."""
+
+    condition: Expr
+    text: str
+
+
+@dataclass(frozen=True)
 class Near:
     """``left - right`` is within bounds; each side reads one relation, `left` the first in plan order.
 
@@ -60,18 +80,18 @@ class Near:
         Conditions over one relation each. If one of them is true, nothing follows.
     """
 
-    left: exp.Expr
-    right: exp.Expr
+    left: Expr
+    right: Expr
     bounds: Bounds
     unless: tuple[OutOfRange, ...] = ()
 
 
-def near(tree: exp.Expr, scope: Scope, known: Known) -> list[Near]:
+def near(condition: Expr, scope: Scope, known: Known) -> list[Near]:
     """Return the bands that follow from a condition over two relations.
 
     Parameters
     ----------
-    tree
+    condition
         A comparison with a constant, or BETWEEN constants; from others nothing follows.
     scope
         The relations and types.
@@ -83,41 +103,43 @@ def near(tree: exp.Expr, scope: Scope, known: Known) -> list[Near]:
     list
         One for each difference, without repetitions.
     """
-    found = _near(tree, _Reader(scope, known))
-    assumed = with_unknown_cosine(tree, Facts(scope, known))
+    reader = _Reader(scope, known)
+    found = _near(condition, reader)
+    assumed = reader.with_unknown_cosine(condition)
     if assumed:
-        unless = tuple(out_of_range(inner, most, scope) for inner, most in assumed.items())
-        others = _near(tree, _Reader(scope, known, assumed))
+        unless = tuple(_out_of_range(inner, most) for inner, most in assumed.items())
+        others = _near(condition, replace(reader, assumed=assumed))
         found = {key: replace(one, unless=unless) for key, one in others.items()} | found
     return list(found.values())
 
 
-def _near(tree: exp.Expr, reader: _Reader) -> dict[tuple[str, str], Near]:
+def _near(condition: Expr, reader: _Reader) -> dict[tuple[str, str], Near]:
     """Return the bands by the texts of their sides."""
-    scope, found = reader.scope, dict[tuple[str, str], Near]()
-    for part, most in _limits(bare(tree)):
-        if not scope.ansi and any(_wraps(node, scope) for node in part.walk()):
+    found = dict[tuple[str, str], Near]()
+    for part, op, value in compared(condition):
+        if op not in ("<", "<=", "=") or (not reader.scope.ansi and any(map(_wraps, parts_of(part)))):
             continue
-        for one in reader.upper(part, most):
-            key = render(one.left), render(one.right)
-            narrower = key not in found or one.bounds.unit != found[key].bounds.unit
-            bounds = one.bounds if narrower else found[key].bounds.within(one.bounds)
-            found[key] = Near(one.left, one.right, bounds)
+        for one in reader.narrow(part, _wider(value) if value >= 0 else value * (1 - MARGIN)):
+            key = one.left.sql, one.right.sql
+            same = key in found and one.bounds.unit == found[key].bounds.unit
+            found[key] = replace(one, bounds=found[key].bounds.within(one.bounds)) if same else one
     return found
 
 
-def _limits(tree: exp.Expr) -> Iterator[tuple[exp.Expr, float]]:
-    """Yield what a condition limits from above, and the limit."""
-    for part, op, value in compared(tree):
-        if op in ("<", "<=", "="):
-            yield part, _wider(value) if value >= 0 else value * (1 - MARGIN)
+def _out_of_range(inner: Expr, most: float) -> OutOfRange:
+    """Return the condition that a number is outside a range; not by ABS, which fails at the least whole number."""
+    end = Constant(str(most), Fraction(str(most)))
+    condition: Expr = parenthesized(chained("OR", infix("<", inner, negative(end)), infix(">", inner, end)))
+    if kind_of(inner) == "float":
+        condition = chained("AND", condition, negation(function("ISNAN", inner)))
+    return OutOfRange(condition, f"{inner.sql.replace('`', '')} NOT BETWEEN -{most} AND {most}")
 
 
-def _wraps(node: exp.Expr, scope: Scope) -> bool:
+def _wraps(node: Expr) -> bool:
     """Return whether a node computes integers that may wrap around."""
-    if isinstance(node, exp.Mul):
-        return kind_of(node, scope) == "integer"
-    return isinstance(node, exp.Add | exp.Sub | exp.Neg) and kind_of(node, scope) == "integer" and may_wrap(node, scope)
+    if node.op not in ("*", "+", "-", "NEG", "abs") or kind_of(node) != "integer":
+        return False
+    return node.op == "*" or may_wrap(node)
 
 
 def _wider(value: float) -> float:
@@ -128,170 +150,164 @@ def _wider(value: float) -> float:
 class _Reader(Facts):
     """Reads from the top what bounds imply."""
 
-    def upper(self, tree: exp.Expr, most: float) -> Iterator[Near]:
-        """Yield what follows if an expression is at most ``most``, which has room for the last step's rounding."""
-        tree = bare(tree)
-        if not self.is_over_both(tree) or not math.isfinite(most):
-            return
-        if isinstance(tree, exp.Add | exp.Sub):
-            yield from self.of_sum(tree, most)
-        if most < 0:
-            return
-        match tree:
-            case exp.Cast() if self.is_widening(tree):
-                yield from self.upper(tree.this, _wider(most))
-            case exp.Mul():
-                yield from self.of_product(tree, most)
-            case exp.Div():
-                value = constant(tree.right)
-                if value is not None and value > 0 and self.kind(tree) == "float":
-                    yield from self.upper(tree.left, _wider(most * value) + _TINY * value)
-            case exp.Anonymous():
-                yield from self.of_call(called(tree), list(tree.expressions), most)
+    def with_unknown_cosine(self, condition: Expr) -> dict[Expr, float]:
+        """Return the angles whose cosine may be negative, and up to which magnitude (of what is written) it is not.
 
-    def of_sum(self, tree: exp.Binary, most: float) -> Iterator[Near]:
+        Only numbers that Spark may compute for every row.
+        """
+        found = dict[Expr, float]()
+        for node in parts_of(condition):
+            if node.op != "cos" or len(node.args) != 1 or self.cosine_is_positive(node.args[0]):
+                continue
+            inner, most = bare(node.args[0]), math.pi / 2
+            match inner:
+                case Call("radians", (degrees,)):
+                    inner, most = bare(degrees), 90
+            if len(self.scope.relations(inner)) == 1 and kind_of(inner) and is_safe(inner):
+                found[inner] = most
+        return found
+
+    def narrow(self, expr: Expr, most: float, *, both: bool = False) -> Iterator[Near]:
+        """Yield what follows if an expression is at most ``most``, and if ``both`` at least ``-most``.
+
+        The bound has room for the rounding of the last step.
+        """
+        expr = bare(expr)
+        if len(self.scope.relations(expr)) != 2 or not math.isfinite(most) or (both and most < 0):
+            return
+        found = self.difference(expr, most) if both else None
+        if found is not None:
+            yield found
+        elif expr.op in ("+", "-") and (not both or (expr.op == "+" and self.not_negative(expr))):
+            yield from self.of_sum(expr, most)
+        elif most >= 0:
+            yield from self.of_operator(expr, most, both=both)
+
+    def of_operator(self, expr: Expr, most: float, *, both: bool) -> Iterator[Near]:
+        """Yield what follows from a bound, which is not negative, of anything but a sum."""
+        match expr:
+            case Call("NEG", (inner,)) if both:
+                yield from self.narrow(inner, most, both=True)
+            case Call("CAST", (inner,)) if is_widening(expr):
+                yield from self.narrow(inner, _wider(most), both=both)
+            case Call("*", (left, right)) if both and kind_of(expr) == "float":
+                for one, other in ((left, right), (right, left)):
+                    yield from self.of_share(one, other, most, 1, both=True)
+            case Call("*") if not both:
+                yield from self.of_product(expr, most)
+            case Call("/", (left, right)) if kind_of(expr) == "float":
+                yield from self.of_share(left, right, most, -1, both=both)
+            case Call("radians" | "degrees" as op, (inner,)) if both:
+                factor = math.degrees(1) if op == "radians" else math.radians(1)
+                yield from self.narrow(inner, _wider(most * factor) + _TINY * factor, both=True)
+            case Call("sin", (inner,)) if both and most < STEEP:
+                angle = _wider(math.asin(most))
+                if max(map(abs, self.range(inner))) < math.pi - angle - MARGIN:
+                    yield from self.narrow(inner, angle, both=True)
+            case Call(op, args) if not both or self.not_negative(expr):
+                yield from self.of_call(op, args, most)
+
+    def of_share(self, expr: Expr, other: Expr, most: float, power: int, *, both: bool) -> Iterator[Near]:
+        """Yield what follows from a bound of ``expr * other``, or of ``expr / other``, if the other is a constant."""
+        value = constant(other)
+        if value is not None and 1e-30 < abs(value) < 1e30 and (both or value > 0):
+            share = 1 / abs(value) if power > 0 else abs(value)
+            yield from self.narrow(expr, _wider(most * share) + _TINY * share, both=both)
+
+    def of_sum(self, expr: Expr, most: float) -> Iterator[Near]:
         """Yield what follows from a sum; rounding keeps it at or above each part, if none is negative."""
-        left, right = tree.left, tree.right
+        (left, right), is_sum = expr.args, expr.op == "+"
         for one, other in ((left, right), (right, left)):
             value = constant(other)
-            if value is not None and (isinstance(tree, exp.Add) or other is right):
-                moved = most - value if isinstance(tree, exp.Add) else most + value
-                yield from self.upper(one, moved + MARGIN * (abs(most) + abs(value)) + _TINY)
-            elif most >= 0 and isinstance(tree, exp.Add) and self.is_exact(tree, _SUMMED) and self.not_negative(other):
-                yield from self.upper(one, _wider(most))
+            if value is not None and (is_sum or other is right):
+                moved = most - value if is_sum else most + value
+                yield from self.narrow(one, moved + MARGIN * (abs(most) + abs(value)) + _TINY)
+            elif most >= 0 and is_sum and is_exact(expr, _SUMMED) and self.not_negative(other):
+                yield from self.narrow(one, _wider(most))
 
-    def of_product(self, tree: exp.Mul, most: float) -> Iterator[Near]:
+    def of_product(self, expr: Expr, most: float) -> Iterator[Near]:
         """Yield what follows from a square, or from a product whose other factors are not near 0."""
-        factors = list(factors_of(tree))
+        factors = list(factors_of(expr))
         least, varying = 1.0, []
         for factor in factors:
-            value = constant(factor)
-            low = value if value is not None else self.least(factor)
-            if low is not None and low > 0:
+            low = self.range(factor)[0]
+            if low > 0:
                 least *= low * (1 - MARGIN)
             else:
                 varying.append(factor)
-        if not 1e-30 < least < 1e30 or not self.kind(tree):
-            return
-        if len(varying) < len(factors) and self.kind(tree) == "decimal":  # digits may be cut off
+        cut_off = len(varying) < len(factors) and kind_of(expr) == "decimal"  # digits may be
+        if not 1e-30 < least < 1e30 or not kind_of(expr) or cut_off:
             return
         most = _wider(most / least) + _TINY / least
         if len(varying) == 1:
-            yield from self.upper(varying[0], most)
-        elif len(varying) == 2 and alike(*varying) and self.is_exact(varying[0], _SQUARED):
-            yield from self.magnitude(varying[0], _wider(math.sqrt(most)))
+            yield from self.narrow(varying[0], most)
+        elif len(varying) == 2 and alike(*varying) and is_exact(varying[0], _SQUARED):
+            yield from self.narrow(varying[0], _wider(math.sqrt(most)), both=True)
 
-    def of_call(self, name: str, given: list[exp.Expr], most: float) -> Iterator[Near]:
+    def of_call(self, op: str, args: tuple[Expr, ...], most: float) -> Iterator[Near]:
         """Yield what follows from a function of Spark's."""
-        match name, given:
-            case (("power" | "pow"), [base, exponent]) if most < 1e150:
+        match op, args:
+            case "power" | "pow", (base, exponent) if most < 1e150:
                 value = constant(exponent)
                 if value is not None and value >= 0.5 and (value % 2 == 0 or self.not_negative(base)):
-                    root = most ** (1 / value)
-                    rounding = _TINY ** (1 / value)  # Spark's power may be 0 for a base that is not
-                    if value % 2 == 0:
-                        yield from self.magnitude(base, _wider(root) + rounding)
-                    else:
-                        yield from self.upper(base, _wider(root) + rounding)
-            case "sqrt", [inner] if most < 1e150:
-                yield from self.upper(inner, _wider(most * most))
-            case "abs", [inner]:
-                yield from self.magnitude(inner, most)
-            case "hypot", [one, other]:
-                for side in (one, other):
-                    yield from self.magnitude(side, _wider(most))
+                    root = _wider(most ** (1 / value)) + _TINY ** (1 / value)  # it may be 0 for a base that is not
+                    yield from self.narrow(base, root, both=value % 2 == 0)
+            case "sqrt", (inner,) if most < 1e150:
+                yield from self.narrow(inner, _wider(most * most))
+            case "abs", (inner,):
+                yield from self.narrow(inner, most, both=True)
+            case "hypot", (_, _):
+                for side in args:
+                    yield from self.narrow(side, _wider(most), both=True)
             case "greatest", _:
-                for one in filter(self.is_given, given):
-                    yield from self.upper(one, _wider(most))
-            case "least", [one, other]:
+                for one in filter(self.is_given, args):
+                    yield from self.narrow(one, _wider(most))
+            case "least", (one, other):
                 for cap, inner in ((one, other), (other, one)):
                     value = constant(cap)
                     if value is not None and value > _wider(most):
-                        yield from self.upper(inner, _wider(most))
-            case "asin", [inner] if most < math.pi / 2 * STEEP:
-                yield from self.upper(inner, _wider(math.sin(most)))
-            case "atan2", [one, other] if most < math.pi / 2 * STEEP:
-                yield from self.of_half_angle(one, other, most)
-            case "acos", [inner] if most < math.pi:
-                yield from self.of_cosines(inner, math.cos(_wider(most)) - _COSINE)
+                        yield from self.narrow(inner, _wider(most))
+            case "asin", (inner,) if most < math.pi / 2 * STEEP:
+                yield from self.narrow(inner, _wider(math.sin(most)))
+            case "atan2", (one, other) if most < math.pi / 2 * STEEP:
+                yield from self.of_half_angle(bare(one), bare(other), most)
+            case "acos", (inner,) if most < math.pi:
+                yield from self.of_cosines(bare(inner), math.cos(_wider(most)) - _COSINE)
 
-    def of_half_angle(self, one: exp.Expr, other: exp.Expr, most: float) -> Iterator[Near]:
+    def of_half_angle(self, one: Expr, other: Expr, most: float) -> Iterator[Near]:
         """Yield what follows from ``ATAN2(SQRT(a), SQRT(1 - a))``, which is ``ASIN(SQRT(a))``."""
-        roots = [bare(side.expressions[0]) if called(side) == "sqrt" else None for side in (bare(one), bare(other))]
-        a, rest = roots
-        if a is None or not isinstance(rest, exp.Sub) or constant(rest.left) != 1:
-            return
-        if alike(rest.right, a) and self.kind(a) == "float":
-            yield from self.upper(a, _wider(math.sin(_wider(most)) ** 2))
+        match [bare(side.args[0]) for side in (one, other) if side.op == "sqrt"]:
+            case a, Call("-", (whole, rest)) if constant(whole) == 1 and alike(rest, a) and kind_of(a) == "float":
+                yield from self.narrow(a, _wider(math.sin(_wider(most)) ** 2))
 
-    def of_cosines(self, tree: exp.Expr, least: float) -> Iterator[Near]:
+    def of_cosines(self, expr: Expr, least: float) -> Iterator[Near]:
         """Yield what follows if ``SIN(a) * SIN(b) + COS(a) * COS(b) * COS(...)`` is at least ``least``.
 
         That is at most ``COS(a - b)``, where no cosine of ``a`` and ``b`` is negative.
         """
-        tree = bare(tree)
-        if not isinstance(tree, exp.Add) or not -1 < least < 1:
+        if expr.op != "+" or not -1 < least < 1:
             return
-        for one, other in ((tree.left, tree.right), (tree.right, tree.left)):
-            sines, cosines = ([bare(part) for part in factors_of(side)] for side in (one, other))
-            if [called(part) for part in sines] != ["sin"] * 2 or [called(part) for part in cosines] != ["cos"] * 3:
+        for sides in (expr.args, expr.args[::-1]):
+            sines, cosines = (list(factors_of(side)) for side in sides)
+            if [one.op for one in sines] != ["sin"] * 2 or [one.op for one in cosines] != ["cos"] * 3:
                 continue
-            first, second = (bare(part.expressions[0]) for part in sines)
-            inside = [render(bare(part.expressions[0])) for part in cosines]
-            if not all(render(angle) in inside and self.cosine_is_positive(angle) for angle in (first, second)):
-                continue
-            yield from self.magnitude(exp.Sub(this=first.copy(), expression=second.copy()), _wider(math.acos(least)))
+            angles, inside = ([bare(one.args[0]) for one in some] for some in (sines, cosines))
+            if all(angle in inside and self.cosine_is_positive(angle) for angle in angles):
+                yield from self.narrow(infix("-", angles[0], angles[1], UNKNOWN), _wider(math.acos(least)), both=True)
 
-    def magnitude(self, tree: exp.Expr, most: float) -> Iterator[Near]:
-        """Yield what follows if an expression lies between ``-most`` and ``most``."""
-        tree = bare(tree)
-        if not self.is_over_both(tree) or most < 0 or not math.isfinite(most):
-            return
-        found = self.difference(tree, most)
-        if found is not None:
-            yield found
-            return
-        match tree:
-            case exp.Neg():
-                yield from self.magnitude(tree.this, most)
-            case exp.Cast() if self.is_widening(tree):
-                yield from self.magnitude(tree.this, _wider(most))
-            case exp.Mul() | exp.Div() if self.kind(tree) == "float":
-                sides = ((tree.left, tree.right), (tree.right, tree.left))
-                for one, other in sides[: 2 if isinstance(tree, exp.Mul) else 1]:
-                    value = constant(other)
-                    if value is not None and 1e-30 < abs(value) < 1e30:
-                        share = 1 / abs(value) if isinstance(tree, exp.Mul) else abs(value)
-                        yield from self.magnitude(one, _wider(most * share) + _TINY * share)
-            case exp.Anonymous():
-                name, given = called(tree), list(tree.expressions)
-                if name in ("radians", "degrees") and len(given) == 1:
-                    factor = math.degrees(1) if name == "radians" else math.radians(1)
-                    yield from self.magnitude(given[0], _wider(most * factor) + _TINY * factor)
-                elif name == "sin" and len(given) == 1 and most < STEEP:
-                    angle, ends = _wider(math.asin(most)), self.ends(given[0])
-                    if ends is not None and max(map(abs, ends)) < math.pi - angle - MARGIN:
-                        yield from self.magnitude(given[0], angle)
-                elif self.not_negative(tree):
-                    yield from self.upper(tree, most)
-            case exp.Add() if self.not_negative(tree):
-                yield from self.upper(tree, most)
-
-    def difference(self, tree: exp.Expr, most: float) -> Near | None:
+    def difference(self, expr: Expr, most: float) -> Near | None:
         """Return the band of ``x - y + c`` between ``-most`` and ``most``, each of x and y over one relation."""
         shift = 0.0
-        while isinstance(tree, exp.Add | exp.Sub) and (value := constant(tree.right)) is not None:
-            shift += value if isinstance(tree, exp.Add) else -value
-            tree = bare(tree.left)
-        if not isinstance(tree, exp.Sub):
+        while expr.op in ("+", "-") and (value := constant(expr.args[1])) is not None:
+            shift += value if expr.op == "+" else -value
+            expr = bare(expr.args[0])
+        if expr.op != "-":
             return None
-        left, right = bare(tree.left), bare(tree.right)
+        left, right = map(bare, expr.args)
         read = [self.scope.relations(side) for side in (left, right)]
-        if any(len(one) != 1 for one in read) or read[0] == read[1]:
+        if any(len(one) != 1 for one in read) or read[0] == read[1] or not (is_safe(left) and is_safe(right)):
             return None
-        if not all(self.is_safe(side) for side in (left, right)):
-            return None
-        bounds = self.bounds(left, right, most, shift)
+        bounds = _bounds(left, right, most, shift)
         if bounds is None:
             return None
         order = self.scope.order
@@ -299,22 +315,27 @@ class _Reader(Facts):
             return Near(right, left, bounds.negated())
         return Near(left, right, bounds)
 
-    def bounds(self, left: exp.Expr, right: exp.Expr, most: float, shift: float) -> Bounds | None:
-        """Return the bounds of a difference in the type that Spark computes it in."""
-        names = [self.type_of(side) for side in (left, right)]
-        common = common_type(*names)
-        if common is None or not common.exact:
-            return None
-        low, high = -most - shift, most - shift
-        if common.type in FRACTIONS:
-            room = MARGIN * (most + abs(shift)) if shift else 0.0
-            return Bounds(common.type, _outwards(low - room, down=True), _outwards(high + room, down=False), True, True)
-        scale, precision = decimal_scale(common.type), decimal_precision(common.type)
-        unit = "integer" if scale is None or precision is None else common.type
-        if shift:  # exact, so only the text of the constant can have lost digits
-            low, high = low - MARGIN * abs(shift), high + MARGIN * abs(shift)
-        one = 10 ** (scale or 0)
-        return Bounds(unit, math.ceil(Fraction(low) * one), math.floor(Fraction(high) * one), True, True)
+
+def _type_of(expr: Expr) -> str:
+    """Return Spark's type of a key, with that of the functions read here."""
+    return "double" if expr.type == UNKNOWN and kind_of(expr) == "float" else expr.type
+
+
+def _bounds(left: Expr, right: Expr, most: float, shift: float) -> Bounds | None:
+    """Return the bounds of a difference in the type that Spark computes it in."""
+    common = common_type(_type_of(left), _type_of(right))
+    if common is None or not common.exact:
+        return None
+    low, high = -most - shift, most - shift
+    if common.type in FRACTIONS:
+        room = MARGIN * (most + abs(shift)) if shift else 0.0
+        return Bounds(common.type, _outwards(low - room, down=True), _outwards(high + room, down=False), True, True)
+    scale, precision = decimal_scale(common.type), decimal_precision(common.type)
+    unit = "integer" if scale is None or precision is None else common.type
+    if shift:  # exact, so only the text of the constant can have lost digits
+        low, high = low - MARGIN * abs(shift), high + MARGIN * abs(shift)
+    one = 10 ** (scale or 0)
+    return Bounds(unit, math.ceil(Fraction(low) * one), math.floor(Fraction(high) * one), True, True)
 
 
 def _outwards(value: float, *, down: bool) -> float:

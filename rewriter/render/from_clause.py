@@ -21,9 +21,9 @@ from ..plan.conjuncts import Predicate, Term
 from ..plan.joins import Closest
 from ..plan.nodes import Filter, Join, JoinNode, Node, Scan, StaticJoin, Where, scans
 from ..plan.parts import Column, unused
-from ..predicates.terms import MovedColumns, column_term, tree_of
+from ..predicates.terms import MovedColumns, column_term
 from ..rules.prune_columns import read_by_node
-from ..sql.dialect import Nearest, identifier, quote, render
+from ..sql.dialect import Nearest, identifier, parse_expression, quote, render
 from ..sql.hints import join_hints, without_our_clauses
 from .delays import lasting
 
@@ -62,7 +62,7 @@ class FromClause:
 
     def tree(self, term: Term) -> exp.Expr:
         """Return a term's tree over the columns of relations, or of the join nodes that replaced them."""
-        return self.columns.tree(term)
+        return parse_expression(self.columns.term(term).sql).copy()
 
     # ---------------------------------------------------------------------------------------------------- join nodes
 
@@ -192,7 +192,7 @@ class FromClause:
             case Filter():
                 select = exp.Select(expressions=[exp.Star()])
                 self.put(node.input, select)
-                conditions = (exp.Paren(this=tree_of(one).copy()) for one in node.conditions)
+                conditions = (exp.Paren(this=parse_expression(one.sql).copy()) for one in node.conditions)
                 select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
                 return exp.Subquery(this=select, alias=exp.TableAlias(this=identifier(_scan(node).alias))), []
             case Join():

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import product
 
 from ...errors import UnsupportedQueryError
 from ..event_time.bounds import likely_time, watermark_clause
 from ..plan.conjuncts import Band, Bounds, Term, interval_text
+from ..plan.expr import UNKNOWN, Constant, between, cast, function, infix
 from ..plan.nodes import Block, Join, Node, Scan, in_results, scans, transform
 from ..predicates.terms import column_term
-from ..sql.spark_types import TIMES, UNKNOWN
+from ..sql.spark_types import TIMES
 from .rule import NotApplicable, each_block, inputs_of_inner
 
 
@@ -74,8 +76,7 @@ def _first_of(times: list[Term]) -> Term:
     first, *others = times
     if not others:
         return first
-    columns = tuple(at for time in times for at in time.columns)
-    return dataclasses.replace(first, sql=f"COALESCE({', '.join(time.sql for time in times)})", columns=columns)
+    return Term(function("COALESCE", *(time.expr for time in times), type_=first.type), first.relations)
 
 
 def _time(scan: Scan) -> Term:
@@ -118,11 +119,12 @@ def _band(left: tuple[str, Term], right: tuple[str, Term], length: int) -> Band:
             "cast one of them in a derived table",
             subject="WITHIN",
         )
-    difference = " - ".join(f"unix_micros(CAST({time.sql} AS TIMESTAMP))" for time in (one, other))
-    text = f"{difference} BETWEEN {-length} AND {length}"
+    first, second = (function("unix_micros", cast(time.expr, "timestamp"), type_="bigint") for time in (one, other))
+    ends = (Constant(str(end), Fraction(end), "bigint") for end in (-length, length))
+    condition = between(infix("-", first, second, "bigint"), *ends)
     return Band(
         f"WITHIN {interval_text(length).removeprefix('INTERVAL ')}",
-        Term(text, one.columns + other.columns, one.relations + other.relations, "boolean"),
+        Term(condition, one.relations + other.relations),
         one,
         other,
         Bounds("timestamp", -length, length, lower_inclusive=True, upper_inclusive=True),

@@ -12,11 +12,10 @@ import dataclasses
 from collections.abc import Container, Iterable, Mapping
 from typing import cast
 
-from sqlglot import exp
-
 from ..plan.comparison import closest_type, unordered
-from ..plan.conjuncts import At, Either, Predicate, Residual, Term
+from ..plan.conjuncts import Either, Predicate, Residual, Term
 from ..plan.decision import Decision
+from ..plan.expr import At, Call, Column, Expr, bare
 from ..plan.join_graph import build_graph
 from ..plan.joins import Closest, NodeKind
 from ..plan.nodes import (
@@ -37,7 +36,7 @@ from ..plan.nodes import (
     walk,
 )
 from ..plan.parts import JoinGraph, OutputColumn, unused
-from ..predicates.terms import bare, is_equality, over_output, tree_of
+from ..predicates.terms import is_equality, over_output, sides_of
 from ..sql.spark_types import TIMES, UNKNOWN, is_window
 from .create_multi_join_groups import can_be_member
 from .mark_join_trees import read_tree, why_apart
@@ -225,7 +224,7 @@ def _by_windows(root: Node, block: Block) -> str | None:
 
     def equated(join: Join) -> set[str]:
         """Return what is equated of windows: the ``window`` itself, its ``start`` or its ``end``."""
-        equal = [one.condition.sides for one in join.predicates if is_equality(one.condition)]
+        equal = [sides_of(one.condition) for one in join.predicates if is_equality(one.condition)]
         parts = [{_part_of_window(side, streams, types) for side in sides} for sides in equal]
         return {part for some in parts if len(some) == 1 for part in some if part is not None}
 
@@ -241,15 +240,17 @@ def _by_windows(root: Node, block: Block) -> str | None:
     return BY_WINDOWS if all("window" in equated(join) for join in joins) else BY_ENDS_OF_WINDOWS
 
 
-def _part_of_window(side: Term, streams: Container[object], types: Mapping[At, str]) -> str | None:
+def _part_of_window(side: Expr, streams: Container[object], types: Mapping[At, str]) -> str | None:
     """Return which part of a window that is an event time an expression is, None if it is none."""
     at = side.columns[0] if side.columns else None
     if at is None or at not in streams or not is_window(types.get(at, "")):
         return None
-    tree = bare(tree_of(side))
-    if isinstance(tree, exp.Column):
-        return "window"
-    return tree.name.lower() if isinstance(tree, exp.Dot) and isinstance(tree.this, exp.Column) else None
+    match bare(side):
+        case Column():
+            return "window"
+        case Call(".", (Column(),), (_, field)):
+            return field.strip(".`").lower()
+    return None
 
 
 def why_left_alone(relations: list[str], block: Block | None) -> str | None:

@@ -12,41 +12,17 @@ import dataclasses
 from collections.abc import Iterator
 
 import networkx as nx
-from sqlglot import exp
 
-from ..plan.conjuncts import At, Predicate, Residual, Term
+from ..plan.conjuncts import FLIPPED, Predicate, Residual, Term
+from ..plan.expr import UNKNOWN, At, Call, Expr, infix, is_infix, joined, operands, parts_of
 from ..plan.nodes import Block, Filter, Join, Node, Scan
-from ..predicates.simple_form import disjuncts, simplify
-from ..predicates.terms import Scope, column_term, remap, tree_of
-from ..sql.dialect import identifier
-from ..sql.spark_types import UNKNOWN
+from ..predicates.simple_form import simplify
+from ..predicates.terms import Scope, remap, sides_of
 from .push_down_conditions import place
 from .rule import NotApplicable, each_block, regions
 
-_SAFE = (
-    exp.Column,
-    exp.Identifier,
-    exp.Literal,
-    exp.Connector,
-    exp.Paren,
-    exp.Not,
-    exp.EQ,
-    exp.NEQ,
-    exp.LT,
-    exp.LTE,
-    exp.GT,
-    exp.GTE,
-    exp.Between,
-    exp.In,
-    exp.Is,
-    exp.Null,
-    exp.Like,
-    exp.Neg,
-    exp.Interval,
-    exp.Var,
-    exp.DataType,
-    exp.DataTypeParam,
-)
+#: What raises no error.
+_SAFE = {"()", "NEG", "NOT", "AND", "OR", "BETWEEN", "IN", "IS", "LIKE", *FLIPPED} - {"<=>"}
 
 
 def derive_conditions(plan: Node) -> Node | NotApplicable:
@@ -94,16 +70,10 @@ def _equalities(predicates: list[Predicate]) -> nx.Graph[At]:
     """Return the graph of columns, connected by equalities between columns of one known type."""
     graph: nx.Graph[At] = nx.Graph()
     for predicate in predicates:
-        if predicate.condition.op != "=":
-            continue
-        sides = predicate.condition.sides
-        if sides[0].type == sides[1].type != UNKNOWN and all(map(_is_column, sides)):
+        sides = sides_of(predicate.condition, "=")
+        if sides and sides[0].type == sides[1].type != UNKNOWN and all(side.op == "COLUMN" for side in sides):
             graph.add_edge(*(side.columns[0] for side in sides))
     return graph
-
-
-def _is_column(term: Term) -> bool:
-    return len(term.columns) == 1 and column_term(term.columns[0]) == term
 
 
 def _classes(graph: nx.Graph[At], scope: Scope) -> list[list[At]]:
@@ -117,7 +87,7 @@ def _transitive(graph: nx.Graph[At], joins: list[Predicate], scope: Scope) -> li
         for index, one in enumerate(columns):
             for other in columns[index + 1 :]:
                 if one[0] != other[0] and not graph.has_edge(one, other):
-                    found.append(_equality(one, other))
+                    found.append(_follows(scope.term(infix("=", scope.column(one), scope.column(other)))))
     written = {p.condition for p in joins}
     return [p for p in found if p.condition not in written]
 
@@ -126,48 +96,38 @@ def _copied_filters(graph: nx.Graph[At], filters: list[Term], scope: Scope) -> l
     found = []
     for condition in filters:
         columns = condition.columns
-        if len(columns) != 1 or columns[0] not in graph or not _is_safe(tree_of(condition)):
+        if len(columns) != 1 or columns[0] not in graph or not _is_safe(condition.expr):
             continue
-        for column in sorted(nx.node_connected_component(graph, columns[0])):
-            if column != columns[0]:
-                copied = remap(condition, lambda _, to=column: _column(to))  # type: ignore[misc]
+        for other in sorted(nx.node_connected_component(graph, columns[0])):
+            if other != columns[0]:
+                copied = remap(condition.expr, {columns[0]: scope.column(other)})
                 found.append(_follows(scope.term(copied)))
     return found
 
 
 def _from_or(predicate: Predicate, scope: Scope) -> list[Residual]:
-    branches = [simplify(branch) for branch in disjuncts(tree_of(predicate.condition))]
+    branches = [simplify(branch) for branch in operands(predicate.condition.expr, "OR")]
     found: list[Residual] = []
     if len(branches) < 2:
         return found
     for alias in predicate.relations:
         parts = [[c for c in branch if scope.relations(c) == (alias,) and _is_safe(c)] for branch in branches]
         if all(parts):
-            implied = exp.or_(*(exp.and_(*part) for part in parts))
+            implied = joined("OR", *(joined("AND", *part) for part in parts))
             found.append(_follows(scope.term(implied)))
     return found
 
 
-def _is_safe(tree: exp.Expr) -> bool:
+def _is_safe(expr: Expr) -> bool:
     """Tell whether a condition may be evaluated for more rows than in the user's text: it raises no errors."""
-    for node in tree.walk():
-        if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
+    for node in parts_of(expr):
+        is_constant = node.op == "CAST" and node.args[0].op == "CONSTANT"
+        if node.op in _SAFE or is_constant or (is_infix(node) and not node.columns):
             continue
-        if isinstance(node, exp.Binary) and node.find(exp.Column) is None:
-            continue
-        if not isinstance(node, _SAFE):
+        if isinstance(node, Call) or node.type == "boolean":
             return False
     return True
 
 
 def _follows(term: Term) -> Residual:
     return Residual(term.sql, term, derived=True)
-
-
-def _equality(one: At, other: At) -> Residual:
-    left, right = sides = column_term(one), column_term(other)
-    return _follows(Term(f"{left.sql} = {right.sql}", (one, other), (one[0], other[0]), "boolean", "=", sides))
-
-
-def _column(at: At) -> exp.Column:
-    return exp.column(identifier(at[1]), identifier(at[0]))

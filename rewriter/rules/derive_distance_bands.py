@@ -12,16 +12,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from sqlglot import exp
-
 from ..options import DEFAULTS, Settings
-from ..plan.conjuncts import At, Band, Compare, Comparison, Either, NotEqual, Predicate, Residual
+from ..plan.conjuncts import Band, Compare, Comparison, Either, NotEqual, Predicate, Residual
+from ..plan.expr import At, Expr, bare, joined
 from ..plan.nodes import Block, Join, Node
 from ..predicates.classify import flag
-from ..predicates.distances import near
+from ..predicates.distances import OutOfRange, near
 from ..predicates.known import Known, known_of
-from ..predicates.poles import OutOfRange
-from ..predicates.terms import Scope, bare, tree_of
+from ..predicates.terms import Scope
 from .derive_conditions import filters_of
 from .rule import NotApplicable, each_block, inner_joins
 
@@ -49,7 +47,7 @@ def _bands(predicate: Predicate, scope: Scope, known: Known, settings: Settings)
     """Yield the bands that a residual implies, one for each difference."""
     if not isinstance(predicate, Residual) or len(predicate.relations) != 2:
         return
-    for one in near(tree_of(predicate.condition), scope, known):
+    for one in near(predicate.condition.expr, scope, known):
         sides = scope.term(one.left), scope.term(one.right)
         sql = one.bounds.around(f"{sides[0].sql} - {sides[1].sql}".replace("`", ""))
         if {sql, predicate.sql} & settings.left_to_spark:
@@ -60,10 +58,10 @@ def _bands(predicate: Predicate, scope: Scope, known: Known, settings: Settings)
 
 def _unless(band: Band, out_of_range: Iterable[OutOfRange], whole: Residual, scope: Scope) -> Either:
     """Return that a band holds or something is beyond a range, with one branch for all that is of one relation."""
-    by_relation: dict[tuple[str, ...], list[exp.Expr]] = {}
+    by_relation: dict[tuple[str, ...], list[Expr]] = {}
     for one in out_of_range:
         by_relation.setdefault(scope.relations(one.condition), []).append(one.condition)
-    flags = [scope.term(exp.or_(*some)) for some in by_relation.values()]
+    flags = [scope.term(joined("OR", *some)) for some in by_relation.values()]
     branches: list[tuple[Comparison, ...]] = [(band,)]
     for term in flags:
         there = (at for at in whole.condition.columns if at[0] not in term.relations)
@@ -82,14 +80,14 @@ def _says(predicate: Predicate, new: Predicate) -> bool:
 
 def _known(join: Join) -> Known:
     """Return what the conditions at and below a join say of its columns."""
-    alone = (tree_of(one.condition) for one in join.predicates if isinstance(one, Residual) and len(one.relations) == 1)
+    alone = (one.condition.expr for one in join.predicates if isinstance(one, Residual) and len(one.relations) == 1)
     given = {at for one in join.predicates for at in _rejecting(one)}
-    return known_of((*map(tree_of, filters_of(join)), *alone), frozenset(given))
+    return known_of((*(one.expr for one in filters_of(join)), *alone), frozenset(given))
 
 
 def _rejecting(predicate: Predicate) -> Iterator[At]:
     """Yield the columns whose NULL makes a comparison that the kernel evaluates unknown."""
     if isinstance(predicate, Band | NotEqual) or (isinstance(predicate, Compare) and predicate.op != "<=>"):
         for side in (predicate.left, predicate.right):
-            if isinstance(bare(tree_of(side)), exp.Column):
+            if bare(side.expr).op == "COLUMN":
                 yield from side.columns

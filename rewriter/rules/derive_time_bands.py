@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from sqlglot import exp
-
 from ..options import DEFAULTS, Settings
-from ..plan.conjuncts import At, Band, Bounds, Predicate, Residual
+from ..plan.conjuncts import Band, Bounds, Predicate, Residual
+from ..plan.expr import At
 from ..plan.nodes import Block, Join, Node
-from ..predicates.terms import Scope, column_term, tree_of
-from ..predicates.time_forms import implied_bounds
+from ..predicates.forms import Implied, implied_bounds
+from ..predicates.terms import Scope, column_term
 from ..sql.spark_types import TIMES
 from .rule import NotApplicable, each_block, inner_joins
 
@@ -40,11 +39,11 @@ def _bands(predicate: Predicate, scope: Scope, settings: Settings) -> list[Band]
         return []
 
     def time(at: At) -> str | None:
-        kind = scope.type_of(exp.column(at[1], at[0]))
+        kind = scope.types.get(at)
         return kind if kind in TIMES else None
 
     most: dict[tuple[At, At], int] = {}
-    for bound in implied_bounds(tree_of(predicate.condition), time, settings.zone_shift, ansi=settings.ansi):
+    for bound in implied_bounds(predicate.condition.expr, Implied(time, settings.ansi), settings.zone_shift):
         pair = (bound.earlier, bound.later)
         most[pair] = min(bound.most, most.get(pair, bound.most))
     found = []

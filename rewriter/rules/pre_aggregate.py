@@ -15,15 +15,14 @@ import dataclasses
 import re
 from collections.abc import Mapping
 
-from sqlglot import exp
-
 from ..options import DEFAULTS, Settings
 from ..plan.conjuncts import Residual
+from ..plan.expr import parts_of
 from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Block, JoinNode, LeftAlone, Node, Scan, scans, source_scan, transform
 from ..plan.parts import Aggregation
-from ..predicates.terms import over_output, tree_of
-from ..sql.functions import PARTS_OF_DATES, PURE, SCALARS, called
+from ..predicates.terms import over_output
+from ..sql.functions import PARTS_OF_DATES, PURE, SCALARS
 from .rule import NotApplicable
 
 #: Types of which equal values are the same, and functions that give the same for them.
@@ -90,7 +89,7 @@ def _keys_by_output(node: JoinNode, aggregation: Aggregation) -> dict[str, str]:
 
     Two zeros of a floating-point type are one key, and texts of other collations may be.
     """
-    keys = {key.term.columns: key.name for key in aggregation.keys if isinstance(tree_of(key.term), exp.Column)}
+    keys = {key.term.columns: key.name for key in aggregation.keys if key.term.expr.op == "COLUMN"}
     exact = (one for one in node.output if _EXACT.fullmatch(one.type))
     return {one.name: keys[at] for one in exact if (at := ((one.relation, one.column),)) in keys}
 
@@ -98,8 +97,7 @@ def _keys_by_output(node: JoinNode, aggregation: Aggregation) -> dict[str, str]:
 def _filters_groups(residual: Residual, names: Mapping[str, str]) -> bool:
     """Tell whether a residual is the same for all results of a group: it reads keys alone, and calls nothing else."""
     return {name for _, name in residual.condition.columns} <= names.keys() and all(
-        not isinstance(part, exp.Query) and (not called(part) or called(part) in _SAME)
-        for part in tree_of(residual.condition).walk()
+        part.op != "QUERY" and (not part.op.islower() or part.op in _SAME) for part in parts_of(residual.condition.expr)
     )
 
 

@@ -14,13 +14,12 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 
-from sqlglot import exp
-
 from ..options import DEFAULTS, Settings
 from ..plan.conjuncts import Comparison, Either, NotEqual, Predicate, Residual, Term
+from ..plan.expr import chained
 from ..plan.nodes import Block, Join, Node, scans
 from ..predicates.classify import flag
-from ..predicates.terms import Scope, tree_of
+from ..predicates.terms import Scope
 from ..sql.failing import tried
 from .rule import NotApplicable, each_block, joins_of_ours
 
@@ -51,7 +50,7 @@ def raising(predicates: Iterable[Predicate], scope: Scope) -> list[Comparison]:
     """
     known = (one for one in predicates if not isinstance(one, Residual | Either))
     compared = (one for one in known if one.kind not in ("equi", "null_safe"))
-    return [one for one in compared if scope.ansi and any(_tried(key, scope) for key in one.keys)]
+    return [one for one in compared if scope.ansi and any(tried(key.expr) for key in one.keys)]
 
 
 def lone_orders(predicates: Iterable[Predicate], scope: Scope) -> list[Comparison]:
@@ -62,10 +61,6 @@ def lone_orders(predicates: Iterable[Predicate], scope: Scope) -> list[Compariso
     orders = [one for one in raising(predicates, scope) if one.kind == "range"]
     counts = Counter(one.relations for one in orders)
     return [one for one in orders if counts[one.relations] == 1]
-
-
-def _tried(key: Term, scope: Scope) -> tuple[exp.Expr, exp.Expr] | None:
-    return tried(tree_of(key), scope.type_of)
 
 
 def _without_errors(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Predicate, ...]:
@@ -81,27 +76,20 @@ def _without_errors(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Pr
     return (*dict.fromkeys(kept), *(_either(some, scope) for some in pairs.values()))
 
 
-def _of_same(key: Term, term: Term) -> Term:
-    """Return a term over the input of another one, which may be a join of several relations."""
-    return dataclasses.replace(term, relations=key.relations)
-
-
 def _either(some: list[Comparison], scope: Scope) -> Either:
     """Return that two rows may join by conditions that may fail, or that one of these fails for a row."""
     compared = []
     fails: dict[Term, dict[str, None]] = {}
     for one in some:
-        found = [(key, _tried(key, scope)) for key in one.keys]
-        keys = [key if two is None else _of_same(key, scope.term(two[0])) for key, two in found]
+        found = [(key, tried(key.expr)) for key in one.keys]
+        keys = [key if two is None else Term(two[0], key.relations) for key, two in found]
         compared.append(dataclasses.replace(one, left=keys[0], right=keys[1], guards=()))
         for key, two in found:
             if two is not None:
-                fails.setdefault(_of_same(key, scope.term(two[1])), {})[f"{key.sql} fails"] = None
+                fails.setdefault(Term(two[1], key.relations), {})[f"{key.sql} fails"] = None
     sql = " AND ".join(one.sql for one in some)
-    columns = dict.fromkeys(at for one in some for at in one.condition.columns)
-    text = " AND ".join(one.condition.sql for one in some)
     keys = [key for one in some for key in one.keys]
-    condition = Term(text, tuple(columns), some[0].relations, "boolean")
+    condition = Term(chained("AND", *(one.condition.expr for one in some)), some[0].relations)
     there = {one: [at for key in keys if key.relations != one.relations for at in key.columns] for one in fails}
     flags = tuple((flag(Residual(one.sql, one), Residual(sql, condition), there[one]),) for one in fails)
     shown = [" AND ".join(one.shown for one in compared), *(text for texts in fails.values() for text in texts)]

@@ -6,11 +6,9 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sqlglot import exp
-
-from ..plan.conjuncts import KINDS, Band, Term
+from ..plan.conjuncts import KINDS, Band
 from ..plan.nodes import Block, Exchange, Join, Node, Project, Scan, Where, scans, transform
-from ..predicates.terms import is_equality, tree_of
+from ..predicates.terms import is_equality, sides_of
 
 
 @dataclass(frozen=True)
@@ -65,12 +63,8 @@ def _is_bucketed(join: Join) -> bool:
     """
     times = {(scan.alias, scan.event_time) for scan in scans(join)}
     timed = [one.condition for one in join.predicates if not times.isdisjoint(one.condition.columns)]
-    sides = [side for one in timed for side in one.sides]
-    return bool(timed) and all(one.op == "=" for one in timed) and not any(map(_is_column, sides))
-
-
-def _is_column(term: Term) -> bool:
-    return isinstance(tree_of(term), exp.Column)
+    sides = [sides_of(one, "=") for one in timed]
+    return bool(timed) and all(sides) and not any(side.op == "COLUMN" for both in sides for side in both)
 
 
 def joins_of_ours(block: Block, change: Callable[[Join], Join]) -> Block:

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from sqlglot import exp
-
 from ..options import DEFAULTS, Settings
 from ..plan.comparison import common_type
 from ..plan.conjuncts import Predicate
+from ..plan.expr import UNKNOWN, Constant, Expr, rebuilt
 from ..plan.nodes import Block, Join, Node, Where, transform
 from ..predicates.simple_form import simplify
-from ..predicates.terms import Scope, tree_of
-from ..sql.functions import called
-from ..sql.spark_types import UNKNOWN
+from ..predicates.terms import Scope
 from .rule import NotApplicable, each_block
 
 
@@ -46,10 +43,9 @@ def simplify_conditions(plan: Node, settings: Settings = DEFAULTS) -> Node | Not
 def _simplified(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Predicate, ...]:
     found = []
     for predicate in predicates:
-        tree = tree_of(predicate.condition)
-        folded = _known_types(tree, scope) if "typeof" in predicate.condition.sql.lower() else tree
-        parts = list(simplify(scope.padded(folded)))
-        if parts == [tree]:
+        condition = predicate.condition.expr
+        parts = simplify(scope.padded(rebuilt(condition, _typeof)))
+        if parts == [condition]:
             found.append(predicate)
             continue
         for part in parts:
@@ -59,11 +55,9 @@ def _simplified(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Predic
     return tuple(dict.fromkeys(found))
 
 
-def _known_types(tree: exp.Expr, scope: Scope) -> exp.Expr:
-    """Return a condition with the texts that ``typeof`` gives, as Spark folds it: no column counts as read by it."""
-    return tree.transform(lambda node: _typeof(node, scope) or node)
-
-
-def _typeof(node: exp.Expr, scope: Scope) -> exp.Expr | None:
-    kind = scope.type_of(node.expressions[0]) if called(node) == "typeof" and node.expressions else UNKNOWN
-    return exp.Literal.string(kind) if kind != UNKNOWN and common_type(kind, kind) is not None else None
+def _typeof(expr: Expr) -> Expr:
+    """Return the text that ``typeof`` gives, as Spark folds it: no column counts as read by it."""
+    kind = expr.args[0].type if expr.op == "typeof" and expr.args else UNKNOWN
+    if kind == UNKNOWN or common_type(kind, kind) is None:
+        return expr
+    return Constant(f"'{kind}'", kind, "string")

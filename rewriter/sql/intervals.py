@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from sqlglot import exp
+
+from ..plan.expr import Span
 
 MICROSECONDS = {
     "MICROSECOND": 1,
@@ -15,6 +18,60 @@ MICROSECONDS = {
     "DAY": 86_400_000_000,
     "WEEK": 604_800_000_000,
 }
+
+
+#: Units of the calendar, which have no fixed length.
+CALENDAR = ("MONTH", "QUARTER", "YEAR")
+
+#: Other names of units, and units as ``date_trunc`` and ``trunc`` know them.
+_UNITS = {"DAYOFYEAR": "DAY", "DD": "DAY", "YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH"}
+
+
+def unit_name(text: str) -> str | None:
+    """Return a unit of time by its one name, None if there is no such unit.
+
+    Examples
+    --------
+    >>> unit_name("minutes"), unit_name("YY")
+    ('MINUTE', 'YEAR')
+    """
+    name = text.upper()
+    name = _UNITS.get(name, name.removesuffix("S"))
+    return name if name in MICROSECONDS or name in CALENDAR else None
+
+
+def spans_of(tree: exp.Interval) -> tuple[Span, ...] | None:
+    """Return what a constant interval adds up, however it is written; None if that is not known."""
+    value, unit = tree.this, tree.args.get("unit")
+    while isinstance(value, exp.Paren):
+        value = value.this
+    sign = 1
+    if isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal):
+        value, sign = value.this, -1
+    if not isinstance(value, exp.Literal):
+        return None
+    text = value.name.strip()
+    if isinstance(unit, exp.IntervalSpan):
+        found = _from_to(text, unit.this.name.upper(), unit.expression.name.upper())
+    elif isinstance(unit, exp.Var):
+        found = [(text, unit.name)] if re.fullmatch(r"[+-]?\s*\d+(\.\d*)?", text) else []
+    else:
+        piece = r"([+-]?\s*\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*"
+        text = re.sub(r"(?i)^interval\s", "", text)
+        found = re.findall(piece, text) if re.fullmatch(f"(?:{piece})+", text) else []
+    named = [(sign * Fraction(count.replace(" ", "")), unit_name(name)) for count, name in found]
+    spans = tuple((count, name) for count, name in named if name is not None)
+    return spans if spans and len(spans) == len(named) else None
+
+
+def _from_to(text: str, first: str, last: str) -> list[tuple[str, str]]:
+    """Return the parts of an interval such as ``'1 02:03:04.5' DAY TO SECOND``."""
+    units = ["YEAR", "MONTH"] if first == "YEAR" else ["DAY", "HOUR", "MINUTE", "SECOND"]
+    names = units[units.index(first) : units.index(last) + 1] if {first, last} <= set(units) else []
+    numbers = re.split(r"[-: ]+", text.lstrip("+-").strip())
+    if len(numbers) != len(names) or not all(re.fullmatch(r"\d+(\.\d*)?", one) for one in numbers):
+        return []
+    return [(("-" if text.startswith("-") else "") + one, name) for one, name in zip(numbers, names, strict=True)]
 
 
 def interval_microseconds(length: object) -> int | None:

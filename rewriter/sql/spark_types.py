@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from sqlglot import exp
-
-from .dialect import render
-from .functions import called
-from .intervals import interval_microseconds
+from ..plan.expr import UNKNOWN as UNKNOWN
+from ..plan.expr import Constant, Expr
 from .type_names import TYPES
 
 #: Those whose name is one word always; of others Spark may know longer forms, such as DOUBLE PRECISION.
@@ -34,7 +30,6 @@ _NAMES = {
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 TIMES = ("timestamp", "timestamp_ntz")
 FRACTIONS = ("float", "double")
-UNKNOWN = "unknown"
 
 
 def may_be_event_time(type_: str) -> bool:
@@ -51,6 +46,9 @@ def is_window(type_: str) -> bool:
     return type_ == WINDOW
 
 
+#: The type of a word that stands for a unit of time: the HOUR of ``timestampdiff(HOUR, r.ts, s.ts)``.
+UNIT = "unit"
+
 #: The type of a constant interval of days or less.
 INTERVAL = "interval"
 
@@ -59,6 +57,8 @@ _FUNCTIONS = {
     **dict.fromkeys(("year", "quarter", "month", "day", "dayofmonth", "dayofweek", "dayofyear", "weekofyear"), "int"),
     **dict.fromkeys(("hour", "minute", "second"), "int"),
     **dict.fromkeys(("window", "session_window"), WINDOW),
+    **dict.fromkeys(("=", "<=>", "<>", "<", "<=", ">", ">=", "AND", "OR"), "boolean"),
+    **dict.fromkeys(("NOT", "BETWEEN", "IN", "IS", "LIKE", "EXISTS"), "boolean"),
     **dict.fromkeys(("count", "unix_timestamp", "unix_seconds", "unix_millis", "unix_micros"), "bigint"),
 }
 
@@ -119,62 +119,50 @@ def text_compared_as(other: str) -> str | None:
     return other if other in (*TIMES, "date", "boolean") else None
 
 
-def type_of(tree: exp.Expr, column_type: Callable[[exp.Column], str]) -> str:
-    """Return Spark's type of an expression, or ``unknown``."""
-    match tree:
-        case exp.Column():
-            return column_type(tree)
-        case exp.Paren() | exp.Neg():
-            return type_of(tree.this, column_type)
-        case exp.Literal():
-            return _literal(tree)
-        case exp.Interval():
-            return INTERVAL if interval_microseconds(tree) is not None else UNKNOWN
-        case exp.Cast():
-            return type_name(render(tree.args["to"]))
-        case exp.Add() | exp.Sub():
-            return _sum(tree, type_of(tree.left, column_type), type_of(tree.right, column_type))
-        case exp.Mul() | exp.Mod():
-            kinds = {type_of(tree.left, column_type), type_of(tree.right, column_type)}
-            return _widest(kinds)
-        case exp.Boolean() | exp.Predicate() | exp.Not():
-            return "boolean"
-        case exp.Anonymous():
-            name = called(tree)
-            if name in ("abs", "positive") and len(tree.expressions) == 1:
-                kind = type_of(tree.expressions[0], column_type)
-                return "double" if kind == "string" else kind
-            return _FUNCTIONS.get(name, UNKNOWN)
-    return UNKNOWN
-
-
-def _literal(tree: exp.Literal) -> str:
-    if tree.is_string:
+def literal_type(text: str, is_string: bool) -> str:
+    """Return the type of a text or a number as it is written."""
+    if is_string:
         return "string"
-    if re.fullmatch(r"\d+", tree.name):
-        return "int" if int(tree.name) < 2**31 else "bigint" if int(tree.name) < 2**63 else UNKNOWN
-    found = re.fullmatch(r"(\d*)\.(\d*)", tree.name)
+    if re.fullmatch(r"\d+", text):
+        return "int" if int(text) < 2**31 else "bigint" if int(text) < 2**63 else UNKNOWN
+    found = re.fullmatch(r"(\d*)\.(\d*)", text)
     if found:
         scale = len(found[2])
         return f"decimal({max(len(found[1].lstrip('0')) + scale, scale, 1)},{scale})"
-    return "double" if re.fullmatch(r"[\d.]+[eE][+-]?\d+", tree.name) else UNKNOWN
+    return "double" if re.fullmatch(r"[\d.]+[eE][+-]?\d+", text) else UNKNOWN
 
 
-def _sum(tree: exp.Binary, left: str, right: str) -> str:
-    if left in TIMES and right == INTERVAL:
-        return left
-    if isinstance(tree, exp.Add) and left == INTERVAL and right in TIMES:
-        return right
-    if left == "date" and right in INTEGERS[:3]:
+def type_of_call(op: str, args: tuple[Expr, ...]) -> str:
+    """Return the type of an operator or a function over expressions, ``unknown`` where bands and keys need none."""
+    match op, args:
+        case "()" | "NEG", (one,):
+            return one.type
+        case "+" | "-", (left, right):
+            return _sum(op, left, right)
+        case "*" | "%", (left, right):
+            return _widest({left.type, right.type})
+        case "abs" | "positive", (one,):
+            return "double" if one.type == "string" else one.type
+    return _FUNCTIONS.get(op, UNKNOWN)
+
+
+def _sum(op: str, left: Expr, right: Expr) -> str:
+    if left.type in TIMES and right.type == INTERVAL:
+        return left.type
+    if op == "+" and left.type == INTERVAL and right.type in TIMES:
+        return right.type
+    if left.type == "date" and right.type in INTEGERS[:3]:
         return "date"
-    if left == "date" and right == INTERVAL:
-        return "date" if _whole_days(tree.right) else UNKNOWN
-    return _widest({left, right})
+    if left.type == "date" and right.type == INTERVAL:
+        return "date" if _whole_days(right) else UNKNOWN
+    return _widest({left.type, right.type})
 
 
-def _whole_days(tree: exp.Expr) -> bool:
-    unit = tree.args.get("unit")
-    return isinstance(unit, exp.Var) and unit.name.upper().removesuffix("S") == "DAY" and "." not in tree.this.name
+def _whole_days(length: Expr) -> bool:
+    match length:
+        case Constant(value=((count, "DAY"),)):
+            return count.denominator == 1
+    return False
 
 
 def _widest(kinds: set[str]) -> str:

@@ -9,7 +9,7 @@ from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.conjuncts import Band, Bounds
 from trijoin_sql.rewriter.plan.nodes import JoinNode, scans, source_conditions, source_scan
 from trijoin_sql.rewriter.predicates.simple_form import simplify
-from trijoin_sql.rewriter.sql.dialect import parse_expression, render
+from trijoin_sql.rewriter.sql.expressions import parsed
 
 from .tables import CATALOG, final_sql, node, nodes, rewritten
 
@@ -32,7 +32,7 @@ from .tables import CATALOG, final_sql, node, nodes, rewritten
     ],
 )
 def test_simple_form(condition: str, parts: list[str]) -> None:
-    assert [render(part) for part in simplify(parse_expression(condition))] == parts
+    assert [part.sql for part in simplify(parsed(condition))] == parts
 
 
 def conditions(join: JoinNode) -> list[tuple[str, ...]]:

@@ -125,6 +125,21 @@ def by_band(band: object, row: dict[str, int], kinds: dict[str, str]) -> bool | 
     return above and below
 
 
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("w.a + 1 < r.m - 2", ["w.a + 1", "r.m"]),
+        ("2 >= r.m - w.k", ["w.k", "r.m + -2"]),
+        ("2.5 >= r.m - w.k", ["w.k + 2.5", "r.m"]),
+    ],
+)
+def test_no_sum_of_whole_numbers_moves_beside_a_decimal(text: str, keys: list[str]) -> None:
+    """Spark computes ``w.a + 1`` as INT, which may overflow, as ``w.k + 2`` might; ``w.k + 2.5`` is a decimal."""
+    (edge,) = node(f"SELECT 1 AS o FROM wide w JOIN r ON {text}").graph.edges
+    (only,) = edge.predicates
+    assert [side.sql for side in only.keys] == keys
+
+
 @pytest.mark.parametrize("text", ["r.a - s.a - 2147483648 < 0", "ABS(r.k - s.a) <= 9223372036854775807"])
 def test_the_greatest_constants_are_bands(text: str) -> None:
     (edge,) = node(f"SELECT 1 AS o FROM wide r JOIN wide s ON {text}").graph.edges

@@ -199,6 +199,8 @@ def test_a_distance_on_a_globe_that_says_nothing(on: str) -> None:
 def test_integers_that_wrap_around_bound_nothing() -> None:
     assert derived("(r.i - s.i) * (r.i - s.i) + (r.j - s.j) * (r.j - s.j) <= 25", WRAPS) == []
     assert derived("POWER(r.i - s.i, 2) + POWER(r.j - s.j, 2) <= 25", WRAPS) == []
+    assert derived("ABS(r.i) + POWER(r.x - s.x, 2) <= 25", WRAPS) == []  # of the least INT it is negative
+    assert len(derived("ABS(r.i) + POWER(r.x - s.x, 2) <= 25")) == 1
     wider = [f"POWER(CAST(r.{one} AS DOUBLE) - s.{one}, 2)" for one in "ij"]
     assert len(derived(f"{' + '.join(wider)} <= 25", WRAPS)) == 2
     assert len(derived("POWER(r.x - s.x, 2) + POWER(r.y - s.y, 2) <= 25", WRAPS)) == 2

@@ -14,6 +14,7 @@ from trijoin_sql.rewriter.plan.conjuncts import Compare, Term
 from trijoin_sql.rewriter.plan.grid import Dimension, common_key, lay_out
 from trijoin_sql.rewriter.plan.parts import Edge, JoinGraph
 from trijoin_sql.rewriter.sql.declarations import read_script
+from trijoin_sql.rewriter.sql.expressions import parsed
 
 
 def graph(relations: str, *conditions: str) -> JoinGraph:
@@ -21,8 +22,8 @@ def graph(relations: str, *conditions: str) -> JoinGraph:
     edges = []
     for condition in conditions:
         left, op, right = condition.split()
-        sides = (Term(side, relations=(side[0],)) for side in (left, right))
-        edges.append(Edge(left[0], right[0], (Compare(condition, Term(condition), *sides, op),)))  # type: ignore[arg-type]
+        sides = (Term(parsed(side), (side[0],)) for side in (left, right))
+        edges.append(Edge(left[0], right[0], (Compare(condition, Term(parsed(condition)), *sides, op),)))  # type: ignore[arg-type]
     return JoinGraph(tuple(relations), tuple(edges))
 
 

@@ -184,8 +184,8 @@ def test_the_rewriter_imports_no_pyspark_and_its_nodes_import_nothing() -> None:
     files = sorted((ROOT / "rewriter").glob("**/*.py"))
     assert len(files) > 20
     assert [path.name for path in files if "pyspark" in imported(path)] == []
-    for name in ("joins", "parts", "decision", "nodes", "conjuncts", "document", "json_codec"):
-        beside = {".conjuncts", ".joins", ".parts", ".decision", ".trees", ".json_codec"}
+    for name in ("expr", "joins", "parts", "decision", "nodes", "conjuncts", "document", "json_codec"):
+        beside = {".expr", ".conjuncts", ".joins", ".parts", ".decision", ".trees", ".json_codec"}
         assert imported(ROOT / "rewriter" / "plan" / f"{name}.py") <= {*sys.stdlib_module_names, "...errors", *beside}
 
 
@@ -223,9 +223,9 @@ def calls_of(sql: str, catalog: DdlCatalog) -> int:
 
 
 def test_ten_relations_are_rewritten_in_no_time() -> None:
-    """211,000 calls, some 60 ms; and nothing grows exponentially: 2.3 times the work for twice the relations."""
+    """171,000 calls, some 50 ms; and nothing grows exponentially: 2.3 times the work for twice the relations."""
     five, ten = calls(5), calls(10)
-    assert ten < 215_000
+    assert ten < 180_000
     assert ten < 3 * five
 
 
@@ -243,7 +243,7 @@ def test_each_level_of_expressions_that_join_the_one_before_with_itself_is_plann
         )
         return calls_of(f"WITH {', '.join(joins)} SELECT x FROM c{count}", catalog)
 
-    assert levels(8) < 3.8 * levels(3)
+    assert levels(8) < 4 * levels(3)
 
 
 def test_the_same_text_gives_the_same_plan() -> None:

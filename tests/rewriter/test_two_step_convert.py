@@ -22,6 +22,7 @@ from trijoin_sql.rewriter.plan.nodes import (
 from trijoin_sql.rewriter.rules.create_multi_join_groups import can_be_member, create_multi_join_groups
 from trijoin_sql.rewriter.rules.create_multi_join_nodes import create_multi_join_nodes
 from trijoin_sql.rewriter.rules.rule import NotApplicable
+from trijoin_sql.rewriter.sql.expressions import parsed
 
 from .tables import rewritten
 
@@ -32,7 +33,7 @@ def scan(alias: str, *below: Node) -> Scan:
 
 def less(left: str, right: str) -> Compare:
     text = f"{left}.a < {right}.a"
-    return Compare(text, Term(text), *(Term(f"{one}.a", ((one, "a"),), (one,)) for one in (left, right)), "<")
+    return Compare(text, Term(parsed(text)), *(Term(parsed(f"{one}.a"), (one,)) for one in (left, right)), "<")
 
 
 def query(tree: Node) -> Query:

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from trijoin_sql.rewriter.predicates.time_forms import implied_bounds
-from trijoin_sql.rewriter.sql.dialect import parse_expression
+from trijoin_sql.rewriter.predicates.forms import Implied, implied_bounds
+from trijoin_sql.rewriter.sql.expressions import parsed
 
 import trijoin_sql
 from trijoin_sql.spark.zones import largest_shift
@@ -85,7 +85,8 @@ def zone(spark: SparkSession) -> Iterator[str]:
 
 def bounds(condition: str, shift: int) -> tuple[int | None, int | None]:
     """Return between what microseconds ``s.ts - r.ts`` lies if a condition is true."""
-    found = list(implied_bounds(parse_expression(condition), lambda at: "timestamp" if at[1] == "ts" else None, shift))
+    reader = Implied(lambda at: "timestamp" if at[1] == "ts" else None)
+    found = list(implied_bounds(parsed(condition), reader, shift))
     most = [bound.most for bound in found if bound.later[0] == "s"]
     least = [-bound.most for bound in found if bound.later[0] == "r"]
     return max(least, default=None), min(most, default=None)
