@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
-from ...rewriter.plan.comparison import decimal_precision, decimal_scale
+from ...rewriter.plan.comparison import decimal_precision, decimal_scale, sum_type
 from ...rewriter.plan.conjuncts import Term
 from ...rewriter.plan.nodes import JoinNode
 from ...rewriter.plan.parts import Aggregation, PartialState
@@ -35,7 +35,7 @@ def output_types(node: JoinNode, inputs: Mapping[str, Input]) -> dict[str, str]:
     types = {key.name: argument_type(key.term, inputs) for key in aggregation.keys}
     for state in aggregation.states:
         kind = argument_type(state.term, inputs) if state.term is not None else "bigint"
-        if state.function == "sum" and _sum_type(kind) != state.type:
+        if state.function == "sum" and sum_type(kind) != state.type:
             told = f"{state.term and state.term.sql} is {kind} to Spark, and its sum was taken for {state.type}"
             raise NotAsPlannedError(told)
         types[state.name] = {"count": "bigint", "sum": state.type}.get(state.function, kind)
@@ -45,13 +45,6 @@ def output_types(node: JoinNode, inputs: Mapping[str, Input]) -> dict[str, str]:
 def argument_type(term: Term, inputs: Mapping[str, Input]) -> str:
     """Return the type of a key or an argument as Spark sees it."""
     return inputs[term.relations[0]].type_of("argument", term.sql)
-
-
-def _sum_type(kind: str) -> str:
-    if kind in ("tinyint", "smallint", "int", "bigint"):
-        return "bigint"
-    precision = decimal_precision(kind)
-    return "double" if precision is None else f"decimal({min(precision + 10, 38)},{decimal_scale(kind)})"
 
 
 def can_reduce(aggregation: Aggregation, types: Mapping[str, str]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from sqlglot import exp
 
 from ..names.scopes import field_of, typed
+from ..plan.comparison import decimal_precision, decimal_scale, sum_type
 from ..plan.conjuncts import Term
 from ..plan.expr import Call
 from ..plan.parts import Aggregation, GroupKey, PartialState
@@ -19,7 +20,7 @@ from ..sql.dialect import parse_expression, render
 from ..sql.failing import may_fail
 from ..sql.functions import AGGREGATES, PARTS_OF_DATES, PURE, SCALARS, called, read_anew
 from ..sql.spark_types import INTEGERS, UNKNOWN
-from .state_types import argument_type, decimal_size, is_average_exact, sum_type
+from .state_types import argument_type, is_average_exact
 
 #: Nodes that may have the text of the expression in them.
 _CLAUSES = exp.Literal | exp.Identifier | exp.Alias | exp.Ordered | exp.Order | exp.Sort | exp.Having | exp.Group
@@ -218,9 +219,9 @@ class AggregationReader:
         if kind in (*INTEGERS, "float", "double"):
             total = self.state("sum", argument, "double", cast=kind != "double")
             return f"SUM({total}) / NULLIF(SUM({counted}), 0)"
-        if summed is None or not is_average_exact(kind):
+        precision, scale = decimal_precision(kind), decimal_scale(kind)
+        if summed is None or precision is None or scale is None or not is_average_exact(kind):
             raise NotInUnits(f"{render(call)}: AVG is not computed in units for the type {kind}")
-        precision, scale = decimal_size(kind)
         total = f"CAST(SUM({self.state('sum', argument, summed)}) AS {summed})"
         count = f"CAST(NULLIF(SUM({counted}), 0) AS DECIMAL(19, 0))"
         return f"CAST({total} / {count} AS DECIMAL({precision + 4}, {scale + 4}))"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
+from types import MappingProxyType
 
 from ..plan.conjuncts import Band, Bounds, Compare, Comparison, Either, KernelPredicate, Limit
 from ..plan.expr import UNKNOWN, At, Column, Expr, operands, rebuilt
@@ -294,25 +295,76 @@ def watermark_clause(scan: Scan) -> str:
     return f"{name} WATERMARK {likely_time(scan) or 'column'} DELAY OF INTERVAL 10 SECONDS{alias}"
 
 
+def keep_for(
+    one: str,
+    inputs: Collection[str],
+    most: Callable[[str, str], int | None],
+    looking: str | None = None,
+    *,
+    latest: bool = False,
+) -> int | None:
+    """Return how long rows of an input are kept, in microseconds of event time; None means for ever.
+
+    Units reckon so too, by ranks (`JoinSpec.keep_for`).
+
+    Parameters
+    ----------
+    one, inputs
+        The input, and all inputs of the join.
+    most
+        Returns how much later than a row of one input its partner in another one may be, None if nothing bounds that.
+    looking
+        The input whose rows look for the closest ones in this one; what they find is kept for as long as they wait, for
+        these and for what else they are joined with.
+    latest
+        Whether of rows that others do not bound nothing but the latest ones is of use.
+    """
+    reach = [most(one, other) for other in inputs if other != one]
+    known = [length for length in reach if length is not None]
+    waits = 0 if looking in (None, one) else keep_for(str(looking), inputs, most)
+    if waits is None or (len(known) < len(reach) and not latest):
+        return None
+    return (max([0, *known]) if len(known) == len(reach) else 0) + waits
+
+
 def retentions(
-    below: Iterable[Scan], closed: dict[tuple[str, str], int], wished: dict[tuple[str, str], int] | None = None
+    below: Iterable[Scan],
+    closed: dict[tuple[str, str], int],
+    wished: dict[tuple[str, str], int],
+    looks: Mapping[str, tuple[str, tuple[str, ...] | None]] = MappingProxyType({}),
 ) -> tuple[Retention, ...]:
     """Return for each stream how long its rows are kept, and what would bound it.
 
-    ``wished`` are the bounds that there would be if every stream had a watermark.
+    Parameters
+    ----------
+    below, closed
+        The inputs of a join, and by how much their times may differ.
+    wished
+        The bounds that there would be if every stream had a watermark.
+    looks
+        By input among whose rows the closest ones are looked for: the input of the rows that look for them, and the key
+        of which only the latest row can be closest to later ones, None if more can be.
     """
-    all_scans = tuple(below)
-    found = []
-    for scan in all_scans:
-        if scan.streaming is False:
-            continue
-        reach = [closed.get((scan.alias, other.alias)) for other in all_scans if other is not scan]
-        known = [length for length in reach if length is not None]
-        if len(known) == len(reach):
-            found.append(Retention(scan.alias, max(0, *known) if known else 0))
-        else:
-            found.append(Retention(scan.alias, None, *_endless(scan, all_scans, closed, wished or closed)))
-    return tuple(found)
+    inputs = {scan.alias: scan for scan in below}
+
+    def most(one: str, other: str) -> int | None:
+        return closed.get((one, other))
+
+    def kept(scan: Scan) -> Retention:
+        one = scan.alias
+        looking, latest = looks.get(one, (None, None))
+        length = keep_for(one, inputs, most, looking)
+        if length is not None:
+            return Retention(one, length)
+        if latest is not None:
+            length = keep_for(one, inputs, most, looking, latest=True)
+        if length is not None:
+            return Retention(one, length, latest=latest)
+        waits = looking is not None and keep_for(one, inputs, most) is not None  # for ever, and what it finds with it
+        blamed = inputs[looking] if looking is not None and waits else scan
+        return Retention(one, None, *_endless(blamed, tuple(inputs.values()), closed, wished))
+
+    return tuple(kept(scan) for scan in inputs.values() if scan.streaming is not False)
 
 
 def _endless(

@@ -1,4 +1,4 @@
-"""The type in which Spark compares two keys.
+"""The types in which Spark compares two keys, and adds values up.
 
 To compare two keys, Spark first casts both to a common type. Where we do not know that cast to be a plain widening of
 Spark's own, or where order keys do not decide the order, the comparison stays with Spark. Types are Spark's DDL names.
@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from .joins import Closest
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+
+#: Digits of whole numbers beside decimals.
+DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
@@ -84,6 +86,16 @@ def widest(types: Iterable[str]) -> str | None:
     return None if found is None else found.type
 
 
+def sum_type(kind: str) -> str | None:
+    """Return the type of a SUM over a type, None if units do not compute it."""
+    if kind in _INTEGERS:
+        return "bigint"
+    found = _DECIMAL.fullmatch(kind)
+    if found:
+        return f"decimal({min(int(found[1]) + 10, 38)},{found[2]})"
+    return "double" if kind in ("float", "double") else None
+
+
 def _decimal_type(left: str, right: str) -> Comparable | None:
     """Return the decimal type that holds all values of both (Spark widens and compares by value)."""
     sizes = []
@@ -91,8 +103,8 @@ def _decimal_type(left: str, right: str) -> Comparable | None:
         found = _DECIMAL.fullmatch(name)
         if found:
             sizes.append((int(found[1]) - int(found[2]), int(found[2])))
-        elif name in _DIGITS:
-            sizes.append((_DIGITS[name], 0))
+        elif name in DIGITS:
+            sizes.append((DIGITS[name], 0))
         else:
             return None
     whole, scale = max(size[0] for size in sizes), max(size[1] for size in sizes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import permutations
 
 from ..event_time.bounds import (
@@ -79,26 +79,24 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
         dataclasses.replace(scan, event_time=likely_time(scan)) if scans(source)[0].event_time is None else scan
         for scan, source in zip(below, node.sources, strict=True)
     ]
-    kept = retentions(below, closed, closed if wished == below else _most(closed_for(wished)))
+    looks = {pair[1]: (pair[0], _only_latest(node, closest, pair, below)) for pair, closest in _looks(node)}
+    kept = retentions(below, closed, closed if wished == below else _most(closed_for(wished)), looks)
     padded = next((why for source in node.sources if (why := _padded(source)) is not None), None)
     if padded is not None:
         kept = tuple(
             one if one.keep_for is not None else dataclasses.replace(one, why=padded[0], hint=padded[1]) for one in kept
         )
-    closest, branches = node.closest, []
-    if closest is not None:
-        closest, kept = _of_closest(node, closest, node.graph.relations, below, kept, closed)
-        closest = dataclasses.replace(closest, wraps=not settings.ansi)
-    for branch in node.branches:
-        if branch.closest is not None:
-            pair = (branch.anchor, branch.relation)
-            looked_for, kept = _of_closest(node, branch.closest, pair, below, kept, closed)
-            looked_for = dataclasses.replace(looked_for, wraps=not settings.ansi)
-            branch = dataclasses.replace(branch, closest=looked_for)
-        branches.append(branch)
+    latest = {one.alias for one in kept if one.latest is not None}
+
+    def looked(closest: Closest | None, other: str) -> Closest | None:
+        wraps = not settings.ansi
+        return None if closest is None else dataclasses.replace(closest, latest=other in latest, wraps=wraps)
+
     edges = tuple(_with_wide_bands(edge, below, kept) for edge in node.graph.edges)
     graph = dataclasses.replace(node.graph, edges=edges, time_bounds=tuple(bounds))
-    return dataclasses.replace(node, graph=graph, retention=kept, closest=closest, branches=tuple(branches))
+    branches = tuple(dataclasses.replace(one, closest=looked(one.closest, one.relation)) for one in node.branches)
+    closest = looked(node.closest, node.graph.relations[-1])
+    return dataclasses.replace(node, graph=graph, retention=kept, closest=closest, branches=branches)
 
 
 def _closed(node: JoinNode, core: tuple[str, ...], found: Iterable[Constraint]) -> dict[tuple[str, str], Constraint]:
@@ -118,40 +116,24 @@ def _closed(node: JoinNode, core: tuple[str, ...], found: Iterable[Constraint]) 
     return whole
 
 
-def _of_closest(
-    node: JoinNode,
-    closest: Closest,
-    pair: Sequence[str],
-    below: Iterable[Scan],
-    kept: Iterable[Retention],
-    closed: Mapping[tuple[str, str], int],
-) -> tuple[Closest, tuple[Retention, ...]]:
-    """Return how long rows are kept where a row of one input waits for the closest ones of another.
-
-    What it finds is kept for as long as it waits: for these, and for what else it is joined with. Where the latest of
-    earlier rows is closest, and nothing but equalities decides which rows join, a row is of no use any more once the
-    watermark has passed a later one.
-    """
-    looking, other = pair
-    reach = [closed.get((looking, one)) for one in node.graph.relations if one != looking]
-    known = [most for most in reach if most is not None]
-    waits = max(known) if len(known) == len(reach) else None
-    latest = _only_latest(node, closest, pair, below)
-    found = []
-    for one in kept:
-        if one.alias == other and waits is not None:
-            if one.keep_for is not None:
-                one = dataclasses.replace(one, keep_for=one.keep_for + max(0, waits))
-            elif latest is not None:
-                one = Retention(other, max(0, waits), latest=latest)
-        found.append(one)
-    return dataclasses.replace(closest, latest=any(one.latest is not None for one in found)), tuple(found)
+def _looks(node: JoinNode) -> Iterator[tuple[tuple[str, str], Closest]]:
+    """Yield which input's rows look for the closest ones of which other, and how."""
+    if node.closest is not None:
+        looking, other = node.graph.relations
+        yield (looking, other), node.closest
+    for branch in node.branches:
+        if branch.closest is not None:
+            yield (branch.anchor, branch.relation), branch.closest
 
 
 def _only_latest(
-    node: JoinNode, closest: Closest, pair: Sequence[str], below: Iterable[Scan]
+    node: JoinNode, closest: Closest, pair: tuple[str, str], below: Iterable[Scan]
 ) -> tuple[str, ...] | None:
-    """Return the key of which only the latest row can be closest to later ones, None if others can be, too."""
+    """Return the key of which only the latest row can be closest to later ones, None if others can be, too.
+
+    That is so where the latest of earlier rows is closest, and nothing but equalities decides which rows join: then a
+    row is of no use any more once the watermark has passed a later one.
+    """
     if closest.by != "greatest":
         return None
     inputs = {scan.alias: scan for scan in below}

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from ..choose.decide import decide
 from ..choose.operator_trees import hints_of
+from ..event_time.bounds import keep_for
 from ..event_time.event_times import RESULT_TIME, event_times
 from ..options import Settings
 from ..plan.conjuncts import KernelPredicate
@@ -79,7 +80,7 @@ def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
     graph = dataclasses.replace(graph, time_bounds=tuple(bounds))
     sources = tuple(stored_scan if one == alias else node.sources[rank[one]] for one in order)
     kept = {retention.alias: retention for retention in node.retention}
-    stored = _retention(alias, graph.time_bounds, order)
+    stored = Retention(alias, keep_for(alias, order, graph.most))
     retention = tuple(stored if one == alias else kept[one] for one in order if one == alias or one in kept)
     aggregation = node.aggregation and node.aggregation.with_terms(moved.term)
     root = _node(
@@ -115,8 +116,10 @@ def _inner(
     sources = tuple(node.sources[node.graph.relations.index(alias)] for alias in members)
     graph = build_graph(members, within)
     bounds = tuple(b for b in node.graph.time_bounds if b.left in members and b.right in members)
-    kept = tuple(_retention(r.alias, bounds, list(members)) for r in node.retention if r.alias in members)
     graph = dataclasses.replace(graph, time_bounds=bounds)
+    kept = tuple(
+        Retention(r.alias, keep_for(r.alias, members, graph.most)) for r in node.retention if r.alias in members
+    )
     inner = JoinNode(name, sources, graph, node.decision, output, kept, held_back=node.held_back)
     if not event_times(inner):
         return inner
@@ -188,15 +191,3 @@ def _stored_bounds(
         else:
             found.append(TimeBound(other, alias, None if upper is None else -upper, reverse))
     return found
-
-
-def _retention(alias: str, bounds: tuple[TimeBound, ...], order: list[str]) -> Retention:
-    """Return how long rows are kept: until rows of no other input can reach them."""
-    reach: dict[str, int | None] = {name: None for name in order if name != alias}
-    for bound in bounds:
-        if bound.left == alias:
-            reach[bound.right] = bound.upper
-        elif bound.right == alias:
-            reach[bound.left] = None if bound.lower is None else -bound.lower
-    lengths = [length for length in reach.values() if length is not None]
-    return Retention(alias, max(0, *lengths) if lengths and len(lengths) == len(reach) else None)

@@ -80,6 +80,9 @@ def type_name(written: str) -> str:
     ('int', 'decimal(10,2)')
     """
     name = "".join(written.split()).lower()
+    short = re.fullmatch(r"(?:decimal|dec|numeric)\((\d+(?:,\d+)?)\)", name)
+    if short:
+        return f"decimal({short[1]})" if "," in name else f"decimal({short[1]},0)"
     return _NAMES.get(name, name)
 
 

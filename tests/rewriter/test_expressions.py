@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from sqlglot import exp
+from trijoin_sql.rewriter.aggregates.state_types import argument_type
 from trijoin_sql.rewriter.plan.expr import Call, Column, Constant, Expr, parts_of, rebuilt
 from trijoin_sql.rewriter.sql.declarations import read_script
 from trijoin_sql.rewriter.sql.dialect import DIALECT, parse_expression, render
@@ -79,6 +80,7 @@ def test_what_is_equal(text: str, wanted: Expr) -> None:
         ("r.d + INTERVAL '1' HOUR", "unknown"),
         ("(r.i < r.b) AND r.s LIKE 'x'", "boolean"),
         ("CAST(r.s AS DECIMAL(5, 1))", "decimal(5,1)"),
+        ("CAST(r.s AS DECIMAL(5))", "decimal(5,0)"),
         ("abs(r.s)", "double"),
         ("r.x * r.i", "double"),
         ("5L", "bigint"),
@@ -86,6 +88,21 @@ def test_what_is_equal(text: str, wanted: Expr) -> None:
 )
 def test_types(text: str, kind: str) -> None:
     assert parsed(text, lambda column: TYPES[column.name]).type == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("r.m * 2 + r.i", "decimal(13,2)"),
+        ("-(r.m - 1.5)", "decimal(11,2)"),
+        ("CASE WHEN r.i > 1 THEN r.m ELSE r.b END", "decimal(22,2)"),
+        ("CASE WHEN r.i > 1 THEN r.i ELSE r.x END", "double"),
+        ("coalesce(r.m, NULL)", "decimal(10,2)"),
+        ("greatest(r.m, r.x)", "unknown"),
+    ],
+)
+def test_types_of_what_is_added_up(text: str, kind: str) -> None:
+    assert argument_type(parsed(text, lambda column: TYPES[column.name])) == kind
 
 
 def test_columns_are_replaced_and_nothing_else_changes() -> None:
