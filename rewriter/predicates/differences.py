@@ -23,7 +23,7 @@ from ..sql.expressions import parsed
 from ..sql.spark_types import FRACTIONS, INTEGERS
 from .bands import Difference, bounds_of
 from .constants import exact_constant
-from .forms import DAY, Exact, Form, absolute, apart, unit_of
+from .forms import DAY, Exact, Form, NoFormError, absolute, apart, unit_of
 from .overflow import limits_of, may_wrap
 from .terms import Scope
 
@@ -48,28 +48,30 @@ def exact_difference(predicate: Residual, op: ComparisonOp, left: Expr, right: E
         left, right, op = right, left, FLIPPED[op]
     if not scope.ansi and any(may_wrap(side) for side in (left, right) if scope.relations(side)):
         return None
-    reader, inner = Exact(scope), absolute(left)
-    form, bound = reader.form(left if inner is None else inner), reader.form(right)
-    if form is None or bound is None or (inner is not None and (bound.terms or op not in ("<", "<="))):
+    inner = absolute(left)
+    if inner is not None and (scope.relations(right) or op not in ("<", "<=")):
         return None
-    ends: list[tuple[ComparisonOp, Form]] = [("<=", bound), (">=", bound)] if op == "=" else [(op, bound)]
-    if inner is not None:
-        ends.append((FLIPPED[op], bound.negated()))
-    limits, kind = limits_of((left, right), inner, reader)
-    limits = None if predicate.derived else limits
-    found = [_band(predicate, end, reader.difference(form, to), scope) for end, to in ends]
-    if found[0] is None or found[-1] is None:
+    reader = Exact(scope)
+    try:
+        form, bound = reader.form(left if inner is None else inner), reader.form(right)
+        ends: list[tuple[ComparisonOp, Form]] = [("<=", bound), (">=", bound)] if op == "=" else [(op, bound)]
+        if inner is not None:
+            ends.append((FLIPPED[op], bound.negated()))
+        found = [_band(predicate, end, reader.difference(form, to), scope) for end, to in ends]
+        limits, kind = limits_of((left, right), inner, reader)
+    except NoFormError:
         return None
     whole = found[0].within(found[-1])
     if op == "=" and whole.bounds.lower != whole.bounds.upper:
         return None
+    limits = None if predicate.derived else limits
     return replace(whole, bounds=replace(whole.bounds, limits=limits, computed_as=kind))
 
 
-def _band(predicate: Residual, op: ComparisonOp, total: Form | None, scope: Scope) -> Difference | None:
+def _band(predicate: Residual, op: ComparisonOp, total: Form, scope: Scope) -> Difference:
     """Return ``total <op> 0`` as a band of the difference of its two bases."""
-    if total is None or len(total.terms) != 2:
-        return None
+    if len(total.terms) != 2:
+        raise NoFormError
 
     def place(base: Expr) -> int:
         return scope.order.index(scope.relations(base)[0])
@@ -80,7 +82,7 @@ def _band(predicate: Residual, op: ComparisonOp, total: Form | None, scope: Scop
     unit = unit_of(total)
     if sign == other_sign:  # a sum: the difference from the negated second base, which a wider type always holds
         if unit != "integer" or "bigint" in (first.type, second.type):
-            return None
+            raise NoFormError
         second = negative(cast(second, "bigint"))
     bounds = bounds_of(op, -total.low / (DAY if unit == "date" else 1), unit)
     guards = tuple(map(scope.term, sorted(total.guards, key=place)))
@@ -137,11 +139,14 @@ def rounded_difference(
     if inner is not None:
         ends.append((FLIPPED[op], -bound - sum(sides.shifts)))
     if not common.exact:
-        if sides.right.type in INTEGERS and ends[0][1].denominator == 1:  # their sum may overflow
+        if sides.right.type in INTEGERS and ends[0][1] and ends[0][1].denominator == 1:  # their sum may overflow
             return [(end, _plus(sides.left, -value), sides.right) for end, value in ends]
         return [(end, sides.left, _plus(sides.right, value)) for end, value in ends]
     first, *more = (bounds_of(end, value * 10**scale, common.type) for end, value in ends)
-    return _difference(predicate, sides, first.within(more[0]) if more else first, scope)
+    found = _difference(predicate, sides, first.within(more[0]) if more else first, scope)
+    overflowing = {scope.relations(side): side for side in (left, right) if moved and side.type in INTEGERS}
+    pairs = ((key, overflowing.get(key.relations)) for key in (found.left, found.right))
+    return replace(found, guards=tuple(scope.term(side) for key, side in pairs if side and bare(side) != key.expr))
 
 
 def _of_floats(
@@ -173,9 +178,8 @@ def _difference(
     return Difference(left, right, bounds, (), (predicate,), derived or predicate.derived)
 
 
-def _number(expr: Expr, beside: Expr) -> Fraction | None:
-    """Return a constant; one beside a whole number stays, for their sum may overflow."""
-    return None if {expr.type, beside.type} <= {*INTEGERS} else exact_constant(expr)
+def _number(expr: Expr, _: Expr) -> Fraction | None:
+    return exact_constant(expr)
 
 
 def _on_one_side(expr: Expr) -> _Sides | None:

@@ -155,8 +155,11 @@ class _Reader(Facts):
 
         Only numbers that Spark may compute for every row.
         """
-        found = dict[Expr, float]()
-        for node in parts_of(condition):
+        found, level, nodes = dict[Expr, float](), [condition], list[Expr]()
+        while level:  # in the order in which checkpoints have them
+            nodes += level
+            level = [arg for node in level for arg in node.args]
+        for node in nodes:
             if node.op != "cos" or len(node.args) != 1 or self.cosine_is_positive(node.args[0]):
                 continue
             inner, most = bare(node.args[0]), math.pi / 2

@@ -8,9 +8,11 @@ Rounding, truncation and the calendar count with their largest effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 from typing import Literal
 
 from ..plan.comparison import decimal_scale
@@ -99,6 +101,10 @@ class Form:
         return self.kind in ("timestamp", "date")
 
 
+class NoFormError(Exception):
+    """An expression is no sum that is read here."""
+
+
 def plain(value: Fraction) -> Form:
     """Return a number as a form."""
     return Form((), value, value, "number", None)
@@ -109,26 +115,31 @@ def lasting(micros: Fraction) -> Form:
     return Form((), micros, micros, "interval")
 
 
-def added(one: Form, other: Form, *, compared: bool = False) -> Form | None:
-    """Return the sum of two forms, None if it has no meaning here; of points in time, one is negated."""
-    if isinstance(one.unit, tuple) or isinstance(other.unit, tuple):
-        return None  # whole units of the calendar are compared, and not added
-    kinds = {one.kind, other.kind}
-    kind = one.kind
+def added(one: Form, other: Form, *, compared: bool = False) -> Form:
+    """Return the sum of two forms; of points in time, one is negated.
+
+    Raises
+    ------
+    NoFormError
+        The sum has no meaning here.
+    """
+    kinds, kind = {one.kind, other.kind}, one.kind
     if kinds == {"number"}:
         if one.unit is None:
             one, other = other, one
+        if isinstance(one.unit, tuple):
+            raise NoFormError  # whole units of the calendar are compared, and not added
         if other.unit is None and one.unit is not None:
             other = _scaled(other, one.unit)
         elif one.unit != other.unit:
-            return None
+            raise NoFormError
     elif kinds == {"date", "number"}:
         one, other = (one, other) if other.kind == "number" else (other, one)
         if other.unit is not None or compared:
-            return None
+            raise NoFormError
         other, kind = _scaled(other, Fraction(DAY)), "date"
     elif "number" in kinds:
-        return None
+        raise NoFormError
     elif "interval" in kinds:
         one, other = (one, other) if other.kind == "interval" else (other, one)
         kind = one.kind
@@ -153,8 +164,7 @@ def added(one: Form, other: Form, *, compared: bool = False) -> Form | None:
     )
 
 
-def _scaled(number: Form, unit: Size) -> Form:
-    assert isinstance(unit, Fraction)
+def _scaled(number: Form, unit: Fraction) -> Form:
     return replace(number, low=number.low * unit, high=number.high * unit, unit=unit)
 
 
@@ -206,44 +216,40 @@ class Exact:
 
     scope: Scope
 
-    def form(self, expr: Expr) -> Form | None:
-        """Return an expression as a form, None if it is none."""
+    def form(self, expr: Expr) -> Form:
+        """Return an expression as a form."""
         expr = bare(expr)
-        match len(self.scope.relations(expr)):
-            case 0:
+        match len(self.scope.relations(expr)), expr:
+            case 0, _:
                 return _constant(expr)
-            case 1:
+            case 1, _:
                 return self._leaf(expr)
-        match expr:
-            case Call("NEG", (inner,)):
-                form = self.form(inner)
-                return None if form is None or form.is_point else form.negated()
-            case Call("datediff" | "date_diff", (end, start)):
+            case _, Call("NEG", (inner,)) if not (form := self.form(inner)).is_point:
+                return form.negated()
+            case _, Call("datediff" | "date_diff", (end, start)):
                 one, other = self.form(end), self.form(start)
-                if one is None or other is None or not one.kind == other.kind == "date":
-                    return None
-                days = self.difference(one, other)
-                return days and replace(days, kind="number", unit=Fraction(DAY))
-            case Call("+" | "-" as op, (left, right)):
+                if one.kind == other.kind == "date":
+                    return replace(self.difference(one, other), kind="number", unit=Fraction(DAY))
+            case _, Call("-", (left, right)):
                 one, other = self.form(left), self.form(right)
-                if one is None or other is None or (op == "+" and one.is_point):
-                    return None
                 if one.is_point and unit_of(one) == unit_of(other) == "timestamp":
                     one, other = _on_the_wall_clock(left), _on_the_wall_clock(right)
-                return self.difference(one, other if op == "-" else other.negated())
-        return None
+                return self.difference(one, other)
+            case _, Call("+", (left, right)) if not (one := self.form(left)).is_point:
+                return self.difference(one, self.form(right).negated())
+        raise NoFormError
 
-    def difference(self, one: Form, other: Form) -> Form | None:
-        """Return the difference of two forms over other relations, None if it is not exact."""
+    def difference(self, one: Form, other: Form) -> Form:
+        """Return the difference of two forms over other relations, if that is exact."""
         read = ({alias for base, _ in form.terms for alias in self.scope.relations(base)} for form in (one, other))
-        if one.kind != other.kind or set.intersection(*read) or (one.is_point and unit_of(one) != unit_of(other)):
-            return None
         days, number = (one, other) if other.unit is None else (other, one)
-        if days.unit != number.unit and number.low.denominator == 1 and abs(number.low) >= _DAYS:
-            return None
+        too_long = days.unit != number.unit and number.low.denominator == 1 and abs(number.low) >= _DAYS
+        differ = one.kind != other.kind or (one.is_point and unit_of(one) != unit_of(other))
+        if differ or too_long or set.intersection(*read):
+            raise NoFormError
         return added(one, other.negated(), compared=True)
 
-    def _leaf(self, expr: Expr) -> Form | None:
+    def _leaf(self, expr: Expr) -> Form:
         """Return what Spark computes of one relation as a base and a constant, if that is exact."""
         match expr:
             case Call("NEG", (inner,), type=kind) if kind in INTEGERS:
@@ -252,7 +258,7 @@ class Exact:
                 return self._turned(expr, inner, number)
         unit = _unit(expr)
         if unit is None:
-            return None
+            raise NoFormError
         base, constants = apart(expr, _moved)
         running = [sum(constants[:end], Fraction(0)) for end in range(len(constants) + 1)]
         # a day is not always 24 hours: Spark adds it on the calendar of the session's zone
@@ -263,10 +269,9 @@ class Exact:
             return replace(form, kind="number", unit=None)
         return replace(form, kind="date") if unit == "date" else form
 
-    def _turned(self, expr: Expr, inner: Expr, number: Fraction) -> Form | None:
+    def _turned(self, expr: Expr, inner: Expr, number: Fraction) -> Form:
         """Return ``number - inner``."""
-        form = self._leaf(bare(inner))
-        return form and replace(form.negated().wider(-number, number), guards=(expr,))
+        return replace(self._leaf(bare(inner)).negated().wider(-number, number), guards=(expr,))
 
 
 def unit_of(form: Form) -> str:
@@ -300,35 +305,35 @@ def _untyped(expr: Expr) -> Fraction | None:
     return found if found is not None and found.denominator == 1 else None
 
 
-def _constant(expr: Expr) -> Form | None:
-    """Return a constant as a form, None if Spark computes it in a type in which it has another value."""
-    micros = microseconds(expr)
-    if micros is not None:
-        return lasting(Fraction(micros)) if abs(micros) < 1 << 60 else None
-    value = _whole_or_short(expr)
-    if value is None:
-        return None
-    if is_decimal(expr.type):
-        return plain(value) if int(expr.type[8:].split(",")[0]) <= 10 else None
-    limits = integer_limits(expr.type)
-    return plain(value) if limits and value.denominator == 1 and limits[0] <= value <= limits[1] else None
+def _constant(expr: Expr) -> Form:
+    """Return a constant as a form, if Spark computes it in a type in which it has that value."""
+    micros, value = microseconds(expr), _whole_or_short(expr)
+    if micros is not None and abs(micros) < 1 << 60:
+        return lasting(Fraction(micros))
+    if value is None or not (is_decimal(expr.type) or value.denominator == 1):
+        raise NoFormError
+    low, high = integer_limits(expr.type) or (value, value)
+    fits = int(expr.type[8:].split(",")[0]) <= 10 if is_decimal(expr.type) else expr.type in INTEGERS
+    if not fits or not low <= value <= high:
+        raise NoFormError
+    return plain(value)
 
 
 def _whole_or_short(expr: Expr) -> Fraction | None:
     """Return a constant's value; sums and products of small numbers are folded as Spark does."""
-    found: Fraction | None = None
     match bare(expr):
-        case Call("CAST", (inner,)):
-            found = _whole_or_short(inner)
         case Call("NEG", (inner,)):
             value = _whole_or_short(inner)
             return None if value is None else -value
+        case Call("CAST", (inner,)):
+            found = _whole_or_short(inner)
         case Call("+" | "-" | "*" as op, (left, right)):
             one, other = _whole_or_short(left), _whole_or_short(right)
-            if one is not None and other is not None and max(abs(one), abs(other)) < 1 << 15:
-                found = one + other if op == "+" else one - other if op == "-" else one * other
-        case other:
-            return exact_constant(other)
+            if one is None or other is None or max(abs(one), abs(other)) >= 1 << 15:
+                return None
+            found = one + other if op == "+" else one - other if op == "-" else one * other
+        case constant:
+            return exact_constant(constant)
     return found if found is not None and found.denominator == 1 else None
 
 
@@ -350,172 +355,170 @@ class Implied:
     column: Callable[[At], str | None]
     ansi: bool = True
 
-    def form(self, expr: Expr) -> Form | None:
-        """Return an expression as a form, None if it is none."""
+    def form(self, expr: Expr) -> Form:
+        """Return an expression as a form."""
         match bare(expr):
-            case Column() as column:
-                kind, term = self.column(column.at), ((column, 1),)
-                return Form(term, *_ZERO, "timestamp", wall=kind == "timestamp_ntz") if kind else None
+            case Column() as column if kind := self.column(column.at):
+                return Form(((column, 1),), *_ZERO, "timestamp", wall=kind == "timestamp_ntz")
             case Constant(value=Fraction() as number):
                 return plain(number)
             case Constant(value=tuple() as spans):
-                return _total([_length(unit, count) for count, unit in spans])
+                return _total(_length(unit, count) for count, unit in spans)
             case Call("NEG", (inner,)):
-                form = self.form(inner)
-                return None if form is None else form.negated()
-            case Call("+" | "-" as op, (left, right)):
-                one, other = self.form(left), self.form(right)
-                return None if one is None or other is None else added(one, other.negated() if op == "-" else other)
+                return self.form(inner).negated()
+            case Call("+", (left, right)):
+                return added(self.form(left), self.form(right))
+            case Call("-", (left, right)):
+                return added(self.form(left), self.form(right).negated())
             case Call("*" | "/" | "DIV" as op, (left, right)):
-                return self._product(op, self.form(left), self.form(right))
+                return _product(op, self.form(left), self.form(right))
             case Call("CAST", (inner,), type=kind):
-                return self._as_type(kind, self.form(inner))
+                return self._as_type(kind, inner)
             case Call(op, args):
                 return self._call(op, args)
-        return None
+        raise NoFormError
 
-    def _product(self, op: str, left: Form | None, right: Form | None) -> Form | None:
-        if op == "*" and left is not None and left.unit is None:
-            left, right = right, left
-        if left is None or right is None or right.unit is not None or right.low != right.high or right.low <= 0:
-            return None
-        factor = right.low if op == "*" else 1 / right.low
-        if left.unit is None or left.kind == "interval":
-            found = replace(left, low=left.low * factor, high=left.high * factor)
-            return None if op == "DIV" or left.terms else found
-        if left.kind != "number" or isinstance(left.unit, tuple):
-            return None
-        found = replace(left, unit=left.unit / factor)
-        return _cut(found) if op == "DIV" else found.wider(_DOUBLE, _DOUBLE)
+    def _as_type(self, kind: str, expr: Expr) -> Form:
+        form = self.form(expr)
+        match form.kind, kind:
+            case "number", "double" if not isinstance(form.unit, tuple):
+                return form
+            case "number", "bigint" | "int":
+                return _cut(form)
+            case "date" | "timestamp", "timestamp" | "timestamp_ntz":
+                return replace(form, kind="timestamp", wall=form.wall or kind == "timestamp_ntz")
+            case "date", "date":
+                return form
+            case "timestamp", "date":
+                return replace(form.wider(DAY), kind="date", wall=True)
+            case "timestamp", "bigint":
+                return _seconds(form.wider(1_000_000))
+            case "timestamp", "int" if self.ansi:
+                return _seconds(form.wider(1_000_000))
+            case "timestamp", "double":
+                return _seconds(form.wider(_DOUBLE, _DOUBLE))
+            case "timestamp", _ if (scale := decimal_scale(kind)) is not None:
+                cut = Fraction(1_000_000, 10**scale)
+                return _seconds(form.wider(cut, cut))
+        raise NoFormError
 
-    def _as_type(self, kind: str, form: Form | None) -> Form | None:
-        if form is None or form.kind == "interval" or isinstance(form.unit, tuple):
-            return None
-        if form.kind == "number":
-            return form if kind == "double" else _cut(form) if kind in ("bigint", "int") else None
-        if kind in TIMES:
-            return replace(form, kind="timestamp", wall=form.wall or kind == "timestamp_ntz")
-        if kind == "date":
-            return form if form.kind == "date" else replace(form.wider(DAY), kind="date", wall=True)
-        if form.kind != "timestamp":
-            return None
-        if kind == "bigint" or (kind == "int" and self.ansi):
-            form = form.wider(1_000_000)
-        elif kind == "double":
-            form = form.wider(_DOUBLE, _DOUBLE)
-        elif (scale := decimal_scale(kind)) is not None:
-            cut = Fraction(1_000_000, 10**scale)
-            form = form.wider(cut, cut)
-        else:
-            return None
-        return replace(form, kind="number", unit=Fraction(1_000_000))
-
-    def _call(self, name: str, args: tuple[Expr, ...]) -> Form | None:
+    def _call(self, name: str, args: tuple[Expr, ...]) -> Form:
         match name, args:
-            case ("to_date" | "date", (one,)):
-                return self._as_type("date", self.form(one))
-            case ("timestamp" | "double" | "bigint" | "int", (one,)):
-                return self._as_type(name, self.form(one))
-            case (_, (one,)) if name in _SINCE_1970 or name in _ROUNDED or name == "unix_date":
+            case "to_date" | "date", (one,):
+                return self._as_type("date", one)
+            case "timestamp" | "double" | "bigint" | "int", (one,):
+                return self._as_type(name, one)
+            case _, (one,) if name in _SINCE_1970 or name in _ROUNDED or name == "unix_date":
                 return _number(name, self.form(one))
-            case ("date_trunc", (Constant(value=str(unit)), one)):
-                return _cut_to(unit, self.form(one), "timestamp")
-            case ("trunc", (one, Constant(value=str(unit)))):
-                return _cut_to(unit, self._as_type("date", self.form(one)), "date")
-            case ("last_day", (one,)):
-                date = self._as_type("date", self.form(one))
-                return None if date is None else date.wider(0, 31 * DAY)
-            case (_, _) if name in _PARTS and len(args) <= len(_PARTS[name]):
-                return _total([self._length(unit, count) for unit, count in zip(_PARTS[name], args, strict=False)])
-            case ("date_add" | "dateadd" | "date_sub", (one, days)):
-                count = self.form(days)
-                if count is None or count.unit is not None:
-                    return None
-                return _sum(self._as_type("date", self.form(one)), count.negated() if name == "date_sub" else count)
-            case ("add_months", (one, months)):
-                return _sum(self._as_type("date", self.form(one)), self._length("MONTH", months))
-            case ("dateadd" | "date_add" | "timestampadd", (Constant(value=str(unit)), count, one)):
-                return _sum(self._as_type("timestamp", _point(self.form(one))), self._length(unit, count))
-            case ("datediff" | "date_diff", (end, start)):
-                return _between("DAY", *(self._as_type("date", self.form(one)) for one in (start, end)))
-            case ("datediff" | "date_diff" | "timestampdiff", (Constant(value=str(unit)), start, end)):
+            case "date_trunc", (Constant(value=str(unit)), one):
+                return replace(_cut_to(unit, self.form(one)), kind="timestamp")
+            case "trunc", (one, Constant(value=str(unit))):
+                return _cut_to(unit, self._as_type("date", one))
+            case "last_day", (one,):
+                return self._as_type("date", one).wider(0, 31 * DAY)
+            case _, _ if name in _PARTS and len(args) <= len(_PARTS[name]):
+                return _total(self._length(unit, count) for unit, count in zip(_PARTS[name], args, strict=False))
+            case "date_add" | "dateadd" | "date_sub", (one, days) if (count := self.form(days)).unit is None:
+                return added(self._as_type("date", one), count.negated() if name == "date_sub" else count)
+            case "add_months", (one, months):
+                return added(self._as_type("date", one), self._length("MONTH", months))
+            case "dateadd" | "date_add" | "timestampadd", (Constant(value=str(unit)), count_of, one):
+                if self.form(one).is_point:
+                    return added(self._as_type("timestamp", one), self._length(unit, count_of))
+            case "datediff" | "date_diff", (end, start):
+                return _between("DAY", self._as_type("date", start), self._as_type("date", end))
+            case "datediff" | "date_diff" | "timestampdiff", (Constant(value=str(unit)), start, end):
                 between = _between(unit, self.form(start), self.form(end))
-                return between if between is None or isinstance(between.unit, tuple) else _cut(between)
-        return None
+                return between if isinstance(between.unit, tuple) else _cut(between)
+        raise NoFormError
 
-    def _length(self, unit: str, count: Expr) -> Form | None:
+    def _length(self, unit: str, count: Expr) -> Form:
         """Return a number of units as an interval."""
         number = self.form(count)
-        if number is None or number.unit is not None or number.low != number.high:
-            return None
+        if number.unit is not None or number.low != number.high:
+            raise NoFormError
         return _length(unit, number.low)
 
 
-def _point(form: Form | None) -> Form | None:
-    return form if form is not None and form.is_point else None
+def _product(op: str, left: Form, right: Form) -> Form:
+    """Return a product with a number, or a quotient by one."""
+    if op == "*" and left.unit is None:
+        left, right = right, left
+    if right.unit is not None or right.low != right.high or right.low <= 0 or isinstance(left.unit, tuple):
+        raise NoFormError
+    factor = right.low if op == "*" else 1 / right.low
+    if left.unit is None or left.kind == "interval":
+        if op == "DIV" or left.terms:
+            raise NoFormError
+        return replace(left, low=left.low * factor, high=left.high * factor)
+    if left.kind != "number":
+        raise NoFormError
+    found = replace(left, unit=left.unit / factor)
+    return _cut(found) if op == "DIV" else found.wider(_DOUBLE, _DOUBLE)
 
 
-def _sum(one: Form | None, other: Form | None) -> Form | None:
-    return None if one is None or other is None else added(one, other)
+def _seconds(form: Form) -> Form:
+    return replace(form, kind="number", unit=Fraction(1_000_000))
 
 
-def _number(name: str, form: Form | None) -> Form | None:
+def _number(name: str, form: Form) -> Form:
     """Return a number that a function makes of a time, or of a number that it rounds."""
-    if form is None or isinstance(form.unit, tuple):
-        return None
-    if name in _ROUNDED:
+    if name in _ROUNDED and form.kind == "number" and not isinstance(form.unit, tuple):
         whole = form.unit or Fraction(1)
         down, up = _ROUNDED[name]
-        return form.wider(down * whole, up * whole) if form.kind == "number" else None
-    if name == "unix_date":
-        return replace(form, kind="number", unit=Fraction(DAY)) if form.kind == "date" else None
-    unit = _SINCE_1970[name]
-    return replace(form.wider(unit if unit > 1 else 0), kind="number", unit=Fraction(unit)) if form.is_point else None
+        return form.wider(down * whole, up * whole)
+    if name == "unix_date" and form.kind == "date":
+        return replace(form, kind="number", unit=Fraction(DAY))
+    if name in _SINCE_1970 and form.is_point:
+        unit = _SINCE_1970[name]
+        return replace(form.wider(unit if unit > 1 else 0), kind="number", unit=Fraction(unit))
+    raise NoFormError
 
 
-def _between(unit: str, start: Form | None, end: Form | None) -> Form | None:
+def _between(unit: str, start: Form, end: Form) -> Form:
     """Return the number of units between two points in time, not yet cut off."""
+    if not (start.is_point and end.is_point):
+        raise NoFormError
+    return replace(added(end, start.negated()), kind="number", unit=_size(unit))
+
+
+def _cut_to(unit: str, form: Form) -> Form:
+    """Return the beginning of the unit that a point in time is in."""
+    if not form.is_point:
+        raise NoFormError
     size = _size(unit)
-    if size is None or start is None or end is None or not (start.is_point and end.is_point):
-        return None
-    found = added(end, start.negated())
-    return found and replace(found, kind="number", unit=size)
+    return replace(form.wider(size[1] if isinstance(size, tuple) else size), wall=True)
 
 
-def _cut_to(unit: str, form: Form | None, kind: Literal["timestamp", "date"]) -> Form | None:
-    size = _size(unit)
-    if size is None or form is None or not form.is_point:
-        return None
-    return replace(form.wider(size[1] if isinstance(size, tuple) else size), kind=kind, wall=True)
-
-
-def _cut(form: Form) -> Form | None:
+def _cut(form: Form) -> Form:
     """Return a number rounded to a whole one, in any direction."""
-    if form.unit is None:
-        return form if form.low.denominator == 1 == form.high.denominator else form.wider(1, 1)
-    return None if isinstance(form.unit, tuple) else form.wider(form.unit, form.unit)
+    if isinstance(form.unit, tuple):
+        raise NoFormError
+    if form.unit is None and form.low.denominator == 1 == form.high.denominator:
+        return form
+    return form.wider(form.unit or 1, form.unit or 1)
 
 
-def _size(unit: str) -> Size | None:
-    name = unit_name(unit) or ""
-    return _CALENDAR[name] if name in _CALENDAR else Fraction(MICROSECONDS[name]) if name else None
+def _size(unit: str) -> Size:
+    name = unit_name(unit)
+    if name is None:
+        raise NoFormError
+    return _CALENDAR[name] if name in _CALENDAR else Fraction(MICROSECONDS[name])
 
 
-def _length(unit: str, count: Fraction) -> Form | None:
+def _length(unit: str, count: Fraction) -> Form:
     """Return a number of units. Units of a day and more are on the calendar."""
     size = _size(unit)
-    if size is None:
-        return None
     low, high = sorted(one * count for one in (size if isinstance(size, tuple) else (size, size)))
     days = isinstance(size, tuple) or size >= DAY
     return Form((), Fraction(low), Fraction(high), "interval", added=int(bool(count) and days))
 
 
-def _total(parts: list[Form | None]) -> Form | None:
-    found: Form | None = lasting(Fraction(0))
-    for part in parts:
-        found = _sum(found, part)
-    return found if parts else None
+def _total(parts: Iterable[Form]) -> Form:
+    found = list(parts)
+    if not found:
+        raise NoFormError
+    return reduce(added, found)
 
 
 # -------------------------------------------------------------------------------------------------- distances of times
@@ -563,39 +566,44 @@ def bounds_between(
     left: Expr, right: Expr, ends: tuple[Form | None, Form | None], reader: Implied, zone_shift: int
 ) -> Iterator[Bound]:
     """Yield what follows if ``left - right``, computed exactly, lies between two ends."""
-    form, bound = reader.form(left), reader.form(right)
-    for op, end in zip((">=", "<="), ends, strict=True):
-        moved = _sum(bound, end) if end is not None and end.low else bound
-        if form is not None and moved is not None and end is not None:
-            yield from _ends(form, moved, op, zone_shift)
+    with suppress(NoFormError):
+        form, bound = reader.form(left), reader.form(right)
+        for op, end in zip((">=", "<="), ends, strict=True):
+            if end is not None:
+                with suppress(NoFormError):
+                    yield from _ends(form, added(bound, end) if end.low else bound, op, zone_shift)
 
 
 def _compared(op: ComparisonOp, left: Expr, right: Expr, reader: Implied, zone_shift: int) -> Iterator[Bound]:
-    for one, other, ways in ((left, right, _ENDS[op]), (right, left, _ENDS[FLIPPED[op]])):
-        inner = absolute(one)
-        form, bound = reader.form(one if inner is None else inner), reader.form(other)
-        if form is None or bound is None or (inner is not None and "<=" not in ways):
-            continue
-        for end in ways if inner is None else ("<=",):
-            yield from _ends(form, bound, end, zone_shift)
-        if inner is not None:
-            yield from _ends(form.negated(), bound, "<=", zone_shift)
-        return
+    inner, other_inner = absolute(left), absolute(right)
+    with suppress(NoFormError):
+        if inner is None and other_inner is None:
+            form, bound = reader.form(left), reader.form(right)
+            for end in _ENDS[op]:
+                with suppress(NoFormError):
+                    yield from _ends(form, bound, end, zone_shift)
+            return
+    for one, other, way in ((inner, right, op), (other_inner, left, FLIPPED[op])):
+        with suppress(NoFormError):
+            if one is not None and "<=" in _ENDS[way]:
+                form, bound = reader.form(one), reader.form(other)
+                for turned in (form, form.negated()):
+                    with suppress(NoFormError):
+                        yield from _ends(turned, bound, "<=", zone_shift)
 
 
 def _ends(form: Form, bound: Form, op: str, zone_shift: int) -> Iterator[Bound]:
     """Yield the bound that ``form <= bound`` or ``form >= bound`` implies."""
     if op == ">=":
         form, bound = form.negated(), bound.negated()
-    difference: Form | None
-    if isinstance(form.unit, tuple):  # whole months, or years, between two times
-        if bound.unit is not None:
-            return
+    if not isinstance(form.unit, tuple):
+        difference = added(form, bound.negated(), compared=True)
+    elif bound.unit is None:  # whole months, or years, between two times
         longest = max(length * (bound.high + 1) for length in form.unit)
         difference = replace(form, unit=Fraction(1), low=form.low - longest)
     else:
-        difference = added(form, bound.negated(), compared=True)
-    if difference is None or sorted(sign for _, sign in difference.terms) != [-1, 1]:
+        return
+    if sorted(sign for _, sign in difference.terms) != [-1, 1]:
         return
     (later, _), (earlier, _) = sorted(difference.terms, key=lambda term: -term[1])
     if later.columns[0][0] != earlier.columns[0][0]:

@@ -22,9 +22,9 @@ def limits_of(sides: Iterable[Expr], absolute: Expr | None, reader: Exact) -> tu
     found: list[tuple[int, int, str]] = []
     for node in (one for side in sides for one in parts_of(side) if one.op in ("+", "-", "NEG")):
         limits, read = integer_limits(node.type), reader.scope.relations(node)
-        form = None if limits is None or len(read) != 2 else reader.form(node)
-        if limits is None or form is None:
+        if limits is None or len(read) != 2:
             continue
+        form = reader.form(node)
         low, high = (limit - int(form.low) for limit in limits)
         low += node == absolute
         is_first = next(sign for base, sign in form.terms if reader.scope.relations(base)[0] == read[0]) > 0

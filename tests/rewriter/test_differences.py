@@ -126,18 +126,22 @@ def by_band(band: object, row: dict[str, int], kinds: dict[str, str]) -> bool | 
 
 
 @pytest.mark.parametrize(
-    ("text", "keys"),
+    ("text", "keys", "guards"),
     [
-        ("w.a + 1 < r.m - 2", ["w.a + 1", "r.m"]),
-        ("2 >= r.m - w.k", ["w.k", "r.m + -2"]),
-        ("2.5 >= r.m - w.k", ["w.k + 2.5", "r.m"]),
+        ("w.a + 1 < r.m - 2", ["w.a", "r.m"], ["w.a + 1"]),
+        ("r.m - 2 BETWEEN w.a AND w.a + 7", ["w.a", "r.m"], ["w.a + 7"]),
+        ("w.a + 1.5 < r.m", ["w.a", "r.m"], []),
+        ("2 >= r.m - w.k", ["w.k", "r.m + -2"], []),
+        ("0 >= r.m - w.k", ["w.k + 0", "r.m"], []),
+        ("2.5 >= r.m - w.k", ["w.k + 2.5", "r.m"], []),
     ],
 )
-def test_no_sum_of_whole_numbers_moves_beside_a_decimal(text: str, keys: list[str]) -> None:
+def test_a_sum_of_whole_numbers_beside_a_decimal(text: str, keys: list[str], guards: list[str]) -> None:
     """Spark computes ``w.a + 1`` as INT, which may overflow, as ``w.k + 2`` might; ``w.k + 2.5`` is a decimal."""
     (edge,) = node(f"SELECT 1 AS o FROM wide w JOIN r ON {text}").graph.edges
     (only,) = edge.predicates
     assert [side.sql for side in only.keys] == keys
+    assert [guard.sql for guard in only.guards] == guards
 
 
 @pytest.mark.parametrize("text", ["r.a - s.a - 2147483648 < 0", "ABS(r.k - s.a) <= 9223372036854775807"])
