@@ -18,7 +18,7 @@ copyright = author
 release = version = version_of("trijoin-sql")
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc", "sphinx_copybutton"]
-exclude_patterns = ["README.md", "_build"]
+exclude_patterns = ["README.md", "changes", "_build"]
 nitpicky = True  # a reference that leads nowhere is a warning, and `make docs` makes warnings errors
 #: Types in signatures, which may be internal or of other packages: their documentation would have to be fetched.
 nitpick_ignore_regex = [("py:class", ".*"), ("py:.*", r"(?!trijoin_sql\.).*")]

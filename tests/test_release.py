@@ -42,7 +42,7 @@ def test_links_on_an_index_lead_into_the_repository() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "changes/README.md"]
+    "name", ["CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "docs/changes/README.md"]
 )
 def test_links_of_the_small_files_lead_somewhere(name: str) -> None:
     links = re.findall(r"\]\(([^)]+)\)", (ROOT / name).read_text("utf-8"))
@@ -60,7 +60,7 @@ def test_the_repository_s_address_stands_in_one_place() -> None:
 
 
 def test_fragments_are_of_a_kind_that_the_changelog_has() -> None:
-    for path in (ROOT / "changes").glob("*"):
+    for path in (ROOT / "docs" / "changes").glob("*"):
         assert path.name == "README.md" or path.name.split(".")[1:] in [[kind, "md"] for kind in KINDS], path.name
 
 
