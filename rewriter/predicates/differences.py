@@ -18,9 +18,9 @@ from fractions import Fraction
 
 from ..plan.comparison import common_type, decimal_precision, decimal_scale
 from ..plan.conjuncts import FLIPPED, Bounds, ComparisonOp, Residual
-from ..plan.expr import UNKNOWN, Constant, Expr, bare, cast, infix, is_infix, negative, parenthesized, parts_of
+from ..plan.expr import Constant, Expr, bare, cast, infix, is_infix, negative, parenthesized, parts_of
 from ..sql.expressions import parsed
-from ..sql.spark_types import FRACTIONS, INTEGERS
+from ..sql.spark_types import FRACTIONS, INTEGERS, type_of_call
 from .bands import Difference, bounds_of
 from .constants import exact_constant
 from .forms import DAY, Exact, Form, NoFormError, absolute, apart, unit_of
@@ -208,4 +208,5 @@ def _plus(side: Expr, value: Fraction) -> Expr:
     while value.denominator != 1:
         value, scale = value * 10, scale + 1
     text = Bounds(f"decimal(38,{scale})", int(value)).text_of(int(value))
-    return infix("+", parenthesized(side) if is_infix(side) else side, parsed(text), UNKNOWN)
+    terms = parenthesized(side) if is_infix(side) else side, parsed(text)
+    return infix("+", *terms, type_of_call("+", terms))

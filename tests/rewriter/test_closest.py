@@ -269,3 +269,10 @@ def test_what_units_do_not_order_says_so_beside_within() -> None:
     with pytest.raises(UnsupportedQueryError, match="units do not order decimal") as refused:
         rewritten(f"SELECT r.id FROM r JOIN s APPROX NEAREST BY DISTANCE {distance} WITHIN 1 HOUR")
     assert refused.value.hint == "compare expressions of one side each, of types that are numbers or times"
+
+
+def test_what_waits_for_ever_keeps_what_it_finds_for_ever() -> None:
+    """``s`` itself is bounded: no row of ``r`` is later. But units keep it for as long as a row of ``r`` waits."""
+    join = node("SELECT 1 AS o FROM r ASOF JOIN s MATCH_CONDITION (r.x >= s.x) ON r.ts <= s.ts")
+    assert [(one.alias, one.keep_for) for one in join.retention] == [("r", None), ("s", None)]
+    assert {one.why for one in join.retention} == {"nothing says how much later s may be"}
