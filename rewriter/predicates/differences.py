@@ -139,8 +139,6 @@ def rounded_difference(
     if inner is not None:
         ends.append((FLIPPED[op], -bound - sum(sides.shifts)))
     if not common.exact:
-        if sides.right.type in INTEGERS and ends[0][1] and ends[0][1].denominator == 1:  # their sum may overflow
-            return [(end, _plus(sides.left, -value), sides.right) for end, value in ends]
         return [(end, sides.left, _plus(sides.right, value)) for end, value in ends]
     first, *more = (bounds_of(end, value * 10**scale, common.type) for end, value in ends)
     found = _difference(predicate, sides, first.within(more[0]) if more else first, scope)
