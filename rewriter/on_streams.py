@@ -58,6 +58,12 @@ _KEEP_TIMES = ("window", "session_window", "window_time")
 #: Clauses that may aggregate.
 GROUPED = ("expressions", "having", "qualify")
 
+#: What to write for functions that look at the rows around one.
+_NEIGHBOURS = (
+    "for the row before or after write ASOF JOIN s MATCH_CONDITION (s.ts > r.ts) ON s.k = r.k, for rows with none "
+    "after them NOT EXISTS: see docs/sequences.md"
+)
+
 
 class Operation(NamedTuple):
     """What Spark does not run on streams.
@@ -98,8 +104,13 @@ DISTINCT_AGGREGATE = Operation(
 )
 OVER = Operation(
     "a window function other than window(...) over event time",
-    "aggregate by window(...) and join, or compute it over what the sink holds",
+    f"aggregate by window(...) and join, or compute it over what the sink holds; {_NEIGHBOURS}",
     "OVER",
+)
+QUALIFY = Operation(
+    "QUALIFY keeps rows by a function over a window of rows, and Spark computes none of these over a stream",
+    f"{_NEIGHBOURS}; or use QUALIFY on what the sink holds",
+    "QUALIFY",
 )
 DISTINCT = Operation(
     "DISTINCT without an event time among its columns never forgets a row, so append mode would give none",
@@ -299,7 +310,7 @@ class _Reader:
             if aggregated and read.streaming is None:
                 read.aggregated = read.aggregated or None
             return read
-        read.found += _of_rows(computed)
+        read.found += _of_rows(computed, QUALIFY if select.args.get("qualify") else OVER)
         keys = _keys(select) if aggregated else []
         session = next((one for key in keys or () for one in own_nodes(key) if called(one) == "session_window"), None)
         if aggregated and not (read.timed and (keys is None or any(map(_may_be_time, keys)))):
@@ -341,10 +352,10 @@ def _of_the_end(tree: exp.Expr, read: Read) -> Iterator[Refused]:
         yield Refused(LIMIT, ("update",))
 
 
-def _of_rows(computed: list[exp.Expr]) -> Iterator[Refused]:
-    """Yield what Spark refuses of the expressions of a SELECT over a stream."""
+def _of_rows(computed: list[exp.Expr], over: Operation) -> Iterator[Refused]:
+    """Yield what Spark refuses of the expressions of a SELECT over a stream; ``over`` is what a window of rows is."""
     if any(isinstance(one, exp.Window) for one in computed):
-        yield Refused(OVER)
+        yield Refused(over)
     calls = [one for one in computed if isinstance(one, exp.Anonymous)]
     if any(isinstance(argument, exp.Distinct) for one in calls for argument in one.expressions):
         yield Refused(DISTINCT_AGGREGATE)

@@ -228,6 +228,76 @@ def canal(draw: random.Random) -> Iterator[tuple[str, Row]]:
         yield "stretches", {"stretch": f"S{number}", "begins": 10 * number, "ends": 10 * (number + 1), "apart": least}
 
 
+def tested_cards(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Charges of cards; some cards are tried with small sums before a large one. A day later, one of each."""
+    number = 0
+    for _ in range(260):
+        card, second, large = draw.randrange(60), draw.uniform(0, HOUR - 700), draw.random() < 0.3
+        tries = draw.randrange(6) if draw.random() < 0.25 else 0
+        sums = [round(draw.uniform(0.2, 1.9), 2) for _ in range(tries)]
+        for amount in [*sums, round(draw.uniform(210, 900) if large else draw.uniform(3, 190), 2)]:
+            number += 1
+            yield "charges", {"id": number, "card": card, "amount": amount, "ts": at(second)}
+            second += draw.uniform(20, 150)
+    for amount in (1.0, 500.0):
+        number += 1
+        yield "charges", {"id": number, "card": 0, "amount": amount, "ts": at(24 * HOUR)}
+
+
+def houses(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Doors that open, motions behind them, and the codes that those who live there enter. A day later, one of each."""
+    for number in range(150):
+        house, second = draw.randrange(90), draw.uniform(0, HOUR - 700)
+        yield "front_doors", {"id": number, "house": house, "ts": at(second)}
+        for room in ("hall", "safe") if draw.random() < 0.5 else ("hall", "kitchen", "hall"):
+            if draw.random() < 0.35:
+                yield "codes", {"house": house, "ts": at(second + draw.uniform(1, 90))}
+            second += draw.uniform(5, 320)
+            yield "motions", {"house": house, "room": room, "ts": at(second)}
+    yield "front_doors", {"id": 150, "house": -1, "ts": at(24 * HOUR)}
+    for room in ("hall", "safe"):
+        yield "motions", {"house": -1, "room": room, "ts": at(24 * HOUR)}
+    yield "codes", {"house": -1, "ts": at(24 * HOUR)}
+
+
+def visits(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Clicks of visitors, who go away and come back. A day later, a visit that is too long to be found."""
+    pages = ["home", "shoes", "hats", "basket"]
+    for visitor in range(35):
+        second = draw.uniform(0, 900)
+        while second < HOUR:
+            yield "page_clicks", {"visitor": visitor, "page": draw.choice(pages), "ts": at(second)}
+            second += draw.uniform(5, 400) if draw.random() < 0.75 else draw.uniform(500, 1500)
+    for click in range(9):
+        yield "page_clicks", {"visitor": 0, "page": "home", "ts": at(24 * HOUR + 540 * click)}
+
+
+def levels(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Levels of rivers, a reading a minute or so; a sensor is silent now and then. A day later, one more reading."""
+    for sensor in range(12):
+        level, second = draw.uniform(2, 4), draw.uniform(0, 60)
+        while second < HOUR:
+            yield "levels", {"sensor": sensor, "level": round(level, 2), "ts": at(second)}
+            level += draw.gauss(0, 0.1)
+            second += draw.uniform(45, 110) if draw.random() < 0.95 else draw.uniform(170, 400)
+    yield "levels", {"sensor": 0, "level": 0.0, "ts": at(24 * HOUR)}
+
+
+def logins(draw: random.Random) -> Iterator[tuple[str, Row]]:
+    """Logins from cities, of which some are somebody else's, and logouts. A day later, one of each."""
+    cities = {"Berlin": (52.5, 13.4), "Potsdam": (52.4, 13.1), "Madrid": (40.4, -3.7), "Oslo": (59.9, 10.7)}
+    for _ in range(200):
+        user, second = draw.randrange(120), draw.uniform(0, HOUR - 1800)
+        for city in draw.sample(sorted(cities), draw.choice([1, 1, 2])):
+            lat, lon = cities[city]
+            yield "logins", {"user": user, "city": city, "lat": lat, "lon": lon, "ts": at(second)}
+            if draw.random() < 0.6:
+                yield "logouts", {"user": user, "ts": at(second + draw.uniform(10, 600))}
+            second += draw.uniform(60, 1700)
+    yield "logins", {"user": -1, "city": "Oslo", "lat": 59.9, "lon": 10.7, "ts": at(24 * HOUR)}
+    yield "logouts", {"user": -1, "ts": at(24 * HOUR)}
+
+
 #: What makes the streams of each job file. `trijoin-sql init` writes this file with one of them.
 JOBS: dict[str, Callable[[random.Random], Iterator[tuple[str, Row]]]] = {
     "fraud_bands": fraud,
@@ -246,6 +316,11 @@ JOBS: dict[str, Callable[[random.Random], Iterator[tuple[str, Row]]]] = {
     "last_quote": market,
     "late_rows": cold_chain,
     "ship_distance": canal,
+    "card_testing": tested_cards,
+    "door_and_motion": houses,
+    "session_gap": visits,
+    "sensor_rising": levels,
+    "login_places": logins,
 }
 
 

@@ -16,6 +16,7 @@ from ...errors import SqlSyntaxError, line_and_column
 from .clauses import QUOTED, late_rows_clauses
 from .dialect import DIALECT, NEAREST, WITHIN, WITHIN_TAKES, render, tokenize
 from .intervals import MICROSECONDS
+from .match_recognize import match_recognize
 from .similar import close
 
 EXPLAIN_FORMATS = ("FORMATTED", "JSON", "MERMAID", "HTML")
@@ -210,6 +211,8 @@ def _with_asof(sql: str, tokens: list[Token]) -> list[Token]:
 def _query(sql: str, tokens: list[Token], kind: Literal["select", "create_view", "explain"], **rest: Any) -> Statement:
     tokens = [_retag(tokens, index) for index in range(len(tokens))]
     _check_intervals(sql, tokens)
+    if (refused := match_recognize(sql)) is not None:
+        raise refused
     tokens = _with_asof(sql, tokens)
     try:
         trees = DIALECT.parser().parse(tokens, sql)

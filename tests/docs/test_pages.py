@@ -156,7 +156,7 @@ def test_python_can_be_pasted_at_the_prompt(page: Path) -> None:
         assert not "".join(entered).strip(), f"{page.name}:{block.line}: an empty line is missing at the end"
 
 
-#: On each page but that of recipes, declarations hold for the blocks below them too.
+#: On each page but those of recipes, declarations hold for the blocks below them too.
 SQL_BLOCKS = [
     pytest.param(page, at, id=f"{page.name}:{block.line}")
     for page in PAGES
@@ -170,7 +170,7 @@ def test_sql_is_a_bounded_join_of_ours(page: Path, at: int, tmp_path: Path, monk
     """A recipe stands alone; elsewhere a block that declares nothing goes on from the last one that does."""
     found = of_language(page, "sql")[: at + 1]
     above = [block.code for block in found if "CREATE STREAM" in block.code][-1:]
-    alone = page.name == "recipes.md" or "CREATE STREAM" in found[-1].code
+    alone = page.name in ("recipes.md", "sequences.md") or "CREATE STREAM" in found[-1].code
     text = found[-1].code if alone else declarations("".join(above)) + found[-1].code
     plan = explained_plan(text, tmp_path, monkeypatch)
     plans = plan if isinstance(plan, list) else [plan]

@@ -62,6 +62,33 @@ MISTAKES = [
         f"{STREAM}{SINK}INSERT INTO o SELECT value FROM r WHERE value BETWEEN 3 ^GROUP BY value;",
         "BETWEEN takes two bounds",
     ),
+    # windows of rows
+    Mistake(
+        "MATCH_RECOGNIZE of a stream",
+        f"{TWO}{SINK}INSERT INTO o SELECT * FROM a ^MATCH_RECOGNIZE (ORDER BY ts MEASURES p.x AS x PATTERN (p q));",
+        "write a join for each step, FROM a AS p JOIN a AS q ON q.ts > p.ts WITHIN 10 MINUTES",
+    ),
+    Mistake(
+        "MATCH_RECOGNIZE of a view of a join",
+        f"{TWO}{SINK}CREATE TEMPORARY VIEW v AS SELECT a.id, a.ts {_NEAR};\n"
+        "INSERT INTO o SELECT * FROM v ^MATCH_RECOGNIZE (PARTITION BY id ORDER BY ts PATTERN (p q));",
+        "FROM v AS p JOIN v AS q ON q.id = p.id AND q.ts > p.ts",
+    ),
+    Mistake(
+        "MATCH_RECOGNIZE in a view",
+        f"{TWO}CREATE TEMPORARY VIEW v AS SELECT * FROM a ^MATCH_RECOGNIZE (ORDER BY ts PATTERN (p q));\n{REST}",
+        "Spark has no MATCH_RECOGNIZE",
+    ),
+    Mistake(
+        "QUALIFY of a stream",
+        f"{TWO}{SINK}INSERT INTO o SELECT id FROM a ^QUALIFY row_number() OVER (PARTITION BY id ORDER BY ts) = 1;",
+        "QUALIFY keeps rows by a function over a window of rows",
+    ),
+    Mistake(
+        "QUALIFY above a join",
+        f"{TWO}{SINK}INSERT INTO o SELECT a.id, rank() OVER (ORDER BY b.ts) AS n {_NEAR} ^QUALIFY n = 1;",
+        "QUALIFY keeps rows by a function over a window of rows",
+    ),
     # late rows
     Mistake("late rows, no such sink", _late("", "LATE ROWS INTO ^l"), "there is no sink named l"),
     Mistake("late rows into a stream", _late("", "LATE ROWS INTO ^r"), "r is a stream: late rows go into a sink"),

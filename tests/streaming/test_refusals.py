@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 import trijoin_sql
-from trijoin_sql.errors import UnavailableError, UnsupportedQueryError
+from trijoin_sql.errors import SqlSyntaxError, UnavailableError, UnsupportedQueryError
 
 JOIN = "r JOIN s ON r.x < s.x AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS"
 NEAR = "t.k = r.k AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 5 SECONDS"
@@ -40,6 +40,8 @@ IN_NO_MODE = {
     f"SELECT r.id FROM {JOIN} INTERSECT SELECT id FROM t": "INTERSECT",
     f"SELECT r.id FROM {JOIN} EXCEPT SELECT id FROM t": "EXCEPT",
     f"SELECT row_number() OVER (PARTITION BY r.k ORDER BY r.id) AS n FROM {JOIN}": "a window function",
+    f"SELECT r.id FROM {JOIN} QUALIFY rank() OVER (PARTITION BY r.id ORDER BY s.ts) = 1": "QUALIFY .*, line 1, column",
+    "SELECT id FROM r QUALIFY rank() OVER (PARTITION BY k ORDER BY ts) = 1": "QUALIFY .*, line 1, column 18",
     "FROM r |> JOIN s ON r.x < s.x |> ORDER BY r.id": "ORDER BY",
 }
 
@@ -94,6 +96,38 @@ def test_a_mode_that_does_not_run_it_is_refused_when_it_is_written(tj: trijoin_s
         with pytest.raises(UnsupportedQueryError, match="Spark's condition") as refused:
             writer.start()
         assert len(str(refused.value).splitlines()) == 2
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("door", ["sql", "explain", "enabled"])
+@pytest.mark.parametrize(
+    "before",
+    ["SELECT * FROM r", f"SELECT * FROM (SELECT r.k, r.ts FROM {JOIN})", "SELECT * FROM c", "FROM r |> WHERE k > 1"],
+)
+def test_match_recognize_is_refused_by_name(tj: trijoin_sql.TriJoinSession, door: str, before: str) -> None:
+    """Over streams and over tables, in texts that we read and in those that only Spark does."""
+    sql = f"{before} MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts PATTERN (a b) DEFINE b AS b.x > a.x)"
+    run = {"sql": tj.sql, "explain": tj.explain}.get(door) or trijoin_sql.enable(tj.spark).spark.sql
+    try:
+        with pytest.raises(SqlSyntaxError, match=r"write a join for each step, .* and NOT EXISTS") as refused:
+            run(sql)
+    finally:
+        trijoin_sql.disable(tj.spark)
+    assert (refused.value.line, refused.value.column) == (1, len(before) + 2)
+
+
+@pytest.mark.rare
+def test_qualify_over_tables_is_sparks(tj: trijoin_sql.TriJoinSession) -> None:
+    """Alone, above a join of ours, and in a query over a table that a stream joins."""
+    ranked = "QUALIFY row_number() OVER (PARTITION BY c.id % 2 ORDER BY c.id) = 1"
+    for sql, ids in (
+        (f"SELECT c.id FROM c {ranked}", [0, 1]),
+        (f"SELECT c.id FROM c JOIN c AS d ON c.x < d.x {ranked}", [0, 1]),
+    ):
+        assert sorted(row.id for row in tj.sql(sql).collect()) == ids
+    tj.sql(f"SELECT r.id FROM r JOIN (SELECT c.id FROM c {ranked}) AS z ON z.id = r.id").writeStream.format(
+        "noop"
+    ).start().stop()
 
 
 def test_the_mode_may_be_an_argument_of_start_and_of_to_table(tj: trijoin_sql.TriJoinSession) -> None:

@@ -26,6 +26,7 @@ from ..rewriter import on_streams
 from ..rewriter.cautions import NEVER_CLOSE, UNBOUNDED_OUTER
 from ..rewriter.glance import glance
 from ..rewriter.plan.parts import Refusal
+from ..rewriter.sql.match_recognize import match_recognize
 from ..rewriter.sql.places import place_of
 from .messages import first_sentence
 from .versions import minor
@@ -183,6 +184,8 @@ class Answer:
         hint = own.hint if "NO_TRIJOIN" in text.upper() else (own.hint or "").replace(_NOT_OURS, "")
         if self.words == on_streams.SUBQUERY.words and (found := on_streams.NOT_IN.search(text)):
             return UnsupportedQueryError(*on_streams.not_exists(found), text, found.start("not"), self.condition)
+        if self.words == on_streams.OVER.words and (at := place_of(text, on_streams.QUALIFY.words)) is not None:
+            return UnsupportedQueryError(*on_streams.QUALIFY[:2], text, at, self.condition)
         at = place_of(text, own.subject) if own is not self.because else None
         at = place_of(text, self.words) if at is None else at
         return UnsupportedQueryError(own.reason, hint, text, at, self.condition)
@@ -284,7 +287,9 @@ _CLEARING = ("StateStoreSave", "SessionWindowStateStoreSave", "StreamingDeduplic
 
 
 def of_another_door(text: str) -> SqlSyntaxError | None:
-    """Return why a text that Spark cannot parse is no statement of a session, but of a job, or a file; else None."""
+    """Return why a text that Spark cannot parse is no statement of a session, but of a job, a file, another system."""
+    if (found := match_recognize(text)) is not None:
+        return found
     words = text.upper().split()
     reason = None
     if len(words) == 1 and words[0].endswith(".SQL"):
@@ -314,8 +319,8 @@ def meaning(error: PySparkException) -> Answer:
 def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Refusal]]) -> DataFrame:
     """Refuse a query that no output mode runs; else return it with a check for the time when it is written.
 
-    A DataFrame over tables, or over streams without a join, is returned unchanged. ``told`` are the refusals of the
-    rewriter, by mode.
+    A DataFrame over tables, or over streams without a join and QUALIFY, is returned unchanged. ``told`` are the
+    refusals of the rewriter, by mode.
 
     Raises
     ------
@@ -325,7 +330,7 @@ def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Ref
     if not frame.isStreaming or not hasattr(frame, "_jdf"):
         return frame
     check = StreamCheck(frame)
-    if not check.concerns_us:
+    if not (check.concerns_us or place_of(text, on_streams.QUALIFY.words) is not None):
         return frame
     found = {}
     for mode in on_streams.MODES:
