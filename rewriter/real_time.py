@@ -15,7 +15,9 @@ def why_not_in_real_time(node: JoinNode) -> Refusal | None:
     Rows wait for nothing there, and the watermark moves at the ends of batches only, which last for minutes.
     """
     if node.join != "inner":
-        kind = {"closest": "ASOF", "left_closest": "ASOF"}.get(node.join, node.join.upper())
+        kind = {"closest": "ASOF", "left_closest": "ASOF", "mixed": "outer, anti and ASOF"}.get(
+            node.join, node.join.upper()
+        )
         return Refusal(
             f"{kind} joins wait for the watermark, which moves only at the end of a batch of the trigger realTime",
             f"{_OTHER}, or write an inner join",
