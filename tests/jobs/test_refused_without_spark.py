@@ -80,7 +80,6 @@ STATEMENTS = {
     "SELECT id FROM r QUALIFY row_number() OVER (PARTITION BY k ORDER BY ts) = 1": "RRR",
     f"SELECT r.id FROM {NEAR} QUALIFY row_number() OVER (PARTITION BY r.id ORDER BY s.ts) = 1": "RRR",
     "SELECT r.id FROM r JOIN (SELECT id FROM t QUALIFY row_number() OVER (ORDER BY ts) = 1) AS z ON r.id = z.id": "..s",
-    "SELECT * FROM r MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts PATTERN (a b) DEFINE b AS b.x > a.x)": "RRR",
     "SELECT k, sum(count(*)) OVER (PARTITION BY k) AS n FROM r GROUP BY k": "RRR",
     "SELECT id FROM numbered": "RRR",
     "SELECT id FROM r WINDOW w AS (PARTITION BY k)": "..R",
