@@ -46,7 +46,7 @@ def written(source: Path, folder: Path, files: int = 1) -> Path:
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    module.write(folder / "data", files)
+    module.write(folder / "data", *([files] if files > 1 else []))
     return folder / "data"
 
 
