@@ -29,6 +29,9 @@ PLANNED = "planned by setting "
 
 _KIND = "kind of join"
 
+#: What to do about a tree of joins whose joins a checkpoint has apart.
+APART = "The hint NO_JOIN_TREE keeps joins apart that may have been apart there, and so does tj.resuming(checkpoint)"
+
 #: The lines that say what cost chooses; a stream's stored columns follow from it.
 CHOSEN = ("scheme", "option routing", "option order")
 
@@ -65,6 +68,8 @@ def _lines(old: str, new: str) -> tuple[dict[str, str], dict[str, str]]:
 def difference(old: str, new: str) -> str:
     """Say in one sentence what differs between two fingerprints."""
     before, after = _lines(old, new)
+    if after[_KIND] == "mixed" and before[_KIND] != "mixed":
+        return f"it has a node for each of the joins that are one node now. {APART}"
     names = [name for name in {**before, **after} if (before.get(name) or "") != (after.get(name) or "")]
     # Keys, what is stored and how follow from what the user wrote: they are said where nothing else is.
     of_kind = (*CHOSEN, _KEYS, STORED) if _KIND in names else ()

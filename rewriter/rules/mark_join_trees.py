@@ -39,7 +39,9 @@ from ..plan.nodes import (
     source_scan,
     walk,
 )
-from ..sql.spark_types import UNKNOWN
+from ..sql.failing import may_fail
+from ..sql.spark_types import UNKNOWN, is_window
+from .raise_on_pairs import MAY_FAIL
 from .rule import NotApplicable, beyond_spark
 
 
@@ -166,6 +168,8 @@ def _branch(
         return None
     if join.closest is not None and not _orders(join.closest):
         return None
+    if any(may_fail(term.expr) for term in _computed(join, kernel, alias, owner)):
+        return None
     fixed = {owner[at] for term in (*alone, *(join.closest.compared if join.closest else ())) for at in term.relations}
     for anchor in anchors:
         moved = [_moved(one, alias, anchor, owner, equal) for one in kernel]
@@ -174,6 +178,17 @@ def _branch(
             branch = Branch(alias, anchor, cast("BranchKind", join.kind), tuple(matching), join.closest)
             return branch, [one for one in moved if one is not None]
     return None
+
+
+def _computed(join: Join, kernel: Iterable[KernelPredicate], alias: str, owner: Mapping[str, str]) -> Iterator[Term]:
+    """Yield what units need of the core's rows for a join.
+
+    It is computed of all of them, and alone above other joins only of those that these keep: so it must not fail.
+    """
+    terms = [term for one in kernel for term in one.terms]
+    terms += join.closest.compared if join.closest is not None else ()
+    terms += (one.condition for one in join.predicates if isinstance(one, Residual))
+    yield from (term for term in terms if alias not in {owner[at] for at in term.relations})
 
 
 def _moved(
@@ -221,6 +236,8 @@ def why_apart(join: Join, hints: Hints) -> str | None:
         return f"its conditions read {found[0]}, which may be without a row"
     if len(read) > 1:
         return f"its conditions read {' and '.join(read)}: which rows are its partners depends on all of them"
+    if any(may_fail(one.condition.expr) for one in join.predicates):
+        return f"{MAY_FAIL}, and is computed of rows alone that the joins below give"
     return None
 
 
@@ -268,7 +285,9 @@ def _was_apart(join: Join, settings: Settings) -> bool:
 
 
 def _is_branch(join: Join) -> bool:
-    return join.kind in BRANCH_KINDS and beyond_spark(join) and isinstance(_unfiltered(join.right), Scan)
+    """Tell whether a join may be a branch: of streams, one that is marked."""
+    may = join.in_tree or (beyond_spark(join) and all(scan.streaming is False for scan in scans(join)))
+    return may and join.kind in BRANCH_KINDS and isinstance(_unfiltered(join.right), Scan)
 
 
 def _are_alike(sources: list[Node]) -> bool:
@@ -276,7 +295,14 @@ def _are_alike(sources: list[Node]) -> bool:
     streaming = [[scan.streaming for scan in scans(source)] for source in sources]
     if all(one == [False] for one in streaming):
         return True
+    if any(_has_window(source_scan(source)) for source in sources):
+        return False  # Spark forgets windows that are equated; units keep them for ever
     return all(first and not any(others) for first, *others in streaming)
+
+
+def _has_window(scan: Scan) -> bool:
+    """Tell whether the event time of a stream is a window of it."""
+    return any(is_window(column.type) for column in scan.columns if column.name == scan.event_time)
 
 
 def _orders(closest: Closest) -> bool:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from ..errors import CheckpointDamagedError, CheckpointMismatchError, CheckpointVersionError
 from ..operators.spec import JoinSpec
-from ..operators.state.changed_query import TOGETHER, difference, is_same, lines_of, only_chosen_differs
+from ..operators.state.changed_query import APART, TOGETHER, difference, is_same, lines_of, only_chosen_differs
 from ..operators.state.layout import History, obstacle
 from ..operators.state.manifest import FORMAT
 from ..rewriter.plan.stored import Stored
@@ -126,6 +126,8 @@ def follow(
         ]
     if len(saved) != len(specs):
         change = f"it was written by a query with {len(saved)} joins of streams, and this one has {len(specs)}"
+        if any(spec.join == "mixed" for spec in specs):
+            change += f". {APART}"
         raise CheckpointMismatchError("of this query", change)
     joins = []
     for join, spec, wanted in zip(saved, specs, units, strict=True):
@@ -176,6 +178,8 @@ def check_locations(function: str, locations: Sequence[object]) -> None:
 def stored_groups(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
     """Return how a checkpoint stores the rows of its join groups, nothing if it does not exist yet.
 
+    One that Spark has written without us has a group of no relations: then joins that Spark runs stay with it.
+
     Raises
     ------
     CheckpointVersionError
@@ -183,7 +187,9 @@ def stored_groups(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
     CheckpointDamagedError
         Its description of the joins cannot be read.
     """
-    return groups_of(CheckpointFile(spark, checkpoint).read())
+    found = groups_of(CheckpointFile(spark, checkpoint).read())
+    is_sparks = not found and VersionedFile(spark, f"{checkpoint}/offsets", "{}").read() is not None
+    return (Stored((), "", together=True),) if is_sparks else found
 
 
 def groups_of(joins: Sequence[Join]) -> tuple[Stored, ...]:

@@ -24,6 +24,7 @@ from ..operators.compile.node import Again
 from ..operators.compile.packing import LateSource
 from ..operators.compile.realtime import ENTRY
 from ..operators.spec import JoinSpec, is_key, number_of
+from ..operators.state.changed_query import APART
 from ..operators.task.micro_batch import LAYOUTS
 from ..operators.task.reports import forget, known_keys
 from ..rewriter.plan.stored import Stored
@@ -420,6 +421,7 @@ class LayoutListener:
                 raise CheckpointMismatchError(file.root, OF_REAL_TIME if file.in_real_time else OF_MICRO_BATCHES)
             if batch and not saved:
                 lacks = f"it has micro-batches and no folder {FOLDER}, as of queries without our joins, or on Connect"
+                lacks += f". {APART}" if any(spec.join == "mixed" for spec in specs) else ""
                 raise CheckpointMismatchError(file.root, lacks)
             units = [spec.units for spec in specs] if real_time else self._units(query_id, registered, saved)
             watermarks = _watermarks(execution, self.spark.version)
