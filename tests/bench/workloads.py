@@ -131,25 +131,21 @@ _PAIR = "SELECT {hint} r.l AS r_l, s.l AS s_l FROM r JOIN s ON "
 _WITHIN = " WITHIN {window} SECONDS"
 
 
-def _with_features(count: int, inner: bool = False) -> Workload:
-    """Return an event with feature streams: of each second one what is near it, of the others the latest one."""
+def _with_features(count: int, kinds: tuple[str, str] = ("LEFT JOIN", "LEFT ASOF JOIN")) -> Workload:
+    """Return an event with feature streams, by joins of two kinds in turns."""
     names, joins = "abcdefgh"[:count], []
-    near = "{0}.ts BETWEEN r.ts - INTERVAL {{window}} SECONDS AND r.ts"
     for at, one in enumerate(names):
-        if at % 2 and not inner:
-            joins.append(
-                f"LEFT ASOF JOIN {one} MATCH_CONDITION (r.ts >= {one}.ts) ON r.i = {one}.i AND " + near.format(one)
-            )
+        kind, near = kinds[at % 2], f"{one}.ts BETWEEN r.ts - INTERVAL {{window}} SECONDS AND r.ts"
+        if "ASOF" in kind:
+            joins.append(f"{kind} {one} MATCH_CONDITION (r.ts >= {one}.ts) ON r.i = {one}.i AND {near}")
         else:
-            kind = "JOIN" if inner else "LEFT JOIN"
-            joins.append(f"{kind} {one} ON ABS(r.i - {one}.i) < 2 AND " + near.format(one))
+            joins.append(f"{kind} {one} ON ABS(r.i - {one}.i) < 2 AND {near}")
     listed = ", ".join(f"{one}.l AS {one}_l" for one in ("r", *names))
-    what = "each near it" if inner else "LEFT JOINs and ASOF JOINs in turns"
     return Workload(
-        f"an event with {count} feature streams, {what}; a tuple finds three partners in a band",
+        f"an event with {count} feature streams, {' and '.join(dict.fromkeys(kinds))}; it finds three partners in a band",
         ("r", *names),
         f"SELECT {{hint}} {listed} FROM r {' '.join(joins)}",
-        schemes=("matrix", "matrix+NO_JOIN_TREE"),
+        schemes=("matrix",) if kinds == ("JOIN", "JOIN") else ("matrix", "matrix+NO_JOIN_TREE"),
         window=WINDOW,
     )
 
@@ -272,7 +268,8 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
         "features_2": _with_features(2),
         "features_4": _with_features(4),
         "features_8": _with_features(8),
-        "features_inner": _with_features(2, inner=True),
+        "features_left": _with_features(2, ("LEFT JOIN", "LEFT JOIN")),
+        "features_inner": _with_features(2, ("JOIN", "JOIN")),
         "pair_equal": Workload(
             "003 section 6.1, the join of Q5: a key of r, and uniform references to it in s; one partner",
             ("r", "s"),
