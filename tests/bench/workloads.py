@@ -142,7 +142,7 @@ def _with_features(count: int, kinds: tuple[str, str] = ("LEFT JOIN", "LEFT ASOF
             joins.append(f"{kind} {one} ON ABS(r.i - {one}.i) < 2 AND {near}")
     listed = ", ".join(f"{one}.l AS {one}_l" for one in ("r", *names))
     return Workload(
-        f"an event with {count} feature streams, {' and '.join(dict.fromkeys(kinds))}; it finds three partners in a band",
+        f"an event with {count} feature streams, {' and '.join(dict.fromkeys(kinds))}; three partners in a band",
         ("r", *names),
         f"SELECT {{hint}} {listed} FROM r {' '.join(joins)}",
         schemes=("matrix",) if kinds == ("JOIN", "JOIN") else ("matrix", "matrix+NO_JOIN_TREE"),
