@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ..batches.pieces import concat
@@ -26,7 +27,7 @@ from ..kernels.pairs import Take, fulfilling
 from ..kernels.sorting import sort_keys
 from ..results.bundle import Part
 from ..results.outcomes import Outcome, Pack, PartialBlock
-from ..spec import JoinSpec
+from ..spec import JoinSpec, StreamSpec
 from ..store.index import Probe
 from ..store.probe_plan import ProbePlan
 from ..store.store import Store
@@ -153,6 +154,22 @@ def mine(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> Int64s:
 def kept(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows without the route column."""
     return rows.select(list(spec.streams[rank].columns))
+
+
+def any_null(rows: pa.RecordBatch, columns: Iterable[str]) -> npt.NDArray[np.bool_]:
+    """Return which rows have NULL in one of some columns, shape (n,)."""
+    found = np.zeros(rows.num_rows, np.bool_)
+    for name in columns:
+        if rows.column(name).null_count:
+            found |= rows.column(name).is_null().to_numpy(zero_copy_only=False)
+    return found
+
+
+def padding(stream: StreamSpec, count: int) -> pa.RecordBatch:
+    """Return what results without a row of a stream have of it: NULLs."""
+    kinds = dict(stream.types)
+    columns = [pa.nulls(count, kinds[name]) for name in stream.listed]
+    return pa.RecordBatch.from_arrays(columns, names=list(stream.listed))
 
 
 def pack(rows: pa.RecordBatch, at: Int64s, members: Int64s, *, pairs: bool = False) -> pa.RecordBatch:

@@ -32,7 +32,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ..batches.pieces import concat
@@ -44,7 +43,7 @@ from ..store.index import Probe
 from ..store.probe_plan import plan_probe
 from ..store.segment import Segment
 from ..store.settled import Settled
-from .base import Work, gathered, kept
+from .base import Work, any_null, gathered, kept, padding
 from .closest import ClosestPartners, pieces_of
 from .iterative import Chosen, IterativeUnit, Step, probe_steps
 
@@ -119,7 +118,7 @@ class MixedSlot:
 
     def _arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Outcome]:
         """Take rows of the core."""
-        never = {one.rank: _any_null(rows, one.required) for one in self.hanging[rank]}
+        never = {one.rank: any_null(rows, one.required) for one in self.hanging[rank]}
         if self.spec.is_alone(rank):
             alone = np.logical_and.reduce(list(never.values()))
             if alone.any():  # they may have no time, by which they would go
@@ -270,7 +269,7 @@ class MixedSlot:
         if branch.pads and alone.any():
             mine = np.flatnonzero(alone)
             self.counters["padded"] += len(mine)
-            waiting.append((mine, self._nulls(branch.rank, len(mine))))
+            waiting.append((mine, padding(self.spec.streams[branch.rank], len(mine))))
         if waiting:
             yield _together(waiting)
 
@@ -299,25 +298,12 @@ class MixedSlot:
             return
         self.counters["padded"] += rows.num_rows
         padded = [one.rank for one in self.spec.branches if one.pads]
-        parts = {one: Part(self._nulls(one, rows.num_rows)) for one in padded}
+        parts = {one: Part(padding(self.spec.streams[one], rows.num_rows)) for one in padded}
         yield from joined({rank: Part(rows), **parts}, self.unit.listed)
-
-    def _nulls(self, rank: int, count: int) -> pa.RecordBatch:
-        names, kinds = self.unit.listed[rank], dict(self.spec.streams[rank].types)
-        return pa.RecordBatch.from_arrays([pa.nulls(count, kinds[name]) for name in names], names=list(names))
 
 
 def _step(spec: JoinSpec, source: int, target: int) -> Step:
     return Step(source, target, plan_probe(spec.edge(source, target)), ())
-
-
-def _any_null(rows: pa.RecordBatch, columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return which rows have NULL in one of some columns, shape (n,)."""
-    found = np.zeros(rows.num_rows, np.bool_)
-    for name in columns:
-        if rows.column(name).null_count:
-            found |= rows.column(name).is_null().to_numpy(zero_copy_only=False)
-    return found
 
 
 def _together(some: Sequence[tuple[Int64s, pa.RecordBatch]]) -> tuple[Int64s, Chosen]:

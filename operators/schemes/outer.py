@@ -24,7 +24,7 @@ from ..results.outcomes import Outcome, Result, joined
 from ..spec import JoinSpec
 from ..store.index import Probe
 from ..store.settled import Settled
-from .base import Work, gathered, kept
+from .base import Work, any_null, gathered, kept, padding
 from .iterative import IterativeUnit
 
 
@@ -88,11 +88,9 @@ class OuterSlot:
 
     def _apart(self, rank: int, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Return the rows that may find a partner, and those that never do."""
-        columns = [rows.column(name) for name, _ in self.spec.streams[rank].required]
-        nulls = [column.is_null().to_numpy(zero_copy_only=False) for column in columns if column.null_count]
-        if not nulls:
+        never = any_null(rows, (name for name, _ in self.spec.streams[rank].required))
+        if not never.any():
             return rows, rows.slice(0, 0)
-        never = np.logical_or.reduce(nulls)
         return rows.filter(pa.array(~never)), rows.filter(pa.array(never))
 
     def _arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Outcome]:
@@ -142,9 +140,5 @@ class OuterSlot:
         for result in joined({rank: rows}, self.unit.listed):
             assert isinstance(result, Result)
             self.counters["padded"] += len(result)
-            result.parts[other] = self._nulls(other, len(result))
+            result.parts[other] = padding(self.spec.streams[other], len(result))
             yield result
-
-    def _nulls(self, rank: int, count: int) -> pa.RecordBatch:
-        names, kinds = self.unit.listed[rank], dict(self.spec.streams[rank].types)
-        return pa.RecordBatch.from_arrays([pa.nulls(count, kinds[name]) for name in names], names=list(names))

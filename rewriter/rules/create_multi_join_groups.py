@@ -5,7 +5,7 @@ of its readers if all of them are in the same group; else, if it is a join, it i
 
 Example: ``Join(Exchange(Join(r, s)), t)`` is one group of three members: two joins and the exchange between them.
 
-Joins of other kinds are members of the group of inner joins that they hang on (`mark_join_trees`).
+Joins of other kinds are members of the group of inner joins that they hang on (`join_tree`).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def create_multi_join_groups(plan: Node, member: Membership = can_be_member) -> 
 
     An outer, semi or anti join that Spark cannot run, and that is part of no tree, is a group of its own.
     """
-    plan, trees = without_marks(plan, join_trees(plan))
-    trees = trees or join_trees(plan)
+    plan = without_marks(plan)
+    trees = join_trees(plan)
     inside = {id(one) for tree in trees.values() for one in tree.members}
     ordered, readers = _breadth_first(plan)
     groups: dict[int, _Group] = {}

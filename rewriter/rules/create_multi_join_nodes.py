@@ -39,7 +39,7 @@ from ..plan.parts import JoinGraph, OutputColumn, unused
 from ..predicates.terms import is_equality, over_output, sides_of
 from ..sql.spark_types import TIMES, UNKNOWN, is_window
 from .create_multi_join_groups import can_be_member
-from .mark_join_trees import read_tree, why_apart
+from .join_tree import read_tree, why_apart
 from .raise_on_pairs import MAY_FAIL
 from .rule import NotApplicable, beyond_spark
 

@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from trijoin_sql.operators.results.outcomes import Forwarded, Outcome, Pack, PartialBlock, Result
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Slot, Work
 from trijoin_sql.operators.spec import JoinSpec
+from trijoin_sql.operators.state import slot_state
 from trijoin_sql.operators.state.layout import History
 from trijoin_sql.operators.state.manifest import MANIFEST, Manifest
 from trijoin_sql.operators.state.slot_state import SlotState
 from trijoin_sql.operators.state.worker import WORKER
+from trijoin_sql.operators.store import settled
 from trijoin_sql.operators.store.probe_plan import SortOrder
 from trijoin_sql.operators.store.segment import Lifetime
 from trijoin_sql.operators.store.store import Store
@@ -115,3 +118,11 @@ class Task:
 
     def _make(self, make: Callable[[JoinSpec, int], Slot]) -> Callable[[], Slot]:
         return lambda: make(self.spec, 0)
+
+
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give state pages of 16 bits, and chunks of their own that merge three by three."""
+    monkeypatch.setattr(settled, "PAGE_BITS", 4)
+    monkeypatch.setattr(settled, "_PAGE", 16)
+    monkeypatch.setattr(slot_state, "FAN_IN", 3)
+    monkeypatch.setattr(slot_state, "INSIDE_BYTES", 0)

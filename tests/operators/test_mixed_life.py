@@ -14,10 +14,9 @@ from random import Random
 import pytest
 from trijoin_sql.operators.checks import Band, EdgeSpec
 from trijoin_sql.operators.spec import Branch, Closest, JoinSpec, Options, StreamSpec
-from trijoin_sql.operators.state import slot_state
 from trijoin_sql.operators.state.manifest import MANIFEST
-from trijoin_sql.operators.store import settled
 
+from .slots import small_pieces
 from .test_outer_life import COLUMNS, EDGES, END, SCHEMA, Cells, Found, Row, arriving, partners
 
 KINDS = ("left", "semi", "anti", "closest", "left_closest")
@@ -25,11 +24,7 @@ KINDS = ("left", "semi", "anti", "closest", "left_closest")
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages of 16 bits, chunks of their own that merge three by three."""
-    monkeypatch.setattr(settled, "PAGE_BITS", 4)
-    monkeypatch.setattr(settled, "_PAGE", 16)
-    monkeypatch.setattr(slot_state, "FAN_IN", 3)
-    monkeypatch.setattr(slot_state, "INSIDE_BYTES", 0)
+    small_pieces(monkeypatch)
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,10 @@ from trijoin_sql.operators.results.outcomes import Result
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.schemes.base import Work
 from trijoin_sql.operators.spec import JoinSpec, Kind, Options, StreamSpec
-from trijoin_sql.operators.state import slot_state
 from trijoin_sql.operators.state.manifest import MANIFEST
 from trijoin_sql.operators.state.slot_state import SlotState
-from trijoin_sql.operators.store import settled
 
-from .slots import ONE, Chunks, another_worker
+from .slots import ONE, Chunks, another_worker, small_pieces
 
 SCHEMA = pa.schema(
     [
@@ -238,11 +236,7 @@ def arriving(random: Random, batches: int, late: float = 0, streams: int = 2) ->
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages of 16 rows, chunks of their own that merge three by three."""
-    monkeypatch.setattr(settled, "PAGE_BITS", 4)
-    monkeypatch.setattr(settled, "_PAGE", 16)
-    monkeypatch.setattr(slot_state, "FAN_IN", 3)
-    monkeypatch.setattr(slot_state, "INSIDE_BYTES", 0)
+    small_pieces(monkeypatch)
 
 
 @pytest.mark.parametrize("kind", KINDS)
