@@ -98,7 +98,7 @@ def read_tree(root: Node) -> JoinTree | None:
     core = set(owner.values()) - optional
     if not hanging or len(sources) < 3 or not _are_alike(sources):
         return None
-    if any(not {owner[one] for one in predicate.relations} <= core for predicate in predicates):
+    if any(not _owners(predicate.condition, owner) <= core for predicate in predicates):
         return None
     equal = list(_equal(predicates))
     branches = []
@@ -118,7 +118,7 @@ def _branch(
 
     Where the core equates two columns, a condition on one of them is one on the other.
     """
-    both = [one for one in join.predicates if len({owner[at] for at in one.relations}) > 1]
+    both = [one for one in join.predicates if len(_owners(one.condition, owner)) > 1]
     alone = [one.condition for one in join.predicates if one not in both]
     kernel = [one for one in both if not isinstance(one, Residual)]
     anchors = sorted({owner[one] for one in read_by(join)} - {alias})
@@ -128,7 +128,8 @@ def _branch(
         return None
     if any(may_fail(term.expr) for term in _computed(join, kernel, alias, owner)):
         return None
-    fixed = {owner[at] for term in (*alone, *(join.closest.compared if join.closest else ())) for at in term.relations}
+    closest = join.closest.compared if join.closest is not None else ()
+    fixed = {at for term in (*alone, *closest) for at in _owners(term, owner)}
     for anchor in anchors:
         moved = [_moved(one, alias, anchor, owner, equal) for one in kernel]
         if fixed <= {alias, anchor} and None not in moved:
@@ -146,7 +147,7 @@ def _computed(join: Join, kernel: Iterable[KernelPredicate], alias: str, owner: 
     terms = [term for one in kernel for term in one.terms]
     terms += join.closest.compared if join.closest is not None else ()
     terms += (one.condition for one in join.predicates if isinstance(one, Residual))
-    yield from (term for term in terms if alias not in {owner[at] for at in term.relations})
+    yield from (term for term in terms if alias not in _owners(term, owner))
 
 
 def _moved(
@@ -156,17 +157,20 @@ def _moved(
     lost = []
 
     def move(term: Term) -> Term:
-        own = {owner[one] for one in term.relations}
+        own = _owners(term, owner)
         if own <= {alias} or own == {anchor}:
             return term
-        found = next(
-            (other for one, other in equal if one == term and {owner[at] for at in other.relations} == {anchor}), None
-        )
+        found = next((other for one, other in equal if one == term and _owners(other, owner) == {anchor}), None)
         lost.append(found is None)
         return found or term
 
     moved = predicate.with_terms(move)
     return None if any(lost) else moved
+
+
+def _owners(term: Term, owner: Mapping[str, str]) -> set[str]:
+    """Return the inputs that a term reads; its relations name the first one of a join's whole left side."""
+    return {owner[alias] for alias, _ in term.columns}
 
 
 def _equal(predicates: Iterable[Predicate]) -> Iterator[tuple[Term, Term]]:
@@ -227,9 +231,9 @@ def _orders(closest: Closest) -> bool:
 
 def read_by(join: Join) -> set[str]:
     """Return the relations that the conditions of a join read."""
-    read = {alias for one in join.predicates for alias in one.relations}
-    terms = join.closest.compared if join.closest is not None else ()
-    return read.union(*(term.relations for term in terms))
+    terms = [one.condition for one in join.predicates]
+    terms += join.closest.compared if join.closest is not None else ()
+    return {alias for term in terms for alias, _ in term.columns}
 
 
 def is_plain(node: Node) -> bool:

@@ -6,7 +6,7 @@ A rewrite is right if the SQL of its plan, with each join node defined by `node_
 from __future__ import annotations
 
 from trijoin_sql.rewriter.pipeline import Rewrite
-from trijoin_sql.rewriter.plan.conjuncts import Band, Either, KernelPredicate
+from trijoin_sql.rewriter.plan.conjuncts import Band, Either, KernelPredicate, Term
 from trijoin_sql.rewriter.plan.nodes import JoinNode, Node, source_conditions, source_scan
 from trijoin_sql.rewriter.plan.parts import Aggregation
 from trijoin_sql.rewriter.sql.dialect import quote
@@ -31,27 +31,39 @@ def views(rewrite: Rewrite) -> list[tuple[str, str]]:
 
 def node_sql(node: JoinNode) -> str:
     """Return what a join node computes, as Spark SQL."""
-    inputs = []
+    inputs = {}
     for source in node.sources:
         scan, conditions = source_scan(source), source_conditions(source)
         alias = quote(scan.alias)
         where = f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else ""
         ctes = f"WITH {', '.join(f'{quote(name)} AS ({sql})' for name, sql in scan.ctes)} " if scan.ctes else ""
-        inputs.append(f"({ctes}SELECT * FROM {scan.relation} AS {alias}{where}) AS {alias}")
+        inputs[scan.alias] = f"({ctes}SELECT * FROM {scan.relation} AS {alias}{where}) AS {alias}"
     scans = [source_scan(source) for source in node.sources]
     dates = {(scan.alias, column.name) for scan in scans for column in scan.columns if column.type == "date"}
-    predicates = [predicate_sql(p, dates) for edge in node.graph.edges for p in edge.predicates]
     items = ", ".join(f"{quote(o.relation)}.{quote(o.column)} AS {quote(o.name)}" for o in node.output)
+    optional = {one.relation for one in node.branches}
+    edges = [edge for edge in node.graph.edges if optional.isdisjoint((edge.left, edge.right))]
+    predicates = [predicate_sql(p, dates) for edge in edges for p in edge.predicates]
+    if node.join not in ("inner", "mixed"):
+        left, right = inputs
+        return f"SELECT {items} FROM {inputs[left]} {_joined(node.join, inputs[right], predicates, node.matching)}"
+    core = " CROSS JOIN ".join(text for one, text in inputs.items() if one not in optional)
     where = f" WHERE {' AND '.join(predicates)}" if predicates else ""
-    if node.join != "inner":
-        conditions = " AND ".join([*predicates, *(f"({one.sql})" for one in node.matching)]) or "true"
-        kind = f"LEFT {node.join}" if node.join in ("semi", "anti") else node.join
-        return f"SELECT {items} FROM {inputs[0]} {kind.upper()} JOIN {inputs[1]} ON {conditions}"
     if node.aggregation is not None:
-        return _groups_sql(node.aggregation, f"FROM {' CROSS JOIN '.join(inputs)}{where}")
+        return _groups_sql(node.aggregation, f"FROM {core}{where}")
     residuals = " AND ".join(f"({p.condition.sql})" for p in node.graph.residuals)
-    joined = f"SELECT {items} FROM {' CROSS JOIN '.join(inputs)}{where}"
+    for branch in node.branches:
+        edge = node.graph.edge(branch.anchor, branch.relation)
+        on = [predicate_sql(p, dates) for p in edge.predicates] if edge is not None else []
+        core += f" {_joined(branch.kind, inputs[branch.relation], on, branch.matching)}"
+    joined = f"SELECT {items} FROM {core}{where}"
     return f"SELECT * FROM ({joined}) WHERE {residuals}" if residuals else joined
+
+
+def _joined(kind: str, relation: str, predicates: list[str], matching: tuple[Term, ...]) -> str:
+    conditions = " AND ".join([*predicates, *(f"({one.sql})" for one in matching)]) or "true"
+    word = f"LEFT {kind}" if kind in ("semi", "anti") else kind
+    return f"{word.upper()} JOIN {relation} ON {conditions}"
 
 
 def _groups_sql(aggregation: Aggregation, source: str) -> str:

@@ -64,6 +64,14 @@ def test_columns_that_the_core_equates_are_those_of_one_relation() -> None:
     assert "depends on all of them" in str(apart.apart)
 
 
+@pytest.mark.parametrize("condition", ["t.a >= r.a + s.a", "t.x > r.x - s.x", "t.id <= s.a AND t.x > r.x + s.x"])
+def test_an_expression_over_two_relations_of_the_core_hangs_on_neither(condition: str) -> None:
+    """The side of such a condition counts as the first relation that the join reads."""
+    core, above = nodes(f"{CORE} LEFT JOIN t ON t.id <= r.id AND {NEAR} AND {condition}")
+    assert (core.join, above.join) == ("inner", "left")
+    assert "read r and s: which rows are its partners depends on all of them" in str(above.apart)
+
+
 def test_a_branch_makes_no_two_classes_of_keys_one() -> None:
     """A result may be without its row, and then nothing makes the core's keys equal."""
     sql = "SELECT r.id FROM r JOIN s ON r.id = s.id AND s.ts = r.ts LEFT JOIN t ON t.a = r.a AND t.a = r.id AND "

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -64,14 +65,14 @@ def random_tree(random: Random, names: str = "rstuv") -> str:
             ("LEFT", "LEFT", "LEFT", "LEFT SEMI", "LEFT ANTI", "ASOF", "LEFT ASOF", "EXISTS", "NOT EXISTS")
         )
         if kind.endswith("EXISTS"):
-            where.append(f"{kind} (SELECT 1 FROM {one} WHERE {_condition(random, anchor, one)})")
+            where.append(f"{kind} (SELECT 1 FROM {one} WHERE {_condition(random, anchor, one, core)})")
             continue
         if kind.endswith("ASOF"):
             match, on = random.choice(_CLOSEST)
             clause = f" {kind} JOIN {one} MATCH_CONDITION ({match}) ON {on}".format(a=anchor, b=one, n=_seconds(random))
             columns.append(f"{one}.ts AS {one}_ts")
         else:
-            clause = f" {kind} JOIN {one} ON {_condition(random, anchor, one)}"
+            clause = f" {kind} JOIN {one} ON {_condition(random, anchor, one, core)}"
             columns += [f"{one}.id AS {one}_id", f"{one}.n AS {one}_n"] if kind == "LEFT" else []
         joins.append((one, clause))
     placed = {core[0]}
@@ -91,9 +92,12 @@ def _seconds(random: Random) -> int:
     return random.choice((8, 20, 35))
 
 
-def _condition(random: Random, anchor: str, other: str) -> str:
-    both = f"{random.choice(_CONDITIONS)} AND {random.choice(_BOUNDS)}"
-    return both.format(a=anchor, b=other, n=_seconds(random))
+def _condition(random: Random, anchor: str, other: str, core: Sequence[str] = ()) -> str:
+    both = f"{random.choice(_CONDITIONS)} AND {random.choice(_BOUNDS)}".format(a=anchor, b=other, n=_seconds(random))
+    if len(core) < 2 or random.random() > 0.15:
+        return both
+    one, two = random.sample(core, 2)  # then it hangs on no one relation, and stays apart
+    return f"{both} AND {other}.x {random.choice(('<', '<=', '>', '='))} {one}.x + {two}.x"
 
 
 def _read(clause: str, core: list[str]) -> set[str]:
